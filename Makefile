@@ -1,0 +1,124 @@
+# Every target sets up what it needs, inside this folder: uv in .tools, caches in .cache, packages in .venv.
+# Needed on the machine: Python 3.11 or newer, git, make; the network only until everything is set up.
+#
+# Variables:  PYTHON=python3.13   what to build .venv from, if there is none yet
+#             ARGS="-k name -x"   more arguments for pytest, the demo or the benchmarks
+#             SEED=7              the random seed of test, docs and fuzz, to repeat a run
+#             WORKERS=2           test processes
+#             FUZZ=5000           generated cases per fuzz test
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+
+# In an empty environment only the shell knows where programs are; make and Python look here.
+PATH ?= /usr/local/bin:/usr/bin:/bin
+export PATH
+
+ARGS ?=
+FUZZ ?= 5000
+WORKERS ?= 2
+SEED ?= $(shell exec date +%s)
+SEED := $(SEED)
+
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && command -v $$name && break; done)
+
+# What the set-up depends on, by content: with a fresh stamp nothing is installed and no network is needed.
+UV := .tools/uv/bin/uv
+UV_STAMP := .tools/uv-$(shell grep -s '^uv==' requirements.lock | cksum | cut -d' ' -f1)
+BIN := .venv/bin
+VENV_STAMP := .venv/set-up-$(shell { cat requirements.lock pyproject.toml; echo '$(CURDIR)'; } | cksum | cut -d' ' -f1)
+
+# Whoever runs this may have set their own: an index, a proxy, certificates. Those are left alone.
+CACHE := $(CURDIR)/.cache
+export UV_CACHE_DIR ?= $(CACHE)/uv
+export UV_SYSTEM_CERTS ?= 1
+export UV_PYTHON_DOWNLOADS := never
+export UV_NO_PROGRESS ?= 1
+export PIP_CACHE_DIR ?= $(CACHE)/pip
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
+export PYRIGHT_PYTHON_CACHE_DIR := $(CACHE)/pyright
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV CONDA_PREFIX
+
+.PHONY: help demo test check fix fuzz bench docs lock clean
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*## ' Makefile | sed 's/:[^#]*## /:/' | \
+		while IFS=: read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
+
+demo: $(VENV_STAMP) ## Watch an agent work, without a key and without a network
+	@$(BIN)/journeyman demo $(ARGS)
+
+test: $(VENV_STAMP) ## Run all tests, in random order
+	$(BIN)/pytest -n $(WORKERS) --inline-snapshot=disable --randomly-seed=$(SEED) $(ARGS)
+
+check: $(VENV_STAMP) ## The gate: format, lint, types, dependencies, architecture
+	@failed=''; \
+	step() { printf '\n== %s\n' "$$*"; "$$@" || failed="$$failed\n  $$*"; }; \
+	step $(BIN)/ruff format --check .; \
+	step $(BIN)/ruff check .; \
+	step $(BIN)/pyright --project pyproject.toml --pythonpath $(BIN)/python; \
+	step $(BIN)/deptry --no-ansi src; \
+	step $(BIN)/pytest --randomly-seed=$(SEED) tests/test_architecture.py tests/test_repository.py; \
+	if [ -n "$$failed" ]; then printf "\ncheck failed:$$failed\n"; exit 1; fi; \
+	printf '\ncheck passed\n'
+
+fix: $(VENV_STAMP) ## Format, and mend what the linter can mend
+	@$(BIN)/ruff check --fix --exit-zero --quiet .
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check .
+
+docs: $(VENV_STAMP) ## Run every code block of README and docs, and the examples
+	$(BIN)/pytest --randomly-seed=$(SEED) tests/test_docs.py $(ARGS)
+
+fuzz: $(VENV_STAMP) ## Run the generated tests with many more cases
+	@printf 'seed %s, %s cases each; to repeat: make fuzz SEED=%s FUZZ=%s\n' $(SEED) $(FUZZ) $(SEED) $(FUZZ)
+	JOURNEYMAN_FUZZ=$(FUZZ) $(BIN)/pytest -m fuzz -n $(WORKERS) --inline-snapshot=disable -o timeout=3600 \
+		--randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
+
+bench: $(VENV_STAMP) ## Measure speed and size
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+# The lock holds names, versions and hashes, and no address: where packages come from is up to whoever installs.
+lock: $(UV_STAMP) ## Bring requirements.lock in line with pyproject.toml; UPGRADE=1 takes the newest of everything
+	@$(FROM_PIP); $(UV) pip compile pyproject.toml --group dev --universal --python '$(PYTHON)' --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+		--quiet $(if $(UPGRADE),--upgrade) --output-file requirements.lock
+
+clean: ## Remove all that was set up, built or cached here
+	rm -rf .venv .tools .cache dist .coverage .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An index configured for pip holds for uv, too, unless uv has one of its own.
+FROM_PIP = index="$${PIP_INDEX_URL:-$$($(PYTHON) -m pip config get global.index-url 2>/dev/null)}"; \
+	if [ -n "$$index" ] && [ -z "$$UV_DEFAULT_INDEX$$UV_INDEX_URL" ]; then export UV_DEFAULT_INDEX="$$index"; fi
+
+# An environment that works and was made in this folder is kept. What the cache holds is not fetched again.
+SYNC := $(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+$(VENV_STAMP): $(UV_STAMP)
+	@printf 'Setting up .venv\n'
+	@{ $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' && grep -qxF '$(CURDIR)' .venv/made-in; } 2>/dev/null \
+		|| { $(UV) venv --quiet --clear --python '$(PYTHON)' .venv && echo '$(CURDIR)' > .venv/made-in; }
+	@$(SYNC) --offline 2>/dev/null || { $(FROM_PIP); $(SYNC); }
+	@$(UV) pip install --quiet --offline --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@rm -f .venv/set-up-* && touch $@
+
+# uv, in the version and with the hashes of the lock: in an environment of its own; where this Python has no venv or no
+# ensurepip (some Linux distributions split them off), in a folder by Python's own pip; else whichever uv is installed.
+$(UV_STAMP):
+	@test -n '$(PYTHON)' || { echo 'No Python 3.11 or newer found. Install one, or name it: make PYTHON=<path>'; exit 1; }
+	@printf 'Setting up uv with %s\n' '$(PYTHON)'
+	@mkdir -p .tools .cache && rm -rf .tools/uv .tools/uv-*
+	@sed -n '/^uv==/,/^ *#/p' requirements.lock > .tools/uv.txt
+	@export PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PIP_ROOT_USER_ACTION=ignore PIP_QUIET=1; \
+	install='pip install --require-hashes --requirement .tools/uv.txt'; \
+	{ $(PYTHON) -m venv .tools/uv >/dev/null 2>&1 && .tools/uv/bin/python -m $$install; } \
+	|| { rm -rf .tools/uv; $(PYTHON) -m $$install --target .tools/uv; } \
+	|| { rm -rf .tools/uv; mkdir -p .tools/uv/bin && ln -s "$$(command -v uv)" $(UV) 2>/dev/null; } \
+	|| { rm -rf .tools/uv; echo 'Could not install uv. It takes a package index in reach, and a Python with the modules'; \
+	     echo 'venv and pip (on Debian and Ubuntu: apt install python3-venv).'; exit 1; }
+	@$(UV) --version >/dev/null && touch $@

@@ -1,0 +1,100 @@
+"""Reading a CSV file strictly: either every row makes sense, or one line says what is wrong and what to do."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+MAX_BYTES = 50_000_000
+MAX_COLUMNS = 200
+
+
+class DataError(ValueError):
+    """A data file cannot be used. The message is one line: what is wrong, and the next step."""
+
+
+def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
+    """Return the column names and the rows of a CSV file; every row has as many fields as there are columns.
+
+    Raises:
+        DataError: the file is missing, too large, not UTF-8, or not a table of two columns and one row at least.
+    """
+    lines = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
+    rows = _rows(path, lines)
+    columns = _columns(path, next(rows, []))
+    table = [_checked(path, row, lines.line_num, columns) for row in rows]
+    if not table:
+        raise DataError(f"{path} has a header and no rows. Give a CSV file with at least one row of data.")
+    return columns, table
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise DataError(f"{path} is larger than {MAX_BYTES // 1_000_000} MB. Take a part: head -n 100000 {path}")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist. Check the path; it is relative to the current folder.") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}). Give a CSV file that you may read.") from error
+    if not data.strip():
+        raise DataError(f"{path} is empty. Give a CSV file with a header and at least one row.")
+    return _decoded(path, data)
+
+
+def _decoded(path: Path, data: bytes) -> str:
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "windows-1252"
+        raise DataError(
+            f"{path} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}. "
+            f"Convert it, for example: iconv -f {encoding} -t utf-8 {path} > converted.csv"
+        ) from None
+
+
+def _rows(path: Path, lines: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Yield the rows, without the blank lines between them."""
+    try:
+        yield from (row for row in lines if row)
+    except csv.Error as error:
+        line = getattr(lines, "line_num", 0)
+        raise DataError(f"{path} is no CSV from line {line} on ({error}). Check the quotes there.") from None
+
+
+def _columns(path: Path, header: list[str]) -> list[str]:
+    names = [_column_name(text, number) for number, text in enumerate(header, start=1)]
+    if len(names) < 2:
+        raise DataError(f"{path} has one column only. {_advice_on_separator(names)}")
+    if len(names) > MAX_COLUMNS:
+        raise DataError(f"{path} has {len(names)} columns, more than {MAX_COLUMNS}. Leave out those you do not need.")
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            raise DataError(f"{path} has two columns named {name!r}. Rename one of them in the first line.")
+        seen.add(name.lower())
+    return names
+
+
+def _column_name(text: str, number: int) -> str:
+    """Return a name that is printable, without double quotes, and not empty."""
+    printable = "".join(character if character.isprintable() else " " for character in text.replace('"', ""))
+    return " ".join(printable.split()) or f"column {number}"
+
+
+def _advice_on_separator(names: list[str]) -> str:
+    for separator, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if separator in "".join(names):
+            return f"Its fields seem to be separated by {word}: save it with commas."
+    return "Give a table with two columns or more, separated by commas."
+
+
+def _checked(path: Path, row: list[str], line: int, columns: list[str]) -> list[str]:
+    if len(row) != len(columns):
+        raise DataError(
+            f"{path} has {len(row)} fields in line {line}, but {len(columns)} columns. "
+            "Put fields that hold commas in double quotes."
+        )
+    return row

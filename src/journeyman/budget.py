@@ -1,0 +1,229 @@
+"""What a run may spend, and what it has spent.
+
+A budget draws on the budget above it: an attempt's on its run's, a child's on its parent's. Nothing is spent that was
+not reserved first, in the whole chain at once; what was reserved and not used is given back. So a limit holds however
+many spend at the same time. Imports `types` and `errors`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from journeyman.errors import BudgetRefused
+from journeyman.types import Price, Usage
+
+SMALLEST_ANSWER_TOKENS: Final = 256
+"""A model call for which less output than this is left is not made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """How much may be spent. None: without limit."""
+
+    tokens: int | None = None
+    """Input and output of all requests, cached or not."""
+    cost: float | None = None
+    """US dollars."""
+    seconds: float | None = None
+    """Wall time. A model call or a tool in flight is stopped when it is over."""
+    calls: int | None = None
+    """Tool calls. Those beyond it are answered with an error, and the run goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How far a run may go. Attempts and iterations are always finite."""
+
+    attempts: int = 3
+    """Outputs that may be validated before the run gives up."""
+    iterations: int = 15
+    """Model calls in each attempt."""
+    tokens: int | None = None
+    """Of the run: see `Allowance`."""
+    cost: float | None = None
+    """Of the run, in US dollars."""
+    seconds: float | None = None
+    """Of the run: wall time."""
+    calls: int | None = None
+    """Of the run: tool calls."""
+    each_attempt: Allowance = Allowance()
+    """Further limits, for every attempt by itself."""
+    parallel_calls: int = 8
+    """How many calls of parallel tools run at the same time."""
+    approval_seconds: float | None = None
+    """How long an approval may take; the wait then does not count against `seconds`. None: it does."""
+
+    def run_allowance(self) -> Allowance:
+        """Return the limits of the whole run."""
+        return Allowance(tokens=self.tokens, cost=self.cost, seconds=self.seconds, calls=self.calls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a run has spent so far, for a policy of the user's."""
+
+    usage: Usage
+    iterations: int
+    """Model calls, of all attempts."""
+    calls: int
+    """Tool calls, of all attempts."""
+    seconds: float
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exceeded:
+    """A policy's verdict: no more."""
+
+    limit: float
+    used: float
+
+
+class BudgetPolicy(Protocol):
+    """A limit of the user's own."""
+
+    @property
+    def name(self) -> str:
+        """What the failure calls it."""
+        ...
+
+    def check(self, spent: Spent) -> Exceeded | None:
+        """Say before a model call whether the run must end. Called before every one; must be quick."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A reservation for one model call."""
+
+    max_tokens: int
+    """The longest answer it pays for."""
+    tokens: int
+    cost: float
+
+
+class Budget:
+    """One level of spending."""
+
+    __slots__ = (
+        "_cost_reserved",
+        "_settled",
+        "_tokens_reserved",
+        "allowance",
+        "calls",
+        "cost",
+        "deadline",
+        "overshoot_cost",
+        "overshoot_tokens",
+        "parent",
+        "scope",
+        "tokens",
+    )
+
+    def __init__(self, allowance: Allowance, *, scope: str, now: float, parent: Budget | None = None) -> None:
+        """`scope` names the level in failures; `now` is the event loop's clock."""
+        self.allowance = allowance
+        self.scope = scope
+        self.parent = parent
+        ends = [now + allowance.seconds] if allowance.seconds is not None else []
+        ends += [parent.deadline] if parent is not None and parent.deadline is not None else []
+        self.deadline = min(ends, default=None)
+        """When time is up here or above, on the event loop's clock; None for never."""
+        self.tokens = 0
+        self.cost = 0.0
+        self.calls = 0
+        self.overshoot_tokens = 0
+        """What responses reported beyond their reservations."""
+        self.overshoot_cost = 0.0
+        self._tokens_reserved = 0
+        self._cost_reserved = 0.0
+        self._settled: asyncio.Event | None = None
+
+    def take_call(self) -> bool:
+        """Count one tool call, here and above. False, and nothing counted, if that is one too many."""
+        levels = list(self._levels())
+        if any(level.allowance.calls is not None and level.calls >= level.allowance.calls for level in levels):
+            return False
+        for level in levels:
+            level.calls += 1
+        return True
+
+    async def reserve(self, *, input_tokens: int, max_tokens: int, price: Price | None) -> Grant:
+        """Reserve what one model call may use: `input_tokens`, and an answer of `max_tokens` or of what is left.
+
+        Waits while what is missing is only reserved by others.
+
+        Raises:
+            BudgetRefused: too little is left, even if all reservations were given back.
+        """
+        smallest = min(max_tokens, SMALLEST_ANSWER_TOKENS)
+        while True:
+            tightest = min(self._levels(), key=lambda level: level._output_left(input_tokens, price))
+            left = tightest._output_left(input_tokens, price)
+            if left >= smallest:
+                return self._grant(input_tokens, int(min(max_tokens, left)), price)
+            if not (tightest._tokens_reserved or tightest._cost_reserved):
+                raise tightest._refusal(input_tokens, price)
+            await tightest._next_settlement()
+
+    def settle(self, grant: Grant, usage: Usage) -> None:
+        """Give the reservation back and count what was used instead."""
+        for level in self._levels():
+            level._tokens_reserved -= grant.tokens
+            level._cost_reserved -= grant.cost
+            level.tokens += usage.total_tokens
+            level.cost += usage.cost or 0.0
+            if level.allowance.tokens is not None:
+                level.overshoot_tokens += max(0, usage.total_tokens - grant.tokens)
+            if level.allowance.cost is not None:
+                level.overshoot_cost += max(0.0, (usage.cost or 0.0) - grant.cost)
+            if level._settled is not None:
+                level._settled.set()
+                level._settled = None
+
+    @property
+    def limits_cost(self) -> bool:
+        """True when money is limited, here or above."""
+        return any(level.allowance.cost is not None for level in self._levels())
+
+    def _levels(self) -> Iterator[Budget]:
+        level: Budget | None = self
+        while level is not None:
+            yield level
+            level = level.parent
+
+    def _output_left(self, input_tokens: int, price: Price | None) -> float:
+        left = float("inf")
+        if self.allowance.tokens is not None:
+            left = self.allowance.tokens - self.tokens - self._tokens_reserved - input_tokens
+        if self.allowance.cost is not None and price is not None and price.output > 0:
+            money = self.allowance.cost - self.cost - self._cost_reserved - _cost_of(price, input_tokens, 0)
+            left = min(left, money * 1_000_000 / price.output)
+        return left
+
+    def _grant(self, input_tokens: int, max_tokens: int, price: Price | None) -> Grant:
+        cost = 0.0 if price is None else _cost_of(price, input_tokens, max_tokens)
+        grant = Grant(max_tokens=max_tokens, tokens=input_tokens + max_tokens, cost=cost)
+        for level in self._levels():
+            level._tokens_reserved += grant.tokens
+            level._cost_reserved += grant.cost
+        return grant
+
+    def _refusal(self, input_tokens: int, price: Price | None) -> BudgetRefused:
+        tokens = self.allowance.tokens
+        if tokens is not None and tokens - self.tokens - input_tokens < SMALLEST_ANSWER_TOKENS:
+            return BudgetRefused("tokens", limit=tokens, used=self.tokens, scope=self.scope)
+        return BudgetRefused("cost", limit=self.allowance.cost or 0.0, used=self.cost, scope=self.scope)
+
+    async def _next_settlement(self) -> None:
+        if self._settled is None:
+            self._settled = asyncio.Event()
+        await self._settled.wait()
+
+
+def _cost_of(price: Price, input_tokens: int, output_tokens: int) -> float:
+    dearest = max(price.input, price.cache_write or 0.0)
+    return (input_tokens * dearest + output_tokens * price.output) / 1_000_000

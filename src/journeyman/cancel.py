@@ -1,0 +1,146 @@
+"""Stopping: the signal a caller holds, and the scope that obeys it.
+
+`Abort` is for callers. `Scope` is for the loop: it cancels the running task when the signal fires or the time is up,
+and takes that cancellation back on its way out, exactly as `asyncio.timeout` does, so that a cancellation that came
+from somewhere else is never swallowed. Imports nothing of this package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from threading import Lock
+from types import TracebackType
+from typing import Literal, TypeAlias
+
+Cause: TypeAlias = Literal["abort", "deadline"]
+
+
+class Abort:
+    """A signal that ends runs: they return `Failure(EXECUTION_CANCELLED)` with all they gathered.
+
+    One signal may be given to many runs. It fires once and stays fired. Safe to fire from any task, thread or
+    listener.
+    """
+
+    __slots__ = ("_lock", "_reason", "_waiting")
+
+    def __init__(self) -> None:
+        self._reason: str | None = None
+        self._waiting: dict[object, tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = {}
+        self._lock = Lock()
+
+    @property
+    def aborted(self) -> bool:
+        """True once `abort` was called."""
+        return self._reason is not None
+
+    @property
+    def reason(self) -> str | None:
+        """What the first caller of `abort` gave as its reason; None before that."""
+        return self._reason
+
+    def abort(self, reason: str = "aborted by the caller") -> None:
+        """Fire the signal. Later calls change nothing."""
+        with self._lock:
+            if self._reason is not None:
+                return
+            self._reason = reason
+            waiting, self._waiting = list(self._waiting.values()), {}
+        for loop, callback in waiting:
+            _call_in(loop, callback)
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` in the running event loop when the signal fires. Return what unsubscribes it."""
+        key = object()
+        with self._lock:
+            if self._reason is None:
+                self._waiting[key] = (asyncio.get_running_loop(), callback)
+                return lambda: self._forget(key)
+        callback()
+        return lambda: None
+
+    def _forget(self, key: object) -> None:
+        with self._lock:
+            self._waiting.pop(key, None)
+
+    def __repr__(self) -> str:
+        return f"<Abort {self._reason!r}>" if self.aborted else "<Abort>"
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    try:
+        here = asyncio.get_running_loop()
+    except RuntimeError:
+        here = None
+    if here is loop:
+        callback()
+    elif not loop.is_closed():
+        loop.call_soon_threadsafe(callback)
+
+
+def cancellations() -> int:
+    """Return how many cancellations the running task has been asked for and not yet taken back.
+
+    A `CancelledError` that arrives while this number is what it was before did not come for us: some code in
+    between cancelled a task of its own and let the error leak.
+    """
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+class Scope:
+    """Run the block until it ends, the signal fires, or the deadline passes; `cause` says which of the last two.
+
+    A cancellation of the surrounding task always leaves the block as `CancelledError`.
+    """
+
+    __slots__ = ("_abort", "_deadline", "_entered_with", "_task", "_timer", "_unsubscribe", "cause")
+
+    def __init__(self, abort: Abort | None = None, deadline: float | None = None) -> None:
+        """`deadline` is a reading of the event loop's clock, in seconds."""
+        self._abort = abort
+        self._deadline = deadline
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        self.cause: Cause | None = None
+
+    async def __aenter__(self) -> Scope:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("A run needs a task: call it from a coroutine that asyncio runs.")
+        self._task = task
+        self._entered_with = task.cancelling()
+        if self._deadline is not None:
+            self._timer = asyncio.get_running_loop().call_at(self._deadline, self._stop, "deadline")
+        if self._abort is not None:
+            self._unsubscribe = self._abort.subscribe(lambda: self._stop("abort"))
+        return self
+
+    def _stop(self, cause: Cause) -> None:
+        if self.cause is None:
+            self.cause = cause
+            self._task.cancel(cause)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        if self.cause is None:
+            return False
+        if kind is None:
+            await self._receive_pending_cancellation()
+        came_from_elsewhere = self._task.uncancel() > self._entered_with
+        if kind is None and came_from_elsewhere:
+            raise asyncio.CancelledError
+        return kind is asyncio.CancelledError and not came_from_elsewhere
+
+    async def _receive_pending_cancellation(self) -> None:
+        # A signal fired by the task itself is delivered at its next await; without this one it would hit the caller.
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            return

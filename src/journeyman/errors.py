@@ -1,0 +1,145 @@
+"""Every exception of this package.
+
+    JourneymanError
+    ├── DefinitionError       an agent or a tool is defined wrongly; lists every problem
+    ├── ModelUnavailable      no model answers to that name, or its key is missing
+    ├── ProviderError         a model call failed; `kind` says how
+    ├── Rejected              raised by a validator or a tool: not good enough, with the reason for the model
+    ├── BudgetRefused         a reservation does not fit; becomes `Failure(BUDGET_EXCEEDED)`
+    ├── OutcomeUnknown        a step with effect `once` was cut off before; it is not repeated
+    └── RunError              `Failure.unwrap()` was called
+
+A run itself raises none of them but `DefinitionError`: it returns a `Failure`. Imports `types` only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from journeyman.types import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ProviderErrorKind: TypeAlias = Literal[
+    "rate_limited",
+    "overloaded",
+    "timeout",
+    "stream_idle",
+    "stream_cut",
+    "network",
+    "auth",
+    "quota",
+    "content_filtered",
+    "context_overflow",
+    "bad_request",
+    "not_found",
+    "unknown",
+]
+"""How a model call failed. These labels do not change."""
+
+
+class JourneymanError(Exception):
+    """The root of every exception of this package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a definition."""
+
+    code: str
+    """A stable label, for example `DUPLICATE_TOOL_NAME`."""
+    message: str
+    """What is wrong, with the values."""
+    hint: str
+    """What to do about it."""
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}"
+
+
+class DefinitionError(JourneymanError):
+    """An agent or a tool is defined wrongly. `problems` lists everything that is wrong, not just the first."""
+
+    def __init__(self, subject: str, problems: Sequence[Problem]) -> None:
+        self.subject = subject
+        self.problems = tuple(problems)
+        lines = "".join(f"\n  - [{problem.code}] {problem}" for problem in self.problems)
+        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        super().__init__(f"{subject} has {count}:{lines}")
+
+
+class ModelUnavailable(JourneymanError):
+    """A model cannot be used at all: unknown name, missing key, missing package."""
+
+    def __init__(self, message: str, *, model: str, hint: str) -> None:
+        super().__init__(message)
+        self.model = model
+        self.hint = hint
+
+
+class ProviderError(JourneymanError):
+    """A model call failed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ProviderErrorKind,
+        status: int | None = None,
+        type: str | None = None,
+        request_id: str | None = None,
+        retry_after_s: float | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind: ProviderErrorKind = kind
+        self.status = status
+        """The HTTP status, if there was a response."""
+        self.type = type
+        """The provider's own label for the error."""
+        self.request_id = request_id
+        self.retry_after_s = retry_after_s
+        """How long the provider asks to wait, in seconds."""
+        self.usage = usage
+        """What was used up to the failure; None when that is unknown."""
+
+
+class Rejected(JourneymanError):
+    """Raise it in a validator to reject an output, or in a tool to refuse a call: the model reads `text`."""
+
+    def __init__(self, text: str, *, path: Sequence[str | int] = ()) -> None:
+        super().__init__(text)
+        self.text = text
+        self.path = tuple(path)
+        """Where in the output the fault is, for example `("totals", 0, "amount")`."""
+
+
+class BudgetRefused(JourneymanError):
+    """A reservation does not fit into what is left."""
+
+    def __init__(self, policy: str, *, limit: float, used: float, scope: str) -> None:
+        super().__init__(f"the {scope}'s {policy} budget of {limit:g} is used up ({used:g} used)")
+        self.policy = policy
+        self.limit = limit
+        self.used = used
+        self.scope = scope
+
+
+class OutcomeUnknown(JourneymanError):
+    """A step whose effect is `once` was started before and never finished: whether it took effect is unknown."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"step {key!r} was interrupted; whether it took effect is unknown, and it is not repeated"
+        )
+        self.key = key
+
+
+class RunError(JourneymanError):
+    """A failed run was unwrapped. `failure` is the `Failure`, with all it carries."""
+
+    def __init__(self, message: str, failure: object) -> None:
+        super().__init__(message)
+        self.failure = failure

@@ -1,0 +1,329 @@
+"""What can be seen of a run while it happens: one frozen class for each event, and who is told.
+
+Every event names the run it belongs to by `path`: the agent's name, or, for a sub-agent, the names from the root down
+with an instance number (`("lead", "scout#2")`). The docstring of each class is its promise about order. A `Listener`
+gets every event and is never awaited; `Callbacks` get the lifecycle and the calls and are awaited in place. Neither
+can break a run. Read `watch.py` next: it does the telling. Imports `types`, `errors` and `result`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pydantic_core import from_json
+
+from journeyman.endings import Ending
+from journeyman.result import LayerOutcome, Metadata, ToolKind
+from journeyman.types import JsonObject, Message, StopReason, Usage
+
+Path: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """The first event of a run. Exactly one `RunSucceeded` or `RunFailed` follows as its last, unless the surrounding
+    task is cancelled."""
+
+    path: Path
+    agent: str
+    model: str
+    """`provider:name`, or the name that could not be resolved."""
+    max_attempts: int
+    max_iterations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageCommitted:
+    """A message became part of the history, the initial prompt included. In the order of the history."""
+
+    path: Path
+    message: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted:
+    """Before anything of this attempt. One `AttemptCompleted` follows on every path."""
+
+    path: Path
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationStarted:
+    """Before the model call of this iteration."""
+
+    path: Path
+    attempt: int
+    iteration: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta:
+    """A piece of the model's text, between `IterationStarted` and `ModelResponded`."""
+
+    path: Path
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingDelta:
+    """A piece of the model's reasoning, between `IterationStarted` and `ModelResponded`."""
+
+    path: Path
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolInputDelta:
+    """A piece of the arguments of a call that the model is still writing. JSON text, cut anywhere."""
+
+    path: Path
+    tool_use_id: str
+    tool_name: str
+    json: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputDelta:
+    """The output as far as the model has written it. Comes instead of `ToolInputDelta` for the output tool."""
+
+    path: Path
+    tool_use_id: str
+    json: str
+    """Everything so far, not just the new piece."""
+
+    def partial(self) -> JsonObject:
+        """Parse what is there: a growing object, strings cut where they are. Not validated."""
+        value: object = from_json(self.json or "{}", allow_partial="trailing-strings")
+        return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType] - JSON edge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRetried:
+    """A request failed; another follows after `delay_s` seconds. Comes before the wait."""
+
+    path: Path
+    attempt: int
+    iteration: int
+    request: int
+    """The number of the request that failed, from 1."""
+    max_requests: int
+    delay_s: float
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRestarted:
+    """The call starts again: forget the deltas since `IterationStarted`."""
+
+    path: Path
+    attempt: int
+    iteration: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAnswered:
+    """Which of several models gives the answer; before its deltas."""
+
+    path: Path
+    provider: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResponded:
+    """The response is complete; before any of its calls."""
+
+    path: Path
+    attempt: int
+    iteration: int
+    stop_reason: StopReason
+    text: str
+    usage: Usage
+    """Of this iteration's model call, failed requests included."""
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCalled:
+    """Before the call, in call order: exactly one for each `tool_use` block of a response that asks for calls."""
+
+    path: Path
+    attempt: int
+    iteration: int
+    tool_use_id: str
+    tool_name: str
+    kind: ToolKind
+    tool_input: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProgress:
+    """What a running tool reports of itself, between its `ToolCalled` and `ToolFinished`."""
+
+    path: Path
+    tool_use_id: str
+    tool_name: str
+    message: str
+    fraction: float | None
+    """How much is done, 0 to 1; None when unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFinished:
+    """After the call, as it happens: exactly one for each `ToolCalled`, unless the run is cancelled from outside. The
+    terminator's comes after validation."""
+
+    path: Path
+    attempt: int
+    iteration: int
+    tool_use_id: str
+    tool_name: str
+    kind: ToolKind
+    tool_result: str
+    """The text that the model gets."""
+    is_error: bool
+    cached: bool
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallAbandoned:
+    """A sync tool was still running in its thread when it was cancelled or timed out. Its late result is dropped."""
+
+    path: Path
+    tool_use_id: str
+    tool_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerStarted:
+    """Before a validation layer. One `LayerCompleted` follows; after one that did not pass comes no other layer."""
+
+    path: Path
+    attempt: int
+    name: str
+    description: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerCompleted:
+    """After a validation layer."""
+
+    path: Path
+    attempt: int
+    outcome: LayerOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationFailed:
+    """After the layers, when one did not pass; before the terminator's `ToolFinished`."""
+
+    path: Path
+    attempt: int
+    feedback: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptCompleted:
+    """The last event of an attempt; before the next `AttemptStarted`."""
+
+    path: Path
+    attempt: int
+    succeeded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSucceeded:
+    """The last event of a run that succeeded."""
+
+    path: Path
+    output: object
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFailed:
+    """The last event of a run that failed."""
+
+    path: Path
+    error: Ending
+    metadata: Metadata
+
+
+Event: TypeAlias = (
+    RunStarted
+    | MessageCommitted
+    | AttemptStarted
+    | IterationStarted
+    | TextDelta
+    | ThinkingDelta
+    | ToolInputDelta
+    | OutputDelta
+    | ModelRetried
+    | ModelRestarted
+    | ModelAnswered
+    | ModelResponded
+    | ToolCalled
+    | ToolProgress
+    | ToolFinished
+    | CallAbandoned
+    | LayerStarted
+    | LayerCompleted
+    | ValidationFailed
+    | AttemptCompleted
+    | RunSucceeded
+    | RunFailed
+)
+
+Listener: TypeAlias = Callable[[Event], None]
+"""Gets every event, synchronously, in order. Must be quick. One that raises is recorded and goes on being told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallbackContext:
+    """Where a run stands when a callback is called. A snapshot of its own for each call."""
+
+    path: Path
+    attempt: int
+    """0 before the first attempt."""
+    max_attempts: int
+    iteration: int
+    """0 before the first iteration of the attempt."""
+    max_iterations: int
+    tool_use_id: str | None = None
+    kind: ToolKind | None = None
+    is_error: bool | None = None
+    cached: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """Functions to call at the steps of a run, sync or async; an awaitable is awaited in place.
+
+    They fire on the lifecycle and on calls, not on deltas. One that raises is recorded in `Metadata.callback_errors`
+    and never breaks the run. Exactly one of `on_success` and `on_failure` fires, last, on every path that returns.
+    """
+
+    on_run_start: Callable[[CallbackContext], object] | None = None
+    on_attempt_start: Callable[[CallbackContext], object] | None = None
+    on_attempt_complete: Callable[[CallbackContext, bool], object] | None = None
+    """Gets whether the attempt succeeded."""
+    on_iteration_start: Callable[[CallbackContext], object] | None = None
+    on_model_response: Callable[[CallbackContext, ModelResponded], object] | None = None
+    on_tool_call: Callable[[CallbackContext, str, JsonObject], object] | None = None
+    """Gets the tool's name and its input (a copy of its own)."""
+    on_tool_result: Callable[[CallbackContext, str, str], object] | None = None
+    """Gets the tool's name and the text that the model gets."""
+    on_layer_start: Callable[[CallbackContext, str], object] | None = None
+    """Gets the layer's name."""
+    on_layer_complete: Callable[[CallbackContext, LayerOutcome], object] | None = None
+    on_validation_failure: Callable[[CallbackContext, str], object] | None = None
+    """Gets the feedback."""
+    on_success: Callable[[CallbackContext, object], object] | None = None
+    """Gets the output."""
+    on_failure: Callable[[CallbackContext, Ending], object] | None = None

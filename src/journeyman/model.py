@@ -1,0 +1,310 @@
+"""The port to a language model: what is asked, the parts of the answer as they arrive, and their sum.
+
+A model streams `Part`s; a `Collector` adds them up into a `Response`. There is no other path: whoever does not care
+for the stream still gets the sum of it. Imports `types` and `errors`. Read `retry.py` next: it makes one logical call
+out of as many requests as that takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from journeyman.errors import ProviderError
+from journeyman.types import Block, JsonObject, Message, Price, StopReason, Text, Usage
+
+ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "max"]
+CachePolicy: TypeAlias = Literal["off", "auto", "explicit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a model is asked. None always means: the provider's default."""
+
+    max_tokens: int | None = None
+    """The longest answer, in tokens. None: the model's documented maximum, or 8,192 where that is not known."""
+    thinking: ThinkingLevel | int | None = None
+    """How much the model reasons first: a level, or a budget in tokens."""
+    cache: CachePolicy = "auto"
+    """`auto` marks system, tools and the last message for the provider's prompt cache; `explicit` only the blocks with
+    `cache_mark`; `off` nothing (a cache write costs more than a plain read, so one-shot runs may want it off)."""
+    tool_choice: Literal["auto", "any", "none"] = "auto"
+    stop_sequences: tuple[str, ...] = ()
+    extra: JsonObject = field(default_factory=dict[str, object])  # type: ignore[arg-type]
+    """Further fields of the provider's request body, sent as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    input_schema: JsonObject
+    strict: bool = False
+    """Ask the provider to guarantee the schema, where it can do so without loss."""
+    wire: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False, repr=False, compare=False)
+    """The tool as sent, by codec id: encoded once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefix:
+    """What stays the same from call to call of one run: the system prompt and the tools."""
+
+    system: tuple[Text, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    wire: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False, repr=False, compare=False)
+    """The prefix as sent, by codec id: encoded once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One model call."""
+
+    prefix: Prefix
+    messages: Sequence[Message]
+    """The conversation, oldest first. It grows after the call: a model that keeps it must copy it."""
+    settings: Settings
+    max_tokens: int | None = None
+    """The limit for this call, when a budget leaves less than `settings.max_tokens`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """One complete answer."""
+
+    content: tuple[Block, ...]
+    stop_reason: StopReason
+    stop_detail: str | None = None
+    """The provider's own word for the stop reason, or the category of a refusal."""
+    usage: Usage = Usage(requests=1)
+    model: str = ""
+    """Which model answered, as the provider names it."""
+    id: str = ""
+    """The provider's id of the answer."""
+
+
+# -- the parts of an answer, in the order in which they may come ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseStarted:
+    """First: who answers, and the input already counted."""
+
+    model: str
+    id: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A piece of text. For display: the whole comes as `BlockFinished`."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingPart:
+    """A piece of reasoning. For display."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputPart:
+    """A piece of a call's arguments: JSON text, cut anywhere. For display."""
+
+    tool_use_id: str
+    tool_name: str
+    json: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFinished:
+    """One block is complete. Blocks come in the order of the message."""
+
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSeen:
+    """The use counted so far; replaces what earlier parts of this response said."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseFinished:
+    """Last: why the model stopped."""
+
+    stop_reason: StopReason
+    stop_detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """A request failed and is repeated after a wait. Comes before the wait."""
+
+    attempt: int
+    """The number of the request that failed, from 1."""
+    max_attempts: int
+    delay_s: float
+    error: ProviderError
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """Forget the blocks and deltas of this call so far: it starts again. The usage they reported stays counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Which of several models gives the answer that follows (from a model around models)."""
+
+    provider: str
+    model: str
+
+
+Part: TypeAlias = (
+    ResponseStarted
+    | TextPart
+    | ThinkingPart
+    | InputPart
+    | BlockFinished
+    | UsageSeen
+    | ResponseFinished
+    | Retried
+    | Restarted
+    | Answered
+)
+
+
+class Model(Protocol):
+    """A language model."""
+
+    @property
+    def provider(self) -> str:
+        """The provider's short name, for example `anthropic`."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The model's name, as the provider knows it."""
+        ...
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
+        """Ask the model. Leaving the context closes the request, finished or not.
+
+        Entering and iterating raise `ProviderError` and nothing else (but for cancellation). A response that ends
+        without `ResponseFinished` is an error: `stream_cut`.
+        """
+        ...
+
+
+@runtime_checkable
+class Opens(Protocol):
+    """A model that holds something open, such as connections. Leases nest; the last one closes."""
+
+    def open(self) -> AbstractAsyncContextManager[object]: ...
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """A model that knows its limits."""
+
+    @property
+    def max_output_tokens(self) -> int:
+        """The longest answer it can give, in tokens."""
+        ...
+
+    @property
+    def context_window(self) -> int | None:
+        """The most tokens of input and output together; None when unknown."""
+        ...
+
+
+@runtime_checkable
+class Priced(Protocol):
+    """A model that knows its price."""
+
+    @property
+    def price(self) -> Price | None: ...
+
+
+class Collector:
+    """Adds up the parts of one model call."""
+
+    __slots__ = ("_blocks", "_finished", "_id", "_lost", "_model", "_usage")
+
+    def __init__(self) -> None:
+        self._blocks: list[Block] = []
+        self._usage: Usage | None = None
+        self._lost = Usage()
+        self._model = ""
+        self._id = ""
+        self._finished: ResponseFinished | None = None
+
+    def add(self, part: Part) -> None:
+        """Take in the next part."""
+        match part:
+            case BlockFinished(block):
+                self._blocks.append(block)
+            case UsageSeen(usage):
+                self._usage = usage
+            case ResponseStarted(model, id, usage):
+                self._model, self._id, self._usage = model, id, usage
+            case ResponseFinished():
+                self._finished = part
+            case Restarted():
+                self._lost = self.interrupted()
+                self._blocks.clear()
+                self._usage = self._finished = None
+            case _:
+                pass
+
+    def response(self) -> Response:
+        """Return the sum.
+
+        Raises:
+            ProviderError: the parts ended before the response did (`stream_cut`).
+        """
+        if self._finished is None:
+            raise ProviderError("The model's answer ended before it was complete.", kind="stream_cut")
+        return Response(
+            content=tuple(self._blocks),
+            stop_reason=self._finished.stop_reason,
+            stop_detail=self._finished.stop_detail,
+            usage=self._lost + (self._usage or Usage(requests=1, exact=False)),
+            model=self._model,
+            id=self._id,
+        )
+
+    def interrupted(self) -> Usage:
+        """Return what a call that breaks off here has used, as far as it is known."""
+        if self._finished is not None and self._usage is not None:
+            return self._lost + self._usage
+        seen = self._usage or Usage(requests=1)
+        return self._lost + replace(seen, exact=False)
+
+
+async def collect(
+    parts: AsyncIterator[Part],
+    on_part: Callable[[Part], None] | None = None,
+    *,
+    into: Collector | None = None,
+) -> Response:
+    """Add up `parts` into a `Response`, showing each to `on_part` first.
+
+    Pass `into` to read from it what was used if this is cancelled or fails.
+
+    Raises:
+        ProviderError: the stream failed, or ended too early.
+    """
+    collector = into or Collector()
+    async for part in parts:
+        collector.add(part)
+        if on_part is not None:
+            on_part(part)
+    return collector.response()

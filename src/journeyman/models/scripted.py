@@ -1,0 +1,171 @@
+"""Models without a provider: a script, or a function. For tests, demos and offline work.
+
+Both are ordinary models: everything around them, from retries to usage, is what it would be with a provider.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import orjson
+
+from journeyman.errors import ProviderError
+from journeyman.model import (
+    BlockFinished,
+    InputPart,
+    Model,
+    Part,
+    Request,
+    Response,
+    ResponseFinished,
+    ResponseStarted,
+    TextPart,
+    ThinkingPart,
+    UsageSeen,
+)
+from journeyman.types import Block, Price, StopReason, Text, Thinking, ToolUse, Usage
+
+Answer: TypeAlias = Response | str | Block | Sequence[Block] | ProviderError
+"""What a script or function may give: a response, the text of one, its blocks, or the error of a failed request."""
+
+Policy: TypeAlias = Callable[[Request], Answer | Awaitable[Answer]]
+
+_USAGE = Usage(requests=1, input_tokens=10, output_tokens=5)
+
+
+def call(name: str, arguments: Mapping[str, object] | None = None, /, *, id: str = "", **more: object) -> ToolUse:
+    """Return the block with which a model calls the tool `name`.
+
+    Without an `id`, the model that gives the block makes one.
+    """
+    return ToolUse(id, name, orjson.dumps({**(arguments or {}), **more}).decode())
+
+
+def say(*blocks: Block | str, stop_reason: StopReason | None = None, usage: Usage = _USAGE) -> Response:
+    """Return a response of these blocks; `stop_reason` defaults to what fits them."""
+    content = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
+    calls = any(isinstance(block, ToolUse) for block in content)
+    return Response(content=content, stop_reason=stop_reason or ("tool_use" if calls else "end_turn"), usage=usage)
+
+
+class Scripted:
+    """A model that gives one answer after the other.
+
+    An answer may also be a function of the request. `requests` keeps what was asked. When the script is at its end,
+    the last answer repeats if `repeat` is set; otherwise a further request fails (`bad_request`).
+    """
+
+    def __init__(
+        self, answers: Sequence[Answer | Policy], *, name: str = "scripted", repeat: bool = False, price: Price | None = None
+    ) -> None:
+        self._answers = list(answers)
+        self._repeat = repeat
+        self._function = FromFunction(self._next, name=name, price=price)
+        self.requests: list[Request] = []
+
+    @property
+    def provider(self) -> str:
+        return self._function.provider
+
+    @property
+    def name(self) -> str:
+        return self._function.name
+
+    @property
+    def price(self) -> Price | None:
+        return self._function.price
+
+    @property
+    def remaining(self) -> int:
+        """How many answers were not asked for yet."""
+        return max(0, len(self._answers) - len(self.requests))
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        async with self._function.stream(request) as parts:
+            yield parts
+
+    async def _next(self, request: Request) -> Answer:
+        self.requests.append(replace(request, messages=tuple(request.messages)))
+        index = len(self.requests) - 1
+        if index >= len(self._answers) and not (self._repeat and self._answers):
+            raise ProviderError(
+                f"The script has {len(self._answers)} answers, and this is request {index + 1}. "
+                "Add an answer, or pass repeat=True.",
+                kind="bad_request",
+                usage=Usage(),
+            )
+        answer = self._answers[min(index, len(self._answers) - 1)]
+        return await _answer(answer, request) if callable(answer) else answer
+
+
+@dataclass(frozen=True, slots=True)
+class FromFunction:
+    """A model that a function plays: it reads the request and gives the answer."""
+
+    function: Policy
+    name: str = "function"
+    price: Price | None = None
+    provider: str = "scripted"
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        yield self._parts(request)
+
+    async def _parts(self, request: Request) -> AsyncIterator[Part]:
+        answer = await _answer(self.function, request)
+        if isinstance(answer, ProviderError):
+            raise answer
+        response = _response(answer)
+        usage = response.usage
+        if self.price is not None and usage.cost is None:
+            usage = replace(usage, cost=self.price.of(usage))
+        yield ResponseStarted(response.model or self.name, response.id, replace(usage, output_tokens=0, cost=None))
+        for block in _with_ids(response.content, turn=len(request.messages)):
+            for delta in _deltas(block):
+                yield delta
+            yield BlockFinished(block)
+        yield UsageSeen(usage)
+        yield ResponseFinished(response.stop_reason, response.stop_detail)
+
+
+async def _answer(policy: Policy, request: Request) -> Answer:
+    answer = policy(request)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _response(answer: Response | str | Block | Sequence[Block]) -> Response:
+    if isinstance(answer, Response):
+        return answer
+    if isinstance(answer, str):
+        return say(answer)
+    return say(*answer) if isinstance(answer, Sequence) else say(answer)
+
+
+def _with_ids(blocks: Sequence[Block], *, turn: int) -> Iterator[Block]:
+    for number, block in enumerate(blocks):
+        if isinstance(block, ToolUse) and not block.id:
+            yield replace(block, id=f"call_{turn}_{number}")
+        else:
+            yield block
+
+
+def _deltas(block: Block) -> Iterator[Part]:
+    match block:
+        case Text(text) if text:
+            yield TextPart(text)
+        case Thinking(text) if text:
+            yield ThinkingPart(text)
+        case ToolUse():
+            yield InputPart(block.id, block.name, block.malformed or block.input_json)
+        case _:
+            return
+
+
+if TYPE_CHECKING:
+    _scripted: Model = Scripted([])
+    _function: Model = FromFunction(lambda request: "")

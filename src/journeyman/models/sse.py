@@ -1,0 +1,108 @@
+"""Server-sent events from bytes: a parser that works on whole chunks, cut anywhere.
+
+Imports nothing of this package. Read `transport.py` next.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+class Event(NamedTuple):
+    """One event, undecoded."""
+
+    name: bytes
+    """Empty when the event has no name."""
+    data: bytes
+    """The data lines, joined by line feeds."""
+
+
+class TooLarge(ValueError):
+    """An event is larger than the limit."""
+
+
+class Parser:
+    """Turns chunks of an event stream into events.
+
+    Lines may end in LF, CR or CRLF, and chunks may end anywhere. Comments, ids and retry times are left out, and so
+    are events without data.
+    """
+
+    __slots__ = ("_held", "_held_bytes", "_limit_bytes", "_skip_line_feed", "_started")
+
+    def __init__(self, limit_bytes: int) -> None:
+        """`limit_bytes` bounds one event, and with it the memory that a broken server can take."""
+        self._limit_bytes = limit_bytes
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._skip_line_feed = False
+        self._started = False
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """Return the events that `chunk` completes.
+
+        Raises:
+            TooLarge: an event has grown past the limit.
+        """
+        if self._skip_line_feed or b"\r" in chunk:
+            chunk = self._with_line_feeds(chunk)
+        if not chunk:
+            return []
+        if not self._completes_an_event(chunk):
+            self._hold(chunk)
+            return []
+        text = b"".join((*self._held, chunk)) if self._held else chunk
+        *frames, rest = text.split(b"\n\n")
+        self._held.clear()
+        self._held_bytes = 0
+        self._hold(rest)
+        return self._events(frames)
+
+    def end(self) -> list[Event]:
+        """Return the event that the stream's end completes, if its last blank line is missing."""
+        frame = b"".join(self._held)
+        self._held.clear()
+        return self._events([frame])
+
+    def _completes_an_event(self, chunk: bytes) -> bool:
+        return b"\n\n" in chunk or bool(
+            self._held and chunk.startswith(b"\n") and self._held[-1].endswith(b"\n")
+        )
+
+    def _hold(self, chunk: bytes) -> None:
+        if chunk:
+            self._held.append(chunk)
+            self._held_bytes += len(chunk)
+            if self._held_bytes > self._limit_bytes:
+                raise TooLarge(f"an event of more than {self._limit_bytes:,} bytes")
+
+    def _with_line_feeds(self, chunk: bytes) -> bytes:
+        # A CR ends its line at once; the LF that may open the next chunk then belongs to it.
+        if self._skip_line_feed and chunk:
+            chunk = chunk.removeprefix(b"\n")
+            self._skip_line_feed = False
+        if chunk.endswith(b"\r"):
+            self._skip_line_feed = True
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _events(self, frames: list[bytes]) -> list[Event]:
+        if not self._started and frames:
+            self._started = True
+            frames[0] = frames[0].removeprefix(_BYTE_ORDER_MARK)
+        return [event for frame in frames if (event := _event(frame)) is not None]
+
+
+def _event(frame: bytes) -> Event | None:
+    name = b""
+    data: list[bytes] = []
+    for line in frame.split(b"\n"):
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            name = value.removeprefix(b" ")
+    if not data:
+        return None
+    return Event(name, data[0] if len(data) == 1 else b"\n".join(data))

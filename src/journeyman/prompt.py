@@ -1,0 +1,74 @@
+"""Prompts: a text, content blocks, or a function that makes them.
+
+A template of any engine is such a function. Imports `types` and `result`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from journeyman.result import ValidationReport
+from journeyman.types import Text, UserContent
+
+Prompt: TypeAlias = str | Sequence[UserContent]
+"""What the user's side says: a text, or blocks of text, pictures and documents."""
+
+SystemPrompt: TypeAlias = str | Sequence[Text]
+"""What the model is told before all: a text, or several, with cache marks of their own if need be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """An output that did not pass, for the prompt that tells the model."""
+
+    feedback: str
+    """What the layer that did not pass says."""
+    layer: str
+    """The name of that layer."""
+    description: str
+    """The first line of the layer's docstring."""
+    report: ValidationReport
+    attempt: int
+    max_attempts: int
+
+
+ErrorPrompt: TypeAlias = Callable[[Rejection], str | Awaitable[str]]
+
+
+def default_error_prompt(rejection: Rejection) -> str:
+    """Say which check failed and why, and ask for a corrected output."""
+    about = f" ({rejection.description})" if rejection.description else ""
+    return (
+        f"Validation failed: {rejection.layer}{about}\n{rejection.feedback}\n\n"
+        "Correct the output and hand it in again."
+    )
+
+
+class PromptFailed(Exception):
+    """A prompt gave nothing that can be sent. `reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+async def made(prompt: object) -> tuple[UserContent, ...]:
+    """Return the content of a prompt that a function returned, or of a ready one.
+
+    Raises:
+        PromptFailed: it is blank, or neither text nor blocks.
+    """
+    value = await prompt if inspect.isawaitable(prompt) else prompt
+    if isinstance(value, str):
+        content: tuple[UserContent, ...] = (Text(value),)
+    elif isinstance(value, Sequence) and all(isinstance(block, UserContent) for block in cast("Sequence[object]", value)):
+        content = tuple(cast("Sequence[UserContent]", value))
+    else:
+        raise PromptFailed(f"it gave {type(value).__name__}, not text or content blocks")
+    kept = tuple(block for block in content if not (isinstance(block, Text) and not block.text.strip()))
+    if not kept:
+        raise PromptFailed("it is blank")
+    return kept

@@ -1,0 +1,188 @@
+"""How a run ends: with a `Success`, or with a `Failure` whose `error` is one of a closed set of endings.
+
+Both carry the whole conversation, exact usage and what was checked. Imports `endings`, `errors` and `types`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Literal, NoReturn, TypeAlias
+
+from typing_extensions import TypeVar
+
+from journeyman.endings import Ending, ErrorCode, Phase
+from journeyman.errors import RunError
+from journeyman.types import JsonObject, Message, Usage
+
+Out = TypeVar("Out", default=str, covariant=True)
+Other = TypeVar("Other")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerOutcome:
+    """What one validation layer said."""
+
+    name: str
+    kind: Literal["schema", "validator"]
+    description: str
+    passed: bool
+    feedback: str = ""
+    """What the model is told when the layer did not pass."""
+    error: BaseException | None = field(default=None, compare=False)
+    """What the layer raised, as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationReport:
+    """What the layers said, in order, up to and with the first that did not pass."""
+
+    layers: tuple[LayerOutcome, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(layer.passed for layer in self.layers)
+
+    @property
+    def feedback(self) -> str:
+        """What the layer that did not pass tells the model; empty when all passed."""
+        return self.layers[-1].feedback if self.layers and not self.passed else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """One attempt, after the fact."""
+
+    number: int
+    iterations: int
+    usage: Usage
+    report: ValidationReport | None
+    """None when the attempt ended before validation."""
+
+
+ToolKind: TypeAlias = Literal["tool", "output", "submit", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStats:
+    """How one tool was used in a run."""
+
+    kind: ToolKind
+    calls: int = 0
+    succeeded: int = 0
+    cache_hits: int = 0
+    errors: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many calls failed, by kind: `unknown`, `invalid_input`, `raised`, `timeout`, `denied`, `over_budget`,
+    `interrupted`, `rejected`."""
+    duration_s: float = 0.0
+    """Seconds spent in the handler, all calls together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallbackError:
+    """A callback or listener raised. The run went on."""
+
+    callback: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildRecord:
+    """What a run that this run started used. Its usage is part of this run's."""
+
+    path: tuple[str, ...]
+    usage: Usage
+    code: ErrorCode | None
+    """None when it succeeded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """What a run took. The same on success and on failure."""
+
+    usage: Usage | None
+    """All requests of all attempts and children; None when the agent does not track tokens."""
+    latency_s: float
+    attempts: tuple[AttemptRecord, ...] = ()
+    tools: Mapping[str, ToolStats] = field(default_factory=dict[str, ToolStats])
+    """By tool name. All names that no tool has are counted together, under `(unknown)`."""
+    callback_errors: tuple[CallbackError, ...] = ()
+    children: tuple[ChildRecord, ...] = ()
+    overshoot_tokens: int = 0
+    """Tokens that responses reported beyond what a token budget had reserved for them."""
+    overshoot_cost: float = 0.0
+    """US dollars, likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Success(Generic[Out]):
+    """The output passed every check."""
+
+    output: Out
+    metadata: Metadata
+    history: tuple[Message, ...] = field(repr=False)
+    """The whole conversation; can be sent, continued or stored."""
+    state: object = None
+    """What `Agent.project` made of the final state; None without it."""
+    terminal_result: str | None = None
+    """The result of the call that ended the run through `Agent.stop_after`."""
+
+    def unwrap(self) -> Out:
+        """Return the output."""
+        return self.output
+
+    def unwrap_or(self, default: object) -> Out:
+        """Return the output."""
+        return self.output
+
+    def map(self, change: Callable[[Out], Other]) -> Success[Other]:
+        """Return the same success with `change(output)` as its output."""
+        return Success(
+            output=change(self.output),
+            metadata=self.metadata,
+            history=self.history,
+            state=self.state,
+            terminal_result=self.terminal_result,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The run ended without an output that passed; `error` says why."""
+
+    error: Ending
+    metadata: Metadata
+    history: tuple[Message, ...] = field(repr=False)
+    """The conversation so far; can be sent, continued or stored."""
+    candidate: JsonObject | str | None = None
+    """The last output proposed: the arguments as the model gave them, or its text. None when there was none."""
+    report: ValidationReport | None = None
+    """What validation last said; None when it never ran."""
+
+    @property
+    def code(self) -> ErrorCode:
+        return self.error.code
+
+    @property
+    def phase(self) -> Phase:
+        return self.error.phase
+
+    def unwrap(self) -> NoReturn:
+        """Raise.
+
+        Raises:
+            RunError: always; its `failure` is this.
+        """
+        raise RunError(f"{self.error} {self.error.hint}", self) from self.error.cause
+
+    def unwrap_or(self, default: Other) -> Other:
+        """Return `default`."""
+        return default
+
+    def map(self, change: Callable[..., object]) -> Failure:
+        """Return this."""
+        return self
+
+
+Result: TypeAlias = Success[Out] | Failure
+"""How a run ends."""

@@ -1,0 +1,91 @@
+"""One logical model call: as many requests as it takes, or as many as are allowed.
+
+Only failures that may pass are repeated: a rate limit, an overload, a network fault, a cut or silent stream. The wait
+doubles from one second to a minute, with jitter; a wait that the provider asks for is obeyed instead. Nothing was done
+with a response that broke off, so a repetition is always safe. Imports `model`, `errors` and `types`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final
+
+from journeyman.cancel import cancellations
+from journeyman.errors import ProviderError
+from journeyman.model import Collector, Model, Part, Request, Response, Restarted, Retried, collect
+from journeyman.types import Usage
+
+PASSING: Final = frozenset({"rate_limited", "overloaded", "timeout", "stream_idle", "stream_cut", "network"})
+"""The kinds of `ProviderError` that are worth another request."""
+
+LONGEST_WAIT_S: Final = 60.0
+"""The longest wait by back-off. A provider that asks for more is not asked again."""
+
+
+async def respond(
+    model: Model,
+    request: Request,
+    *,
+    retries: int,
+    spent: Callable[[Usage], None],
+    on_part: Callable[[Part], None] | None = None,
+    jitter: Callable[[], float] = random.random,
+) -> Response:
+    """Ask `model` until it answers, at most `retries` times more than once.
+
+    `spent` is told what each request used, also one that failed or was cancelled; `Response.usage` is the last
+    request's. `on_part` sees every part, with `Retried` before and `Restarted` after each wait.
+
+    Raises:
+        ProviderError: of the last request.
+    """
+    requests = retries + 1
+    for number in range(1, requests + 1):
+        try:
+            return await _ask_once(model, request, spent=spent, on_part=on_part)
+        except ProviderError as error:
+            wait_s = _wait_before_next(error, number, jitter)
+            if number == requests or wait_s is None:
+                raise
+            if on_part is not None:
+                on_part(Retried(number, requests, wait_s, error))
+            await asyncio.sleep(wait_s)
+            if on_part is not None:
+                on_part(Restarted())
+    raise AssertionError("unreachable: the last request returns or raises")
+
+
+async def _ask_once(
+    model: Model, request: Request, *, spent: Callable[[Usage], None], on_part: Callable[[Part], None] | None
+) -> Response:
+    collector = Collector()
+    before = cancellations()
+    try:
+        async with model.stream(request) as parts:
+            response = await collect(parts, on_part, into=collector)
+    except ProviderError as error:
+        spent(error.usage or collector.interrupted())
+        raise
+    except BaseException as error:
+        spent(collector.interrupted())
+        if isinstance(error, Exception) or (isinstance(error, asyncio.CancelledError) and cancellations() <= before):
+            raise _foreign(model, error) from error
+        raise
+    spent(response.usage)
+    return response
+
+
+def _foreign(model: Model, error: BaseException) -> ProviderError:
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return ProviderError(f"The model {model.provider}:{model.name} raised {text}.", kind="unknown")
+
+
+def _wait_before_next(error: ProviderError, number: int, jitter: Callable[[], float]) -> float | None:
+    """Return how many seconds to wait after request `number` failed; None when another would be pointless."""
+    if error.kind not in PASSING:
+        return None
+    if error.retry_after_s is not None:
+        return error.retry_after_s if error.retry_after_s <= LONGEST_WAIT_S else None
+    return min(LONGEST_WAIT_S, 2.0 ** (number - 1)) * (0.5 + jitter() / 2)

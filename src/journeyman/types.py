@@ -1,0 +1,288 @@
+"""The values of a conversation: messages, their blocks, and what they cost.
+
+Frozen, slotted and provider-neutral. Imports nothing of this package. Read `history.py` next: it owns the
+rules by which these values may follow one another.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, JsonValue, TypeAdapter
+from pydantic_core import from_json
+
+JsonObject: TypeAlias = dict[str, JsonValue]
+
+StopReason: TypeAlias = Literal[
+    "end_turn", "tool_use", "stop_sequence", "max_tokens", "pause_turn", "refusal", "context_window", "other"
+]
+"""Why the model stopped. `context_window`: the response filled the window. `other`: a value this library does not
+know; the provider's own word is in `Response.stop_detail`."""
+
+Role: TypeAlias = Literal["user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Base64:
+    """Bytes inside the message."""
+
+    data: str
+    """Base64 text without line breaks."""
+    media_type: str
+    """For example `image/png` or `application/pdf`."""
+    type: Literal["base64"] = field(default="base64", repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """Bytes that the provider fetches by itself."""
+
+    url: str
+    type: Literal["url"] = field(default="url", repr=False, kw_only=True)
+
+
+Source: TypeAlias = Annotated[Base64 | Url, Field(discriminator="type")]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Words: the user's, a tool's or the model's."""
+
+    text: str
+    cache_mark: bool = field(default=False, kw_only=True)
+    """End a cached prefix here (see `Settings.cache`); ignored by providers that cache by themselves."""
+    extra: JsonObject | None = field(default=None, kw_only=True)
+    """Provider fields beside the text, such as citations, kept verbatim."""
+    type: Literal["text"] = field(default="text", repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture in user input or in a tool's result."""
+
+    source: Source
+    type: Literal["image"] = field(default="image", repr=False, kw_only=True)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, media_type: str) -> Image:
+        return cls(Base64(b64encode(data).decode(), media_type))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document (PDF or plain text) in user input or in a tool's result."""
+
+    source: Source
+    title: str | None = None
+    type: Literal["document"] = field(default="document", repr=False, kw_only=True)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, media_type: str, title: str | None = None) -> Document:
+        return cls(Base64(b64encode(data).decode(), media_type), title)
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """The model's reasoning; sent back unchanged, signature included."""
+
+    text: str
+    signature: str | None = None
+    type: Literal["thinking"] = field(default="thinking", repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedThinking:
+    """Reasoning that the provider encrypted; sent back unchanged."""
+
+    data: str
+    type: Literal["redacted_thinking"] = field(default="redacted_thinking", repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """The model asks for one call."""
+
+    id: str
+    """Unique in its history."""
+    name: str
+    input_json: str = "{}"
+    """The arguments: the JSON object exactly as the model wrote it."""
+    malformed: str | None = None
+    """What the model wrote instead, when that is no JSON object; `input_json` is then `{}` so that the message stays
+    sendable."""
+    wire_id: str | None = None
+    """The provider's id, when it was empty or repeated and `id` had to be made."""
+    type: Literal["tool_use"] = field(default="tool_use", repr=False, kw_only=True)
+
+    @property
+    def input(self) -> JsonObject:
+        """The arguments, parsed anew at each access, so that no reader can change the history."""
+        return from_json(self.input_json)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The answer to one call. A tool may return one to give content blocks or to report an error."""
+
+    content: str | tuple[Text | Image | Document, ...]
+    is_error: bool = False
+    tool_use_id: str = ""
+    """Filled in by the loop."""
+    type: Literal["tool_result"] = field(default="tool_result", repr=False, kw_only=True)
+
+    @property
+    def text(self) -> str:
+        """The words of the result; pictures and documents are left out."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A block that this library has no class for: kept verbatim, sent back to its own provider only."""
+
+    provider: str
+    json: str
+    """The block exactly as the provider sent it: one JSON object with a `type`."""
+    type: Literal["opaque"] = field(default="opaque", repr=False, kw_only=True)
+
+    @property
+    def kind(self) -> str:
+        """The provider's name for the block's type."""
+        value: JsonObject = from_json(self.json)
+        return str(value.get("type", ""))
+
+
+UserContent: TypeAlias = Text | Image | Document
+"""What a prompt may consist of."""
+
+Block: TypeAlias = Annotated[
+    Text | Image | Document | Thinking | RedactedThinking | ToolUse | ToolResult | Opaque,
+    Field(discriminator="type"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the conversation. Never changed; an edit makes another."""
+
+    role: Role
+    content: tuple[Block, ...]
+    continues: bool = False
+    """True when this assistant message goes on where the one before it paused."""
+    wire: Annotated[dict[str, bytes], Field(exclude=True)] = field(
+        default_factory=dict[str, bytes], init=False, repr=False, compare=False
+    )
+    """The message as sent, by codec id: encoded once, by the adapter. Not stored."""
+
+    @property
+    def text(self) -> str:
+        """The words of the message's text blocks, one after the other."""
+        return "".join(block.text for block in self.content if isinstance(block, Text))
+
+    @property
+    def tool_uses(self) -> tuple[ToolUse, ...]:
+        """The calls this message asks for, in order."""
+        return tuple(block for block in self.content if isinstance(block, ToolUse))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What requests used. Add two with `+`; `Usage()` is nothing used."""
+
+    requests: int = 0
+    """Responses counted, complete or not."""
+    input_tokens: int = 0
+    """Input tokens neither read from nor written to a cache."""
+    output_tokens: int = 0
+    cache_read_tokens: int | None = None
+    """None when no response reported it."""
+    cache_write_tokens: int | None = None
+    """None when no response reported it."""
+    reasoning_tokens: int | None = None
+    """The part of `output_tokens` spent on reasoning; None when no response reported it."""
+    cost: float | None = None
+    """US dollars; None when the price of any counted response is unknown."""
+    exact: bool = True
+    """False when a response broke off before it reported all it used: the figures are then lower bounds."""
+
+    @property
+    def total_tokens(self) -> int:
+        """All tokens, cached or not, in and out."""
+        cached = (self.cache_read_tokens or 0) + (self.cache_write_tokens or 0)
+        return self.input_tokens + self.output_tokens + cached
+
+    def __add__(self, other: Usage) -> Usage:
+        if self.requests == 0 and self.exact and self.total_tokens == 0:
+            return other
+        return Usage(
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=_sum(self.cache_read_tokens, other.cache_read_tokens),
+            cache_write_tokens=_sum(self.cache_write_tokens, other.cache_write_tokens),
+            reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
+            cost=self._cost_with(other),
+            exact=self.exact and other.exact,
+        )
+
+    def _cost_with(self, other: Usage) -> float | None:
+        if other.requests == 0:
+            return self.cost
+        if self.cost is None or other.cost is None:
+            return None
+        return self.cost + other.cost
+
+
+def _sum(left: int | None, right: int | None) -> int | None:
+    if left is None:
+        return right
+    return left if right is None else left + right
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a model costs, in US dollars per million tokens."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    """None: as `input`."""
+    cache_write: float | None = None
+    """None: as `input`."""
+
+    def of(self, usage: Usage) -> float:
+        """Return the cost of `usage` in US dollars."""
+        read = self.input if self.cache_read is None else self.cache_read
+        write = self.input if self.cache_write is None else self.cache_write
+        micro_dollars = (
+            usage.input_tokens * self.input
+            + usage.output_tokens * self.output
+            + (usage.cache_read_tokens or 0) * read
+            + (usage.cache_write_tokens or 0) * write
+        )
+        return micro_dollars / 1_000_000
+
+
+@cache
+def _messages() -> TypeAdapter[list[Message]]:
+    return TypeAdapter(list[Message])
+
+
+def dump_messages(messages: Sequence[Message]) -> bytes:
+    """Return the messages as JSON, to be read by `load_messages`."""
+    return _messages().dump_json(list(messages), exclude_none=True)
+
+
+def load_messages(data: bytes | str) -> list[Message]:
+    """Return the messages that `dump_messages` wrote.
+
+    Raises:
+        pydantic.ValidationError: `data` is not a list of messages.
+    """
+    return _messages().validate_json(data)

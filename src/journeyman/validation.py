@@ -1,0 +1,148 @@
+"""Checking an output: the schema first, then the validators, one after the other, up to the first that fails.
+
+A validator only judges. One that changes the output or returns a value is wrong itself, and no new attempt of the
+model could mend that. Imports `errors`, `result`, `schema` and `cancel`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeAlias, TypeVar, cast
+
+from journeyman.cancel import Abort, cancellations
+from journeyman.errors import Rejected
+from journeyman.result import LayerOutcome
+
+T = TypeVar("T")
+Contra = TypeVar("Contra", contravariant=True)
+
+Validator: TypeAlias = Callable[[Contra], None | Awaitable[None]]
+"""Raises to reject an output: `Rejected(text, path=…)` or any exception, whose text the model reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checking:
+    """What a validator may know besides the output."""
+
+    input: object
+    """The run's input."""
+    attempt: int
+    max_attempts: int
+    abort: Abort | None
+
+
+_checking: ContextVar[Checking] = ContextVar("journeyman_checking")
+
+
+def validation_context() -> Checking:
+    """Return what a running validator may know besides the output.
+
+    Raises:
+        LookupError: no validator is running here.
+    """
+    return _checking.get()
+
+
+@contextmanager
+def checking(facts: Checking) -> Generator[None]:
+    """Make `facts` what `validation_context` returns inside the block."""
+    token = _checking.set(facts)
+    try:
+        yield
+    finally:
+        _checking.reset(token)
+
+
+class ValidatorBroken(Exception):
+    """A validator did what no validator may do."""
+
+    def __init__(self, layer: str, reason: str) -> None:
+        super().__init__(f"Validator {layer!r} {reason}.")
+        self.layer = layer
+        self.reason = reason
+
+
+async def check(validator: Validator[T], value: T, *, dump: Callable[[T], bytes]) -> LayerOutcome:
+    """Let one validator judge `value`. `dump` gives the bytes by which a change is seen.
+
+    Raises:
+        ValidatorBroken: it changed the value, or returned something.
+    """
+    name = layer_name(validator)
+    before = dump(value)
+    error = await _raised(validator, value, name)
+    if dump(value) != before:
+        raise ValidatorBroken(name, "changed the output; validators only judge")
+    return LayerOutcome(
+        name=name,
+        kind="validator",
+        description=layer_description(validator),
+        passed=error is None,
+        feedback="" if error is None else feedback_of(error),
+        error=error,
+    )
+
+
+async def _raised(validator: Validator[T], value: T, name: str) -> BaseException | None:
+    before = cancellations()
+    try:
+        verdict: object = validator(value)
+        if inspect.isawaitable(verdict):
+            verdict = await verdict
+    except asyncio.CancelledError as error:
+        if cancellations() > before:
+            raise
+        return error
+    except Exception as error:  # noqa: BLE001 - whatever a validator raises is its verdict
+        return error
+    if verdict is not None:
+        raise ValidatorBroken(name, f"returned {type(verdict).__name__}; it must raise to reject, and return nothing")
+    return None
+
+
+def feedback_of(error: BaseException) -> str:
+    """Return what the model is told about `error`: its text, or its class if it has none."""
+    if isinstance(error, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        return "\n".join(feedback_of(each) for each in inner)
+    text = str(error).strip() or type(error).__name__
+    if isinstance(error, Rejected) and error.path:
+        return f"{'.'.join(str(step) for step in error.path)}: {text}"
+    return text
+
+
+def layer_name(validator: Callable[..., object]) -> str:
+    """Return the name by which events and the model know the validator."""
+    while isinstance(validator, partial):
+        validator = validator.func
+    return getattr(validator, "__name__", None) or type(validator).__name__
+
+
+def layer_description(validator: Callable[..., object]) -> str:
+    """Return the first line of the validator's docstring."""
+    while isinstance(validator, partial):
+        validator = validator.func
+    doc = inspect.getdoc(validator) if hasattr(validator, "__name__") else ""
+    return (doc or "").partition("\n")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class from_checker(Generic[T]):  # noqa: N801 - reads as the function it is used as
+    """Make a validator of a function that returns the value or raises (X14): its return value is not used."""
+
+    checker: Callable[[T], object]
+
+    @property
+    def __name__(self) -> str:
+        return layer_name(self.checker)
+
+    async def __call__(self, value: T) -> None:
+        outcome = self.checker(value)
+        if inspect.isawaitable(outcome):
+            await outcome

@@ -1,0 +1,160 @@
+"""Telling those who watch a run: listeners at once, callbacks awaited in place. Neither can break a run.
+
+Where nobody watches there is no `Watch` at all, and no event is made. Imports `events`, `result` and `cancel`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from journeyman.cancel import cancellations
+from journeyman.events import (
+    AttemptCompleted,
+    AttemptStarted,
+    CallbackContext,
+    Callbacks,
+    Event,
+    IterationStarted,
+    LayerCompleted,
+    LayerStarted,
+    Listener,
+    ModelResponded,
+    Path,
+    RunFailed,
+    RunStarted,
+    RunSucceeded,
+    ToolCalled,
+    ToolFinished,
+    ValidationFailed,
+)
+from journeyman.result import CallbackError, ToolKind
+
+_NOTHING = Callbacks()
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    """Who watches one run."""
+
+    path: Path
+    listeners: Sequence[Listener] = ()
+    callbacks: Callbacks = _NOTHING
+    max_attempts: int = 0
+    max_iterations: int = 0
+    errors: list[CallbackError] = field(default_factory=list[CallbackError])
+    """What listeners and callbacks raised, in order."""
+    _attempt: int = 0
+    _iteration: int = 0
+
+    def show(self, event: Event) -> None:
+        """Give the event to every listener."""
+        for listener in self.listeners:
+            try:
+                listener(event)
+            except Exception as error:  # noqa: BLE001 - a listener's failure is data: it never breaks a run
+                self.errors.append(CallbackError(callback=_name_of(listener), error=error))
+
+    async def tell(self, event: Event) -> None:
+        """Give the event to every listener, then to its callback, and await that."""
+        self.show(event)
+        if self.callbacks is not _NOTHING:
+            self._follow(event)
+            await self._call_back(event)
+
+    def _follow(self, event: Event) -> None:
+        match event:
+            case AttemptStarted():
+                self._attempt, self._iteration = event.attempt, 0
+            case IterationStarted():
+                self._iteration = event.iteration
+            case _:
+                pass
+
+    async def _call_back(self, event: Event) -> None:
+        name, arguments, facts = _call_of(event)
+        callback = getattr(self.callbacks, name) if name else None
+        if callback is None:
+            return
+        before = cancellations()
+        try:
+            outcome = callback(self._context(facts), *arguments)
+            if inspect.isawaitable(outcome):
+                await outcome
+        except asyncio.CancelledError as error:
+            if cancellations() > before:
+                raise
+            self.errors.append(CallbackError(callback=name, error=error))
+        except Exception as error:  # noqa: BLE001 - a callback's failure is data: it never breaks a run
+            self.errors.append(CallbackError(callback=name, error=error))
+
+    def _context(self, facts: _CallFacts) -> CallbackContext:
+        return CallbackContext(
+            path=self.path,
+            attempt=self._attempt,
+            max_attempts=self.max_attempts,
+            iteration=self._iteration,
+            max_iterations=self.max_iterations,
+            tool_use_id=facts.tool_use_id,
+            kind=facts.kind,
+            is_error=facts.is_error,
+            cached=facts.cached,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _CallFacts:
+    """What a callback learns of the call it is about; nothing for the others."""
+
+    tool_use_id: str | None = None
+    kind: ToolKind | None = None
+    is_error: bool | None = None
+    cached: bool | None = None
+
+
+def _call_of(event: Event) -> tuple[str, tuple[object, ...], _CallFacts]:
+    """Return the callback for `event`, its arguments after the context, and the facts of the call."""
+    match event:
+        case ToolCalled(tool_use_id=id, kind=kind):
+            return "on_tool_call", (event.tool_name, event.tool_input), _CallFacts(id, kind)
+        case ToolFinished(tool_use_id=id, kind=kind, is_error=is_error, cached=cached):
+            facts = _CallFacts(id, kind, is_error, cached)
+            return "on_tool_result", (event.tool_name, event.tool_result), facts
+        case _:
+            name, arguments = _step_of(event)
+            return name, arguments, _NO_CALL
+
+
+def _step_of(event: Event) -> tuple[str, tuple[object, ...]]:  # noqa: C901, PLR0911, PLR0912 - a table
+    match event:
+        case RunStarted():
+            return "on_run_start", ()
+        case AttemptStarted():
+            return "on_attempt_start", ()
+        case IterationStarted():
+            return "on_iteration_start", ()
+        case ModelResponded():
+            return "on_model_response", (event,)
+        case LayerStarted(name=name):
+            return "on_layer_start", (name,)
+        case LayerCompleted(outcome=outcome):
+            return "on_layer_complete", (outcome,)
+        case ValidationFailed(feedback=feedback):
+            return "on_validation_failure", (feedback,)
+        case AttemptCompleted(succeeded=succeeded):
+            return "on_attempt_complete", (succeeded,)
+        case RunSucceeded(output=output):
+            return "on_success", (output,)
+        case RunFailed(error=error):
+            return "on_failure", (error,)
+        case _:
+            return "", ()
+
+
+_NO_CALL = _CallFacts()
+
+
+def _name_of(listener: Listener) -> str:
+    return getattr(listener, "__qualname__", type(listener).__name__)

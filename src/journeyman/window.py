@@ -1,0 +1,74 @@
+"""What of a conversation is sent: the port of context strategies, and the size of things in tokens.
+
+The history is never shortened. A strategy makes a *view* of it for the next request. Imports `types` and `model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from journeyman.model import Prefix
+from journeyman.types import Base64, Block, Document, Image, Message, Opaque, RedactedThinking, Text, Thinking, ToolUse
+
+_BLOCK_TOKENS = 8
+_PICTURE_TOKENS = 1_200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The messages to send, and what their making cost."""
+
+    messages: Sequence[Message]
+    changed: bool = False
+    """True when they are not the whole history."""
+
+
+class Strategy(Protocol):
+    """A way to make a conversation fit its window."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> View:
+        """Return a view at least `excess_tokens` smaller, if it can. Never part a call from its result."""
+        ...
+
+
+def estimate_text(text: str) -> int:
+    """Return about how many tokens `text` is: a quarter of its UTF-8 bytes, at least 1."""
+    size = len(text) if text.isascii() else len(text.encode(errors="replace"))
+    return max(1, (size + 3) // 4)
+
+
+def estimate_message(message: Message) -> int:
+    """Return about how many tokens `message` is."""
+    return sum(_estimate_block(block) for block in message.content)
+
+
+def estimate_prefix(prefix: Prefix) -> int:
+    """Return about how many tokens the system prompt and the tools are."""
+    system = sum(estimate_text(block.text) for block in prefix.system)
+    tools = sum(estimate_text(f"{tool.name}{tool.description}{tool.input_schema}") for tool in prefix.tools)
+    return system + tools
+
+
+def _estimate_block(block: Block) -> int:
+    match block:
+        case Text(text) | Thinking(text):
+            return estimate_text(text) + _BLOCK_TOKENS
+        case ToolUse():
+            return estimate_text(block.name + block.input_json) + _BLOCK_TOKENS
+        case RedactedThinking(data=text) | Opaque(json=text):
+            return estimate_text(text) + _BLOCK_TOKENS
+        case Image():
+            return _PICTURE_TOKENS
+        case Document(Base64(data)):
+            return estimate_text(data)
+        case Document():
+            return _PICTURE_TOKENS
+        case _:
+            if isinstance(block.content, str):
+                return estimate_text(block.content) + _BLOCK_TOKENS
+            return sum(_estimate_block(part) for part in block.content) + _BLOCK_TOKENS

@@ -1,0 +1,109 @@
+"""What the server said, so that it can tell whether a client sends it back unchanged.
+
+An answer is found again by what only it can contain: the ids of its calls, the signature and text of its
+thinking. History that was never served here has no such key and is not compared. Imports `messages_json`;
+read `messages_rules_history.py` next.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from tests.support.messages_json import Json, as_text
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """One answer as it left the server, in comparable form."""
+
+    blocks: tuple[Json, ...]
+    paused: bool
+    prefix: str
+    """Digest of the conversation that it answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """A served answer met again in a turn."""
+
+    served: Served
+    start: int
+    """Index in the turn at which the answer begins; negative if its first blocks are gone."""
+    changed: int | None
+    """Index in the answer of the first block that differs; None if it came back unchanged."""
+
+
+class Memory:
+    """All answers served so far."""
+
+    def __init__(self) -> None:
+        self._places: defaultdict[str, list[tuple[Served, int]]] = defaultdict(list)
+        self._blocks: set[bytes] = set()
+
+    def remember(self, content: Iterable[Json], *, paused: bool, prefix: str) -> None:
+        """Keep one answer that the client has received in full."""
+        served = Served(tuple(comparable(content)), paused, prefix)
+        for position, block in enumerate(served.blocks):
+            self._blocks.add(_canonical(block))
+            for key in _keys(block):
+                self._places[key].append((served, position))
+
+    def knows(self, block: Json) -> bool:
+        """Tell whether this very block was served."""
+        return any(_canonical(same) in self._blocks for same in comparable([block]))
+
+    def echoes(self, blocks: Sequence[Json]) -> Iterator[Echo]:
+        """Yield the served answers among a turn's comparable blocks, each once, in order."""
+        reported: set[Served] = set()
+        beyond = 0
+        for index, block in enumerate(blocks):
+            places = [place for key in _keys(block) for place in self._places.get(key, ())]
+            if index < beyond or not places or reported & {served for served, _ in places}:
+                continue
+            echo = _best([_echo(served, index - position, blocks) for served, position in places])
+            reported.add(echo.served)
+            beyond = echo.start + len(echo.served.blocks) if echo.changed is None else beyond
+            yield echo
+
+
+def comparable(content: Iterable[Json]) -> Iterator[Json]:
+    """Drop what a client may change: cache marks, null fields, empty texts (served, but not taken back)."""
+    for block in content:
+        if block.get("type") == "text" and not block.get("text"):
+            continue
+        yield {name: value for name, value in block.items() if name != "cache_control" and value is not None}
+
+
+def digest(parts: Iterable[object]) -> str:
+    """Return a fingerprint of JSON values in order."""
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(orjson.dumps(part, option=orjson.OPT_SORT_KEYS) + b"\n")
+    return total.hexdigest()
+
+
+def _canonical(block: Json) -> bytes:
+    return orjson.dumps(block, option=orjson.OPT_SORT_KEYS)
+
+
+def _keys(block: Json) -> Iterator[str]:
+    kind = as_text(block.get("type"))
+    for field in ("id", "tool_use_id", "signature", "thinking", "data"):
+        if value := as_text(block.get(field)):
+            yield f"{kind}/{field}/{value}"
+
+
+def _echo(served: Served, start: int, blocks: Sequence[Json]) -> Echo:
+    for position, expected in enumerate(served.blocks):
+        index = start + position
+        if not 0 <= index < len(blocks) or blocks[index] != expected:
+            return Echo(served, start, position)
+    return Echo(served, start, None)
+
+
+def _best(echoes: list[Echo]) -> Echo:
+    """Prefer an unchanged one, since two conversations may have been served equal ids; else the newest."""
+    return next((echo for echo in echoes if echo.changed is None), echoes[-1])
