@@ -22,7 +22,7 @@ FRONT_PAGE = "__init__"
 
 # A module may import modules of the layers named after its own, wherever the import stands in the file.
 LAYERS: dict[str, str] = {
-    "values": "types errors endings result events",
+    "values": "types errors contexts endings result events",
     "parts": (
         "cancel model connect retry docstrings schema tools gate journal output prompt validation budget history"
         " watch window"
@@ -51,8 +51,9 @@ BELOW: dict[str, str] = {
 # Inside a layer only this is imported, and what is in the same room: a folder that LAYERS names as one.
 NEIGHBOURS: dict[str, str] = {
     "errors": "types",
-    "endings": "types errors",
-    "result": "types errors endings",
+    "contexts": "types errors",
+    "endings": "contexts",
+    "result": "types errors contexts endings",
     "events": "types errors endings result",
     "gate": "tools",
     "retry": "model cancel",

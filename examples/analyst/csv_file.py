@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 
 MAX_BYTES = 50_000_000
 MAX_COLUMNS = 200
@@ -23,7 +24,8 @@ def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
     """
     lines = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
     rows = _rows(path, lines)
-    columns = _columns(path, next(rows, []))
+    header = next(rows, None) or []
+    columns = _columns(path, header)
     table = [_checked(path, row, lines.line_num, columns) for row in rows]
     if not table:
         raise DataError(f"{path} has a header and no rows. Give a CSV file with at least one row of data.")
@@ -32,13 +34,16 @@ def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise DataError(f"{path} is larger than {MAX_BYTES // 1_000_000} MB. Take a part: head -n 100000 {path}")
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist. Check the path; it is relative to the current folder.") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}). Give a CSV file that you may read.") from error
+    if len(data) > MAX_BYTES:
+        raise DataError(
+            f"{path} is larger than {MAX_BYTES // 1_000_000} MB. Take a part: head -n 100000 {quote(str(path))}"
+        )
     if not data.strip():
         raise DataError(f"{path} is empty. Give a CSV file with a header and at least one row.")
     return _decoded(path, data)
@@ -51,7 +56,7 @@ def _decoded(path: Path, data: bytes) -> str:
         encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "windows-1252"
         raise DataError(
             f"{path} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}. "
-            f"Convert it, for example: iconv -f {encoding} -t utf-8 {path} > converted.csv"
+            f"Convert it, for example: iconv -f {encoding} -t utf-8 {quote(str(path))} > converted.csv"
         ) from None
 
 
@@ -67,7 +72,7 @@ def _rows(path: Path, lines: Iterator[list[str]]) -> Iterator[list[str]]:
 def _columns(path: Path, header: list[str]) -> list[str]:
     names = [_column_name(text, number) for number, text in enumerate(header, start=1)]
     if len(names) < 2:
-        raise DataError(f"{path} has one column only. {_advice_on_separator(names)}")
+        raise DataError(f"{path} has one column only. {_advice_on_separator(header)}")
     if len(names) > MAX_COLUMNS:
         raise DataError(f"{path} has {len(names)} columns, more than {MAX_COLUMNS}. Leave out those you do not need.")
     seen: set[str] = set()
@@ -84,17 +89,18 @@ def _column_name(text: str, number: int) -> str:
     return " ".join(printable.split()) or f"column {number}"
 
 
-def _advice_on_separator(names: list[str]) -> str:
+def _advice_on_separator(header: list[str]) -> str:
     for separator, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-        if separator in "".join(names):
+        if separator in "".join(header):
             return f"Its fields seem to be separated by {word}: save it with commas."
     return "Give a table with two columns or more, separated by commas."
 
 
 def _checked(path: Path, row: list[str], line: int, columns: list[str]) -> list[str]:
     if len(row) != len(columns):
+        fields = "1 field" if len(row) == 1 else f"{len(row)} fields"
         raise DataError(
-            f"{path} has {len(row)} fields in line {line}, but {len(columns)} columns. "
+            f"{path} has {len(columns)} columns, but {fields} in line {line}. "
             "Put fields that hold commas in double quotes."
         )
     return row

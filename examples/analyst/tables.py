@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSummary:
-    """One column, at a glance. Empty cells are NULL and count in `empty` only."""
+    """One column, at a glance. Empty cells are NULL and count in `empty` only; long texts are cut."""
 
     name: str
     kind: Kind
@@ -85,7 +85,7 @@ class Table:
             DataError: the file cannot be used; the message is one line.
         """
         columns, rows = read_csv(path)
-        kinds = {name: _kind({row[index] for row in rows}) for index, name in enumerate(columns)}
+        kinds: dict[str, Kind] = {name: _kind({row[index] for row in rows}) for index, name in enumerate(columns)}
         table = cls(_table_name(path), kinds, len(rows), _temporary_file())
         weakref.finalize(table, table.database.unlink, missing_ok=True)
         _fill(table, rows)
@@ -131,15 +131,17 @@ class Table:
         return Description(self.name, self.n_rows, [self._summary(name) for name in self.kinds])
 
     def _summary(self, name: str) -> ColumnSummary:
-        column, table = quoted(name), quoted(self.name)
-        facts = self.query(f"SELECT COUNT(DISTINCT {column}), COUNT({column}), MIN({column}), MAX({column}) FROM {table}")
+        kind, column, table = self.kinds[name], quoted(name), quoted(self.name)
+        ends = f"{_brief(kind, f'MIN({column})')}, {_brief(kind, f'MAX({column})')}"
+        facts = self.query(f"SELECT COUNT(DISTINCT {column}), COUNT({column}), {ends} FROM {table}")
         distinct, filled, smallest, largest = facts.rows[0]
         frequent = self.query(
-            f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY COUNT(*) DESC, 1 LIMIT 3"
+            f"SELECT {_brief(kind, column)} FROM {table} WHERE {column} IS NOT NULL "
+            f"GROUP BY {column} ORDER BY COUNT(*) DESC, {column} LIMIT 3"
         )
         return ColumnSummary(
             name=name,
-            kind=self.kinds[name],
+            kind=kind,
             distinct=int(distinct or 0),
             empty=self.n_rows - int(filled or 0),
             smallest=smallest,
@@ -148,7 +150,7 @@ class Table:
         )
 
     @contextmanager
-    def _reading(self, max_seconds: float) -> Iterator[sqlite3.Connection]:
+    def _reading(self, max_seconds: float) -> Generator[sqlite3.Connection]:
         """Open a connection that can do nothing but read, for so long."""
         deadline = time.monotonic() + max_seconds
         location = f"{self.database.as_uri()}?mode=ro&immutable=1"
@@ -166,15 +168,16 @@ class Table:
                 raise QueryError(self._advice(error, max_seconds)) from error
 
     def _advice(self, error: Exception, max_seconds: float) -> str:
+        reason = str(error).rstrip(".")
         match getattr(error, "sqlite_errorname", ""):
             case "SQLITE_INTERRUPT":
                 return f"The query took longer than {max_seconds:g} s and was stopped. Aggregate or filter first."
             case "SQLITE_AUTH":
-                return f"{error}. Only SELECT on {quoted(self.name)} is allowed: no PRAGMA, ATTACH or change."
+                return f"{reason}. Only SELECT on {quoted(self.name)} is allowed: no PRAGMA, ATTACH or change."
             case "SQLITE_TOOBIG":
-                return f"{error}. A value may have a million bytes, the SQL 20,000."
+                return f"{reason}. A value may have a million bytes, the SQL 20,000."
             case _:
-                return f"{error}. {self._names()}"
+                return f"{reason}. {self._names()}"
 
     def _check_names(self, sql: str) -> None:
         """Refuse a name in double quotes that does not exist: SQLite would take it for a text, and count wrongly."""
@@ -190,6 +193,10 @@ class Table:
 def quoted(name: str) -> str:
     """Return a column's or table's name as SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def _brief(kind: Kind, sql: str) -> str:
+    return f"substr({sql}, 1, 200)" if kind == "text" else sql
 
 
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -241,11 +248,15 @@ _KINDS: dict[Kind, re.Pattern[str]] = {
 
 def _kind(values: set[str]) -> Kind:
     filled = values - {""}
-    return next((kind for kind, form in _KINDS.items() if filled and all(map(form.fullmatch, filled))), "text")
+    for kind, form in _KINDS.items():
+        if filled and all(map(form.fullmatch, filled)):
+            return kind
+    return "text"
 
 
 def _table_name(path: Path) -> str:
-    return re.sub(r"\W+", "_", path.stem).strip("_").lower() or "data"
+    name = re.sub(r"\W+", "_", path.stem).strip("_").lower() or "data"
+    return f"data_{name}" if name.startswith("sqlite_") else name  # those names are SQLite's own
 
 
 def _temporary_file() -> Path:

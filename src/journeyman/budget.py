@@ -51,6 +51,8 @@ class Limits:
     """Of the run: tool calls."""
     each_attempt: Allowance = Allowance()
     """Further limits, for every attempt by itself."""
+    extended_max_tokens: int | None = None
+    """Repeat a response that `max_tokens` cut, once, with this many. None: it ends the run."""
     parallel_calls: int = 8
     """How many calls of parallel tools run at the same time."""
     approval_seconds: float | None = None
@@ -188,6 +190,11 @@ class Budget:
     def limits_cost(self) -> bool:
         """True when money is limited, here or above."""
         return any(level.allowance.cost is not None for level in self._levels())
+
+    @property
+    def limits_spending(self) -> bool:
+        """True when tokens or money are limited, here or above."""
+        return any(level.allowance.tokens is not None for level in self._levels()) or self.limits_cost
 
     def _levels(self) -> Iterator[Budget]:
         level: Budget | None = self

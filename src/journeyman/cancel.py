@@ -13,7 +13,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Literal, TypeAlias
 
-Cause: TypeAlias = Literal["abort", "deadline"]
+Cause: TypeAlias = Literal["abort", "deadline", "attempt_deadline"]
 
 
 class Abort:
@@ -90,19 +90,20 @@ def cancellations() -> int:
 
 
 class Scope:
-    """Run the block until it ends, the signal fires, or the deadline passes; `cause` says which of the last two.
+    """Run the block until it ends, the signal fires, or time is up; `cause` says which of the last two.
 
     A cancellation of the surrounding task always leaves the block as `CancelledError`.
     """
 
-    __slots__ = ("_abort", "_deadline", "_entered_with", "_task", "_timer", "_unsubscribe", "cause")
+    __slots__ = ("_abort", "_attempt_deadline", "_deadline", "_entered_with", "_loop", "_task", "_timers", "cause")
 
     def __init__(self, abort: Abort | None = None, deadline: float | None = None) -> None:
         """`deadline` is a reading of the event loop's clock, in seconds."""
         self._abort = abort
         self._deadline = deadline
-        self._timer: asyncio.TimerHandle | None = None
-        self._unsubscribe: Callable[[], None] | None = None
+        self._attempt_deadline: float | None = None
+        self._timers: dict[Cause, Callable[[], None]] = {}
+        """How to call off what would stop the block."""
         self.cause: Cause | None = None
 
     async def __aenter__(self) -> Scope:
@@ -110,12 +111,33 @@ class Scope:
         if task is None:
             raise RuntimeError("A run needs a task: call it from a coroutine that asyncio runs.")
         self._task = task
+        self._loop = asyncio.get_running_loop()
         self._entered_with = task.cancelling()
         if self._deadline is not None:
-            self._timer = asyncio.get_running_loop().call_at(self._deadline, self._stop, "deadline")
+            self._timers["deadline"] = self._loop.call_at(self._deadline, self._stop, "deadline").cancel
         if self._abort is not None:
-            self._unsubscribe = self._abort.subscribe(lambda: self._stop("abort"))
+            self._timers["abort"] = self._abort.subscribe(lambda: self._stop("abort"))
         return self
+
+    def limit_attempt(self, seconds: float | None) -> None:
+        """Stop the block `seconds` from now, whatever an earlier call said. None: not for the attempt's sake."""
+        call_off = self._timers.pop("attempt_deadline", None)
+        if call_off is not None:
+            call_off()
+        self._attempt_deadline = None
+        if seconds is not None:
+            self._attempt_deadline = self._loop.time() + seconds
+            timer = self._loop.call_at(self._attempt_deadline, self._stop, "attempt_deadline")
+            self._timers["attempt_deadline"] = timer.cancel
+
+    async def checkpoint(self) -> None:
+        """Let a cancellation through that is due, also where nothing would otherwise wait for anything."""
+        if self._deadline is not None and self._loop.time() >= self._deadline:
+            self._stop("deadline")
+        if self._attempt_deadline is not None and self._loop.time() >= self._attempt_deadline:
+            self._stop("attempt_deadline")
+        if self._task.cancelling() > self._entered_with:
+            await asyncio.sleep(0)
 
     def _stop(self, cause: Cause) -> None:
         if self.cause is None:
@@ -125,10 +147,8 @@ class Scope:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._unsubscribe is not None:
-            self._unsubscribe()
+        for call_off in self._timers.values():
+            call_off()
         if self.cause is None:
             return False
         if kind is None:

@@ -4,6 +4,7 @@
     ├── DefinitionError       an agent or a tool is defined wrongly; lists every problem
     ├── ModelUnavailable      no model answers to that name, or its key is missing
     ├── ProviderError         a model call failed; `kind` says how
+    ├── InvalidArguments      a call's arguments, or a value, do not fit their schema; lists every issue
     ├── Rejected              raised by a validator or a tool: not good enough, with the reason for the model
     ├── BudgetRefused         a reservation does not fit; becomes `Failure(BUDGET_EXCEEDED)`
     ├── OutcomeUnknown        a step with effect `once` was cut off before; it is not repeated
@@ -38,6 +39,8 @@ ProviderErrorKind: TypeAlias = Literal[
     "unknown",
 ]
 """How a model call failed. These labels do not change."""
+
+_ISSUES_SHOWN = 20
 
 
 class JourneymanError(Exception):
@@ -106,6 +109,20 @@ class ProviderError(JourneymanError):
         """What was used up to the failure; None when that is unknown."""
 
 
+class InvalidArguments(JourneymanError):
+    """A call's arguments, or a value, do not fit their schema. The text is what the model reads."""
+
+    def __init__(self, subject: str, issues: Sequence[str]) -> None:
+        self.subject = subject
+        """What is invalid, for example `arguments for tool 'search'`."""
+        self.issues = tuple(issues)
+        """Everything that is wrong, one line each: what is missing, of a wrong type, a wrong value, unknown."""
+        shown = self.issues[:_ISSUES_SHOWN]
+        lines = "".join(f"\n- {issue}" for issue in shown)
+        more = len(self.issues) - len(shown)
+        super().__init__(f"Invalid {subject}:{lines}" + (f"\n- and {more:,} more" if more else ""))
+
+
 class Rejected(JourneymanError):
     """Raise it in a validator to reject an output, or in a tool to refuse a call: the model reads `text`."""
 
@@ -131,9 +148,7 @@ class OutcomeUnknown(JourneymanError):
     """A step whose effect is `once` was started before and never finished: whether it took effect is unknown."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(
-            f"step {key!r} was interrupted; whether it took effect is unknown, and it is not repeated"
-        )
+        super().__init__(f"step {key!r} was interrupted; whether it took effect is unknown, and it is not repeated")
         self.key = key
 
 

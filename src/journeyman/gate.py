@@ -59,6 +59,11 @@ class GateRequest:
     """True when the tool's results come from outside."""
 
     @property
+    def input_json(self) -> str:
+        """The arguments as JSON."""
+        return orjson.dumps(self.arguments).decode()
+
+    @property
     def digest(self) -> str:
         """SHA-256 over tool and arguments: what an approval is bound to."""
         return hashlib.sha256(orjson.dumps([self.tool_name, self.arguments], option=orjson.OPT_SORT_KEYS)).hexdigest()

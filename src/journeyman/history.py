@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar, cast
 
 from pydantic_core import from_json
 
@@ -19,6 +20,7 @@ from journeyman.types import (
     Block,
     Document,
     Image,
+    JsonObject,
     Message,
     Opaque,
     Text,
@@ -26,6 +28,8 @@ from journeyman.types import (
     ToolUse,
     UserContent,
 )
+
+T = TypeVar("T", bound=Block)
 
 NO_OUTPUT = "(no output)"
 """The text of a result that has none: a blank result is not sendable."""
@@ -51,6 +55,7 @@ class History:
         self._ids: set[str] = set()
         for message in messages:
             self._replay(message)
+        self._forget_server_calls()
         self.close()
 
     # -- reading
@@ -73,7 +78,7 @@ class History:
 
     def say(self, *content: UserContent) -> None:
         """Stage content for the next user message, after the results. Blank texts are left out."""
-        self._said += [block for block in content if not (isinstance(block, Text) and not block.text.strip())]
+        self._said += [_encodable(block) for block in content if not _is_blank(block)]
 
     def answer(self, result: ToolResult) -> ToolResult:
         """Stage the result of a call, and return it as it will be sent.
@@ -94,11 +99,11 @@ class History:
         not sendable are replaced; the block keeps the provider's as `wire_id`.
 
         Raises:
-            ValueError: something is staged that was not committed first.
+            ValueError: results are staged that were not committed first.
         """
-        if self._calls or self._said:
-            raise ValueError("The staged user message was not committed before the model's answer.")
-        stored = tuple(self._sendable(block) for block in content if not _is_blank(block))
+        if self._calls:
+            raise ValueError("The staged results were not committed before the model's answer.")
+        stored = tuple(self._sendable(block) for block in content if not (isinstance(block, Text) and not block.text))
         if not stored:
             return None
         message = Message("assistant", stored, continues=self._ends_with("assistant"))
@@ -117,7 +122,7 @@ class History:
         if self.unanswered:
             raise ValueError(f"Calls without a result: {[call.id for call in self.unanswered]}.")
         results = [self._answers[id] for id in self._calls]
-        said = [] if self._waits_for_server() else self._said
+        said = [] if self._server_calls() else self._said
         if not results and not said:
             return None
         self._said = self._said[len(said) :]
@@ -144,11 +149,12 @@ class History:
 
     def _sendable(self, block: Block) -> Block:
         if not isinstance(block, ToolUse):
-            return block
+            return _encodable(block)
         if not _is_object(block.input_json):
-            block = replace(block, input_json="{}", malformed=block.input_json)
+            block = replace(block, input_json="{}", malformed=_encodable_text(block.input_json))
         if block.id in self._ids or not _SENDABLE_ID(block.id):
-            block = replace(block, id=self._new_id(), wire_id=block.id if block.wire_id is None else block.wire_id)
+            wire_id = block.id if block.wire_id is None else block.wire_id
+            block = replace(block, id=self._new_id(), wire_id=_encodable_text(wire_id))
         self._ids.add(block.id)
         return block
 
@@ -158,13 +164,33 @@ class History:
             number += 1
         return f"call_{number}"
 
-    def _waits_for_server(self) -> bool:
-        """True when the model waits for a tool of the provider's: then a user message may hold results only."""
-        if not self._ends_with("assistant"):
-            return False
-        opaque = [from_json(block.json) for block in self._messages[-1].content if isinstance(block, Opaque)]
-        asked = {str(block["id"]) for block in opaque if block.get("type") == "server_tool_use"}
-        return bool(asked - {str(block.get("tool_use_id")) for block in opaque})
+    def _server_calls(self) -> set[str]:
+        """Return the ids of the provider's own tools that the model's turn waits for: a user message may then hold
+        results only."""
+        facts = [
+            _facts(block) for message in self._last_turn() for block in message.content if isinstance(block, Opaque)
+        ]
+        asked = {str(each.get("id")) for each in facts if each.get("type") == "server_tool_use"}
+        return asked - {str(each.get("tool_use_id")) for each in facts}
+
+    def _last_turn(self) -> Sequence[Message]:
+        """Return the model's messages at the end, which pauses may have made several."""
+        start = len(self._messages)
+        while start > 0 and self._messages[start - 1].role == "assistant":
+            start -= 1
+        return self._messages[start:]
+
+    def _forget_server_calls(self) -> None:
+        """Take out calls of the provider's tools that will never be answered: the conversation goes on without."""
+        unanswered = self._server_calls()
+        if not unanswered:
+            return
+        turn = self._last_turn()
+        del self._messages[-len(turn) :]
+        for message in turn:
+            kept = tuple(block for block in message.content if not _is_call_of(block, unanswered))
+            if kept:
+                self._messages.append(Message("assistant", kept, continues=self._ends_with("assistant")))
 
     def _replay(self, message: Message) -> None:
         if message.role == "assistant":
@@ -176,6 +202,8 @@ class History:
                 self._replay_result(block)
             elif isinstance(block, UserContent):
                 self.say(block)
+        if self._said:
+            self._forget_server_calls()
 
     def _replay_result(self, result: ToolResult) -> None:
         asked = (call for call in self.unanswered if result.tool_use_id in (call.id, call.wire_id))
@@ -188,21 +216,52 @@ _NOT_THE_MODELS = (ToolResult, Image, Document)
 
 
 def _is_blank(block: Block) -> bool:
-    return isinstance(block, Text) and not block.text
+    return isinstance(block, Text) and not block.text.strip()
 
 
 def _never_blank(result: ToolResult) -> ToolResult:
     content = result.content
     if isinstance(content, str):
-        return result if content.strip() else replace(result, content=NO_OUTPUT)
-    kept = tuple(block for block in content if not (isinstance(block, Text) and not block.text.strip()))
-    if len(kept) == len(content) > 0:
-        return result
+        text = _encodable_text(content) if content.strip() else NO_OUTPUT
+        return result if text is content else replace(result, content=text)
+    kept = tuple(_encodable(block) for block in content if not _is_blank(block))
     return replace(result, content=kept or NO_OUTPUT)
+
+
+def _encodable(block: T) -> T:
+    """Return the block, its text fit for UTF-8: half a surrogate pair, as in a broken file name, is not."""
+    if isinstance(block, Text) and (text := _encodable_text(block.text)) is not block.text:
+        return replace(block, text=text)
+    return block
+
+
+def _encodable_text(text: str) -> str:
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
 
 
 def _is_object(text: str) -> bool:
     try:
         return isinstance(from_json(text), dict)
-    except ValueError:
+    except (ValueError, TypeError):
         return False
+
+
+def _is_call_of(block: Block, ids: set[str]) -> bool:
+    if not isinstance(block, Opaque):
+        return False
+    facts = _facts(block)
+    return facts.get("type") == "server_tool_use" and str(facts.get("id")) in ids
+
+
+def _facts(block: Opaque) -> JsonObject:
+    try:
+        value: object = from_json(block.json)
+    except (ValueError, TypeError):
+        return {}
+    return cast("JsonObject", value) if isinstance(value, dict) else {}

@@ -24,7 +24,8 @@ class Submit:
     )
 
 
-@dataclass(frozen=True, slots=True)
+# No slots: Python 3.11 cannot make a frozen generic dataclass with slots as `Output[Report](…)`.
+@dataclass(frozen=True)
 class Reflection(Generic[T]):
     """Shows a proposed output back to the model, which may propose again before it submits."""
 
@@ -40,7 +41,7 @@ class Reflection(Generic[T]):
     """Submit before any draft: end the run with `SUBMIT_BEFORE_OUTPUT`, or answer with an error and go on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Output(Generic[T]):
     """The type of an agent's output, and the tool whose arguments are the output."""
 

@@ -42,8 +42,7 @@ def default_error_prompt(rejection: Rejection) -> str:
     """Say which check failed and why, and ask for a corrected output."""
     about = f" ({rejection.description})" if rejection.description else ""
     return (
-        f"Validation failed: {rejection.layer}{about}\n{rejection.feedback}\n\n"
-        "Correct the output and hand it in again."
+        f"Validation failed: {rejection.layer}{about}\n{rejection.feedback}\n\nCorrect the output and hand it in again."
     )
 
 
@@ -64,7 +63,9 @@ async def made(prompt: object) -> tuple[UserContent, ...]:
     value = await prompt if inspect.isawaitable(prompt) else prompt
     if isinstance(value, str):
         content: tuple[UserContent, ...] = (Text(value),)
-    elif isinstance(value, Sequence) and all(isinstance(block, UserContent) for block in cast("Sequence[object]", value)):
+    elif isinstance(value, Sequence) and all(
+        isinstance(block, UserContent) for block in cast("Sequence[object]", value)
+    ):
         content = tuple(cast("Sequence[UserContent]", value))
     else:
         raise PromptFailed(f"it gave {type(value).__name__}, not text or content blocks")

@@ -1,6 +1,6 @@
 """How a run ends: with a `Success`, or with a `Failure` whose `error` is one of a closed set of endings.
 
-Both carry the whole conversation, exact usage and what was checked. Imports `endings`, `errors` and `types`.
+Both carry the whole conversation, exact usage and what was checked. Imports `endings`, `contexts`, `errors` and `types`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Generic, Literal, NoReturn, TypeAlias
 
 from typing_extensions import TypeVar
 
-from journeyman.endings import Ending, ErrorCode, Phase
+from journeyman.contexts import ErrorCode, Phase
+from journeyman.endings import Ending
 from journeyman.errors import RunError
 from journeyman.types import JsonObject, Message, Usage
 

@@ -22,7 +22,7 @@ from journeyman.result import LayerOutcome
 T = TypeVar("T")
 Contra = TypeVar("Contra", contravariant=True)
 
-Validator: TypeAlias = Callable[[Contra], None | Awaitable[None]]
+Validator: TypeAlias = Callable[[Contra], Awaitable[None] | None]
 """Raises to reject an output: `Rejected(text, path=…)` or any exception, whose text the model reads."""
 
 
@@ -133,7 +133,7 @@ def layer_description(validator: Callable[..., object]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class from_checker(Generic[T]):  # noqa: N801 - reads as the function it is used as
+class from_checker(Generic[T]):
     """Make a validator of a function that returns the value or raises (X14): its return value is not used."""
 
     checker: Callable[[T], object]

@@ -36,6 +36,21 @@ class Strategy(Protocol):
         ...
 
 
+async def fitted(
+    strategies: Sequence[Strategy], messages: Sequence[Message], *, excess_tokens: int
+) -> Sequence[Message]:
+    """Let one strategy after the other make the messages smaller, until they are by `excess_tokens`."""
+    whole = sum(estimate_message(message) for message in messages)
+    for strategy in strategies:
+        view = await strategy.view(messages, excess_tokens=excess_tokens)
+        messages = view.messages
+        saved = whole - sum(estimate_message(message) for message in messages)
+        if saved >= excess_tokens:
+            break
+        excess_tokens, whole = excess_tokens - saved, whole - saved
+    return messages
+
+
 def estimate_text(text: str) -> int:
     """Return about how many tokens `text` is: a quarter of its UTF-8 bytes, at least 1."""
     size = len(text) if text.isascii() else len(text.encode(errors="replace"))

@@ -6,8 +6,9 @@ Pure data, no server: `messages_sse.py` turns it into bytes and `messages_api.py
 import asyncio
 import base64
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Literal, TypeAlias, TypeVar
 
 import orjson
@@ -92,7 +93,7 @@ def text(value: str) -> Json:
 
 
 def tool_use(name: str, arguments: Json, *, id: str | None = None) -> Json:
-    """Return a call of a client's tool; without an id it gets a new one each time it is served."""
+    """Return a call of a client's tool; without an id it gets one like toolu_2_1: request 2, call 1."""
     return {"type": "tool_use", "id": id, "name": name, "input": arguments}
 
 
@@ -143,9 +144,7 @@ def answer(
     An empty stop reason means: refusal if there are stop details, tool_use if there is a call, else end_turn.
     `usage` is laid over the defaults; its fields are those of the API.
     """
-    content = tuple(
-        _with_id(text(block) if isinstance(block, str) else block, index) for index, block in enumerate(blocks)
-    )
+    content = _with_ids(text(block) if isinstance(block, str) else block for block in blocks)
     return Answer(
         content=content,
         stop_reason=_stop_reason(content, stop_details) if stop_reason == "" else stop_reason,
@@ -252,10 +251,14 @@ def by_turn(script: Sequence[Reply]) -> Policy:
     return reply
 
 
-def _with_id(block: Json, index: int) -> Json:
-    if block.get("type") == "tool_use" and block.get("id") is None:
-        return {**block, "id": f"toolu_{SERIAL}_{index}"}
-    return block
+def _with_ids(blocks: Iterable[Json]) -> tuple[Json, ...]:
+    numbers = count(1)
+    return tuple(
+        {**block, "id": f"toolu_{SERIAL}_{next(numbers)}"}
+        if block.get("type") == "tool_use" and block.get("id") is None
+        else block
+        for block in blocks
+    )
 
 
 def _stop_reason(content: Sequence[Json], stop_details: Json | None) -> str:

@@ -22,6 +22,7 @@ import sys
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias, cast
@@ -70,8 +71,8 @@ class MessagesApi:
 
     Leaving it raises AssertionError with all violations, unless `accept_violations` is set or another error
     is on its way. `bind_thinking` adds the rule of the newest models that nothing before a thinking block
-    changes. `judging=False` serves without looking, for benchmarks. A stream leaves in about `n_writes`
-    writes, torn at arbitrary but seeded places.
+    changes. A stream leaves in about `n_writes` writes, torn at arbitrary but seeded places. For benchmarks,
+    `judging=False` serves without looking and `recording=False` keeps no requests.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class MessagesApi:
         script: Script,
         *,
         judging: bool = True,
+        recording: bool = True,
         accept_violations: bool = False,
         bind_thinking: bool = False,
         bad_keys: Collection[str] = (),
@@ -94,6 +96,7 @@ class MessagesApi:
         self.peak_in_flight = 0
         self._script = script
         self._judging = judging
+        self._recording = recording
         self._accept_violations = accept_violations
         self._bind_thinking = bind_thinking
         self._bad_keys = frozenset(bad_keys)
@@ -102,6 +105,7 @@ class MessagesApi:
         self._seed = seed
         self._port = port
         self._n_taken = 0
+        self._serials = count(1)
         self._memory = Memory()
         self._changed = asyncio.Event()
 
@@ -153,14 +157,15 @@ class MessagesApi:
     async def _record(self, request: web.Request) -> Recorded:
         sent = await request.read()
         recorded = Recorded(
-            serial=len(self.requests) + 1,
+            serial=next(self._serials),
             method=request.method,
             path=request.path,
             headers={name.lower(): value for name, value in request.headers.items()},
             raw=sent,
             body=_parsed(sent),
         )
-        self.requests.append(recorded)
+        if self._recording:
+            self.requests.append(recorded)
         return recorded
 
     @contextmanager
@@ -189,7 +194,9 @@ class MessagesApi:
             return self._violated(recorded, ["json: the request body is not valid JSON"], 400)
         request = Request(recorded.body, recorded.headers, len(recorded.raw), self._memory)
         if found := violations(request, bind_thinking=self._bind_thinking):
-            return self._violated(recorded, found, _STATUS_OF_RULE.get(found[0].partition(":")[0], 400))
+            broken = [violation.partition(":")[0] for violation in found]
+            status = next((_STATUS_OF_RULE[rule] for rule in broken if rule in _STATUS_OF_RULE), 400)
+            return self._violated(recorded, found, status)
         return None
 
     def _violated(self, recorded: Recorded, found: list[str], status: int) -> Reply:
@@ -203,7 +210,7 @@ class MessagesApi:
         try:
             reply = await self._next(recorded.body)
         except Exception as error:  # noqa: BLE001  a failing script becomes an answer and a violation
-            return self._violated(recorded, [f"script: {error}"], 500)
+            return self._violated(recorded, [f"script: {type(error).__name__}: {error}"], 500)
         if isinstance(reply, Answer) and self._judging:
             self._remember(reply, recorded)
         return reply
@@ -263,6 +270,7 @@ async def _serve(arguments: argparse.Namespace) -> list[str]:
     async with MessagesApi(
         by_turn(script) if arguments.by_turn else script,
         judging=not arguments.no_judging,
+        recording=False,
         accept_violations=True,
         delay_s=arguments.delay,
         n_writes=arguments.writes,

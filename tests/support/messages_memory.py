@@ -43,6 +43,9 @@ class Memory:
         self._places: defaultdict[str, list[tuple[Served, int]]] = defaultdict(list)
         self._blocks: set[bytes] = set()
 
+    def __bool__(self) -> bool:
+        return bool(self._blocks)
+
     def remember(self, content: Iterable[Json], *, paused: bool, prefix: str) -> None:
         """Keep one answer that the client has received in full."""
         served = Served(tuple(comparable(content)), paused, prefix)
@@ -60,7 +63,9 @@ class Memory:
         reported: set[Served] = set()
         beyond = 0
         for index, block in enumerate(blocks):
-            places = [place for key in _keys(block) for place in self._places.get(key, ())]
+            places = next(
+                (self._places[key] for key in _keys(block) if key in self._places), list[tuple[Served, int]]()
+            )
             if index < beyond or not places or reported & {served for served, _ in places}:
                 continue
             echo = _best([_echo(served, index - position, blocks) for served, position in places])

@@ -3,7 +3,7 @@
 Nothing here judges. Imports `messages_json` and `messages_memory`; read `messages_rules.py` next.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,10 +17,7 @@ class Block:
 
     where: str
     data: Json
-
-    @property
-    def type(self) -> str:
-        return self.text("type")
+    type: str = ""
 
     def text(self, key: str) -> str:
         """Return a string field, empty if it is missing."""
@@ -33,7 +30,8 @@ class Block:
 
 def blocks_of(content: object, where: str) -> list[Block]:
     """Return the blocks of a content list; a string has none."""
-    return [Block(f"{where}.{index}", as_object(item)) for index, item in enumerate(as_list(content))]
+    items = [as_object(item) for item in as_list(content)]
+    return [Block(f"{where}.{index}", item, as_text(item.get("type"))) for index, item in enumerate(items)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,7 @@ class Request:
     @cached_property
     def echoes(self) -> list[tuple[Turn, Echo]]:
         """The answers of this server that the request sends back."""
-        assistant = [turn for turn in self.turns if turn.role == "assistant"]
+        assistant = [turn for turn in self.turns if turn.role == "assistant" and self.memory]
         return [(turn, echo) for turn in assistant for echo in self.memory.echoes(turn.comparable())]
 
     @cached_property
@@ -104,7 +102,8 @@ class Request:
     @property
     def thinking(self) -> str:
         """The type of thinking that is asked for; empty if none."""
-        return as_text(as_object(self.body.get("thinking")).get("type")).replace("disabled", "")
+        kind = as_text(as_object(self.body.get("thinking")).get("type"))
+        return "" if kind == "disabled" else kind
 
     @property
     def continues_a_pause(self) -> bool:
@@ -116,14 +115,14 @@ class Request:
             return True
         return bool(last.blocks) and is_server_side(last.blocks[-1])
 
-    def cacheable(self) -> Iterator[Block]:
-        """Yield every place that may carry a cache mark, in the order in which the cache reads them."""
-        yield from self.tools
-        yield from blocks_of(self.body.get("system"), "system")
+    @cached_property
+    def cacheable(self) -> list[Block]:
+        """Every place that may carry a cache mark, in the order in which the cache reads them."""
+        places = [*self.tools, *blocks_of(self.body.get("system"), "system")]
         for message in self.messages:
             for block in message.blocks:
-                yield from block.nested()
-                yield block
+                places += [*block.nested(), block]
+        return places
 
     def prefix(self, turn: Turn | None = None, start: int = 0) -> str:
         """Fingerprint what the model read: system, tools and blocks, up to `start` of `turn` if given."""
@@ -150,7 +149,7 @@ def is_server_result(block: Block) -> bool:
 def _message(where: str, data: Json) -> Message:
     content = data.get("content")
     if isinstance(content, str):
-        blocks = [Block(f"{where}.content", {"type": "text", "text": content})] if content else []
+        blocks = [Block(f"{where}.content", {"text": content, "type": "text"}, "text")] if content else []
     else:
         blocks = blocks_of(content, f"{where}.content")
     return Message(where, as_text(data.get("role")), tuple(blocks))

@@ -47,7 +47,7 @@ def judge(
     unchanged.
     """
     size = len(orjson.dumps(body) if raw is None else raw)
-    return violations(Request(body, headers, size, memory or Memory()), bind_thinking=bind_thinking)
+    return violations(Request(body, headers, size, Memory() if memory is None else memory), bind_thinking=bind_thinking)
 
 
 def violations(request: Request, *, bind_thinking: bool = False) -> list[str]:

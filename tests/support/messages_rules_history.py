@@ -41,7 +41,7 @@ def content_is_not_empty(request: Request) -> Iterator[str]:
 
 def text_is_not_empty(request: Request) -> Iterator[str]:
     """Text is non-empty, also in the system prompt and in tool results (anthropics/claude-code#59812)."""
-    for block in request.cacheable():
+    for block in request.cacheable:
         if block.type == "text" and not block.text("text"):
             yield f"{block.where}: text content blocks must be non-empty"
 

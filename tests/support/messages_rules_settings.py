@@ -167,7 +167,7 @@ def there_are_at_most_four_cache_marks(request: Request) -> Iterator[str]:
 
 def cache_marks_sit_on_content(request: Request) -> Iterator[str]:
     """Thinking and empty text cannot be marked (P prompt-caching, tghamm/Anthropic.SDK#50)."""
-    for block in request.cacheable():
+    for block in request.cacheable:
         is_empty = block.type == "text" and not block.text("text")
         if _cache_mark(block) and (is_empty or block.type in ("thinking", "redacted_thinking")):
             kind = "empty text" if is_empty else block.type
@@ -177,7 +177,7 @@ def cache_marks_sit_on_content(request: Request) -> Iterator[str]:
 def longer_cache_marks_come_first(request: Request) -> Iterator[str]:
     """A mark of one hour does not follow one of five minutes (P prompt-caching)."""
     short = False
-    for block in request.cacheable():
+    for block in request.cacheable:
         mark = _cache_mark(block)
         if mark and mark.get("ttl") == "1h" and short:
             yield f"{block.where}: a ttl='1h' cache_control block must not come after a ttl='5m' one"
@@ -201,7 +201,7 @@ def _tool_schemas(request: Request) -> Iterator[tuple[str, Json]]:
 
 def _cache_places(request: Request) -> Iterator[Block]:
     yield Block("body", request.body)
-    yield from request.cacheable()
+    yield from request.cacheable
 
 
 def _cache_mark(block: Block) -> Json:

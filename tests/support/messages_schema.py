@@ -4,7 +4,7 @@ The schema that Pydantic generates accepts almost anything: unknown keys pass, a
 response models. Both are taken out here. Imports the SDK and `jsonschema_rs`; read `messages_rules.py` next.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import cast
 
@@ -29,7 +29,7 @@ def type_errors(body: Json) -> list[str]:
     validator = request_validator()
     if validator.is_valid(body):
         return []
-    return [_explain(error) for error in validator.iter_errors(body)]
+    return list(dict.fromkeys(map(_explain, _leaves(validator.iter_errors(body)))))
 
 
 @cache
@@ -75,9 +75,6 @@ def _target(option: object) -> str:
 
 
 def _explain(error: ValidationError) -> str:
-    """Follow a failed union into the option that was meant, and name the innermost faults."""
-    if option := _intended(error):
-        return "; ".join(sorted({_explain(inner) for inner in option}))
     return f"{'.'.join(map(str, error.instance_path)) or 'body'}: {error.message[:300]}"
 
 
@@ -100,7 +97,8 @@ def _distance(option: list[ValidationError], depth: int) -> tuple[bool, bool, in
     )
 
 
-def _leaves(errors: list[ValidationError]) -> Iterator[ValidationError]:
+def _leaves(errors: Iterable[ValidationError]) -> Iterator[ValidationError]:
+    """Follow every failed union into the option that was meant; yield the innermost faults."""
     for error in errors:
         if option := _intended(error):
             yield from _leaves(option)

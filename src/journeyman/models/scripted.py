@@ -60,7 +60,12 @@ class Scripted:
     """
 
     def __init__(
-        self, answers: Sequence[Answer | Policy], *, name: str = "scripted", repeat: bool = False, price: Price | None = None
+        self,
+        answers: Sequence[Answer | Policy],
+        *,
+        name: str = "scripted",
+        repeat: bool = False,
+        price: Price | None = None,
     ) -> None:
         self._answers = list(answers)
         self._repeat = repeat

@@ -67,9 +67,7 @@ class Parser:
         return self._events([frame])
 
     def _completes_an_event(self, chunk: bytes) -> bool:
-        return b"\n\n" in chunk or bool(
-            self._held and chunk.startswith(b"\n") and self._held[-1].endswith(b"\n")
-        )
+        return b"\n\n" in chunk or bool(self._held and chunk.startswith(b"\n") and self._held[-1].endswith(b"\n"))
 
     def _hold(self, chunk: bytes) -> None:
         if chunk:

@@ -1,20 +1,8 @@
 """HTTP to model providers: one shared client per event loop, bytes in, server-sent events out, every failure mapped.
 
-The only module that knows aiohttp. A provider's adapter sends its body with `open_stream`; what goes wrong before,
-instead of and within the answer becomes a `ProviderError`, by exception class, status and the provider's own label,
-never by the wording of a message. Imports `errors`, `types` and `sse`. Read `anthropic.py` next.
-
-| status | kind |
-|---|---|
-| 400, 405, 422, other 4xx | `bad_request` |
-| 401, 403 | `auth` |
-| 402 | `quota` |
-| 404, 410 | `not_found` |
-| 408, 504 | `timeout` |
-| 409, 425, 500, 502, 503, 529, other 5xx | `overloaded`: passing faults of the service, worth another request |
-| 413 | `context_overflow`: what is too large for the service is the conversation |
-| 429 | `rate_limited`; without `retry-after` it may be a spending limit, then `retry_after_s` is None |
-| 3xx | `unknown`: redirects are not followed, so that no key travels |
+The only module that knows aiohttp. An adapter sends its body with `open_stream`; what goes wrong before, instead of
+or within the answer becomes a `ProviderError`, by the class of the exception. Imports `errors`, `types` and `sse`. Read
+`refusal.py` next: what an answer with a failure status means.
 """
 
 from __future__ import annotations
@@ -23,15 +11,286 @@ import asyncio
 import io
 import urllib.request
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
-from yarl import URL
 
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.models.sse import Event, Parser, TooLarge
 from journeyman.types import Usage
+
+NOTHING: Final = Usage()
+"""The use of a request that was surely not billed."""
+
+EVENT_LIMIT_BYTES: Final = 32 * 1024 * 1024
+"""The largest single event or document that is read."""
+
+_DRAIN_S: Final = 0.25  # an answer is complete, only its connection is at stake
+_KEEP_ALIVE_S: Final = 45.0
+_RAW_BODY_BYTES: Final = 1024 * 1024  # aiohttp warns above this, and writes a file-like body in pieces instead
+
+_PUBLIC_HEADERS: Final = frozenset(
+    {"accept", "accept-encoding", "content-type", "user-agent", "anthropic-version", "anthropic-beta"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long a request may be silent, in seconds. There is no limit on the whole: an answer may take its time."""
+
+    connect_s: float = 30.0
+    """To look up the host, connect and agree on TLS."""
+    idle_s: float = 120.0
+    """Between sending the request and the first byte, and between any two pieces of the answer."""
+
+
+# -- the shared client -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Client:
+    session: aiohttp.ClientSession
+    leases: int = 0
+    proxies: dict[tuple[str, str], str | None] = field(default_factory=dict[tuple[str, str], str | None])
+
+    def proxy_for(self, url: str) -> str | None:
+        """Return the proxy that the environment names for `url`."""
+        # aiohttp's own trust_env would ask anew, in two threads, for every request, and read passwords from ~/.netrc.
+        parts = urlsplit(url)
+        key = (parts.scheme, parts.hostname or "")
+        if key not in self.proxies:
+            bypassed = urllib.request.proxy_bypass(key[1])
+            self.proxies[key] = None if bypassed else urllib.request.getproxies().get(parts.scheme)
+        return self.proxies[key]
+
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _Client] = WeakKeyDictionary()
+
+
+def lease() -> AbstractAsyncContextManager[object]:
+    """Keep this event loop's client open. Leases nest; the last one closes it."""
+    return _leased()
+
+
+@asynccontextmanager
+async def _leased() -> AsyncGenerator[_Client]:
+    loop = asyncio.get_running_loop()
+    client = _clients.get(loop)
+    if client is None:
+        client = _clients[loop] = _Client(_session())
+    client.leases += 1
+    try:
+        yield client
+    finally:
+        client.leases -= 1
+        if client.leases == 0:
+            del _clients[loop]
+            await client.session.close()
+            await asyncio.sleep(0)  # connections closed before are gone one round later
+
+
+def _session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        # A proxy that compresses a stream holds its events back.
+        headers={"Accept-Encoding": "identity", "User-Agent": "journeyman"},
+        timeout=aiohttp.ClientTimeout(total=None),
+    )
+
+
+# -- one request -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What error messages may say about a request, and what they must not."""
+
+    url: str
+    headers: Mapping[str, str]
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).netloc.rpartition("@")[2] or self.url
+
+    def scrubbed(self, text: str) -> str:
+        """Return `text` without the keys of the request."""
+        for secret in self._secrets():
+            text = text.replace(secret, "[key]")
+        return text
+
+    def _secrets(self) -> list[str]:
+        values = [value for name, value in self.headers.items() if name.lower() not in _PUBLIC_HEADERS]
+        words = [word for value in [*values, urlsplit(self.url).password or ""] for word in (value, *value.split())]
+        return sorted({word for word in words if len(word) > 6}, key=len, reverse=True)
+
+    def failure(
+        self, words: str, kind: ProviderErrorKind, detail: object = "", *, usage: Usage | None = None
+    ) -> ProviderError:
+        said = f" ({detail})" if str(detail) else ""
+        return ProviderError(self.scrubbed(f"{self.host} {words}{said}."), kind=kind, usage=usage)
+
+
+class Answer:
+    """An answer whose body is still to be read."""
+
+    __slots__ = ("_exchange", "_response")
+
+    def __init__(self, response: aiohttp.ClientResponse, exchange: Exchange) -> None:
+        self._response = response
+        self._exchange = exchange
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, by name in any case."""
+        return self._response.headers
+
+    @property
+    def media_type(self) -> str:
+        """The content type in lower case, without parameters; empty when there is none."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def request_id(self) -> str | None:
+        """The provider's id of the request, to quote when asking for help."""
+        return self.headers.get("request-id") or self.headers.get("x-request-id")
+
+    async def batches(self, limit_bytes: int = EVENT_LIMIT_BYTES) -> AsyncGenerator[list[Event]]:
+        """Yield the events, as many at once as have arrived.
+
+        Raises:
+            ProviderError: the stream broke off, fell silent, or holds an event of more than `limit_bytes`.
+        """
+        parser = Parser(limit_bytes)
+        try:
+            async for chunk in self._response.content.iter_any():
+                if batch := parser.feed(chunk):
+                    yield batch
+        except (TooLarge, *FOREIGN) as error:
+            failure = failure_within(error, self._exchange)
+        else:
+            if batch := parser.end():
+                yield batch
+            return
+        raise failure
+
+    async def body(self, limit_bytes: int = EVENT_LIMIT_BYTES) -> bytes:
+        """Return the body, or as much of it as `limit_bytes` allow.
+
+        Raises:
+            ProviderError: the body broke off or fell silent.
+        """
+        pieces: list[bytes] = []
+        try:
+            async for chunk in self._response.content.iter_any():
+                pieces.append(chunk)
+                if (limit_bytes := limit_bytes - len(chunk)) <= 0:
+                    break
+        except FOREIGN as error:
+            failure = failure_within(error, self._exchange)
+        else:
+            return b"".join(pieces)
+        raise failure
+
+    async def drain(self) -> None:
+        """Read on to the end of a body whose last event has come, so that its connection can be used again."""
+        if self._response.content.is_eof():
+            return
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                async for _ in self._response.content.iter_any():
+                    pass
+        except FOREIGN:
+            return  # the answer is complete; only the connection is lost
+
+    def failure(self, words: str, kind: ProviderErrorKind, detail: object = "") -> ProviderError:
+        """Return the error of an answer that is of no use; `words` go on from the host's name."""
+        failure = self._exchange.failure(words, kind, detail)
+        failure.status, failure.request_id = self.status, self.request_id
+        return failure
+
+
+@asynccontextmanager
+async def open_stream(
+    url: str, *, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+) -> AsyncGenerator[Answer]:
+    """Post `body` and hand out the answer, whatever its status. Leaving the block closes the request.
+
+    Raises:
+        ProviderError: there was no answer.
+    """
+    async with _leased() as client:
+        response = await _post(client, Exchange(url, headers), body, timeouts)
+        try:
+            yield Answer(response, Exchange(url, headers))
+        finally:
+            response.close()
+
+
+async def _post(client: _Client, exchange: Exchange, body: bytes, timeouts: Timeouts) -> aiohttp.ClientResponse:
+    try:
+        return await client.session.post(
+            exchange.url,
+            data=body if len(body) <= _RAW_BODY_BYTES else io.BytesIO(body),
+            headers=exchange.headers,
+            proxy=client.proxy_for(exchange.url),
+            timeout=aiohttp.ClientTimeout(total=None, connect=timeouts.connect_s, sock_read=timeouts.idle_s),
+            allow_redirects=False,
+        )
+    except FOREIGN as error:
+        failure = failure_before(error, exchange)
+    raise failure  # outside of `except`: aiohttp's exception holds the request's headers, and with them the key
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+FOREIGN: Final = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError)
+"""What aiohttp raises. `TimeoutError` is an `OSError`."""
+
+# The first class that fits: before an answer began. The third column: nothing can have been billed.
+_BEFORE: Final[tuple[tuple[type[Exception], ProviderErrorKind, bool, str], ...]] = (
+    (aiohttp.ConnectionTimeoutError, "timeout", True, "could not be reached in time"),
+    (TimeoutError, "timeout", False, "did not begin to answer in time"),
+    (aiohttp.ClientSSLError, "network", True, "could not be reached over TLS; SSL_CERT_FILE names other authorities"),
+    (aiohttp.ServerFingerprintMismatch, "network", True, "has another certificate than expected"),
+    (aiohttp.ClientHttpProxyError, "network", True, "could not be reached: the proxy refused"),
+    (aiohttp.ClientConnectorError, "network", True, "could not be reached"),
+    (aiohttp.ClientResponseError, "unknown", False, "did not answer in HTTP"),
+    (HttpProcessingError, "unknown", False, "did not answer in HTTP"),
+    (aiohttp.NonHttpUrlClientError, "bad_request", True, "has a URL that is not http or https"),
+    (ValueError, "bad_request", True, "could not be asked: the URL or a header is invalid"),
+)
+
+
+def failure_before(error: Exception, exchange: Exchange) -> ProviderError:
+    """Return what `error` means when there is no answer yet."""
+    for kind_of_error, kind, unbilled, words in _BEFORE:
+        if isinstance(error, kind_of_error):
+            return exchange.failure(words, kind, _said(error), usage=NOTHING if unbilled else None)
+    return exchange.failure("closed the connection before answering", "network", _said(error))
+
+
+def failure_within(error: Exception, exchange: Exchange) -> ProviderError:
+    """Return what `error` means when the answer had begun. The use is not known here."""
+    match error:
+        case TooLarge():
+            return exchange.failure("sent more in one piece than can be right", "unknown", error)
+        case TimeoutError():
+            return exchange.failure("stopped sending in the middle of an answer", "stream_idle", _said(error))
+        case _:
+            return exchange.failure("broke off in the middle of an answer", "stream_cut", _said(error))
+
+
+def _said(error: Exception) -> str:
+    # The text of a ClientResponseError quotes the whole URL.
+    text = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

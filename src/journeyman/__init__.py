@@ -1,0 +1,88 @@
+"""Agents that hand in checked work.
+
+An `Agent` is a frozen definition; `run` runs it. Every run ends in a `Success` or a `Failure`, with a conversation that
+a provider would accept, exact usage, and an output that passed its checks, or the reason why not.
+"""
+
+from journeyman.agent import Agent, Escalate, Host, KeepGoing, Observability, Stopping
+from journeyman.budget import Allowance, Budget, BudgetPolicy, Exceeded, Limits, Spent
+from journeyman.cancel import Abort
+from journeyman.connect import connect
+from journeyman.contexts import ErrorCode
+from journeyman.endings import Ending
+from journeyman.errors import (
+    DefinitionError,
+    JourneymanError,
+    ModelUnavailable,
+    ProviderError,
+    Rejected,
+    RunError,
+)
+from journeyman.events import CallbackContext, Callbacks, Event, Listener
+from journeyman.journal import InMemoryJournal
+from journeyman.loop import run, run_sync
+from journeyman.model import Model, Settings
+from journeyman.output import Output, Reflection, Submit
+from journeyman.prompt import Rejection
+from journeyman.result import Failure, Metadata, Result, Success
+from journeyman.streaming import Events, stream
+from journeyman.tools import Tool, ToolContext, tool
+from journeyman.types import Document, Image, Message, Price, Text, ToolResult, Usage, dump_messages, load_messages
+from journeyman.validation import validation_context
+
+__all__ = [
+    "Abort",
+    "Agent",
+    "Allowance",
+    "Budget",
+    "BudgetPolicy",
+    "CallbackContext",
+    "Callbacks",
+    "DefinitionError",
+    "Document",
+    "Ending",
+    "ErrorCode",
+    "Escalate",
+    "Event",
+    "Events",
+    "Exceeded",
+    "Failure",
+    "Host",
+    "Image",
+    "InMemoryJournal",
+    "JourneymanError",
+    "KeepGoing",
+    "Limits",
+    "Listener",
+    "Message",
+    "Metadata",
+    "Model",
+    "ModelUnavailable",
+    "Observability",
+    "Output",
+    "Price",
+    "ProviderError",
+    "Reflection",
+    "Rejected",
+    "Rejection",
+    "Result",
+    "RunError",
+    "Settings",
+    "Spent",
+    "Stopping",
+    "Submit",
+    "Success",
+    "Text",
+    "Tool",
+    "ToolContext",
+    "ToolResult",
+    "Usage",
+    "connect",
+    "dump_messages",
+    "load_messages",
+    "run",
+    "run_sync",
+    "stream",
+    "tool",
+    "validation_context",
+]

@@ -1,0 +1,185 @@
+"""What the model reads of a call: what the tool returned, or the error it raised, as a `ToolResult`.
+
+A result always has content, since providers refuse one without. Imports `errors`, `issues` and `types`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias, cast
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
+
+from journeyman.errors import Rejected
+from journeyman.issues import faults_of, issue_lines
+from journeyman.types import Document, Image, Text, ToolResult
+
+NO_OUTPUT: Final = "(no output)"
+"""What the model reads when a tool had nothing to say."""
+
+MAX_ERROR_CHARS: Final = 4_000
+"""The longest text of an error, in characters."""
+
+_GROUP_SHOWN: Final = 20
+
+_Block: TypeAlias = Text | Image | Document
+
+
+def to_result(value: object, *, max_chars: int | None = None) -> ToolResult:
+    """Turn what a tool returned into what the model reads, cut to `max_chars` characters and a note that says so.
+
+    Text stays as it is, blocks stay blocks, everything else becomes JSON; nothing at all becomes `(no output)`.
+
+    Raises:
+        TypeError: the value has to be awaited or iterated first.
+        ValueError: it cannot be written as JSON, for example because it contains itself.
+    """
+    if isinstance(value, str):
+        return ToolResult(_content(str.__str__(value), max_chars))  # of an enum member that is a text, that text
+    if isinstance(value, ToolResult):
+        return replace(value, content=_content(value.content, max_chars))
+    blocks = _blocks(value)
+    return ToolResult(_content(_text(value) if blocks is None else blocks, max_chars))
+
+
+def error_result(error: BaseException) -> ToolResult:
+    """Turn what a tool raised into what the model reads: the message, never a traceback."""
+    if isinstance(error, Rejected):
+        text = error.text if error.text.strip() else type(error).__name__
+    else:
+        text = f"Error: {_message(error)}"
+    return ToolResult(_cut(encodable(text), MAX_ERROR_CHARS), is_error=True)
+
+
+def encodable(text: str) -> str:
+    """Return `text` with every lone surrogate, as file names may have them, replaced: JSON cannot carry one."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+# -- results ----------------------------------------------------------------------------------------------------------
+
+
+def _content(content: str | tuple[_Block, ...], max_chars: int | None) -> str | tuple[_Block, ...]:
+    if isinstance(content, str):
+        return _cut(encodable(content), max_chars) if content.strip() else NO_OUTPUT
+    kept: list[_Block] = []
+    left = max_chars
+    for block in content:
+        if not isinstance(block, Text):
+            kept.append(block)
+        elif block.text.strip():
+            text = encodable(block.text)
+            kept.append(replace(block, text=_cut(text, left)))
+            left = None if left is None else max(0, left - len(text))
+    return tuple(kept) or NO_OUTPUT
+
+
+def _cut(text: str, max_chars: int | None) -> str:
+    if max_chars is None or len(text) <= max_chars:
+        return text
+    return f"{text[:max_chars]}\n[Cut: the first {max_chars:,} of {len(text):,} characters.]"
+
+
+def _blocks(value: object) -> tuple[_Block, ...] | None:
+    """Return the content blocks that `value` is or holds, texts among them included; None when it holds none."""
+    if isinstance(value, _Block):
+        return (value,)
+    if not isinstance(value, list | tuple):
+        return None
+    items = cast("Sequence[object]", value)
+    blocks = [Text(item) if isinstance(item, str) else item for item in items if isinstance(item, _Block | str)]
+    is_content = len(blocks) == len(items) and any(isinstance(item, _Block) for item in items)
+    return tuple(blocks) if is_content else None
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, set | frozenset):
+        return _json(_in_order(cast("Iterable[object]", value)))
+    if issubclass(type(value), Iterator | AsyncIterator | Awaitable):
+        raise _unfinished(value)
+    return _json(value)
+
+
+def _json(value: object) -> str:
+    try:
+        data = to_json(value, inf_nan_mode="strings", fallback=_foreign)
+    except PydanticSerializationError:
+        data = _json_of_odd_text(value)
+    return from_json(data) if data.startswith(b'"') else data.decode()
+
+
+def _json_of_odd_text(value: object) -> bytes:
+    """Return JSON for a value with texts or bytes that are no UTF-8."""
+    try:
+        plain = to_jsonable_python(value, inf_nan_mode="strings", bytes_mode="base64", fallback=_foreign)
+        return encodable(json.dumps(plain, ensure_ascii=False, separators=(",", ":"))).encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"The result cannot be written as JSON: {error}") from error
+
+
+def _in_order(items: Iterable[object]) -> list[object]:
+    # Sets of texts come in another order in each process, and a recorded conversation would not match.
+    try:
+        return [*sorted(cast("Iterable[str]", items))]
+    except TypeError:
+        return sorted(items, key=repr)
+
+
+def _foreign(value: object) -> str:
+    if issubclass(type(value), Awaitable | AsyncIterator):
+        raise _unfinished(value)
+    return str(value)
+
+
+def _unfinished(value: object) -> TypeError:
+    if inspect.iscoroutine(value):
+        value.close()
+    return TypeError(
+        f"The tool returned {type(value).__name__!r}, which has no value yet. Await it, or collect its items in a list."
+    )
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+def _message(error: BaseException) -> str:
+    match error:
+        case BaseExceptionGroup():
+            inner = [_message(leaf) for leaf in _leaves(error)]
+            more = len(inner) - _GROUP_SHOWN
+            lines = [*inner[:_GROUP_SHOWN], *([f"and {more:,} more"] if more > 0 else [])]
+            return "".join([error.message, *(f"\n- {line}" for line in lines)])
+        case ValidationError():
+            return "".join([f"{error.title} is invalid:", *(f"\n- {line}" for line in issue_lines(faults_of(error)))])
+        case KeyError():
+            return f"KeyError: {_said(error)}"
+        case _:
+            return _said(error)
+
+
+def _said(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a stranger's `__str__`
+        text = ""
+    return text if text.strip() else type(error).__name__
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(cast("BaseExceptionGroup[BaseException]", error))
+        else:
+            yield error

@@ -1,0 +1,189 @@
+"""Asking the model once: within the budget, with retries, from the journal if it already answered.
+
+What went wrong becomes an `Ending`; what was used is counted, whatever happens. Imports `conversation` and the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from pydantic import TypeAdapter
+
+from journeyman.budget import Spent
+from journeyman.contexts import ApiErrorContext, BudgetContext, OverflowContext, RateLimitContext
+from journeyman.conversation import Conversation
+from journeyman.deltas import shower
+from journeyman.endings import Context, Ending
+from journeyman.errors import BudgetRefused, ProviderError
+from journeyman.model import Limited, Request, Response
+from journeyman.retry import respond
+from journeyman.types import Message, Usage
+from journeyman.window import fitted
+
+
+async def ask(talk: Conversation) -> Response | Ending:
+    """Make one logical model call. Return its response, or why there is none."""
+    talk.doing = "calling the model"
+    talk.call_usage = Usage()
+    over = _over_policy(talk)
+    if over is not None:
+        return Ending(over, "iteration")
+    try:
+        return await _ask_at_length(talk)
+    except BudgetRefused as refused:
+        return Ending(_budget_context(talk, refused), "iteration", refused)
+    except ProviderError as error:
+        return Ending(_provider_context(talk, error), "iteration", error)
+
+
+async def _ask_at_length(talk: Conversation) -> Response:
+    """Ask; once more with a longer answer allowed, if it was cut and the limits say so."""
+    response = await _ask_fitted(talk, talk.max_tokens, key="model")
+    longer = talk.limits.extended_max_tokens
+    if response.stop_reason == "max_tokens" and longer is not None and longer > talk.max_tokens:
+        return await _ask_fitted(talk, longer, key="model/extended")
+    return response
+
+
+async def _ask_fitted(talk: Conversation, max_tokens: int, *, key: str) -> Response:
+    """Ask with a view that fits the window; once more with a smaller one, if the provider says it does not."""
+    excess = _excess_tokens(talk, max_tokens)
+    try:
+        return await _ask_recorded(talk, await _view(talk, excess), max_tokens, key=key)
+    except ProviderError as error:
+        if error.kind != "context_overflow" or not talk.strategies:
+            raise
+    smaller = max(excess, 0) + talk.estimated_tokens() // 4
+    return await _ask_recorded(talk, await _view(talk, smaller), max_tokens, key=f"{key}/smaller")
+
+
+async def _view(talk: Conversation, excess: int) -> Sequence[Message]:
+    messages: Sequence[Message] = talk.history.messages
+    if excess > 0:
+        messages = await fitted(talk.strategies, messages, excess_tokens=excess)
+    return messages if talk.convert is None else talk.convert(messages)
+
+
+def _excess_tokens(talk: Conversation, max_tokens: int) -> int:
+    window = talk.model.context_window if talk.strategies and isinstance(talk.model, Limited) else None
+    return 0 if window is None else talk.estimated_tokens() + max_tokens - window
+
+
+async def _ask_recorded(talk: Conversation, messages: Sequence[Message], max_tokens: int, *, key: str) -> Response:
+    """Ask, or take the answer from the journal."""
+    if talk.journal is None:
+        return await _ask_paid(talk, messages, max_tokens)
+    asked = False
+
+    async def work() -> _Answer:
+        nonlocal asked
+        asked = True
+        response = await _ask_paid(talk, messages, max_tokens)
+        return _Answer(response, talk.call_usage)
+
+    where = f"attempt/{talk.attempt}/iteration/{talk.iteration}/{key}"
+    answer = await talk.journal.step(where, work, codec=_AnswerCodec(), effect="idempotent")
+    if not asked:
+        talk.spend(answer.spent)
+    return answer.response
+
+
+async def _ask_paid(talk: Conversation, messages: Sequence[Message], max_tokens: int) -> Response:
+    """Reserve what the call may use, make it, and settle what it used."""
+    request = Request(prefix=talk.prefix, messages=messages, settings=talk.settings, max_tokens=max_tokens)
+    if not talk.budget.limits_spending:
+        return await _respond(talk, request)
+    grant = await talk.budget.reserve(input_tokens=talk.estimated_tokens(), max_tokens=max_tokens, price=talk.price)
+    before = talk.call_usage
+    talk.call_usage = Usage()
+    try:
+        return await _respond(talk, replace(request, max_tokens=grant.max_tokens))
+    finally:
+        talk.budget.settle(grant, talk.call_usage)
+        talk.call_usage = before + talk.call_usage
+
+
+async def _respond(talk: Conversation, request: Request) -> Response:
+    on_part = shower(talk) if talk.watch is not None and talk.watch.listeners else None
+    return await respond(talk.model, request, retries=talk.retries, spent=talk.spend, on_part=on_part)
+
+
+# -- what went wrong --------------------------------------------------------------------------------------------------
+
+
+def _over_policy(talk: Conversation) -> Context | None:
+    if not talk.policies:
+        return None
+    spent = Spent(
+        usage=talk.usage,
+        iterations=talk.iterations - 1,
+        calls=sum(stats.calls for stats in talk.tally.values()),
+        seconds=talk.now() - talk.started_s,
+        attempt=talk.attempt,
+    )
+    for policy in talk.policies:
+        exceeded = policy.check(spent)
+        if exceeded is not None:
+            refused = BudgetRefused(policy.name, limit=exceeded.limit, used=exceeded.used, scope="run")
+            return _budget_context(talk, refused)
+    return None
+
+
+def _budget_context(talk: Conversation, refused: BudgetRefused) -> BudgetContext:
+    return BudgetContext(
+        policy=refused.policy,
+        limit=refused.limit,
+        used=refused.used,
+        scope=refused.scope,
+        attempt=talk.attempt,
+        iteration=talk.iteration,
+    )
+
+
+def _provider_context(talk: Conversation, error: ProviderError) -> Context:
+    if error.kind == "context_overflow":
+        return OverflowContext(message=str(error), attempt=talk.attempt, iteration=talk.iteration)
+    if error.kind == "rate_limited":
+        return RateLimitContext(
+            message=str(error),
+            status=error.status,
+            request_id=error.request_id,
+            retry_after_s=error.retry_after_s,
+            attempt=talk.attempt,
+            iteration=talk.iteration,
+        )
+    return ApiErrorContext(
+        kind=error.kind,
+        message=str(error),
+        status=error.status,
+        type=error.type,
+        request_id=error.request_id,
+        retry_after_s=error.retry_after_s,
+        attempt=talk.attempt,
+        iteration=talk.iteration,
+    )
+
+
+# -- how a journal keeps an answer ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    response: Response
+    spent: Usage
+    """By all requests of the call, failed ones included."""
+
+
+class _AnswerCodec:
+    def encode(self, value: _Answer) -> bytes:
+        return _answers().dump_json(value, exclude_none=True)
+
+    def decode(self, data: bytes) -> _Answer:
+        return _answers().validate_json(data)
+
+
+@cache
+def _answers() -> TypeAdapter[_Answer]:
+    return TypeAdapter(_Answer)

@@ -1,0 +1,328 @@
+"""How attempts begin and end, and how a run does: what is told, what goes into the history, what the result carries.
+
+Imports `execution`, `calls`, `verdict` and the parts. Read `loop.py` for the order of things.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic_core import from_json
+
+from journeyman.budget import Budget
+from journeyman.calls import Call, call_kind, finish
+from journeyman.cancel import Cause
+from journeyman.contexts import (
+    AttemptsContext,
+    BudgetContext,
+    CancelledContext,
+    InternalContext,
+    IterationsContext,
+    ProjectionContext,
+    PromptContext,
+)
+from journeyman.conversation import Conversation
+from journeyman.endings import Context, Ending
+from journeyman.events import AttemptCompleted, AttemptStarted, RunFailed, RunStarted, RunSucceeded, ValidationFailed
+from journeyman.execution import Execution
+from journeyman.handin import Candidate
+from journeyman.outcome import Outcome
+from journeyman.prompt import PromptFailed, Rejection, default_error_prompt, made
+from journeyman.result import AttemptRecord, Failure, Metadata, Result, Success
+from journeyman.types import JsonObject, Text, ToolResult, Usage
+from journeyman.verdict import Verdict
+
+ACCEPTED = "Accepted."
+"""The result of the call that handed in an output that passed."""
+
+INTERRUPTED = "Error: the run was stopped before this call finished."
+"""The result of a call that was under way, or not begun, when the run ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The run has an output that passed."""
+
+    output: Any
+    terminal_result: str | None
+
+
+# -- a run begins -----------------------------------------------------------------------------------------------------
+
+
+async def announce(execution: Execution) -> None:
+    """Tell that the run begins."""
+    if execution.watch is None:
+        return
+    model = execution.options.host.model or execution.agent.model
+    await execution.watch.tell(
+        RunStarted(
+            path=execution.path,
+            agent=execution.agent.name,
+            model=model if isinstance(model, str) else f"{model.provider}:{model.name}",
+            max_attempts=execution.max_attempts,
+            max_iterations=execution.agent.limits.iterations,
+        )
+    )
+
+
+# -- attempts ---------------------------------------------------------------------------------------------------------
+
+
+async def begin_attempt(execution: Execution, talk: Conversation, attempt: int) -> None:
+    """Give the attempt its own state, cache, counters and budget, and tell that it begins."""
+    agent = execution.agent
+    talk.attempt, talk.iteration, talk.attempt_usage = attempt, 0, Usage()
+    talk.attempt_cache = {}
+    talk.phase = "iteration"
+    execution.hand_in.begin_attempt()
+    each = agent.limits.each_attempt
+    talk.budget = Budget(each, scope="attempt", now=talk.now(), parent=execution.budget)
+    execution.scope.limit_attempt(each.seconds)
+    execution.attempt_is_open, execution.attempt_started_s = True, talk.now()
+    if execution.watch is not None:
+        await execution.watch.tell(AttemptStarted(path=talk.path, attempt=attempt))
+    if agent.attempt_state is not None:
+        talk.states.attempt = agent.attempt_state(talk.input, talk.states.run)
+
+
+async def _complete_attempt(execution: Execution, talk: Conversation, *, succeeded: bool) -> None:
+    execution.attempt_is_open = False
+    record = AttemptRecord(
+        number=talk.attempt,
+        iterations=talk.iteration,
+        usage=talk.attempt_usage,
+        report=execution.report if talk.phase == "validation" else None,
+    )
+    execution.records.append(record)
+    if execution.watch is not None:
+        await execution.watch.tell(AttemptCompleted(path=talk.path, attempt=talk.attempt, succeeded=succeeded))
+
+
+async def accept(execution: Execution, talk: Conversation, candidate: Candidate, verdict: Verdict) -> Finished:
+    """Answer the call that handed the output in, and close the attempt."""
+    execution.report = verdict.report
+    if candidate.call is not None:
+        outcome = Outcome(ToolResult(ACCEPTED))
+        await finish(talk, Call(candidate.call, call_kind(talk, candidate.call), outcome))
+    await _complete_attempt(execution, talk, succeeded=True)
+    return Finished(verdict.value, candidate.terminal_result)
+
+
+async def reject(execution: Execution, talk: Conversation, candidate: Candidate, verdict: Verdict) -> Ending | None:
+    """Tell the model what is wrong with its output, and close the attempt. An ending: there is no way to tell."""
+    execution.report = verdict.report
+    feedback = verdict.report.feedback
+    if execution.watch is not None:
+        await execution.watch.tell(ValidationFailed(path=talk.path, attempt=talk.attempt, feedback=feedback))
+    try:
+        told = await _told(execution, talk, verdict)
+    except PromptFailed as failed:
+        context = PromptContext(prompt="error", reason=failed.reason, attempt=talk.attempt)
+        return Ending(context, "prompt_generation", failed)
+    await _give_back(execution, talk, candidate, told)
+    await _complete_attempt(execution, talk, succeeded=False)
+    return None
+
+
+async def _told(execution: Execution, talk: Conversation, verdict: Verdict) -> str:
+    """Return what the model is told. On the last attempt nobody will read it, so the caller's function is not asked."""
+    failed = verdict.report.layers[-1]
+    rejection = Rejection(
+        feedback=failed.feedback,
+        layer=failed.name,
+        description=failed.description,
+        report=verdict.report,
+        attempt=talk.attempt,
+        max_attempts=execution.max_attempts,
+    )
+    if talk.attempt == execution.max_attempts:
+        return default_error_prompt(rejection)
+    try:
+        text = execution.agent.error_prompt(rejection)
+        content = await made(await text if inspect.isawaitable(text) else text)
+    except PromptFailed:
+        raise
+    except Exception as error:
+        raise PromptFailed(f"it raised {type(error).__name__}: {error}") from error
+    return "\n".join(block.text for block in content if isinstance(block, Text))
+
+
+async def _give_back(execution: Execution, talk: Conversation, candidate: Candidate, told: str) -> None:
+    if candidate.call is None:
+        talk.history.say(Text(told))
+        return
+    in_result = execution.agent.feedback == "result"
+    text = told if in_result else "Error: the output did not pass validation. The reason follows."
+    outcome = Outcome(ToolResult(text, is_error=True), "rejected")
+    await finish(talk, Call(candidate.call, call_kind(talk, candidate.call), outcome))
+    if not in_result:
+        talk.history.say(Text(told))
+
+
+# -- endings ----------------------------------------------------------------------------------------------------------
+
+
+def out_of_iterations(execution: Execution, talk: Conversation) -> Ending:
+    """The attempt made all its model calls."""
+    context = IterationsContext(
+        attempt=talk.attempt,
+        iteration_count=talk.iteration,
+        max_iterations=talk.limits.iterations,
+        has_draft=execution.hand_in.has_draft,
+    )
+    return Ending(context, "iteration")
+
+
+def out_of_attempts(execution: Execution) -> Ending:
+    """The last attempt's output was rejected."""
+    context = AttemptsContext(
+        attempts=len(execution.records),
+        max_attempts=execution.max_attempts,
+        last_error=execution.report.feedback if execution.report else "",
+    )
+    return Ending(context, "validation", _last_error(execution))
+
+
+def _last_error(execution: Execution) -> BaseException | None:
+    return execution.report.layers[-1].error if execution.report and execution.report.layers else None
+
+
+def failed_inside(execution: Execution, error: BaseException) -> Ending:
+    """Something around the loop raised."""
+    talk = execution.talk
+    where = "preparing the run" if talk is None else talk.doing
+    phase = "prompt_generation" if talk is None else talk.phase
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Ending(InternalContext(where=where, error=text), phase, error)
+
+
+def _stopped(execution: Execution, cause: Cause | None) -> Ending:
+    """The caller's signal fired, or time is up."""
+    talk = execution.talk
+    phase = "prompt_generation" if talk is None else talk.phase
+    attempt, iteration = (0, 0) if talk is None else (talk.attempt, talk.iteration)
+    if cause != "abort":
+        return Ending(_late(execution, attempt, iteration), phase)
+    abort = execution.options.abort
+    context = CancelledContext(
+        reason=(abort.reason if abort is not None else None) or "",
+        doing="building the prompts" if talk is None else talk.doing,
+        attempt=attempt,
+        iteration=iteration,
+    )
+    return Ending(context, phase)
+
+
+def _late(execution: Execution, attempt: int, iteration: int) -> Context:
+    level, used = execution.budget, execution.now() - execution.started_s
+    while level.parent is not None and level.parent.deadline == level.deadline:
+        level = level.parent
+    if execution.scope.cause == "attempt_deadline" and execution.talk is not None:
+        level, used = execution.talk.budget, execution.now() - execution.attempt_started_s
+    return BudgetContext(
+        policy="seconds",
+        limit=level.allowance.seconds or 0.0,
+        used=used,
+        scope=level.scope,
+        attempt=attempt,
+        iteration=iteration,
+    )
+
+
+# -- a run ends -------------------------------------------------------------------------------------------------------
+
+
+async def conclude(execution: Execution, ended: Finished | Ending | None) -> Result[Any]:
+    """Close the history and the attempt, make the result, and tell it. A run that was stopped has not `ended`."""
+    talk = execution.talk
+    if ended is None or execution.scope.cause is not None:
+        ended = _stopped(execution, execution.scope.cause)
+    if talk is not None:
+        await _close(execution, talk)
+    else:
+        execution.history.close()
+    state: object = None
+    if isinstance(ended, Finished):
+        try:
+            state = _projected(execution)
+        except Exception as error:  # noqa: BLE001 - a projection's failure is an ending
+            context = ProjectionContext(reason=f"{type(error).__name__}: {error}")
+            ended = Ending(context, "validation", error)
+    return await _told_result(execution, _result(execution, ended, state))
+
+
+async def _close(execution: Execution, talk: Conversation) -> None:
+    for use in list(talk.announced.values()):
+        outcome = Outcome.failed("interrupted", INTERRUPTED)
+        await finish(talk, Call(use, call_kind(talk, use), outcome))
+    await talk.committed(talk.history.close(INTERRUPTED))
+    if execution.attempt_is_open:
+        await _complete_attempt(execution, talk, succeeded=False)
+
+
+def _projected(execution: Execution) -> object:
+    project = execution.agent.project
+    if project is None or execution.talk is None:
+        return None
+    return project(execution.talk.states)
+
+
+def _result(execution: Execution, ended: Finished | Ending, state: object) -> Success[Any] | Failure:
+    history = execution.history.export()
+    if isinstance(ended, Finished):
+        return Success(
+            output=ended.output,
+            metadata=_metadata(execution),
+            history=history,
+            state=state,
+            terminal_result=ended.terminal_result,
+        )
+    return Failure(
+        error=ended,
+        metadata=_metadata(execution),
+        history=history,
+        candidate=_candidate(execution),
+        report=execution.report,
+    )
+
+
+def _candidate(execution: Execution) -> JsonObject | str | None:
+    raw = execution.hand_in.last_raw
+    if raw is None or execution.agent.plan.output is None:
+        return raw
+    try:
+        value: object = from_json(raw)
+    except ValueError:
+        return raw
+    return value if isinstance(value, dict) else raw  # pyright: ignore[reportUnknownVariableType] - JSON edge
+
+
+def _metadata(execution: Execution) -> Metadata:
+    talk, watch = execution.talk, execution.watch
+    usage = Usage() if talk is None else talk.usage
+    return Metadata(
+        usage=usage if execution.agent.observability.track_tokens else None,
+        latency_s=execution.now() - execution.started_s,
+        attempts=tuple(execution.records),
+        tools={} if talk is None else dict(talk.tally),
+        callback_errors=() if watch is None else tuple(watch.errors),
+        overshoot_tokens=execution.budget.overshoot_tokens,
+        overshoot_cost=execution.budget.overshoot_cost,
+    )
+
+
+async def _told_result(execution: Execution, result: Success[Any] | Failure) -> Result[Any]:
+    """Tell how the run ended; what goes wrong in the telling is part of the result too."""
+    watch = execution.watch
+    if watch is None:
+        return result
+    if isinstance(result, Success):
+        await watch.tell(RunSucceeded(path=execution.path, output=result.output, metadata=result.metadata))
+    else:
+        await watch.tell(RunFailed(path=execution.path, error=result.error, metadata=result.metadata))
+    if len(watch.errors) == len(result.metadata.callback_errors):
+        return result
+    return replace(result, metadata=replace(result.metadata, callback_errors=tuple(watch.errors)))

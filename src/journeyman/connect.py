@@ -1,0 +1,79 @@
+"""From a name such as `anthropic:claude-sonnet-5-5` to a `Model`.
+
+The part before the colon names the provider: one of the table below, or one that an installed package offers as an
+entry point of the group `journeyman.models`: a function `(name, **options) -> Model`. A provider's module is imported
+when its first model is asked for. Imports `model` and `errors`. Read `models/anthropic.py` next.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Final, TypeAlias, cast
+
+from journeyman.errors import ModelUnavailable, Problem
+from journeyman.model import Model
+
+Maker: TypeAlias = Callable[..., Model]
+
+GROUP: Final = "journeyman.models"
+"""The entry point group for providers of other packages."""
+
+_PROVIDERS: Final[Mapping[str, str]] = {
+    "anthropic": "journeyman.models.anthropic:from_environment",
+}
+
+_FORM: Final = re.compile(r"[A-Za-z][\w.-]*:\S+")
+
+
+def name_problem(name: str) -> Problem | None:
+    """Return what is wrong with the form of a model's name, without looking for its provider; None if nothing is."""
+    if _FORM.fullmatch(name):
+        return None
+    return Problem(
+        "INVALID_MODEL_NAME",
+        f"The model name {name!r} is not of the form 'provider:model'.",
+        "Write the provider, a colon and the model, such as 'anthropic:claude-sonnet-5-5'.",
+    )
+
+
+def connect(name: str, **options: object) -> Model:
+    """Return the model called `name`. The options are its provider's; what is left out comes from the environment.
+
+    Raises:
+        ModelUnavailable: the name is malformed, its provider is unknown, or a package or a key is missing.
+    """
+    if problem := name_problem(name):
+        raise ModelUnavailable(problem.message, model=name, hint=problem.hint)
+    provider, _, model = name.partition(":")
+    try:
+        maker = _maker(provider)
+    except ModuleNotFoundError as error:
+        missing = (error.name or str(error)).partition(".")[0]
+        raise ModelUnavailable(
+            f"The model {name!r} needs the package {missing!r}, which is not installed.",
+            model=name,
+            hint=f"Install it: pip install {missing}",
+        ) from error
+    if maker is None:
+        raise ModelUnavailable(f"No provider is called {provider!r}.", model=name, hint=_suggestion(provider, model))
+    return maker(model, **options)
+
+
+def _maker(provider: str) -> Maker | None:
+    if target := _PROVIDERS.get(provider):
+        module, _, function = target.partition(":")
+        return cast("Maker", getattr(import_module(module), function))
+    for entry_point in entry_points(group=GROUP, name=provider):
+        return cast("Maker", entry_point.load())
+    return None
+
+
+def _suggestion(provider: str, model: str) -> str:
+    known = sorted({*_PROVIDERS, *(entry_point.name for entry_point in entry_points(group=GROUP))})
+    close = get_close_matches(provider, known, n=1)
+    meant = f"Did you mean '{close[0]}:{model}'? " if close else ""
+    return f"{meant}Known providers: {', '.join(known)}."

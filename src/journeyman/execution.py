@@ -1,0 +1,115 @@
+"""The record of one run, from its first event to its result. Imports `agent`, `conversation`, `handin` and the parts.
+
+`preparing.py` fills it, `loop.py` runs it, `concluding.py` makes the result of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from journeyman.agent import Agent, Host
+from journeyman.budget import Budget
+from journeyman.cancel import Abort, Scope
+from journeyman.conversation import Conversation
+from journeyman.events import Callbacks, Listener, MessageCommitted, Path
+from journeyman.handin import HandIn, hand_in_of
+from journeyman.history import History
+from journeyman.result import AttemptRecord, ValidationReport
+from journeyman.types import Message
+from journeyman.watch import Watch
+
+current_path: ContextVar[Path] = ContextVar("journeyman_path", default=())
+"""The run that is going on here, from the root down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a caller may say about one run."""
+
+    max_attempts: int | None = None
+    callbacks: Callbacks | None = None
+    on_event: Listener | None = None
+    abort: Abort | None = None
+    history: Sequence[Message] = ()
+    host: Host = Host()
+
+
+@dataclass(slots=True, kw_only=True)
+class Execution:
+    """One run."""
+
+    agent: Agent[Any, Any]
+    input: object
+    options: Options
+    path: Path
+    started_s: float
+    max_attempts: int
+    history: History
+    budget: Budget
+    scope: Scope
+    watch: Watch | None
+    hand_in: HandIn
+    talk: Conversation | None = None
+    """None until there are a model and prompts."""
+    records: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
+    report: ValidationReport | None = None
+    """What validation last said."""
+    attempt_is_open: bool = False
+    attempt_started_s: float = 0.0
+
+    @property
+    def depth(self) -> int:
+        """0 for a run that no other run started."""
+        return len(self.path) - 1
+
+    def now(self) -> float:
+        """Return the reading of the event loop's clock, in seconds."""
+        return asyncio.get_running_loop().time()
+
+
+def begin(agent: Agent[Any, Any], input: object, options: Options) -> Execution:
+    """Open the record of one run. Nothing of it has happened yet."""
+    path = (*current_path.get(), agent.name)
+    now = asyncio.get_running_loop().time()
+    budget = Budget(agent.limits.run_allowance(), scope="run", now=now, parent=options.host.budget)
+    attempts = agent.limits.attempts if options.max_attempts is None else options.max_attempts
+    return Execution(
+        agent=agent,
+        input=input,
+        options=options,
+        path=path,
+        started_s=now,
+        max_attempts=attempts,
+        history=History(),
+        budget=budget,
+        scope=Scope(options.abort, budget.deadline),
+        watch=_watch(agent, options, path, attempts),
+        hand_in=hand_in_of(agent),
+    )
+
+
+def _watch(agent: Agent[Any, Any], options: Options, path: Path, attempts: int) -> Watch | None:
+    listeners = [options.on_event] if options.on_event is not None else []
+    if agent.on_message is not None:
+        listeners.append(_message_listener(agent))
+    if not listeners and options.callbacks is None:
+        return None
+    return Watch(
+        path=path,
+        listeners=listeners,
+        callbacks=options.callbacks or Callbacks(),
+        max_attempts=attempts,
+        max_iterations=agent.limits.iterations,
+    )
+
+
+def _message_listener(agent: Agent[Any, Any]) -> Listener:
+    def on_message(event: object) -> None:
+        if isinstance(event, MessageCommitted) and agent.on_message is not None:
+            agent.on_message(event.message)
+
+    return on_message

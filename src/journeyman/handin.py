@@ -1,0 +1,340 @@
+"""How an output is handed in: by the output tool, after reflection and submit, or as the text of the last message.
+
+After every iteration the loop asks one of these whether there is a candidate now, whether the run must end, or whether
+to go on. Imports `agent`, `conversation`, `calls`, `iteration` and the parts.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from journeyman.agent import Agent, Escalate, KeepGoing, StopAfter, StopGuard, Stopping
+from journeyman.calls import Call, finish
+from journeyman.contexts import (
+    InvalidResponseContext,
+    RefusedContext,
+    StopGuardContext,
+    SubmitContext,
+    TruncatedContext,
+)
+from journeyman.conversation import Conversation, HandInTool
+from journeyman.endings import Ending
+from journeyman.errors import InvalidArguments
+from journeyman.iteration import Iterated
+from journeyman.outcome import Outcome
+from journeyman.output import Reflection
+from journeyman.schema import OutputSchema
+from journeyman.tools import error_result, to_result
+from journeyman.types import Message, Text, ToolResult, ToolUse
+
+SUPERSEDED = "Error: superseded by a later call in the same response."
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An output that was handed in and not validated yet."""
+
+    raw: str
+    """The arguments as the model wrote them; or its text."""
+    call: ToolUse | None = None
+    """The call that handed it in: the verdict is its result. None for text."""
+    terminal_result: str | None = None
+    """The result of the call that ended the run through `stop_after`."""
+
+
+class HandIn(Protocol):
+    """Decides after each iteration whether there is an output."""
+
+    @property
+    def tools(self) -> Mapping[str, HandInTool]:
+        """The tools that belong to it, by name."""
+        ...
+
+    @property
+    def has_draft(self) -> bool:
+        """True when an output was proposed in this attempt."""
+        ...
+
+    @property
+    def last_raw(self) -> str | None:
+        """What was proposed last, in any attempt."""
+        ...
+
+    def begin_attempt(self) -> None: ...
+
+    async def judge(self, talk: Conversation, turn: Iterated) -> Candidate | Ending | None:
+        """Return the candidate, the end of the run, or None to go on."""
+        ...
+
+
+def hand_in_of(agent: Agent[Any, Any]) -> HandIn:
+    """Return how `agent` hands in."""
+    plan = agent.plan
+    if plan.output is None or plan.output_name is None:
+        return TextHandIn(agent.stop_after, agent.stop_guard)
+    if plan.reflection is None or plan.submit_name is None:
+        return OutputHandIn(plan.output_name, agent.nudge)
+    return SubmitHandIn(plan.output_name, plan.submit_name, plan.reflection, plan.output, agent.nudge)
+
+
+# -- typed outputs ----------------------------------------------------------------------------------------------------
+
+
+class OutputHandIn:
+    """Without reflection: the last output call of a response is handed in."""
+
+    has_draft = False
+
+    def __init__(self, output_name: str, nudge: bool) -> None:
+        self.tools: Mapping[str, HandInTool] = {output_name: HandInTool("output", self._propose)}
+        self.last_raw: str | None = None
+        self._terminator = output_name
+        self._nudge = nudge
+
+    def begin_attempt(self) -> None:
+        return
+
+    async def _propose(self, use: ToolUse) -> None:
+        self.last_raw = _raw(use)
+
+    async def judge(self, talk: Conversation, turn: Iterated) -> Candidate | Ending | None:
+        if not turn.calls:
+            return _without_calls(talk, turn, self._terminator, nudge=self._nudge, has_draft=False)
+        call = await _last_withheld(talk, turn.calls)
+        return None if call is None else Candidate(_raw(call.use), call.use)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    raw: str
+    clean: bool
+    """True when its reflection gave the model something to look at."""
+
+
+class SubmitHandIn:
+    """With reflection: outputs are drafts that the model sees again; submit hands in the last one."""
+
+    def __init__(
+        self, output_name: str, submit_name: str, reflection: Reflection[Any], schema: OutputSchema[Any], nudge: bool
+    ) -> None:
+        self.tools: Mapping[str, HandInTool] = {
+            output_name: HandInTool("output", self._reflect),
+            submit_name: HandInTool("submit", self._withhold),
+        }
+        self.last_raw: str | None = None
+        self._output_name = output_name
+        self._submit_name = submit_name
+        self._reflection = reflection
+        self._schema = schema
+        self._nudge = nudge
+        self._draft: _Draft | None = None
+        self._fresh = False
+
+    @property
+    def has_draft(self) -> bool:
+        return self._draft is not None
+
+    def begin_attempt(self) -> None:
+        self._draft, self._fresh = None, False
+
+    async def _withhold(self, use: ToolUse) -> None:
+        return
+
+    async def _reflect(self, use: ToolUse) -> ToolResult:
+        """Keep the draft, and show it to the model."""
+        self.last_raw = _raw(use)
+        result = await self._shown(self.last_raw)
+        self._draft, self._fresh = _Draft(self.last_raw, clean=not result.is_error), True
+        return result
+
+    async def _shown(self, raw: str) -> ToolResult:
+        try:
+            draft = self._schema.parse(raw)
+        except InvalidArguments as invalid:
+            return error_result(invalid)
+        try:
+            shown = self._reflection.handler(draft)
+            return to_result(await shown if inspect.isawaitable(shown) else shown)
+        except Exception as error:  # noqa: BLE001 - whatever a reflection raises is data for the model
+            return error_result(error)
+
+    async def judge(self, talk: Conversation, turn: Iterated) -> Candidate | Ending | None:
+        fresh, self._fresh = self._fresh, False
+        if not turn.calls:
+            return _without_calls(talk, turn, self._submit_name, nudge=self._nudge, has_draft=self.has_draft)
+        call = await _last_withheld(talk, turn.calls)
+        if call is None:
+            return None
+        draft = self._draft
+        refusal = self._refusal(draft, fresh=fresh)
+        if draft is not None and refusal is None:
+            return Candidate(draft.raw, call.use)
+        if draft is None and self._reflection.early_submit == "fail":
+            return self._too_early(talk)
+        await finish(talk, replace(call, outcome=Outcome.failed("rejected", f"Error: {refusal}")))
+        return None
+
+    def _refusal(self, draft: _Draft | None, *, fresh: bool) -> str | None:
+        """Say why the draft may not be submitted now."""
+        if draft is None:
+            return f"nothing to submit yet. Propose the output with {self._output_name!r} first."
+        if self._reflection.submit_alone and fresh:
+            return "look at your draft first; submit it in a later response."
+        if self._reflection.require_clean and not draft.clean:
+            return f"the last draft was not accepted. Propose another with {self._output_name!r}."
+        return None
+
+    def _too_early(self, talk: Conversation) -> Ending:
+        context = SubmitContext(
+            output_tool=self._output_name,
+            submit_tool=self._submit_name,
+            attempt=talk.attempt,
+            iteration=talk.iteration,
+        )
+        return Ending(context, "iteration")
+
+
+def _raw(use: ToolUse) -> str:
+    return use.input_json if use.malformed is None else use.malformed
+
+
+async def _last_withheld(talk: Conversation, calls: Sequence[Call]) -> Call | None:
+    """Return the last call that waits for the verdict; those before it are superseded."""
+    withheld = [call for call in calls if call.outcome is None]
+    for call in withheld[:-1]:
+        await finish(talk, replace(call, outcome=Outcome.failed("rejected", SUPERSEDED)))
+    return withheld[-1] if withheld else None
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+
+class TextHandIn:
+    """The text with which the model ends its turn is handed in."""
+
+    has_draft = False
+    tools: Mapping[str, HandInTool] = {}
+
+    def __init__(self, stop_after: StopAfter, stop_guard: StopGuard | None) -> None:
+        self.last_raw: str | None = None
+        self._stop_after = stop_after
+        self._stop_guard = stop_guard
+
+    def begin_attempt(self) -> None:
+        return
+
+    async def judge(self, talk: Conversation, turn: Iterated) -> Candidate | Ending | None:
+        if turn.calls:
+            terminal = await self._terminal(turn.calls)
+            if terminal is None:
+                return None
+            text = _turn_text(talk.history.messages)
+            return await self._guarded(talk, Candidate(text or terminal, terminal_result=terminal))
+        if turn.response.stop_reason not in ("end_turn", "stop_sequence"):
+            return _without_calls(talk, turn, None, nudge=False, has_draft=False)
+        text = _turn_text(talk.history.messages)
+        if turn.said is None or not text.strip():
+            return _invalid(talk, turn, None, has_draft=False)
+        return await self._guarded(talk, Candidate(text))
+
+    async def _terminal(self, calls: Sequence[Call]) -> str | None:
+        """Return the result of the first call that ends the run."""
+        for call in calls:
+            if call.outcome is not None and call.outcome.error is None and await self._stops(call):
+                return call.outcome.result.text
+        return None
+
+    async def _stops(self, call: Call) -> bool:
+        if not callable(self._stop_after):
+            return call.use.name in self._stop_after
+        verdict = self._stop_after(call.use.name, call.outcome.result) if call.outcome else False
+        return await verdict if inspect.isawaitable(verdict) else verdict
+
+    async def _guarded(self, talk: Conversation, candidate: Candidate) -> Candidate | Ending | None:
+        self.last_raw = candidate.raw
+        if self._stop_guard is None:
+            return candidate
+        trigger = "answer" if candidate.terminal_result is None else "stop_after"
+        stopping = Stopping(text=candidate.raw, attempt=talk.attempt, iteration=talk.iteration, trigger=trigger)
+        try:
+            verdict = self._stop_guard(stopping)
+            verdict = await verdict if inspect.isawaitable(verdict) else verdict
+        except Exception as error:  # noqa: BLE001 - a guard that fails must not let the run pass
+            verdict = Escalate(f"{type(error).__name__}: {error}")
+        match verdict:
+            case KeepGoing(text) if text.strip():
+                talk.history.say(Text(text))
+                return None
+            case Escalate(reason):
+                context = StopGuardContext(reason=reason, attempt=talk.attempt, iteration=talk.iteration)
+                return Ending(context, "iteration")
+            case _:
+                return candidate
+
+
+def _turn_text(messages: Sequence[Message]) -> str:
+    """Return the text of the model's last turn, which pauses may have cut into several messages."""
+    texts: list[str] = []
+    for message in reversed(messages):
+        if message.role != "assistant":
+            break
+        texts.append(message.text)
+        if not message.continues:
+            break
+    return "".join(reversed(texts))
+
+
+# -- responses without calls ------------------------------------------------------------------------------------------
+
+
+def _without_calls(
+    talk: Conversation, turn: Iterated, expected: str | None, *, nudge: bool, has_draft: bool
+) -> Ending | None:
+    """Say what a response means that asks for no call: the end of the run, or None to go on."""
+    match turn.response.stop_reason:
+        case "pause_turn":
+            return None
+        case "max_tokens" | "context_window":
+            return _truncated(talk, turn)
+        case "refusal":
+            return _refused(talk, turn)
+        case "end_turn" | "stop_sequence" if nudge:
+            talk.history.say(Text(f"Nothing was handed in yet. Go on, and hand in the result with {expected!r}."))
+            return None
+        case _:
+            return _invalid(talk, turn, expected, has_draft=has_draft)
+
+
+def _truncated(talk: Conversation, turn: Iterated) -> Ending:
+    context = TruncatedContext(
+        stop_reason=turn.response.stop_reason,
+        max_tokens=talk.max_tokens,
+        attempt=talk.attempt,
+        iteration=talk.iteration,
+    )
+    return Ending(context, "iteration")
+
+
+def _refused(talk: Conversation, turn: Iterated) -> Ending:
+    context = RefusedContext(
+        refusal=turn.response.stop_detail,
+        text=turn.said.text if turn.said else "",
+        attempt=talk.attempt,
+        iteration=talk.iteration,
+    )
+    return Ending(context, "iteration")
+
+
+def _invalid(talk: Conversation, turn: Iterated, expected: str | None, *, has_draft: bool) -> Ending:
+    context = InvalidResponseContext(
+        stop_reason=turn.response.stop_reason,
+        stop_detail=turn.response.stop_detail,
+        expected_tool=expected,
+        has_draft=has_draft,
+        attempt=talk.attempt,
+        iteration=talk.iteration,
+    )
+    return Ending(context, "iteration")

@@ -1,0 +1,202 @@
+"""What is wrong with a value, as lines that a model can act on: a path, what is expected, what came instead.
+
+Every line is bounded, whatever the model wrote: paths, messages and the values shown. Imports nothing of this
+package. Read `schema.py` next: it finds the faults.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TypeAlias, cast
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails, from_json
+
+Path: TypeAlias = tuple[str | int, ...]
+
+
+class Rank(IntEnum):
+    """What kind of fault, in the order in which faults are listed."""
+
+    MISSING = 0
+    TYPE = 1
+    VALUE = 2
+    UNKNOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a value."""
+
+    rank: Rank
+    path: Path
+    text: str
+    """What is expected, so that it reads on after the path."""
+    found: str = ""
+    """A short form of what is there instead; empty when nothing is."""
+    is_quoted: bool = False
+    """True when an array or object came as a string that holds JSON."""
+
+
+_PREFIXES = ("Value error, ", "Assertion failed, ", "Input ")
+_CONTAINERS = frozenset(
+    f"{name}_type"
+    for name in (
+        "arguments", "dataclass", "dict", "frozen_set", "iterable", "list", "mapping", "model", "model_attributes",
+        "set", "tuple",
+    )
+)  # fmt: skip
+_TEXT_SHOWN = 300
+_FOUND_SHOWN = 60
+_PART_SHOWN = 40
+_PARTS_SHOWN = 12
+
+
+def faults_of(error: ValidationError, input_json: str | bytes | None = None) -> list[Fault]:
+    """Return what pydantic found. With the JSON text, labels of union members are left out of the paths."""
+    root = _root(input_json)
+    return [_fault(details, root) for details in error.errors(include_url=False, include_context=False)]
+
+
+def issue_lines(faults: Iterable[Fault]) -> tuple[str, ...]:
+    """Return one line for each place: what is missing, of a wrong type, a wrong value, unknown; then by path."""
+    places: dict[Path, Fault] = {}
+    for fault in sorted(faults, key=lambda fault: fault.rank):
+        known = places.get(fault.path)
+        places[fault.path] = fault if known is None else _joined(known, fault)
+    ordered = sorted(places.values(), key=lambda fault: (fault.rank, _sort_key(fault.path)))
+    return tuple(_line(fault) for fault in ordered)
+
+
+def excerpt(value: object) -> str:
+    """Return a short form of a JSON value."""
+    match value:
+        case str():
+            return _quoted(value)
+        case list() | tuple() | set() | frozenset():
+            return f"an array of {len(cast(Sequence[object], value)):,}"
+        case dict():
+            return "an object"
+        case bool() | None | float():
+            return json.dumps(value)
+        case int():
+            return str(value) if value.bit_length() < 200 else "a very large number"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def _quoted(text: str) -> str:
+    shown = text[:_FOUND_SHOWN].encode("utf-8", "replace").decode()
+    more = f"… ({len(text):,} characters)" if len(text) > len(shown) else ""
+    return json.dumps(shown, ensure_ascii=False) + more
+
+
+def bounded(text: str, length: int = _TEXT_SHOWN) -> str:
+    """Return `text` on one line, cut to `length` characters."""
+    flat = " ".join(text[: 2 * length].split())
+    return flat if len(flat) <= length and len(text) <= 2 * length else f"{flat[:length]}…"
+
+
+def holds_json(value: object) -> bool:
+    """Tell whether `value` is a text that looks like a JSON array or object."""
+    return isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
+
+
+# -- from pydantic ----------------------------------------------------------------------------------------------------
+
+
+def _root(input_json: str | bytes | None) -> object:
+    if input_json is None:
+        return None
+    try:
+        return from_json(input_json)
+    except ValueError:
+        return None
+
+
+def _fault(details: ErrorDetails, root: object) -> Fault:
+    kind, found = details["type"], details["input"]
+    rank = _rank(kind)
+    path = details["loc"] if root is None else _path_in(root, details["loc"], missing=rank is Rank.MISSING)
+    shown = excerpt(found) if rank in (Rank.TYPE, Rank.VALUE) and kind != "json_invalid" else ""
+    return Fault(rank, path, _text(details), shown, is_quoted=kind in _CONTAINERS and holds_json(found))
+
+
+def _rank(kind: str) -> Rank:
+    if kind.startswith("missing") or kind == "union_tag_not_found":
+        return Rank.MISSING
+    if kind in ("extra_forbidden", "unexpected_keyword_argument", "unexpected_positional_argument"):
+        return Rank.UNKNOWN
+    if kind.endswith(("_type", "_parsing", "_from_float")) or kind in ("is_instance_of", "none_required"):
+        return Rank.TYPE
+    return Rank.VALUE
+
+
+def _text(details: ErrorDetails) -> str:
+    match details["type"]:
+        case "missing" | "missing_argument" | "missing_keyword_only_argument":
+            return "is required"
+        case "extra_forbidden" | "unexpected_keyword_argument":
+            return "is not a known name"
+        case "json_invalid":
+            return "is not valid JSON: " + bounded(details["msg"].removeprefix("Invalid JSON: "))
+        case _:
+            text = details["msg"].partition(", unable to parse ")[0]
+            for prefix in _PREFIXES:
+                text = text.removeprefix(prefix)
+            subject = "its key " if details["loc"][-1:] == ("[key]",) else ""
+            return subject + bounded(text)
+
+
+def _path_in(root: object, loc: Path, *, missing: bool) -> Path:
+    """Follow `loc` through the input: the parts that are not there are labels, but for the name of what is missing."""
+    path: list[str | int] = []
+    value = root
+    for index, part in enumerate(loc):
+        if isinstance(value, dict) and part in value:
+            value = cast("dict[str | int, object]", value)[part]
+        elif isinstance(value, list) and isinstance(part, int) and 0 <= part < len(cast("list[object]", value)):
+            value = cast("list[object]", value)[part]
+        elif not (missing and index == len(loc) - 1):
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+# -- to lines ---------------------------------------------------------------------------------------------------------
+
+
+def _joined(known: Fault, other: Fault) -> Fault:
+    """Make one fault of two in the same place: they come from the members of a union, and one must be mended."""
+    text = other.text.removeprefix("should be ") if known.text.startswith("should be ") else other.text
+    if text not in known.text:
+        known = replace(known, text=f"{known.text} or {text}", found=known.found or other.found)
+    return replace(known, is_quoted=known.is_quoted or other.is_quoted)
+
+
+def _sort_key(path: Path) -> list[tuple[bool, int, str]]:
+    return [(False, part, "") if isinstance(part, int) else (True, 0, part) for part in path]
+
+
+def _line(fault: Fault) -> str:
+    place = f"{_written(fault.path)}: " if fault.path else "it "
+    found = f", got {fault.found}" if fault.found else ""
+    hint = "; send the value itself, not a string that holds JSON" if fault.is_quoted else ""
+    return f"{place}{bounded(fault.text)}{found}{hint}"
+
+
+def _written(path: Path) -> str:
+    parts = "".join(_part(part) for part in path[:_PARTS_SHOWN]).removeprefix(".")
+    return parts if len(path) <= _PARTS_SHOWN else f"{parts}…"
+
+
+def _part(part: str | int) -> str:
+    if isinstance(part, int):
+        return f"[{part}]"
+    if re.fullmatch(r"[\w-]+", part) and len(part) <= _PART_SHOWN:
+        return f".{part}"
+    return f"[{json.dumps(bounded(part, _PART_SHOWN), ensure_ascii=False)}]"

@@ -1,0 +1,151 @@
+"""Running an agent: attempts, each of iterations until an output is handed in, which is then validated.
+
+The loop is `_attempts` and `_attempt`: one screen. `preparing.py` says how a run begins, `concluding.py` how it ends,
+`handin.py` what counts as handing in, `iteration.py` what one iteration is. Imports all of these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+
+from journeyman.agent import Agent, Host, In, Out
+from journeyman.cancel import Abort
+from journeyman.concluding import (
+    Finished,
+    accept,
+    announce,
+    begin_attempt,
+    conclude,
+    failed_inside,
+    out_of_attempts,
+    out_of_iterations,
+    reject,
+)
+from journeyman.conversation import Conversation
+from journeyman.endings import Ending
+from journeyman.events import Callbacks, Listener
+from journeyman.execution import Execution, Options, begin, current_path
+from journeyman.handin import Candidate
+from journeyman.iteration import iterate
+from journeyman.model import Model, Opens
+from journeyman.preparing import Unprepared, prepare
+from journeyman.result import Result
+from journeyman.types import Message
+from journeyman.verdict import judge
+
+
+async def run(
+    agent: Agent[Out, In],
+    input: In,
+    *,
+    max_attempts: int | None = None,
+    callbacks: Callbacks | None = None,
+    on_event: Listener | None = None,
+    abort: Abort | None = None,
+    history: Sequence[Message] = (),
+    host: Host | None = None,
+) -> Result[Out]:
+    """Run `agent` on `input`, and return how it ended.
+
+    `max_attempts` replaces `agent.limits.attempts` for this run. `history` is an earlier conversation to go on from;
+    what could not be sent of it is mended. `abort` ends the run with `Failure(EXECUTION_CANCELLED)`.
+
+    Raises:
+        asyncio.CancelledError: the surrounding task was cancelled. Nothing that the run started is alive by then.
+    """
+    options = Options(
+        max_attempts=max_attempts,
+        callbacks=callbacks,
+        on_event=on_event,
+        abort=abort,
+        history=history,
+        host=host or Host(),
+    )
+    execution = begin(agent, input, options)
+    outer = current_path.set(execution.path)
+    try:
+        await announce(execution)
+        ended: Finished | Ending | None = None
+        async with execution.scope:
+            ended = await _ended(execution)
+        return await conclude(execution, ended)
+    finally:
+        current_path.reset(outer)
+
+
+def run_sync(
+    agent: Agent[Out, In],
+    input: In,
+    *,
+    max_attempts: int | None = None,
+    callbacks: Callbacks | None = None,
+    on_event: Listener | None = None,
+    abort: Abort | None = None,
+    history: Sequence[Message] = (),
+    host: Host | None = None,
+) -> Result[Out]:
+    """Run `agent` from a program that has no event loop; the same as `run`.
+
+    Raises:
+        RuntimeError: an event loop is running here; await `run` instead.
+    """
+    return asyncio.run(
+        run(
+            agent,
+            input,
+            max_attempts=max_attempts,
+            callbacks=callbacks,
+            on_event=on_event,
+            abort=abort,
+            history=history,
+            host=host,
+        )
+    )
+
+
+async def _ended(execution: Execution) -> Finished | Ending:
+    """Return how the run ended, whatever was raised."""
+    try:
+        talk = execution.talk = await prepare(execution)
+        async with _opened(talk.model):
+            return await _attempts(execution, talk)
+    except Unprepared as unprepared:
+        return unprepared.ending
+    except Exception as error:  # noqa: BLE001 - whatever is wrong around the loop, the run has an ending
+        return failed_inside(execution, error)
+
+
+async def _attempts(execution: Execution, talk: Conversation) -> Finished | Ending:
+    """Attempt until an output passes."""
+    for attempt in range(1, execution.max_attempts + 1):
+        await begin_attempt(execution, talk, attempt)
+        candidate = await _attempt(execution, talk)
+        if isinstance(candidate, Ending):
+            return candidate
+        verdict = await judge(execution.agent, talk, candidate, execution.max_attempts)
+        if isinstance(verdict, Ending):
+            return verdict
+        if verdict.report.passed:
+            return await accept(execution, talk, candidate, verdict)
+        ending = await reject(execution, talk, candidate, verdict)
+        if ending is not None:
+            return ending
+    return out_of_attempts(execution)
+
+
+async def _attempt(execution: Execution, talk: Conversation) -> Candidate | Ending:
+    """Iterate until an output is handed in."""
+    for _ in range(talk.limits.iterations):
+        turn = await iterate(talk)
+        if isinstance(turn, Ending):
+            return turn
+        handed_in = await execution.hand_in.judge(talk, turn)
+        if handed_in is not None:
+            return handed_in
+    return out_of_iterations(execution, talk)
+
+
+def _opened(model: Model) -> AbstractAsyncContextManager[object]:
+    return model.open() if isinstance(model, Opens) else nullcontext()

@@ -1,0 +1,373 @@
+"""Conversations as Messages API bytes: each message, tool and prefix encoded once, cache marks set at send time.
+
+A request's bytes, cache marks aside, are the beginning of the next request's: the provider's prompt cache and the
+signatures of the model's reasoning depend on that. What the API would refuse is settled here, block by block:
+
+- left out: empty texts, blank texts of the user, and reasoning without a signature (another provider's, or cut off);
+- a block that only another provider can read becomes a text that says so;
+- ids and tool names outside of `[a-zA-Z0-9_-]` are rewritten, a call's and its result's alike;
+- an assistant message that `continues` the one before is joined to it; what comes before a continuation, or ends the
+  conversation, loses its trailing white space;
+- at most four cache marks: the last four set by hand, then automatic ones in what is left of the four.
+
+Imports `model`, `types` and `strictness`. Read `anthropic_decode.py` next.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Final
+
+import orjson
+
+from journeyman.model import CachePolicy, Prefix, ToolSpec
+from journeyman.models.strictness import Grammars
+from journeyman.types import (
+    Base64,
+    Block,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    Opaque,
+    RedactedThinking,
+    Role,
+    Source,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
+
+CODEC: Final = "anthropic"
+"""The codec id under which messages, tools and prefixes keep their bytes, and the provider's name."""
+
+# A message is kept with the end of the one before, so that a conversation is the plain sum of its messages.
+_OPEN: Final[dict[Role, bytes]] = {
+    "user": b']},{"role":"user","content":[',
+    "assistant": b']},{"role":"assistant","content":[',
+}
+_END_OF_MESSAGE: Final = b"]}"
+
+_MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
+_MARKS_AT_MOST: Final = 4
+_LOOK_BACK_BLOCKS: Final = 20  # the API finds a cached beginning up to so many blocks before a mark
+_HAND_MARKS: Final = f"{CODEC}/marks"  # in `Message.wire`: how many marks the user has set; absent for none
+_MARKABLE_OPAQUE: Final = re.compile(r"server_tool_use|\w+_tool_result|container_upload|search_result")
+
+_SAFE: Final = re.compile(r"[a-zA-Z0-9_-]+")
+_UNSAFE_CHARACTER: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_NAME_CHARACTERS: Final = 128
+
+
+def encode(
+    head: JsonObject,
+    prefix: Prefix,
+    messages: Sequence[Message],
+    *,
+    cache: CachePolicy,
+    more_tools: Sequence[object] = (),
+) -> bytes:
+    """Return a request's body: the fields of `head`, then tools, system and messages.
+
+    `more_tools` are tools in the provider's own form, which follow those of `prefix`.
+    """
+    pieces, marked_by_hand = _pieces(messages)
+    marks = _Marks(0 if cache == "off" else _MARKS_AT_MOST)
+    marks.keep_in_messages(pieces, messages, marked_by_hand)
+    kept_in_system = marks.take(sum(_is_marked(text) for text in prefix.system))
+    end_of_prefix = False
+    if cache == "auto":
+        marks.add_to_last(pieces, messages)
+        end_of_prefix = bool(marks.take(1))
+        marks.add_before_long_turn(pieces, messages)
+    system = _system(prefix, kept=kept_in_system, end=end_of_prefix)
+    tools = _tools(prefix, end=end_of_prefix and not system)
+    if more_tools:
+        tools = b",".join(part for part in (tools, to_json(more_tools)[1:-1]) if part)
+    return b"".join((to_json(head)[:-1], *_field(b"tools", tools), *_field(b"system", system), *_list(pieces), b"}"))
+
+
+def _field(name: bytes, elements: bytes) -> tuple[bytes, ...]:
+    return (b',"', name, b'":[', elements, b"]") if elements else ()
+
+
+def _list(pieces: Iterable[bytes]) -> tuple[bytes, ...]:
+    first, *rest = [piece for piece in pieces if piece] or [b""]
+    end = _END_OF_MESSAGE if first else b""
+    return (b',"messages":[', first[3:], *rest, end, b"]")
+
+
+def to_json(value: object) -> bytes:
+    """Return `value` as JSON. Lone surrogates, which no JSON text can carry, become question marks."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+def _pieces(messages: Sequence[Message]) -> tuple[list[bytes], list[int]]:
+    """Return the bytes of each message, and which messages have marks set by hand."""
+    pieces: list[bytes] = []
+    marked: list[int] = []
+    for message in messages:
+        wire = message.wire
+        piece = wire.get(CODEC)
+        if piece is None:
+            piece = wire[CODEC] = _piece(message)
+            _count_hand_marks(message)
+        if message.continues and pieces:
+            piece = _joined(piece, messages[len(pieces) - 1], pieces)
+        if _HAND_MARKS in wire:
+            marked.append(len(pieces))
+        pieces.append(piece)
+    if pieces and messages[-1].role == "assistant":
+        pieces[-1] = _without_trailing_space(messages[-1], pieces[-1])
+    return pieces, marked
+
+
+def _piece(message: Message) -> bytes:
+    """Return the message's bytes; none at all if nothing of it can be sent."""
+    blocks = _blocks(message.content, message.role)
+    return _OPEN[message.role] + blocks if blocks else b""
+
+
+def _joined(piece: bytes, before: Message, pieces: list[bytes]) -> bytes:
+    """Return `piece` as the continuation of the assistant message `before`, the last one of `pieces`."""
+    if before.role != "assistant" or not piece.startswith(_OPEN["assistant"]):
+        return piece
+    pieces[-1] = _without_trailing_space(before, pieces[-1])
+    return b"," + piece.removeprefix(_OPEN["assistant"]) if pieces[-1] else piece
+
+
+def _without_trailing_space(message: Message, piece: bytes) -> bytes:
+    content = list(message.content)
+    last = content[-1] if content else None
+    if not isinstance(last, Text) or last.text == last.text.rstrip():
+        return piece
+    content[-1] = replace(last, text=last.text.rstrip())
+    blocks = _blocks(content, "assistant")
+    joined = piece.startswith(b",")
+    return (b"," if joined else _OPEN["assistant"]) + blocks if blocks else b""
+
+
+def _blocks(content: Iterable[Block], role: Role) -> bytes:
+    return b",".join([_block(block, role) for block in content if _is_sent(block, role)])
+
+
+def _is_sent(block: Block, role: Role) -> bool:
+    match block:
+        case Text(text):
+            return text != "" and (role == "assistant" or not text.isspace())
+        case Thinking():
+            return bool(block.signature)
+        case _:
+            return True
+
+
+def _block(block: Block, role: Role) -> bytes:
+    match block:
+        case Text():
+            encoded = _text(block, role)
+        case ToolUse():
+            encoded = _tool_use(block)
+        case ToolResult():
+            encoded = _tool_result(block)
+        case Thinking(text, signature):
+            encoded = to_json({"type": "thinking", "thinking": text, "signature": signature})
+        case RedactedThinking(data):
+            encoded = to_json({"type": "redacted_thinking", "data": data})
+        case Image(source):
+            encoded = to_json({"type": "image", "source": _source(source)})
+        case Document():
+            encoded = _document(block)
+        case Opaque():
+            encoded = _opaque(block)
+    return encoded
+
+
+def _text(block: Text, role: Role) -> bytes:
+    # Citations may come back with the assistant's texts only, and other providers' extras would be unknown fields.
+    if role == "assistant" and block.extra and (citations := block.extra.get("citations")):
+        return to_json({"type": "text", "text": block.text, "citations": citations})
+    return b'{"type":"text","text":%b}' % to_json(block.text)
+
+
+def _tool_use(block: ToolUse) -> bytes:
+    id, name = to_json(_safe_id(block.id)), to_json(_safe_name(block.name))
+    return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (id, name, block.input_json.encode("utf-8", "replace"))
+
+
+def _tool_result(block: ToolResult) -> bytes:
+    content = to_json(block.content) if isinstance(block.content, str) else b"[%b]" % _blocks(block.content, "user")
+    if block.is_error and content in (b'""', b"[]"):
+        content = b'"(no output)"'  # the API refuses an error without content
+    error = b',"is_error":true' if block.is_error else b""
+    id = to_json(_safe_id(block.tool_use_id))
+    return b'{"type":"tool_result","tool_use_id":%b,"content":%b%b}' % (id, content, error)
+
+
+def _source(source: Source) -> JsonObject:
+    if isinstance(source, Base64):
+        return {"type": "base64", "media_type": source.media_type, "data": source.data}
+    return {"type": "url", "url": source.url}
+
+
+def _document(block: Document) -> bytes:
+    source = _source(block.source)
+    if isinstance(block.source, Base64) and block.source.media_type.startswith("text/"):
+        text = b64decode(block.source.data).decode("utf-8", "replace")
+        source = {"type": "text", "media_type": "text/plain", "data": text}
+    title: JsonObject = {"title": block.title} if block.title else {}
+    return to_json({"type": "document", "source": source, **title})
+
+
+def _opaque(block: Opaque) -> bytes:
+    if block.provider == CODEC:
+        return block.json.strip().encode("utf-8", "replace")
+    return to_json(
+        {"type": "text", "text": f"[A {block.kind!r} block that only {block.provider} can read is left out.]"}
+    )
+
+
+def _safe_id(id: str) -> str:
+    return id if _SAFE.fullmatch(id) else f"id_{sha256(id.encode('utf-8', 'replace')).hexdigest()[:24]}"
+
+
+def _safe_name(name: str) -> str:
+    if _SAFE.fullmatch(name) and len(name) <= _NAME_CHARACTERS:
+        return name
+    return _UNSAFE_CHARACTER.sub("_", name)[:_NAME_CHARACTERS] or "_"
+
+
+# -- tools and system --------------------------------------------------------------------------------------------------
+
+
+def _tools(prefix: Prefix, *, end: bool) -> bytes:
+    """Return the elements of `tools`; `end` marks the last one."""
+    key = f"{CODEC}/tools"
+    tools = prefix.wire.get(key)
+    if tools is None:
+        grammars = Grammars()
+        tools = prefix.wire[key] = b",".join(
+            [_tool(spec, strict=spec.strict and grammars.take(spec.input_schema)) for spec in prefix.tools]
+        )
+    return tools[:-1] + _MARK if end and tools else tools
+
+
+def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
+    key = f"{CODEC}/strict" if strict else CODEC
+    if key not in spec.wire:
+        tool: JsonObject = {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
+        spec.wire[key] = to_json({**tool, "strict": True} if strict else tool)
+    return spec.wire[key]
+
+
+def _system(prefix: Prefix, *, kept: int, end: bool) -> bytes:
+    """Return the elements of `system`, the last `kept` of the marks in it, and with `end` one on the last element."""
+    key = f"{CODEC}/system/{kept}/{end}"
+    if key not in prefix.wire:
+        blocks: list[bytes] = []
+        for text in reversed([text for text in prefix.system if _is_sent(text, "user")]):
+            marked = text.cache_mark and kept > 0
+            kept -= marked
+            block = _text(text, "user")
+            blocks.append(block[:-1] + _MARK if marked or (end and not blocks) else block)
+        prefix.wire[key] = b",".join(reversed(blocks))
+    return prefix.wire[key]
+
+
+# -- cache marks -------------------------------------------------------------------------------------------------------
+
+
+def _is_marked(block: Block) -> bool:
+    """Return whether the user has marked the block; a mark inside of a tool's result counts for the result."""
+    match block:
+        case Text():
+            return block.cache_mark and _is_sent(block, "user")
+        case ToolResult(content) if not isinstance(content, str):
+            return any(isinstance(part, Text) and part.cache_mark for part in content)
+        case _:
+            return False
+
+
+def _is_markable(block: Block) -> bool:
+    match block:
+        case Thinking() | RedactedThinking():
+            return False
+        case Opaque():
+            return block.provider != CODEC or _MARKABLE_OPAQUE.fullmatch(block.kind) is not None
+        case _:
+            return True
+
+
+def _count_hand_marks(message: Message) -> None:
+    count = sum(map(_is_marked, message.content)) if message.role == "user" else 0
+    if count:
+        message.wire[_HAND_MARKS] = b"%d" % count
+
+
+class _Marks:
+    """The marks that are left to set in one request."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self, wanted: int) -> int:
+        """Return how many of the wanted marks are left, and take them."""
+        taken = min(wanted, self.left)
+        self.left -= taken
+        return taken
+
+    def keep_in_messages(self, pieces: list[bytes], messages: Sequence[Message], marked: Sequence[int]) -> None:
+        """Set the last of the marks that the user has set in messages."""
+        for index in reversed(marked):
+            kept = self.take(int(messages[index].wire[_HAND_MARKS]))
+            if kept:
+                pieces[index] = _hand_marked(messages[index], kept)
+
+    def add_to_last(self, pieces: list[bytes], messages: Sequence[Message]) -> None:
+        """Mark the end of the conversation, or the last place before it that can be marked."""
+        for index in range(len(pieces) - 1, -1, -1):
+            if self._add(pieces, messages, index):
+                return
+
+    def add_before_long_turn(self, pieces: list[bytes], messages: Sequence[Message]) -> None:
+        """Mark where the request before ended, if the API would not look back so far."""
+        if len(messages) > 2 and sum(len(message.content) for message in messages[-2:]) >= _LOOK_BACK_BLOCKS:
+            self._add(pieces, messages, len(messages) - 3)
+
+    def _add(self, pieces: list[bytes], messages: Sequence[Message], index: int) -> bool:
+        """Mark the end of a message; return False when it cannot be marked."""
+        message, piece = messages[index], pieces[index]
+        last = next((block for block in reversed(message.content) if _is_sent(block, message.role)), None)
+        if not piece or last is None or not _is_markable(last):
+            return False
+        if not piece.endswith(_MARK) and self.take(1):
+            pieces[index] = piece[:-1] + _MARK
+        return True
+
+
+def _hand_marked(message: Message, kept: int) -> bytes:
+    """Return a user message's bytes with the last `kept` of its marks."""
+    key = f"{CODEC}/{kept}"
+    if key not in message.wire:
+        blocks: list[bytes] = []
+        left = kept
+        for block in reversed([block for block in message.content if _is_sent(block, message.role)]):
+            marked = left > 0 and _is_marked(block)
+            left -= marked
+            encoded = _block(block, message.role)
+            blocks.append(encoded[:-1] + _MARK if marked else encoded)
+        message.wire[key] = _OPEN[message.role] + b",".join(reversed(blocks))
+    return message.wire[key]

@@ -1,0 +1,181 @@
+"""Everything before the first model call: the input's check, the model, the states, the prompts.
+
+Whatever goes wrong here is an `Ending`. Imports `execution`, `agent`, `connect` and the parts.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from journeyman.connect import connect
+from journeyman.contexts import (
+    BudgetContext,
+    InternalContext,
+    InvalidInputContext,
+    ModelUnavailableContext,
+    PromptContext,
+)
+from journeyman.conversation import Conversation
+from journeyman.definition import is_count
+from journeyman.endings import Context, Ending
+from journeyman.errors import InvalidArguments, ModelUnavailable
+from journeyman.execution import Execution
+from journeyman.history import History
+from journeyman.model import Limited, Model, Prefix, Priced
+from journeyman.prompt import PromptFailed, made
+from journeyman.tools import States
+from journeyman.types import Price, Text, UserContent
+from journeyman.window import Strategy
+
+UNKNOWN_MAX_TOKENS = 8_192
+"""The longest answer asked for from a model whose maximum is not known."""
+
+
+class Unprepared(Exception):
+    """The run cannot begin. `ending` says why."""
+
+    def __init__(self, context: Context, cause: BaseException | None = None) -> None:
+        super().__init__(str(context))
+        self.ending = Ending(context, "prompt_generation", cause)
+
+
+async def prepare(execution: Execution) -> Conversation:
+    """Return the conversation, ready for its first model call.
+
+    Raises:
+        Unprepared: the run cannot begin.
+    """
+    await execution.scope.checkpoint()
+    given = _checked_input(execution)
+    _load_history(execution)
+    model = _resolved_model(execution)
+    states = States(run=_made_state("run_state", execution.agent.run_state, given))
+    system = await _system(execution, given)
+    prompt = await _prompt(execution, given)
+    execution.history.say(*prompt)
+    return _conversation(execution, given, model, states, Prefix(system=system, tools=execution.agent.plan.specs))
+
+
+def _checked_input(execution: Execution) -> object:
+    if not is_count(execution.max_attempts, 1):
+        issue = f"max_attempts is {execution.max_attempts!r}, not a whole number of at least 1"
+        raise Unprepared(InvalidInputContext(issues=(issue,)))
+    try:
+        return execution.agent.plan.input.check(execution.input)
+    except InvalidArguments as invalid:
+        raise Unprepared(InvalidInputContext(issues=invalid.issues), invalid) from invalid
+
+
+def _load_history(execution: Execution) -> None:
+    try:
+        execution.history = History(execution.options.history)
+    except Exception as error:
+        issue = f"history holds what is no message ({type(error).__name__}: {error})"
+        raise Unprepared(InvalidInputContext(issues=(issue,)), error) from error
+
+
+def _resolved_model(execution: Execution) -> Model:
+    model = execution.options.host.model or execution.agent.model
+    if isinstance(model, str):
+        try:
+            model = connect(model)
+        except ModelUnavailable as error:
+            context = ModelUnavailableContext(model=error.model, reason=str(error), hint=error.hint)
+            raise Unprepared(context, error) from error
+    if execution.budget.limits_cost and _price(model) is None:
+        limit = execution.agent.limits.cost or 0.0
+        raise Unprepared(
+            BudgetContext(
+                policy="cost of a model without a known price", limit=limit, used=0, scope="run", attempt=0, iteration=0
+            )
+        )
+    return model
+
+
+def _price(model: Model) -> Price | None:
+    return model.price if isinstance(model, Priced) else None
+
+
+def _made_state(name: str, make: Callable[..., object] | None, *given: object) -> object:
+    try:
+        return None if make is None else make(*given)
+    except Exception as error:
+        context = InternalContext(where=f"Agent.{name}", error=f"{type(error).__name__}: {error}")
+        raise Unprepared(context, error) from error
+
+
+async def _system(execution: Execution, given: object) -> tuple[Text, ...]:
+    system = execution.agent.system
+    if system == "" or system == ():
+        return ()
+    content = await _made("system", system, given)
+    texts = tuple(block for block in content if isinstance(block, Text))
+    if len(texts) < len(content):
+        raise Unprepared(PromptContext(prompt="system", reason="it holds more than text", attempt=0))
+    return texts
+
+
+async def _prompt(execution: Execution, given: object) -> tuple[UserContent, ...]:
+    prompt = execution.agent.prompt
+    if prompt is not None:
+        return await _made("user", prompt, given)
+    if isinstance(given, str):
+        return await _made("user", given, given)
+    return (Text(execution.agent.plan.input.dump(given).decode()),)
+
+
+async def _made(
+    which: Literal["system", "user"], prompt: str | Sequence[Any] | Callable[[Any], Any], given: object
+) -> tuple[UserContent, ...]:
+    try:
+        value = prompt(given) if callable(prompt) else prompt
+        return await made(await value if inspect.isawaitable(value) else value)
+    except PromptFailed as failed:
+        raise Unprepared(PromptContext(prompt=which, reason=failed.reason, attempt=0), failed) from failed
+    except Exception as error:
+        context = PromptContext(prompt=which, reason=f"it raised {type(error).__name__}: {error}", attempt=0)
+        raise Unprepared(context, error) from error
+
+
+def _conversation(execution: Execution, given: object, model: Model, states: States, prefix: Prefix) -> Conversation:
+    agent, host = execution.agent, execution.options.host
+    longest = model.max_output_tokens if isinstance(model, Limited) else UNKNOWN_MAX_TOKENS
+    return Conversation(
+        path=execution.path,
+        agent=agent.name,
+        input=given,
+        model=model,
+        price=_price(model),
+        prefix=prefix,
+        settings=agent.settings,
+        limits=agent.limits,
+        max_tokens=agent.settings.max_tokens or longest,
+        history=execution.history,
+        tools=agent.plan.tools,
+        default_effect="idempotent" if agent.tools_are_idempotent else "once",
+        hand_in=execution.hand_in.tools,
+        budget=execution.budget,
+        retries=agent.retries if agent.retries is not None else (2 if execution.depth == 0 else 0),
+        policies=agent.budget,
+        strategies=_strategies(agent.compaction, model),
+        convert=agent.convert,
+        gates=[gate for gate in (agent.gate, host.gate) if gate is not None],
+        approve=host.approve,
+        middlewares=agent.middlewares,
+        journal=host.journal,
+        tasks=host.tasks,
+        abort=execution.options.abort,
+        scope=execution.scope,
+        watch=execution.watch,
+        max_result_chars=agent.max_result_chars,
+        states=states,
+        started_s=execution.started_s,
+    )
+
+
+def _strategies(
+    compaction: Sequence[Strategy] | Callable[[Model], Sequence[Strategy]], model: Model
+) -> Sequence[Strategy]:
+    return compaction(model) if callable(compaction) else compaction

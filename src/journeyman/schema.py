@@ -1,0 +1,325 @@
+"""From types to JSON Schema and back: what the model is told to send, and the check of what it sent.
+
+`Fields` are a tool's parameters, `OutputSchema` is any type that an agent takes or gives. Each has an `input_schema`
+with an object at the top, as the APIs want it, and a `parse` that raises `InvalidArguments` and nothing else. Imports
+`errors`, `issues` and `types`. Read `raw_schema.py` next: it is the same for a schema that came as such.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Generic, NotRequired, Protocol, Required, TypeVar, cast
+
+from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, with_config
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+from pydantic_core import PydanticSerializationError, SchemaError, from_json
+from typing_extensions import TypedDict, TypeForm
+
+from journeyman.errors import DefinitionError, InvalidArguments, Problem
+from journeyman.issues import bounded, faults_of, issue_lines
+from journeyman.types import JsonObject
+
+T = TypeVar("T")
+
+REQUIRED = inspect.Parameter.empty
+"""The default of a parameter that has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter of a tool."""
+
+    name: str
+    annotation: object
+    """The resolved annotation, `Annotated` included."""
+    default: object = REQUIRED
+    description: str = ""
+    """Used when the annotation brings no description of its own."""
+
+
+class Arguments(Protocol):
+    """What is known of a tool's arguments."""
+
+    @property
+    def input_schema(self) -> JsonObject: ...
+
+    def parse(self, input_json: str | bytes, subject: str) -> dict[str, object]:
+        """Return the arguments, checked, in objects of their own. `subject` is what error texts call them.
+
+        Raises:
+            InvalidArguments: they do not fit; it lists every issue.
+        """
+        ...
+
+
+# -- parameters with types --------------------------------------------------------------------------------------------
+
+
+class Fields:
+    """Parameters with Python types: the arguments come out as values of those types, defaults filled in."""
+
+    __slots__ = ("_validate", "input_schema")
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        """Compile the parameters.
+
+        Raises:
+            DefinitionError: a type cannot be described or checked; it lists every such parameter.
+        """
+        try:
+            adapter = _adapter_of(parameters)
+            self._validate = cast("Callable[[str | bytes], dict[str, object]]", adapter.validator.validate_json)
+            self.input_schema = _json_schema(adapter)
+        except BUILD_ERRORS as error:
+            raise DefinitionError("The signature", _problems_of(parameters, error)) from error
+        for parameter in parameters:
+            _describe(self.input_schema, parameter)
+
+    def parse(self, input_json: str | bytes, subject: str) -> dict[str, object]:
+        """Return the arguments, checked, in objects of their own. `subject` is what error texts call them.
+
+        Raises:
+            InvalidArguments: they do not fit; it lists every issue.
+        """
+        return parsed(self._validate, input_json, subject)
+
+
+BUILD_ERRORS = (
+    PydanticUserError,
+    SchemaError,
+    NameError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+)
+"""What building a schema from a stranger's type may raise."""
+
+
+def _adapter_of(parameters: Sequence[Parameter]) -> TypeAdapter[object]:
+    # A TypedDict and not a model: its keys cannot collide with methods such as `copy`, `json` or `schema`.
+    make = cast("Callable[[str, Mapping[str, object]], type[object]]", TypedDict)
+    fields = make("Arguments", {parameter.name: _field(parameter) for parameter in parameters})
+    return TypeAdapter(with_config(ConfigDict(extra="forbid", allow_inf_nan=False))(fields))
+
+
+def _field(parameter: Parameter) -> object:
+    default, annotation = parameter.default, cast("type[object]", parameter.annotation)
+    if default is REQUIRED:
+        return Required[annotation]
+    if not isinstance(default, FieldInfo):
+        default = cast("FieldInfo", Field(default=default))
+    elif default.is_required():
+        return Required[Annotated[annotation, default]]
+    return NotRequired[Annotated[annotation, default]]
+
+
+def _describe(schema: JsonObject, parameter: Parameter) -> None:
+    properties = schema.get("properties")
+    described = properties.get(parameter.name) if isinstance(properties, dict) else None
+    if parameter.description and isinstance(described, dict):
+        described.setdefault("description", parameter.description)
+
+
+def _problems_of(parameters: Sequence[Parameter], error: Exception) -> list[Problem]:
+    one_by_one = [(parameter, _build_error(parameter)) for parameter in parameters]
+    return [
+        _type_problem(f"Parameter {parameter.name!r}", parameter.annotation, found)
+        for parameter, found in one_by_one
+        if found is not None
+    ] or [_type_problem("Parameters", [parameter.name for parameter in parameters], error)]
+
+
+def _build_error(parameter: Parameter) -> Exception | None:
+    try:
+        _json_schema(_adapter_of([parameter]))
+    except BUILD_ERRORS as error:
+        return error
+    return None
+
+
+def _type_problem(subject: str, annotation: object, error: Exception) -> Problem:
+    reason = bounded(str(error).partition("\n")[0].partition(". ")[0])
+    return Problem(
+        "UNSUPPORTED_TYPE",
+        f"{subject} cannot be described as JSON: {inspect.formatannotation(annotation)} ({reason}).",
+        "Use JSON types, pydantic models, dataclasses, TypedDicts, enums, and unions and collections of those.",
+    )
+
+
+# -- any type ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OutputSchema(Generic[T]):
+    """A type that an agent takes or gives, compiled."""
+
+    name: str
+    """What error texts call the arguments: the name of the tool that takes them."""
+    input_schema: JsonObject
+    """An object at the top; a type that is no object is its one property, `value`."""
+    is_wrapped: bool
+    """True when the type is no object, so that the model sends it as `value`."""
+    _adapter: TypeAdapter[T]
+    _validate: Callable[[str | bytes], T]
+
+    def parse(self, input_json: str | bytes) -> T:
+        """Return the value that the model's arguments hold, unwrapped.
+
+        Raises:
+            InvalidArguments: they do not fit; it lists every issue.
+        """
+        return parsed(self._validate, input_json, f"arguments for tool {self.name!r}")
+
+    def check(self, value: object) -> T:
+        """Return a Python value, validated.
+
+        Raises:
+            InvalidArguments: it does not fit; it lists every issue.
+        """
+        subject = f"value for {self.name!r}"
+        try:
+            return self._adapter.validate_python(value)
+        except ValidationError as error:
+            raise InvalidArguments(subject, issue_lines(faults_of(error))) from None
+        except Exception as error:  # as in `parsed`
+            raise InvalidArguments(subject, [unchecked(error)]) from error
+
+    def dump(self, value: object) -> bytes:
+        """Return a value of the type as JSON, to compare it with another or to show it."""
+        try:
+            return self._adapter.dump_json(cast("T", value), by_alias=True, warnings=False, fallback=repr)
+        except (PydanticSerializationError, ValueError, TypeError, AttributeError):
+            return repr(value).encode("utf-8", "backslashreplace")
+
+
+def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]:
+    """Compile a type.
+
+    Raises:
+        DefinitionError: the type cannot be described or checked.
+    """
+    try:
+        adapter: TypeAdapter[T] = TypeAdapter(form)
+        schema = _inlined(_json_schema(adapter))
+        validate = cast("Callable[[str | bytes], T]", adapter.validator.validate_json)
+    except BUILD_ERRORS as error:
+        raise DefinitionError(f"The type of {name!r}", [_type_problem("It", form, error)]) from error
+    is_wrapped = not is_object(schema)
+    if is_wrapped:
+        wrapper = _adapter_of([Parameter(name="value", annotation=form)])
+        schema, validate = _json_schema(wrapper), cast("Callable[[str | bytes], T]", _Unwrapping(wrapper))
+    if problems := schema_problems(schema):
+        raise DefinitionError(f"The type of {name!r}", problems)
+    return OutputSchema(name=name, input_schema=schema, is_wrapped=is_wrapped, _adapter=adapter, _validate=validate)
+
+
+class _Unwrapping:
+    """Validates an object with one `value`, and gives that."""
+
+    __slots__ = ("_validate",)
+
+    def __init__(self, wrapper: TypeAdapter[object]) -> None:
+        self._validate = cast("Callable[[str | bytes], dict[str, object]]", wrapper.validator.validate_json)
+
+    def __call__(self, input_json: str | bytes) -> object:
+        return self._validate(input_json)["value"]
+
+
+# -- what is shared ---------------------------------------------------------------------------------------------------
+
+
+def parsed(validate: Callable[[str | bytes], T], input_json: str | bytes, subject: str) -> T:
+    """Return what `validate` makes of a JSON text.
+
+    Raises:
+        InvalidArguments: it does not fit, or holds NaN or Infinity, which are no JSON; it lists every issue.
+    """
+    try:
+        value = validate(input_json)
+        if _may_hold_nan(input_json):
+            from_json(input_json, allow_inf_nan=False)
+    except ValidationError as error:
+        raise InvalidArguments(subject, issue_lines(faults_of(error, input_json))) from None
+    except Exception as error:  # a validator of the user's raised: no different, for the model, from any other refusal
+        raise InvalidArguments(subject, [unchecked(error)]) from error
+    return value
+
+
+def _may_hold_nan(input_json: str | bytes) -> bool:
+    if isinstance(input_json, str):
+        return "NaN" in input_json or "Infinity" in input_json
+    return b"NaN" in input_json or b"Infinity" in input_json
+
+
+def unchecked(error: Exception) -> str:
+    """Return the issue for an input whose check itself failed."""
+    return f"it could not be checked: {type(error).__name__}: {bounded(str(error))}"
+
+
+_PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+
+
+def schema_problems(schema: JsonObject) -> list[Problem]:
+    """Return why providers would refuse `schema` as the input of a tool."""
+    problems: list[Problem] = []
+    if not is_object(schema):
+        problems.append(
+            Problem(
+                "INVALID_INPUT_SCHEMA",
+                "The input schema is not an object at the top.",
+                'Give it "type": "object", and put anyOf, oneOf or allOf inside a property.',
+            )
+        )
+    properties = schema.get("properties")
+    for name in properties if isinstance(properties, dict) else ():
+        if not _PROPERTY_NAME.fullmatch(name):
+            problems.append(
+                Problem(
+                    "INVALID_PROPERTY_NAME",
+                    f"Providers do not take {bounded(name, 80)!r} as the name of a property.",
+                    "Use 1 to 64 of the characters a-z, A-Z, 0-9, _, . and -.",
+                )
+            )
+    return problems
+
+
+def is_object(schema: JsonObject) -> bool:
+    """Tell whether providers would take `schema` as the input of a tool."""
+    return schema.get("type") == "object" and not {"anyOf", "oneOf", "allOf"} & schema.keys()
+
+
+class _Generator(GenerateJsonSchema):
+    """Leaves out titles that are made from names: they cost tokens and say nothing."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:
+        return False
+
+    def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
+        """Stay silent: a default that is no JSON is left out of the schema, and that is all."""
+
+
+def _json_schema(adapter: TypeAdapter[T]) -> JsonObject:
+    schema: JsonObject = adapter.json_schema(schema_generator=_Generator)
+    schema.pop("title", None)
+    definitions = schema.get("$defs")
+    for name, definition in definitions.items() if isinstance(definitions, dict) else ():
+        if isinstance(definition, dict) and definition.get("title") == name:
+            del definition["title"]
+    return schema
+
+
+def _inlined(schema: JsonObject) -> JsonObject:
+    """Put the definition in place of a `$ref` at the top, and leave the definitions for those below."""
+    reference, definitions = schema.get("$ref"), schema.get("$defs")
+    if not isinstance(reference, str) or not isinstance(definitions, dict):
+        return schema
+    definition = definitions.get(reference.removeprefix("#/$defs/"))
+    if not isinstance(definition, dict) or "$ref" in definition:
+        return schema
+    return {**definition, **{key: value for key, value in schema.items() if key != "$ref"}}

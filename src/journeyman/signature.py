@@ -1,0 +1,238 @@
+"""What a function says about itself: its name, its description, and its parameters with their types.
+
+Takes functions, methods, partials, lambdas and objects with `__call__`, async or not, with annotations as types or as
+text. Imports `docstrings`, `errors` and `schema`. Read `tools.py` next: it makes a tool of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter as Declared
+from typing import Annotated, Protocol, TypeAlias, Union, cast, get_args, get_origin
+
+from journeyman.docstrings import describe
+from journeyman.errors import Problem
+from journeyman.schema import REQUIRED, Parameter
+
+Function: TypeAlias = Callable[..., object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """A function, read."""
+
+    name: str
+    """Empty for a lambda."""
+    description: str
+    parameters: tuple[Parameter, ...]
+    """What the model gives. Left out: the injected parameter, and what a partial has bound."""
+    injected: str | None
+    """The name of the parameter that takes the injected class."""
+    is_async: bool
+    problems: tuple[Problem, ...]
+
+
+def read_signature(function: Function, inject: type) -> Signature:
+    """Read `function`. A parameter annotated with the class `inject`, or with it or None, is not the model's."""
+    target = underlying(function)
+    described = describe(_docstring(function, target))
+    reader = _Reader(target, inject)
+    declared = _open_parameters(function, reader.problems)
+    parameters = [parameter for each in declared if (parameter := reader.read(each, described.parameters))]
+    return Signature(
+        name=_name(function),
+        description=described.description,
+        parameters=tuple(parameters),
+        injected=reader.injected,
+        is_async=is_async(function),
+        problems=tuple(reader.problems),
+    )
+
+
+def is_async(function: Function) -> bool:
+    """Tell whether `function` is known to return an awaitable. One that is not may still do so."""
+    return inspect.iscoroutinefunction(underlying(function))
+
+
+def injected_parameter(function: Function, inject: type) -> str | None:
+    """Return the name of the parameter that `read_signature` would find to be injected, whatever else there is."""
+    reader = _Reader(underlying(function), inject)
+    for declared in _open_parameters(function):
+        reader.read(declared, {})
+    return reader.injected
+
+
+def positional_parameters(function: Function) -> list[str]:
+    """Return the names of the parameters that must be given and may be given by position."""
+    by_position = (Declared.POSITIONAL_ONLY, Declared.POSITIONAL_OR_KEYWORD)
+    declared = _open_parameters(function)
+    return [each.name for each in declared if each.kind in by_position and each.default is REQUIRED]
+
+
+class _Wrapper(Protocol):
+    __wrapped__: object
+
+
+def underlying(function: object) -> object:
+    """Return the plain function beneath partials, methods, wrappers and objects with `__call__`."""
+    while True:
+        if isinstance(function, partial):
+            function = cast("partial[object]", function).func
+        elif isinstance(function, types.MethodType):
+            function = function.__func__
+        elif isinstance(function, type):
+            return cast("object", function.__init__)
+        elif hasattr(function, "__wrapped__"):
+            function = cast("_Wrapper", function).__wrapped__
+        elif not inspect.isroutine(function) and callable(function):
+            function = type(function).__call__
+        else:
+            return function
+
+
+def _owner(function: object) -> object:
+    while isinstance(function, partial):
+        function = cast("partial[object]", function).func
+    return function
+
+
+def _name(function: Function) -> str:
+    owner = _owner(function)
+    name: object = getattr(owner, "__name__", type(owner).__name__)
+    return "" if name == "<lambda>" else str(name)
+
+
+def _docstring(function: Function, target: object) -> str:
+    owner = _owner(function)
+    if isinstance(owner, type):
+        text = owner.__doc__
+    elif inspect.isroutine(owner):
+        text = target.__doc__
+    else:
+        text = target.__doc__ or type(owner).__doc__
+    return inspect.cleandoc(text or "")
+
+
+def _open_parameters(function: Function, problems: list[Problem] | None = None) -> list[Declared]:
+    """Return the parameters but for those that a partial binds by name: they are not for the model to see."""
+    bound: set[str] = set()
+    inner: object = function
+    while isinstance(inner, partial):
+        inner = cast("partial[object]", inner)
+        bound |= inner.keywords.keys()
+        inner = inner.func
+    try:
+        declared = inspect.signature(function).parameters
+    except (TypeError, ValueError, NameError) as error:
+        if problems is not None:
+            problems.append(_unreadable(error))
+        return []
+    return [parameter for name, parameter in declared.items() if name not in bound]
+
+
+class _Reader:
+    """Reads one parameter after the other, and gathers what is wrong with them."""
+
+    def __init__(self, target: object, inject: type) -> None:
+        self.problems: list[Problem] = []
+        self.injected: str | None = None
+        self._inject = inject
+        self._globals: dict[str, object] = getattr(target, "__globals__", {})
+
+    def read(self, declared: Declared, descriptions: Mapping[str, str]) -> Parameter | None:
+        """Return the parameter, or None when it is injected or wrong."""
+        name = declared.name
+        if problem := _form_problem(declared):
+            self.problems.append(problem)
+            return None
+        try:
+            annotation = self._resolved(declared.annotation)
+        except (NameError, TypeError, SyntaxError, AttributeError, LookupError) as error:
+            self.problems.append(_unresolved(declared, error))
+            return None
+        if self._is_injected(annotation):
+            if self.injected is not None:
+                self.problems.append(_injected_twice(self._inject.__name__, self.injected, name))
+            self.injected = name
+            return None
+        description = descriptions.get(name, "")
+        return Parameter(name=name, annotation=annotation, default=declared.default, description=description)
+
+    def _resolved(self, annotation: object) -> object:
+        names = {self._inject.__name__: self._inject, **self._globals}
+        try:
+            return _evaluated(annotation, names)
+        except NameError:
+            return _evaluated(annotation, {**names, **self._locals()})
+
+    def _locals(self) -> dict[str, object]:
+        """Return what the functions of the same module that are running now can see: a tool is often made in one."""
+        names: dict[str, object] = {}
+        frame = inspect.currentframe()
+        while frame is not None:
+            if frame.f_globals is self._globals:
+                names = {**frame.f_locals, **names}
+            frame = frame.f_back
+        return names
+
+    def _is_injected(self, annotation: object) -> bool:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        if get_origin(annotation) in (Union, types.UnionType):
+            return {*get_args(annotation)} == {self._inject, types.NoneType}
+        return annotation is self._inject
+
+
+def _evaluated(annotation: object, names: dict[str, object]) -> object:
+    def probe() -> None: ...
+
+    probe.__annotations__ = {"it": annotation}
+    return typing.get_type_hints(probe, names, include_extras=True)["it"]
+
+
+# -- problems ---------------------------------------------------------------------------------------------------------
+
+
+def _form_problem(declared: Declared) -> Problem | None:
+    if declared.kind in (Declared.VAR_POSITIONAL, Declared.VAR_KEYWORD, Declared.POSITIONAL_ONLY):
+        return Problem(
+            "UNSUPPORTED_PARAMETER",
+            f"Parameter '{declared}' cannot be given by name.",
+            "Declare each parameter by its name, without *, ** or a / after it.",
+        )
+    if declared.annotation is not REQUIRED:
+        return None
+    if declared.name in ("self", "cls"):
+        hint = "To make a tool of a method, bind it first: tool(instance.method)."
+    else:
+        hint = "Annotate it: the model is told its type, and its value is checked."
+    return Problem("MISSING_ANNOTATION", f"Parameter {declared.name!r} has no type.", hint)
+
+
+def _unreadable(error: Exception) -> Problem:
+    return Problem(
+        "NO_SIGNATURE",
+        f"Its parameters cannot be read: {error}.",
+        "Wrap it in a function that has annotated parameters.",
+    )
+
+
+def _unresolved(declared: Declared, error: Exception) -> Problem:
+    return Problem(
+        "UNRESOLVED_ANNOTATION",
+        f"The type of parameter {declared.name!r} cannot be found: {declared.annotation!r} ({error}).",
+        "Import it where the function is defined, outside TYPE_CHECKING.",
+    )
+
+
+def _injected_twice(kind: str, first: str, second: str) -> Problem:
+    return Problem(
+        "DUPLICATE_CONTEXT",
+        f"Parameters {first!r} and {second!r} both take a {kind}.",
+        "Keep one of them.",
+    )

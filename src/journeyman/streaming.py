@@ -1,0 +1,119 @@
+"""A run as a stream of events, and then its result. Imports `loop` and what it stands on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
+
+from journeyman.agent import Agent, Host, In, Out
+from journeyman.cancel import Abort
+from journeyman.events import Callbacks, Event
+from journeyman.loop import run
+from journeyman.result import Result
+from journeyman.types import Message
+
+Given = TypeVar("Given", default=str)
+
+
+class Events(Generic[Given]):
+    """The events of one run, in order, while it goes on; then its result.
+
+    Entering the block starts the run, in a task of its own with a copy of the caller's context. Leaving it early cancels
+    the run and awaits it.
+    """
+
+    def __init__(self, start: Callable[[Callable[[Event], None]], Coroutine[Any, Any, Result[Given]]]) -> None:
+        self._start = start
+        self._waiting: deque[Event] = deque()
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[Result[Given]] | None = None
+
+    async def __aenter__(self) -> Events[Given]:
+        self._task = asyncio.create_task(self._start(self._put))
+        self._task.add_done_callback(lambda _: self._news.set())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await _ended(self._task)
+
+    def _put(self, event: Event) -> None:
+        self._waiting.append(event)
+        self._news.set()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Give every event, up to `RunSucceeded` or `RunFailed`."""
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._task is None:
+            raise RuntimeError("The stream is not open. Iterate inside 'async with stream(…) as events:'.")
+        while not self._waiting:
+            if self._task.done():
+                raise StopAsyncIteration
+            self._news.clear()
+            await self._news.wait()
+        return self._waiting.popleft()
+
+    @property
+    def result(self) -> Result[Given]:
+        """How the run ended.
+
+        Raises:
+            RuntimeError: it has not ended.
+            asyncio.CancelledError: it was cancelled.
+        """
+        if self._task is None or not self._task.done():
+            raise RuntimeError("The run has not ended. Iterate over all events first, inside the block.")
+        return self._task.result()
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Wait until `task` has ended, whoever cancels the waiting."""
+    interrupted = False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            interrupted = True
+    if interrupted:
+        raise asyncio.CancelledError
+
+
+def stream(
+    agent: Agent[Out, In],
+    input: In,
+    *,
+    max_attempts: int | None = None,
+    callbacks: Callbacks | None = None,
+    abort: Abort | None = None,
+    history: Sequence[Message] = (),
+    host: Host | None = None,
+) -> Events[Out]:
+    """Run `agent` on `input`, and show every event as it happens.
+
+    Use it as `async with stream(agent, input) as events:`, iterate over `events`, then read `events.result`. The same
+    run as `run` makes, with the same options.
+    """
+
+    def start(put: Callable[[Event], None]) -> Coroutine[Any, Any, Result[Out]]:
+        return run(
+            agent,
+            input,
+            max_attempts=max_attempts,
+            callbacks=callbacks,
+            on_event=put,
+            abort=abort,
+            history=history,
+            host=host,
+        )
+
+    return Events(start)

@@ -1,0 +1,251 @@
+"""What a tool may know and ask of its run, and the state that it shares with the calls before and after it.
+
+State is passed by value: a tool reads a copy, and what it sets is copied in turn, so that a tool that fails, or keeps a
+reference, leaves no trace. Values that cannot change are shared. Imports `cancel`. Read `tools.py` next.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar, cast, get_origin
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from journeyman.cancel import Abort
+
+T = TypeVar("T")
+
+
+Which: TypeAlias = Literal["run", "attempt"]
+
+
+@dataclass(slots=True)
+class States:
+    """The state of a run. It is the loop's: a tool sees it through its `ToolContext` only."""
+
+    run: object = None
+    """Lives as long as the run."""
+    attempt: object = None
+    """Begins anew with each attempt."""
+
+    def adopt(self, context: ToolContext) -> None:
+        """Take over what a call has set. Do it once the call has succeeded, its result included."""
+        self.run = context.staged.get("run", self.run)
+        self.attempt = context.staged.get("attempt", self.attempt)
+
+
+class BackgroundTasks(Protocol):
+    """Where a tool starts work that goes on after its call."""
+
+    def start(self, work: Callable[[], Awaitable[str]], *, description: str) -> str:
+        """Start `work` and return the id of the task."""
+        ...
+
+
+class _Named(Protocol):
+    """What a context needs to know of its tool."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parallel(self) -> bool: ...
+    @property
+    def cache(self) -> object: ...
+
+
+class ToolContext:
+    """What a tool may know and ask of its run. A parameter of this type is filled in, unseen by the model."""
+
+    __slots__ = (
+        *("input", "agent", "path", "attempt", "iteration", "tool_use_id", "abort", "tasks"),
+        *("_activate", "_copies", "_progress", "_staged", "_states", "_tool"),
+    )
+
+    def __init__(  # noqa: PLR0913  one for each fact, and made in one place
+        self,
+        *,
+        tool: _Named,
+        tool_use_id: str,
+        input: object,
+        agent: str,
+        path: tuple[str, ...],
+        attempt: int,
+        iteration: int,
+        states: States,
+        abort: Abort | None = None,
+        progress: Callable[[str, float | None], None] | None = None,
+        tasks: BackgroundTasks | None = None,
+        activate: Callable[[Sequence[str]], None] | None = None,
+    ) -> None:
+        self.input: Final = input
+        """The run's input."""
+        self.agent: Final = agent
+        """The name of the agent."""
+        self.path: Final = path
+        """The run, from the root down."""
+        self.attempt: Final = attempt
+        """The number of the attempt, from 1."""
+        self.iteration: Final = iteration
+        """The number of the iteration in its attempt, from 1."""
+        self.tool_use_id: Final = tool_use_id
+        self.abort: Final = abort
+        """The signal that may end the run."""
+        self.tasks: Final = tasks
+        """Where to start work that goes on after this call; None when nobody would await it."""
+        self._tool = tool
+        self._states = states
+        self._progress = progress
+        self._activate = activate
+        self._copies: dict[Which, object] | None = None
+        self._staged: dict[Which, object] | None = None
+
+    @property
+    def depth(self) -> int:
+        """How many runs are above this one."""
+        return len(self.path) - 1
+
+    @property
+    def tool_name(self) -> str:
+        return self._tool.name
+
+    @property
+    def staged(self) -> Mapping[Which, object]:
+        """What this call has set, for `States.adopt`."""
+        return self._staged or {}
+
+    def progress(self, message: str, fraction: float | None = None) -> None:
+        """Report how far the call is: `fraction` goes from 0 to 1."""
+        if self._progress is not None:
+            self._progress(message, fraction)
+
+    def activate(self, names: Iterable[str]) -> None:
+        """Show the model tools that were hidden so far, from its next turn on.
+
+        Raises:
+            RuntimeError: the run hides no tools.
+        """
+        if self._activate is None:
+            raise RuntimeError("This run hides no tools, so there is none to activate.")
+        self._activate([names] if isinstance(names, str) else list(names))
+
+    def run_state(self, kind: type[T]) -> T:
+        """Return the state of the run: a copy for this call, or the value itself where it cannot change.
+
+        Raises:
+            TypeError: it is no `kind`, or it cannot be copied.
+        """
+        return self._state("run", kind)
+
+    def attempt_state(self, kind: type[T]) -> T:
+        """Return the state of the attempt: a copy for this call, or the value itself where it cannot change.
+
+        Raises:
+            TypeError: it is no `kind`, or it cannot be copied.
+        """
+        return self._state("attempt", kind)
+
+    def set_run_state(self, value: object) -> None:
+        """Set what later calls read as the state of the run. It counts only if this call succeeds.
+
+        Raises:
+            RuntimeError: the tool runs in parallel, or its results are cached.
+            TypeError: the value cannot be copied.
+        """
+        self._set_state("run", value)
+
+    def set_attempt_state(self, value: object) -> None:
+        """Set what later calls of this attempt read as its state. It counts only if this call succeeds.
+
+        Raises:
+            RuntimeError: the tool runs in parallel, or its results are cached.
+            TypeError: the value cannot be copied.
+        """
+        self._set_state("attempt", value)
+
+    def _state(self, which: Which, kind: type[T]) -> T:
+        if self._copies is None:
+            self._copies = {}
+        if which not in self._copies:
+            value = self._states.run if which == "run" else self._states.attempt
+            self._copies[which] = isolated(value, which)
+        return _of_kind(self._copies[which], kind, which)
+
+    def _set_state(self, which: Which, value: object) -> None:
+        self._refuse_unless_alone()
+        self._staged = {**self.staged, which: isolated(value, which)}
+        self._copies = {**(self._copies or {}), which: value}
+
+    def _refuse_unless_alone(self) -> None:
+        if self._tool.parallel or self._tool.cache:
+            how = "runs in parallel" if self._tool.parallel else "has its results cached"
+            raise RuntimeError(
+                f"Tool {self._tool.name!r} {how}, so it may not set state. "
+                "Define it without parallel= and cache=, or return the value instead."
+            )
+
+
+def _of_kind(value: object, kind: type[T], which: Which) -> T:
+    if isinstance(value, get_origin(kind) or kind):
+        return cast("T", value)
+    raise TypeError(
+        f"The {which} state is a {type(value).__name__}, not a {kind.__name__}. "
+        f"Ask for the type that the agent's {which}_state gives."
+    )
+
+
+# -- by value ---------------------------------------------------------------------------------------------------------
+
+
+def isolated(value: T, which: Which) -> T:
+    """Return a value that no change of `value` can reach: itself, where it cannot change, or a deep copy.
+
+    Raises:
+        TypeError: it cannot be copied.
+    """
+    if is_frozen(value):
+        return value
+    try:
+        return copy.deepcopy(value)
+    except Exception as error:  # whatever a stranger's `__deepcopy__` raises
+        raise TypeError(
+            f"The {which} state cannot be copied: {type(error).__name__}: {error}. "
+            "Keep plain data in it, and connections and locks elsewhere."
+        ) from error
+
+
+_ATOMS = frozenset(
+    {
+        *(str, int, float, complex, bool, type(None), bytes, range),
+        *(date, datetime, time, timedelta, Decimal, UUID),
+    }
+)
+
+
+class _Parameters(Protocol):
+    frozen: bool
+
+
+class _Dataclass(Protocol):
+    __dataclass_params__: _Parameters
+
+
+def is_frozen(value: object) -> bool:
+    """Tell whether nothing in `value` can change."""
+    kind = type(value)
+    if kind in _ATOMS or isinstance(value, Enum | PurePath):
+        return True
+    if kind in (tuple, frozenset):
+        return all(is_frozen(item) for item in cast("Iterable[object]", value))
+    if isinstance(value, BaseModel):
+        return bool(value.model_config.get("frozen")) and all(map(is_frozen, value.__dict__.values()))
+    if is_dataclass(value) and not isinstance(value, type):
+        is_shut = cast("_Dataclass", value).__dataclass_params__.frozen
+        return is_shut and all(is_frozen(getattr(value, each.name)) for each in fields(value))
+    return False

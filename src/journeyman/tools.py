@@ -1,0 +1,326 @@
+"""Tools: typed functions that a model may call, and what may wrap their calls.
+
+`@tool` reads a function's signature and docstring; `Tool` also takes a JSON Schema as it is. Nothing here runs a tool
+but `Tool.invoke`, which is the loop's. This is the one page to import from for all that concerns tools: it shows the
+names of `tool_context.py`, what a tool may ask of its run, and of `answer.py`, what the model reads of a call. Imports
+those, `canonical`, `errors`, `model`, `raw_schema`, `schema`, `signature` and `types`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Final, Generic, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
+
+from journeyman.answer import error_result, to_result
+from journeyman.canonical import canonical
+from journeyman.errors import DefinitionError, Problem
+from journeyman.model import ToolSpec
+from journeyman.raw_schema import RawSchema
+from journeyman.schema import Arguments, Fields, schema_problems
+from journeyman.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
+from journeyman.tool_context import BackgroundTasks, States, ToolContext
+from journeyman.types import JsonObject, ToolResult
+
+__all__ = [
+    "AnyTool",
+    "BackgroundTasks",
+    "CacheScope",
+    "Effect",
+    "Middleware",
+    "MiddlewareCall",
+    "Next",
+    "States",
+    "Tool",
+    "ToolContext",
+    "ToolOptions",
+    "ToolResult",
+    "error_result",
+    "to_result",
+    "tool",
+    "tool_problems",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+Effect: TypeAlias = Literal["pure", "idempotent", "once"]
+"""What a call does to the world. `pure`: nothing. `idempotent`: the same when repeated. `once`: it must not be
+repeated, so after a crash the model is told that the outcome is unknown."""
+
+CacheScope: TypeAlias = Literal["attempt", "run"]
+
+
+# -- what may wrap a call ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MiddlewareCall:
+    """One call on its way to the tool."""
+
+    tool_name: str
+    arguments: dict[str, object]
+    """As the tool will get them. What a middleware changes here, those inside it and the tool see."""
+    context: ToolContext
+
+    @property
+    def tool_use_id(self) -> str:
+        return self.context.tool_use_id
+
+
+Next: TypeAlias = Callable[[MiddlewareCall], Awaitable[ToolResult]]
+"""The rest of the way: the middlewares further inside, then the tool."""
+
+Middleware: TypeAlias = Callable[[MiddlewareCall, Next], Awaitable[ToolResult]]
+"""Wraps the calls of all tools. It awaits `Next` once, or not at all to answer in the tool's stead."""
+
+
+# -- tools ------------------------------------------------------------------------------------------------------------
+
+
+class ToolOptions(TypedDict, total=False):
+    """The options of `@tool`; they are explained at the fields of `Tool`."""
+
+    parallel: bool
+    effect: Effect | None
+    cache: CacheScope | Literal[False]
+    timeout_s: float | None
+    thread: bool | None
+    max_chars: int | None
+    strict: bool
+    untrusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """How a tool's arguments are checked, and how they reach its handler."""
+
+    arguments: Arguments
+    call: Callable[[dict[str, object], ToolContext], object]
+    is_async: bool
+    """True when the handler is known to return an awaitable."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tool(Generic[P, R]):
+    """Something that a model may call. Called as a function, it is the function.
+
+    Given a JSON Schema, the handler takes the arguments as one dict, and the `ToolContext` if it has a parameter of
+    that type or a second one.
+    """
+
+    name: str
+    description: str
+    input_schema: JsonObject
+    handler: Callable[P, R]
+    _: KW_ONLY
+    parallel: bool = False
+    """True: it may run at the same time as its neighbours in a response. It may then not set state."""
+    effect: Effect | None = None
+    """None: what the agent says of its tools."""
+    cache: CacheScope | Literal[False] = False
+    """How long a result answers the same call again. Only for pure tools, which may then not set state."""
+    timeout_s: float | None = None
+    """How long a call may take, in seconds; None for no limit of its own."""
+    thread: bool | None = None
+    """Whether to run it in a thread of its own. None: if it is not async."""
+    max_chars: int | None = None
+    """The longest result, in characters; None: what the agent says."""
+    strict: bool = False
+    """Ask the provider to guarantee the schema, where it can do so without loss."""
+    untrusted: bool = False
+    """True: its results come from outside and may hold instructions that are not the user's."""
+    spec: ToolSpec = field(init=False, repr=False)
+    """The tool as the model sees it."""
+    _subject: str = field(init=False, repr=False)
+    _binding: _Binding | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        binding = self._binding or _bound_raw(self.input_schema, self.handler)
+        spec = ToolSpec(
+            name=self.name,
+            description=self.description,
+            input_schema=binding.arguments.input_schema,
+            strict=self.strict,
+        )
+        object.__setattr__(self, "_binding", binding)
+        object.__setattr__(self, "_subject", f"arguments for tool {self.name!r}")
+        object.__setattr__(self, "spec", spec)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the handler, without any check."""
+        return self.handler(*args, **kwargs)
+
+    @property
+    def is_async(self) -> bool:
+        """True when the handler is known to return an awaitable; one that is not known to may still do so."""
+        return self._bound.is_async
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether the loop runs it in a thread."""
+        return not self.is_async if self.thread is None else self.thread
+
+    def parse(self, input_json: str | bytes) -> dict[str, object]:
+        """Return the arguments that the model wrote, checked, as values of their types, in objects of their own.
+
+        Raises:
+            InvalidArguments: they do not fit; it lists every issue.
+        """
+        return self._bound.arguments.parse(input_json, self._subject)
+
+    def invoke(self, arguments: dict[str, object], context: ToolContext) -> object:
+        """Call the handler with parsed arguments. What it returns may have to be awaited."""
+        return self._bound.call(arguments, context)
+
+    def cache_key(self, arguments: Mapping[str, object]) -> str:
+        """Return the key for parsed arguments: the name, and a text that is the same for equal arguments."""
+        return f"{self.name}:{canonical(arguments)}"
+
+    @property
+    def _bound(self) -> _Binding:
+        return cast("_Binding", self._binding)
+
+
+AnyTool: TypeAlias = Tool[..., object]
+
+
+def _bound_raw(schema: JsonObject, handler: Callable[..., object]) -> _Binding:
+    given = RawSchema(schema if isinstance(schema, dict) else {})  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+    return _Binding(given, _raw_call(handler), is_async(handler))
+
+
+def _raw_call(handler: Callable[..., object]) -> Callable[[dict[str, object], ToolContext], object]:
+    name = injected_parameter(handler, ToolContext)
+    by_position = positional_parameters(handler)
+    if name is None:
+        return handler if len(by_position) > 1 else lambda arguments, context: handler(arguments)
+    if by_position[:1] == [name]:
+        return lambda arguments, context: handler(context, arguments)
+    return lambda arguments, context: handler(arguments, **{name: context})
+
+
+def _typed_call(
+    function: Callable[..., object], injected: str | None
+) -> Callable[[dict[str, object], ToolContext], object]:
+    if injected is None:
+        return lambda arguments, context: function(**arguments)
+    return lambda arguments, context: function(**arguments, **{injected: context})
+
+
+@overload
+def tool(
+    function: Callable[P, R], /, *, name: str = ..., description: str = ..., **options: Unpack[ToolOptions]
+) -> Tool[P, R]: ...
+@overload
+def tool(
+    *, name: str = ..., description: str = ..., **options: Unpack[ToolOptions]
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    **options: Unpack[ToolOptions],
+) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
+    """Make a tool of a function: `@tool`, `@tool(parallel=True)`, or `tool(function, name="search")`.
+
+    Name and description come from the function and its docstring unless they are given. Each parameter needs a type;
+    its description comes from the docstring or from `Annotated[..., Field(description=...)]`.
+
+    Raises:
+        DefinitionError: it lists everything that is wrong with the function or the options.
+    """
+
+    def decorate(function: Callable[P, R]) -> Tool[P, R]:
+        return _made(function, name, description, options)
+
+    return decorate if function is None else decorate(function)
+
+
+def _made(function: Callable[P, R], name: str, description: str, options: ToolOptions) -> Tool[P, R]:
+    signature = read_signature(function, ToolContext)
+    fields, problems = _compiled(signature)
+    made = Tool(
+        name or signature.name,
+        description or signature.description,
+        fields.input_schema,
+        function,
+        **options,
+        _binding=_Binding(fields, _typed_call(function, signature.injected), signature.is_async),
+    )
+    problems += tool_problems(made)
+    if problems:
+        raise DefinitionError(f"Tool {made.name!r}" if made.name else "A tool", problems)
+    return made
+
+
+def _compiled(signature: Signature) -> tuple[Fields, list[Problem]]:
+    try:
+        return Fields(signature.parameters), list(signature.problems)
+    except DefinitionError as error:
+        return Fields(()), [*signature.problems, *error.problems]
+
+
+# -- problems ---------------------------------------------------------------------------------------------------------
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+
+
+def tool_problems(tool: AnyTool) -> list[Problem]:
+    """Return everything that is wrong with the definition of a tool: the check of one that was built directly."""
+    return [
+        *_name_problems(tool.name),
+        *schema_problems(tool.spec.input_schema),
+        *(problem for is_wrong, problem in _option_rules(tool) if is_wrong),
+    ]
+
+
+def _name_problems(name: str) -> list[Problem]:
+    if not name:
+        return [Problem("MISSING_TOOL_NAME", "The tool has no name.", 'Give it one: name="...".')]
+    if not _NAME.fullmatch(name):
+        hint = "Use 1 to 128 of the characters a-z, A-Z, 0-9, _ and -."
+        return [Problem("INVALID_TOOL_NAME", f"Providers do not take {name!r} as the name of a tool.", hint)]
+    return []
+
+
+def _option_rules(tool: AnyTool) -> list[tuple[bool, Problem]]:
+    seconds, chars = tool.timeout_s, tool.max_chars
+    return [
+        (
+            not callable(tool.handler),
+            Problem("INVALID_HANDLER", f"The handler is {tool.handler!r}, not a function.", "Pass a function."),
+        ),
+        (
+            tool.effect not in (None, "pure", "idempotent", "once"),
+            Problem("INVALID_EFFECT", f"The effect is {tool.effect!r}.", "Use 'pure', 'idempotent' or 'once'."),
+        ),
+        (
+            tool.cache not in (False, "attempt", "run"),
+            Problem("INVALID_CACHE", f"The cache is {tool.cache!r}.", "Use False, 'attempt' or 'run'."),
+        ),
+        (
+            bool(tool.cache) and tool.effect != "pure",
+            Problem(
+                "CACHE_NEEDS_PURE",
+                f"Results are cached, but the effect is {tool.effect!r}: a call left out would be missed.",
+                "Declare effect='pure', or remove cache=.",
+            ),
+        ),
+        (
+            seconds is not None and not (seconds > 0 and math.isfinite(seconds)),
+            Problem("INVALID_TIMEOUT", f"The timeout is {seconds} seconds.", "Use a number above 0, or None."),
+        ),
+        (
+            chars is not None and chars < 1,
+            Problem("INVALID_MAX_CHARS", f"The longest result is {chars} characters.", "Use 1 or more, or None."),
+        ),
+        (
+            tool.thread is True and tool.is_async,
+            Problem("THREADED_COROUTINE", "It is async and shall run in a thread.", "Remove thread=True."),
+        ),
+    ]

@@ -1,0 +1,484 @@
+"""HTTP and its failures, without any provider: the stream of events, the shared client, and the mapping of errors."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import inspect
+import itertools
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import aiohttp
+import pytest
+from aiohttp import client_exceptions, http_exceptions
+from aiohttp.client_reqrep import ConnectionKey
+from hypothesis import given
+from hypothesis import strategies as st
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.models import transport
+from journeyman.models.refusal import refused
+from journeyman.models.sse import Event, Parser, TooLarge
+from journeyman.models.transport import Answer, Timeouts, lease, open_stream
+from journeyman.types import Usage
+from tests.models.raw_server import Answer as RawAnswer
+from tests.models.raw_server import RawServer, closing_after, hanging_after, http
+
+KEY = "sk-ant-very-secret-key"
+HEADERS = {"x-api-key": KEY, "content-type": "application/json"}
+PATIENT = Timeouts()
+HASTY = Timeouts(connect_s=0.2, idle_s=0.05)
+BEGINNING = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"
+
+
+def stream(url: str, *, body: bytes = b"{}", timeouts: Timeouts = PATIENT):
+    return open_stream(url, headers=HEADERS, body=body, timeouts=timeouts)
+
+
+async def events_of(answer: Answer, limit_bytes: int = 1_000_000) -> list[Event]:
+    return [event async for batch in answer.batches(limit_bytes) for event in batch]
+
+
+async def ask(url: str, timeouts: Timeouts = PATIENT) -> list[Event]:
+    async with stream(url, timeouts=timeouts) as answer:
+        return await events_of(answer)
+
+
+# -- server-sent events ------------------------------------------------------------------------------------------------
+
+
+def parse(*chunks: bytes) -> list[tuple[bytes, bytes]]:
+    parser = Parser(1_000_000)
+    return [*(event for chunk in chunks for event in parser.feed(chunk)), *parser.end()]
+
+
+@pytest.mark.parametrize(
+    ("stream", "events"),
+    [
+        pytest.param(b"event: a\ndata: 1\n\ndata: 2\n\n", [(b"a", b"1"), (b"", b"2")], id="line feeds"),
+        pytest.param(b"event: a\r\ndata: 1\r\n\r\ndata: 2\r\n\r\n", [(b"a", b"1"), (b"", b"2")], id="CRLF"),
+        pytest.param(b"event: a\rdata: 1\r\rdata: 2\r\r", [(b"a", b"1"), (b"", b"2")], id="carriage returns"),
+        pytest.param(b"data: 1\r\n\ndata: 2\n\r\n", [(b"", b"1"), (b"", b"2")], id="mixed ends"),
+        pytest.param(b": hello\n\n:\n\ndata: 1\n: x\n\n", [(b"", b"1")], id="comments"),
+        pytest.param(b"data: 1\ndata: 2\ndata\ndata:3\n\n", [(b"", b"1\n2\n\n3")], id="several data lines"),
+        pytest.param(b"\xef\xbb\xbfdata: 1\n\n", [(b"", b"1")], id="byte order mark"),
+        pytest.param(b"data: 1\n\nevent: b\ndata: 2", [(b"", b"1"), (b"b", b"2")], id="no final blank line"),
+        pytest.param(b"id: 7\nretry: 3\ndata: 1\nwhat: x\n\n", [(b"", b"1")], id="other fields"),
+        pytest.param(b"event: a\n\ndata:  1 \n\n", [(b"", b" 1 ")], id="an event without data, spaces"),
+        pytest.param(b"\n\n\n\ndata: \xff\n\n\n\n\n", [(b"", b"\xff")], id="blank lines, bytes that are no text"),
+        pytest.param(b"", [], id="nothing"),
+    ],
+)
+def test_a_stream_means_the_same_wherever_it_is_cut(stream: bytes, events: list[tuple[bytes, bytes]]) -> None:
+    assert parse(stream) == events
+    assert parse(*(bytes([byte]) for byte in stream)) == events
+    for place in range(len(stream)):
+        assert parse(stream[:place], stream[place:]) == events
+
+
+LINES = st.sampled_from([b"data: a", b"data:", b"event: e", b": c", b"", b"", b"id: 1"])
+ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+
+
+@given(st.lists(st.tuples(LINES, ENDS)), st.lists(st.integers(0, 200)))
+def test_any_stream_means_the_same_wherever_it_is_cut(lines: list[tuple[bytes, bytes]], places: list[int]) -> None:
+    stream = b"".join(line + end for line, end in lines)
+    cuts = sorted({0, len(stream), *(place for place in places if place < len(stream))})
+    pieces = [stream[start:stop] for start, stop in itertools.pairwise(cuts)]
+    assert parse(*pieces) == parse(stream)
+
+
+def test_an_event_may_not_grow_past_the_limit() -> None:
+    parser = Parser(10)
+    assert parser.feed(b"data: 1\n\ndata: 12") == [(b"", b"1")]
+    with pytest.raises(TooLarge, match="more than 10 bytes"):
+        parser.feed(b"345")
+
+
+# -- one client per event loop -----------------------------------------------------------------------------------------
+
+
+async def test_requests_inside_a_lease_share_their_connection() -> None:
+    async with RawServer(http(b"data: 1\n\n")) as server:
+        async with lease(), lease():
+            async with lease():
+                await ask(server.url)
+            await ask(server.url)
+        assert server.n_connections == 1
+
+
+async def test_a_request_without_a_lease_takes_one_for_itself() -> None:
+    async with RawServer(http(b"data: 1\n\n")) as server:
+        assert await ask(server.url) == [(b"", b"1")]
+        assert await ask(server.url) == [(b"", b"1")]
+        assert server.n_connections == 2
+
+
+async def test_leaving_early_closes_the_request() -> None:
+    async with RawServer(hanging_after(BEGINNING)) as server, lease():
+        async with stream(server.url) as answer:
+            async for batch in answer.batches():
+                assert batch == [(b"", b"1")]
+                break
+        await server.until(lambda: server.n_hung_up == 1)
+
+
+async def test_cancelling_closes_the_request() -> None:
+    async with RawServer(hanging_after(b"")) as server:
+        task = asyncio.create_task(ask(server.url))
+        await server.until(lambda: len(server.requests) == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await server.until(lambda: server.n_hung_up == 1)
+
+
+async def test_a_drained_answer_gives_its_connection_back_even_if_its_end_comes_late() -> None:
+    seen = asyncio.Event()
+
+    async def in_two_pieces(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(BEGINNING.replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n") + b"\r\n")
+        await seen.wait()
+        writer.write(b"0\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n{}")
+        writer.write(http(b"data: 2\n\n"))
+
+    async with RawServer(in_two_pieces) as server, lease():
+        async with stream(server.url) as answer:
+            async for _ in answer.batches():
+                seen.set()
+                break
+            await answer.drain()
+        assert await ask(server.url) == [(b"", b"2")]
+        assert server.n_connections == 1
+
+
+async def test_draining_does_not_wait_for_a_server_that_never_ends() -> None:
+    async with RawServer(hanging_after(BEGINNING)) as server:
+        async with stream(server.url) as answer:
+            async for _ in answer.batches():
+                break
+            await answer.drain()
+        await server.until(lambda: server.n_hung_up == 1)
+
+
+RUNS = """
+import asyncio, gc
+from journeyman.models.transport import Timeouts, lease, open_stream
+from tests.models.raw_server import RawServer, hanging_after, http
+
+async def main():
+    async with RawServer(http(b"data: 1\\n\\n"), hanging_after(b"")) as server:
+        async with lease():
+            async with open_stream(server.url, headers={}, body=b"{}", timeouts=Timeouts()) as answer:
+                async for batch in answer.batches():
+                    print(batch[0].data.decode())
+            task = asyncio.create_task(hanging(server.url))
+            await server.until(lambda: len(server.requests) == 2)
+            task.cancel()
+            await asyncio.wait([task])
+
+async def hanging(url):
+    async with open_stream(url, headers={}, body=b"{}", timeouts=Timeouts()):
+        pass
+
+for _ in range(3):
+    asyncio.run(main())
+    gc.collect()
+"""
+
+
+def test_three_runs_in_a_row_leave_nothing_open() -> None:
+    python = [sys.executable, "-X", "dev", "-W", "error", "-c", RUNS]
+    done = subprocess.run(python, capture_output=True, text=True, timeout=15, check=False)
+    problems = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]  # slow, says asyncio
+    assert (done.returncode, done.stdout, problems) == (0, "1\n1\n1\n", [])
+
+
+async def test_a_body_of_megabytes_arrives_whole() -> None:
+    body = b"[" + b"0," * 2_000_000 + b"0]"
+    async with RawServer(http(b"data: 1\n\n")) as server:
+        async with stream(server.url, body=body) as answer:
+            await events_of(answer)
+        assert server.requests[0].endswith(b"\r\n\r\n" + body)
+
+
+async def test_cookies_are_not_kept() -> None:
+    async with RawServer(http(headers={"Set-Cookie": "session=1"})) as server, lease():
+        await ask(server.url)
+        await ask(server.url)
+        assert b"cookie" not in server.requests[1].lower()
+
+
+async def test_a_redirect_is_not_followed_so_that_no_key_travels() -> None:
+    async with RawServer(http()) as elsewhere:
+        redirect = http(status=307, headers={"Location": elsewhere.url})
+        async with RawServer(redirect) as server, stream(server.url) as answer:
+            error = await refused(answer, {})
+        assert (error.kind, error.status, elsewhere.requests) == ("unknown", 307, [])
+
+
+async def test_the_environment_names_the_proxy_and_who_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with RawServer(http(b"data: 1\n\n")) as proxy, RawServer(http(b"data: 2\n\n")) as server:
+        monkeypatch.setenv("http_proxy", proxy.url.replace("//", "//user:word@"))
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        assert await ask("http://models.invalid/v1/messages") == [(b"", b"1")]
+        assert await ask(server.url) == [(b"", b"2")]
+        assert proxy.requests[0].startswith(b"POST http://models.invalid/v1/messages HTTP/1.1\r\n")
+        assert b"Proxy-Authorization: Basic dXNlcjp3b3Jk" in proxy.requests[0]
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+
+async def failure_of(url: str, timeouts: Timeouts = PATIENT) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        await ask(url, timeouts)
+    return caught.value
+
+
+async def closed_port() -> str:
+    async with RawServer(b"") as server:
+        return server.url
+
+
+async def test_a_refused_connection_costs_nothing() -> None:
+    error = await failure_of(await closed_port())
+    assert (error.kind, error.status, error.usage) == ("network", None, Usage())
+    assert "could not be reached" in str(error)
+
+
+async def test_a_host_without_address_is_a_network_failure() -> None:
+    error = await failure_of("http://models.invalid/")
+    assert (error.kind, error.usage) == ("network", Usage())
+
+
+async def test_a_failed_tls_handshake_names_the_variable_for_certificates() -> None:
+    def speak_plainly(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(speak_plainly, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        error = await failure_of(f"https://127.0.0.1:{port}/")
+    assert (error.kind, error.usage) == ("network", Usage())
+    assert "SSL_CERT_FILE" in str(error)
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "http://", "http://127.0.0.1:x/", "no url"])
+async def test_a_bad_address_is_a_bad_request(url: str) -> None:
+    error = await failure_of(url)
+    assert (error.kind, error.usage) == ("bad_request", Usage())
+
+
+async def test_a_connection_closed_before_the_answer_may_have_cost_something() -> None:
+    async with RawServer(closing_after(b"")) as server:
+        error = await failure_of(server.url)
+    assert (error.kind, error.usage) == ("network", None)
+
+
+async def test_silence_before_the_answer_is_a_timeout() -> None:
+    async with RawServer(hanging_after(b"")) as server:
+        error = await failure_of(server.url, HASTY)
+    assert (error.kind, error.usage) == ("timeout", None)
+
+
+async def test_garbage_instead_of_http_is_told_apart_from_a_bad_request() -> None:
+    async with RawServer(b"\x00\x01\x02 garbage\r\n\r\n") as server:
+        error = await failure_of(server.url)
+    assert (error.kind, error.status, error.usage) == ("unknown", None, None)
+    assert "did not answer in HTTP" in str(error)
+
+
+async def test_a_body_that_ends_too_early_is_a_cut_stream() -> None:
+    async with RawServer(closing_after(http(b"data: 1\n\ndata: 2")[:-3])) as server:
+        error = await failure_of(server.url)
+    assert (error.kind, error.usage) == ("stream_cut", None)
+
+
+async def test_silence_within_the_answer_is_an_idle_stream() -> None:
+    async with RawServer(hanging_after(BEGINNING)) as server:
+        error = await failure_of(server.url, HASTY)
+    assert (error.kind, error.usage) == ("stream_idle", None)
+
+
+async def test_an_enormous_event_is_an_error() -> None:
+    async with RawServer(http(b"data: " + b"x" * 2_000_000)) as server:
+        error = await failure_of(server.url)
+    assert error.kind == "unknown"
+    assert "1,000,000 bytes" in str(error)
+
+
+def foreign_exceptions() -> Iterator[type[Exception]]:
+    for module in (client_exceptions, http_exceptions):
+        for _, kind in inspect.getmembers(module, inspect.isclass):
+            if issubclass(kind, Exception) and kind.__module__ == module.__name__:
+                yield kind
+
+
+def made(kind: type[Exception]) -> Exception:
+    """Return an exception as aiohttp makes it; each class wants other arguments."""
+    url = URL("http://host/")
+    info = aiohttp.RequestInfo(url, "POST", CIMultiDictProxy(CIMultiDict(HEADERS)), url)
+    key = ConnectionKey("host", 80, False, True, None, None, None)
+    error = OSError(1, "no")
+    for arguments in (
+        (),
+        (url,),
+        (key, error),
+        (info, ()),
+        (b"a", b"b", "host", 80),
+        ("path", key, error),
+        ("a", "b"),
+        ("a",),
+    ):
+        try:
+            exception = kind(*arguments)
+            str(exception)
+        except (TypeError, AttributeError):
+            continue
+        return exception
+    raise AssertionError(f"no arguments fit {kind}")
+
+
+WEB_SOCKETS = {aiohttp.WSMessageTypeError}  # raised only where web sockets are read, which nothing here does
+
+
+@pytest.mark.parametrize("kind", sorted({*foreign_exceptions()} - WEB_SOCKETS, key=str))
+def test_no_exception_of_aiohttp_leaves(kind: type[Exception]) -> None:
+    exchange = transport.Exchange("http://host/", HEADERS)
+    error = made(kind)
+    assert isinstance(error, transport.FOREIGN)
+    for failure in (transport.failure_before(error, exchange), transport.failure_within(error, exchange)):
+        assert str(failure).startswith("host ")
+        assert KEY not in str(failure)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(http(f"no {KEY}".encode(), status=401, content_type="text/plain"), id="an echo of the key"),
+        pytest.param(closing_after(b""), id="a closed connection"),
+        pytest.param(closing_after(f"{KEY}\r\n\r\n".encode()), id="garbage"),
+        pytest.param(closing_after(http(b"data: 1")[:-2]), id="a cut stream"),
+    ],
+)
+async def test_keys_appear_in_no_error(answer: RawAnswer) -> None:
+    async def read() -> None:
+        async with stream(server.url.replace("//", "//name:pass-word-1@")) as got:
+            if got.status != 200:
+                raise await refused(got, {})
+            await events_of(got)
+
+    async with RawServer(answer) as server:
+        with pytest.raises(ProviderError) as caught:
+            await read()
+    error: BaseException | None = caught.value
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    said = f"{error} {error!r} {error.args} {vars(error)}"
+    assert KEY not in said
+    assert "pass-word-1" not in said
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+LABELS: dict[str, ProviderErrorKind] = {"insufficient_quota": "quota", "busy_error": "overloaded"}
+
+
+async def refusal(answer: bytes) -> ProviderError:
+    async with RawServer(answer) as server, stream(server.url) as got:
+        return await refused(got, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "kind"),
+    [
+        ((400, 405, 418, 422), "bad_request"),
+        ((401, 403), "auth"),
+        ((402,), "quota"),
+        ((404, 410), "not_found"),
+        ((408, 504), "timeout"),
+        ((413,), "context_overflow"),
+        ((429,), "rate_limited"),
+        ((409, 425, 500, 502, 503, 529, 599), "overloaded"),
+        ((301, 308), "unknown"),
+    ],
+)
+async def test_a_status_has_its_kind(statuses: tuple[int, ...], kind: str) -> None:
+    for status in statuses:
+        error = await refusal(http(b"oops", status=status, content_type="text/plain"))
+        assert (error.kind, error.status, error.type, error.usage) == (kind, status, None, Usage())
+        assert f"answered {status}: text/plain, 'oops'" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "type", "said"),
+    [
+        pytest.param(
+            b'{"error": {"type": "busy_error", "message": "Later."}}', "overloaded", "busy_error", "Later", id="type"
+        ),
+        pytest.param(
+            b'{"error": {"type": "x", "code": "insufficient_quota", "message": "Pay."}}',
+            "quota",
+            "insufficient_quota",
+            "Pay",
+            id="code",
+        ),
+        pytest.param(
+            b'{"error": {"type": "busy_error", "message": "m", "details": {"error_code": "insufficient_quota"}}}',
+            "quota",
+            "insufficient_quota",
+            "m",
+            id="detail",
+        ),
+        pytest.param(
+            b'{"error": {"type": "new_error", "message": "m"}}', "rate_limited", "new_error", "m", id="unknown label"
+        ),
+        pytest.param(b'{"error": "no such thing"}', "rate_limited", None, "no such thing", id="a text"),
+        pytest.param(b'{"detail": "Not Found"}', "rate_limited", None, "Not Found", id="a web framework's"),
+        pytest.param(b"[1, null]", "rate_limited", None, "application/json, '[1, null]'", id="other JSON"),
+        pytest.param(b"", "rate_limited", None, "an empty body", id="nothing"),
+        pytest.param(b"\xff" * 500, "rate_limited", None, "\ufffd" * 200, id="no text"),
+    ],
+)
+async def test_the_providers_label_says_more_than_the_status(
+    body: bytes, kind: str, type: str | None, said: str
+) -> None:
+    error = await refusal(http(body, status=429, content_type="application/json"))
+    assert (error.kind, error.type) == (kind, type)
+    assert said in str(error)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),  # may be a spending limit
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "7", "retry-after-ms": "250"}, 0.25),
+        ({"retry-after": "Thu, 01 Jan 2015 00:00:00 GMT"}, 0.0),
+    ],
+)
+async def test_the_wait_that_a_provider_asks_for_is_read(headers: dict[str, str], seconds: float | None) -> None:
+    assert (await refusal(http(status=429, headers=headers))).retry_after_s == seconds
+
+
+async def test_the_wait_may_be_a_date() -> None:
+    moment = email.utils.formatdate(time.time() + 30, usegmt=True)
+    seconds = (await refusal(http(status=429, headers={"Retry-After": moment}))).retry_after_s
+    assert seconds is not None
+    assert 28 < seconds <= 30
+
+
+@pytest.mark.parametrize("name", ["request-id", "X-Request-Id"])
+async def test_the_request_id_is_kept(name: str) -> None:
+    assert (await refusal(http(status=500, headers={name: "req_7"}))).request_id == "req_7"

@@ -1,0 +1,208 @@
+"""The rule of the conversation: whatever is put in, what comes out can be sent."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journeyman.history import INTERRUPTED, NO_OUTPUT, History
+from journeyman.types import (
+    Block,
+    Image,
+    Message,
+    Opaque,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Url,
+    dump_messages,
+    load_messages,
+)
+
+PICTURE = Image(Url("https://example.org/cat.png"))
+
+
+def faults_of(messages: tuple[Message, ...]) -> list[str]:
+    """Say why a provider would refuse the messages (M1 to M4)."""
+    faults: list[str] = []
+    ids: set[str] = set()
+    waiting: list[str] = []
+    for message in messages:
+        if not message.content:
+            faults.append("an empty message")
+        if message.role == "assistant":
+            if waiting:
+                faults.append(f"unanswered: {waiting}")
+            waiting = [call.id for call in message.tool_uses]
+            if ids & set(waiting) or len(set(waiting)) < len(waiting) or "" in waiting:
+                faults.append(f"ids not unique: {waiting}")
+            ids |= set(waiting)
+            continue
+        results = [block.tool_use_id for block in message.content if isinstance(block, ToolResult)]
+        if results != waiting:
+            faults.append(f"results {results} for calls {waiting}")
+        if any(isinstance(block, ToolResult) for block in message.content[len(results) :]):
+            faults.append("a result behind a text")
+        waiting = []
+    return [*faults, *([f"unanswered at the end: {waiting}"] if waiting else [])]
+
+
+def test_a_user_message_is_one_message_with_the_results_in_call_order_and_then_the_texts() -> None:  # R28-R30, R58, M2
+    history = History()
+    history.say(Text("go"))
+    history.commit()
+    history.respond([ToolUse("a", "look"), ToolUse("b", "look")])
+    history.say(Text("and hurry"))
+    history.answer(ToolResult("second", tool_use_id="b"))
+    history.answer(ToolResult("first", tool_use_id="a"))
+    history.commit()
+    assert history.export()[2] == Message(
+        "user",
+        (ToolResult("first", tool_use_id="a"), ToolResult("second", tool_use_id="b"), Text("and hurry")),
+    )
+
+
+def test_a_request_cannot_be_built_while_a_call_has_no_result() -> None:  # M1
+    history = History()
+    history.respond([ToolUse("a", "look")])
+    with pytest.raises(ValueError, match="a"):
+        history.commit()
+
+
+def test_a_call_is_answered_once() -> None:
+    history = History()
+    history.respond([ToolUse("a", "look")])
+    history.answer(ToolResult("yes", tool_use_id="a"))
+    with pytest.raises(KeyError, match="a"):
+        history.answer(ToolResult("no", tool_use_id="a"))
+
+
+def test_closing_answers_what_is_open_and_keeps_what_is_answered() -> None:
+    history = History()
+    history.respond([ToolUse("a", "look"), ToolUse("b", "look")])
+    history.answer(ToolResult("found", tool_use_id="b"))
+    history.close()
+    assert history.export()[-1].content == (
+        ToolResult(INTERRUPTED, is_error=True, tool_use_id="a"),
+        ToolResult("found", tool_use_id="b"),
+    )
+
+
+def test_an_empty_response_leaves_no_message() -> None:
+    history = History()
+    assert history.respond([Text("")]) is None
+    assert history.export() == ()
+
+
+@pytest.mark.parametrize("content", ["", "  \n", (), (Text(" "),)])
+def test_a_blank_result_says_that_there_is_no_output(content: str | tuple[Text, ...]) -> None:  # D7, M4
+    history = History()
+    history.respond([ToolUse("a", "look")])
+    assert history.answer(ToolResult(content, tool_use_id="a")).content == NO_OUTPUT
+
+
+def test_a_repeated_or_empty_id_is_replaced_and_the_providers_kept() -> None:  # A37 as the design decides it
+    history = History([Message("assistant", (ToolUse("a", "look"), ToolUse("a", "look"), ToolUse("", "look")))])
+    calls = history.export()[0].tool_uses
+    assert len({call.id for call in calls}) == 3
+    assert [call.wire_id for call in calls] == [None, "a", ""]
+
+
+def test_arguments_that_are_no_object_are_kept_beside_the_message() -> None:
+    history = History()
+    stored = history.respond([ToolUse("a", "look", '{"x": ')])
+    assert stored is not None
+    assert stored.tool_uses[0] == ToolUse("a", "look", "{}", malformed='{"x": ')
+
+
+def test_a_model_that_goes_on_after_a_pause_continues_its_turn() -> None:  # A30
+    history = History()
+    history.say(Text("go"))
+    history.commit()
+    history.respond([Text("First")])
+    assert history.commit() is None
+    history.respond([Text("second")])
+    assert [message.continues for message in history.export()] == [False, False, True]
+
+
+def test_what_is_said_before_the_model_answered_joins_the_message_it_has_not_answered() -> None:
+    history = History([Message("user", (Text("one"),))])
+    history.say(Text("two"))
+    history.commit()
+    assert history.export() == (Message("user", (Text("one"), Text("two"))),)
+
+
+def test_only_results_go_to_a_model_that_waits_for_a_tool_of_the_providers() -> None:  # A41
+    search = Opaque("anthropic", '{"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}')
+    history = History()
+    history.respond([search, ToolUse("a", "look")])
+    history.say(Text("one more thing"))
+    history.answer(ToolResult("found", tool_use_id="a"))
+    history.commit()
+    assert history.export()[-1].content == (ToolResult("found", tool_use_id="a"),)
+    history.respond([Text("Well.")])
+    history.commit()
+    assert history.export()[-1].content == (Text("one more thing"),)
+
+
+# -- any messages at all ----------------------------------------------------------------------------------------------
+
+few_ids = st.sampled_from(["a", "b", "", "call_1", "not sendable!"])
+texts = st.sampled_from(["", " ", "word", "two words"])
+json_texts = st.sampled_from(["{}", '{"x": 1}', "[]", "{", "null", "", "\ud800"])
+any_block: st.SearchStrategy[Block] = st.one_of(
+    st.builds(Text, texts),
+    st.builds(Thinking, texts, st.none() | st.just("sig")),
+    st.just(RedactedThinking("xx")),
+    st.just(PICTURE),
+    st.builds(ToolUse, few_ids, st.just("look"), json_texts),
+    st.builds(lambda text, error, id: ToolResult(text, error, id), texts, st.booleans(), few_ids),
+    st.just(Opaque("anthropic", '{"type": "web_search_tool_result", "tool_use_id": "s1"}')),
+    st.just(Opaque("anthropic", '{"type": "server_tool_use", "id": "s1"}')),
+)
+roles: st.SearchStrategy[Role] = st.sampled_from(["user", "assistant"])
+any_messages = st.lists(
+    st.builds(
+        lambda role, content, goes_on: Message(role, tuple(content), goes_on),
+        roles,
+        st.lists(any_block, max_size=5),
+        st.booleans(),
+    ),
+    max_size=8,
+)
+
+
+@given(any_messages)
+def test_a_foreign_history_is_mended_totally(messages: list[Message]) -> None:
+    assert faults_of(History(messages).export()) == []
+
+
+@given(any_messages)
+def test_mending_a_mended_history_changes_nothing(messages: list[Message]) -> None:
+    once = History(messages).export()
+    assert History(once).export() == once
+
+
+@given(any_messages)
+def test_a_history_survives_being_stored(messages: list[Message]) -> None:
+    mended = History(messages).export()
+    assert tuple(load_messages(dump_messages(mended))) == mended
+
+
+@given(any_messages)
+def test_mending_loses_no_word_of_the_users_and_no_call_of_the_models(messages: list[Message]) -> None:
+    def kept(all_messages: list[Message] | tuple[Message, ...]) -> list[str]:
+        said = [
+            block.text
+            for message in all_messages
+            for block in message.content
+            if isinstance(block, Text) and block.text.strip()
+        ]
+        called = [block.name for message in all_messages if message.role == "assistant" for block in message.tool_uses]
+        return sorted(said) + called
+
+    assert kept(History(messages).export()) == kept(messages)
