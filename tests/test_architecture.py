@@ -25,14 +25,15 @@ LAYERS: dict[str, str] = {
     "values": "types errors contexts endings result events",
     "parts": (
         "cancel model connect retry docstrings schema tools gate journal output prompt validation budget history"
-        " watch window"
+        " watch window ledger signature raw_schema issues canonical answer tool_context"
     ),
     "iteration": "definition agent conversation calls iteration compaction",
     "conversations": "handin loop streaming chat tasks",
     "groups": "team subagents",
     "adapters": (
-        "models models.transport models.anthropic models.openai models.bridge models.scripted models.cassette"
-        " models.wrappers permission toolbox mcp_tools durable otel store"
+        "models models.sse models.transport models.refusal models.strictness models.anthropic models.anthropic_encode"
+        " models.anthropic_decode models.openai models.bridge models.scripted models.cassette models.wrappers"
+        " permission toolbox mcp_tools durable otel store"
     ),
     "hosts": "mcp_server worker",
     "applications": f"cli pytest_plugin web __main__ {FRONT_PAGE}",
@@ -66,7 +67,10 @@ NEIGHBOURS: dict[str, str] = {
     "connect": "model",
     "subagents": "team",
     "models": "models.scripted models.cassette models.wrappers",
-    "models.anthropic": "models.transport",
+    "models.transport": "models.sse",
+    "models.refusal": "models.transport",
+    "models.anthropic": "models.transport models.refusal models.anthropic_encode models.anthropic_decode",
+    "models.anthropic_encode": "models.strictness",
     "models.openai": "models.transport",
 }
 ROOMS = ("toolbox", "cli", "web")

@@ -123,10 +123,14 @@ def _json(value: object) -> str:
 def _json_of_odd_text(value: object) -> bytes:
     """Return JSON for a value with texts or bytes that are no UTF-8."""
     try:
-        plain = to_jsonable_python(value, inf_nan_mode="strings", bytes_mode="base64", fallback=_foreign)
-        return encodable(json.dumps(plain, ensure_ascii=False, separators=(",", ":"))).encode()
+        data = json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"The result cannot be written as JSON: {error}") from error
+    return encodable(data).encode()
+
+
+def _plain(value: object) -> object:
+    return to_jsonable_python(value, inf_nan_mode="strings", bytes_mode="base64", fallback=_foreign)
 
 
 def _in_order(items: Iterable[object]) -> list[object]:

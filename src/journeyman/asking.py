@@ -19,14 +19,14 @@ from journeyman.endings import Context, Ending
 from journeyman.errors import BudgetRefused, ProviderError
 from journeyman.model import Limited, Request, Response
 from journeyman.retry import respond
-from journeyman.types import Message, Usage
+from journeyman.types import NOTHING_USED, Message, Usage
 from journeyman.window import fitted
 
 
 async def ask(talk: Conversation) -> Response | Ending:
     """Make one logical model call. Return its response, or why there is none."""
     talk.doing = "calling the model"
-    talk.call_usage = Usage()
+    talk.call_usage = NOTHING_USED
     over = _over_policy(talk)
     if over is not None:
         return Ending(over, "iteration")
@@ -49,11 +49,13 @@ async def _ask_at_length(talk: Conversation) -> Response:
 
 async def _ask_fitted(talk: Conversation, max_tokens: int, *, key: str) -> Response:
     """Ask with a view that fits the window; once more with a smaller one, if the provider says it does not."""
+    if not talk.strategies:
+        return await _ask_recorded(talk, _converted(talk, talk.history.messages), max_tokens, key=key)
     excess = _excess_tokens(talk, max_tokens)
     try:
         return await _ask_recorded(talk, await _view(talk, excess), max_tokens, key=key)
     except ProviderError as error:
-        if error.kind != "context_overflow" or not talk.strategies:
+        if error.kind != "context_overflow":
             raise
     smaller = max(excess, 0) + talk.estimated_tokens() // 4
     return await _ask_recorded(talk, await _view(talk, smaller), max_tokens, key=f"{key}/smaller")
@@ -63,11 +65,15 @@ async def _view(talk: Conversation, excess: int) -> Sequence[Message]:
     messages: Sequence[Message] = talk.history.messages
     if excess > 0:
         messages = await fitted(talk.strategies, messages, excess_tokens=excess)
+    return _converted(talk, messages)
+
+
+def _converted(talk: Conversation, messages: Sequence[Message]) -> Sequence[Message]:
     return messages if talk.convert is None else talk.convert(messages)
 
 
 def _excess_tokens(talk: Conversation, max_tokens: int) -> int:
-    window = talk.model.context_window if talk.strategies and isinstance(talk.model, Limited) else None
+    window = talk.model.context_window if isinstance(talk.model, Limited) else None
     return 0 if window is None else talk.estimated_tokens() + max_tokens - window
 
 
@@ -92,12 +98,15 @@ async def _ask_recorded(talk: Conversation, messages: Sequence[Message], max_tok
 
 async def _ask_paid(talk: Conversation, messages: Sequence[Message], max_tokens: int) -> Response:
     """Reserve what the call may use, make it, and settle what it used."""
-    request = Request(prefix=talk.prefix, messages=messages, settings=talk.settings, max_tokens=max_tokens)
+    watched = talk.watch is not None and bool(talk.watch.listeners)
+    request = Request(
+        prefix=talk.prefix, messages=messages, settings=talk.settings, max_tokens=max_tokens, deltas=watched
+    )
     if not talk.budget.limits_spending:
         return await _respond(talk, request)
     grant = await talk.budget.reserve(input_tokens=talk.estimated_tokens(), max_tokens=max_tokens, price=talk.price)
     before = talk.call_usage
-    talk.call_usage = Usage()
+    talk.call_usage = NOTHING_USED
     try:
         return await _respond(talk, replace(request, max_tokens=grant.max_tokens))
     finally:
@@ -106,8 +115,15 @@ async def _ask_paid(talk: Conversation, messages: Sequence[Message], max_tokens:
 
 
 async def _respond(talk: Conversation, request: Request) -> Response:
-    on_part = shower(talk) if talk.watch is not None and talk.watch.listeners else None
-    return await respond(talk.model, request, retries=talk.retries, spent=talk.spend, on_part=on_part)
+    on_part = shower(talk) if request.deltas else None
+    return await respond(
+        talk.model,
+        request,
+        retries=talk.retries,
+        spent=talk.spend,
+        on_part=on_part,
+        is_stopping=talk.scope.is_stopping,
+    )
 
 
 # -- what went wrong --------------------------------------------------------------------------------------------------
@@ -117,9 +133,9 @@ def _over_policy(talk: Conversation) -> Context | None:
     if not talk.policies:
         return None
     spent = Spent(
-        usage=talk.usage,
+        usage=talk.ledger.usage,
         iterations=talk.iterations - 1,
-        calls=sum(stats.calls for stats in talk.tally.values()),
+        calls=talk.ledger.calls,
         seconds=talk.now() - talk.started_s,
         attempt=talk.attempt,
     )

@@ -118,6 +118,9 @@ class Budget:
         "calls",
         "cost",
         "deadline",
+        "limits_calls",
+        "limits_cost",
+        "limits_spending",
         "overshoot_cost",
         "overshoot_tokens",
         "parent",
@@ -134,6 +137,14 @@ class Budget:
         ends += [parent.deadline] if parent is not None and parent.deadline is not None else []
         self.deadline = min(ends, default=None)
         """When time is up here or above, on the event loop's clock; None for never."""
+        self.limits_cost = allowance.cost is not None or (parent is not None and parent.limits_cost)
+        """True when money is limited, here or above."""
+        self.limits_spending = (
+            self.limits_cost or allowance.tokens is not None or (parent is not None and parent.limits_spending)
+        )
+        """True when tokens or money are limited, here or above."""
+        self.limits_calls = allowance.calls is not None or (parent is not None and parent.limits_calls)
+        """True when tool calls are limited, here or above."""
         self.tokens = 0
         self.cost = 0.0
         self.calls = 0
@@ -145,7 +156,10 @@ class Budget:
         self._settled: asyncio.Event | None = None
 
     def take_call(self) -> bool:
-        """Count one tool call, here and above. False, and nothing counted, if that is one too many."""
+        """Count one tool call, here and above, where calls are limited. False, and nothing counted, if that is one too
+        many."""
+        if not self.limits_calls:
+            return True
         levels = list(self._levels())
         if any(level.allowance.calls is not None and level.calls >= level.allowance.calls for level in levels):
             return False
@@ -168,7 +182,7 @@ class Budget:
             if left >= smallest:
                 return self._grant(input_tokens, int(min(max_tokens, left)), price)
             if not (tightest._tokens_reserved or tightest._cost_reserved):
-                raise tightest._refusal(input_tokens, price)
+                raise tightest._refusal(input_tokens + smallest)
             await tightest._next_settlement()
 
     def settle(self, grant: Grant, usage: Usage) -> None:
@@ -186,16 +200,6 @@ class Budget:
                 level._settled.set()
                 level._settled = None
 
-    @property
-    def limits_cost(self) -> bool:
-        """True when money is limited, here or above."""
-        return any(level.allowance.cost is not None for level in self._levels())
-
-    @property
-    def limits_spending(self) -> bool:
-        """True when tokens or money are limited, here or above."""
-        return any(level.allowance.tokens is not None for level in self._levels()) or self.limits_cost
-
     def _levels(self) -> Iterator[Budget]:
         level: Budget | None = self
         while level is not None:
@@ -206,9 +210,10 @@ class Budget:
         left = float("inf")
         if self.allowance.tokens is not None:
             left = self.allowance.tokens - self.tokens - self._tokens_reserved - input_tokens
-        if self.allowance.cost is not None and price is not None and price.output > 0:
+        if self.allowance.cost is not None and price is not None:
             money = self.allowance.cost - self.cost - self._cost_reserved - _cost_of(price, input_tokens, 0)
-            left = min(left, money * 1_000_000 / price.output)
+            affordable = money * 1_000_000 / price.output if price.output else float("inf")
+            left = min(left, affordable if money >= 0 else -1.0)
         return left
 
     def _grant(self, input_tokens: int, max_tokens: int, price: Price | None) -> Grant:
@@ -219,9 +224,9 @@ class Budget:
             level._cost_reserved += grant.cost
         return grant
 
-    def _refusal(self, input_tokens: int, price: Price | None) -> BudgetRefused:
+    def _refusal(self, needed_tokens: int) -> BudgetRefused:
         tokens = self.allowance.tokens
-        if tokens is not None and tokens - self.tokens - input_tokens < SMALLEST_ANSWER_TOKENS:
+        if tokens is not None and tokens - self.tokens < needed_tokens:
             return BudgetRefused("tokens", limit=tokens, used=self.tokens, scope=self.scope)
         return BudgetRefused("cost", limit=self.allowance.cost or 0.0, used=self.cost, scope=self.scope)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from journeyman.conversation import Conversation, HandInTool
@@ -20,7 +20,8 @@ from journeyman.journal import Reservation
 from journeyman.outcome import Outcome, OutcomeCodec
 from journeyman.result import ToolKind
 from journeyman.tools import Tool, error_result
-from journeyman.types import ToolUse
+from journeyman.types import ToolResult, ToolUse
+from journeyman.watch import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,12 @@ class Call:
 async def run_calls(talk: Conversation, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
     """Run the calls and stage their results. Return them in call order."""
     done: list[Call] = []
-    for group in _groups(talk, uses):
+    for group in _groups(talk, uses) if len(uses) > 1 else (uses,):
         await talk.scope.checkpoint()
         for use in group:
-            await _announce(talk, use)
+            talk.announced[use.id] = use
+            if talk.watch is not None:
+                await _announce(talk, talk.watch, use)
         if len(group) == 1:
             done.append(await _run_call(talk, group[0], _reserve(talk, group[0])))
         else:
@@ -89,27 +92,25 @@ def call_kind(talk: Conversation, use: ToolUse) -> ToolKind:
     return "tool" if use.name in talk.tools else "unknown"
 
 
-async def _announce(talk: Conversation, use: ToolUse) -> None:
-    talk.announced[use.id] = use
-    if talk.watch is not None:
-        await talk.watch.tell(
-            ToolCalled(
-                path=talk.path,
-                attempt=talk.attempt,
-                iteration=talk.iteration,
-                tool_use_id=use.id,
-                tool_name=use.name,
-                kind=call_kind(talk, use),
-                tool_input=use.input,
-            )
+async def _announce(talk: Conversation, watch: Watch, use: ToolUse) -> None:
+    await watch.tell(
+        ToolCalled(
+            path=talk.path,
+            attempt=talk.attempt,
+            iteration=talk.iteration,
+            tool_use_id=use.id,
+            tool_name=use.name,
+            kind=call_kind(talk, use),
+            tool_input=use.input,
         )
+    )
 
 
 async def _run_call(talk: Conversation, use: ToolUse, reservation: Reservation | None) -> Call:
     started = talk.now()
-    kind = call_kind(talk, use)
     own = talk.hand_in.get(use.name)
-    outcome = await (_hand_in(own, use) if own is not None else _outcome(talk, use, reservation))
+    kind = call_kind(talk, use) if own is None else own.kind
+    outcome = await (_outcome(talk, use, reservation) if own is None else _hand_in(own, use))
     if outcome is not None:
         await finish(talk, Call(use, kind, outcome), duration_s=talk.now() - started)
     return Call(use, kind, outcome)
@@ -123,9 +124,9 @@ async def _hand_in(own: HandInTool, use: ToolUse) -> Outcome | None:
 async def finish(talk: Conversation, call: Call, *, duration_s: float = 0.0) -> None:
     """Stage the result of a call, count it, and tell."""
     outcome, use = cast("Outcome", call.outcome), call.use
-    result = talk.history.answer(replace(outcome.result, tool_use_id=use.id))
+    result = talk.history.answer(ToolResult(outcome.result.content, outcome.result.is_error, use.id))
     talk.announced.pop(use.id, None)
-    talk.count(call.kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)
+    talk.ledger.count(call.kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)
     if talk.watch is not None:
         await talk.watch.tell(
             ToolFinished(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from threading import Lock
+from threading import Lock, get_ident
 from types import TracebackType
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 Cause: TypeAlias = Literal["abort", "deadline", "attempt_deadline"]
 
@@ -89,13 +89,37 @@ def cancellations() -> int:
     return 0 if task is None else task.cancelling()
 
 
+def is_failure(error: BaseException, *, is_stopping: bool) -> bool:
+    """Tell whether what a caller's code raised is that code's failure, and no reason to stop.
+
+    Every `Exception` is; so is a leaked `CancelledError`, unless the run is being stopped; so is a group of such.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        return not is_stopping
+    if isinstance(error, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        return all(is_failure(each, is_stopping=is_stopping) for each in inner)
+    return isinstance(error, Exception)
+
+
 class Scope:
     """Run the block until it ends, the signal fires, or time is up; `cause` says which of the last two.
 
     A cancellation of the surrounding task always leaves the block as `CancelledError`.
     """
 
-    __slots__ = ("_abort", "_attempt_deadline", "_deadline", "_entered_with", "_loop", "_task", "_timers", "cause")
+    __slots__ = (
+        "_abort",
+        "_attempt_deadline",
+        "_deadline",
+        "_entered_with",
+        "_task",
+        "_thread",
+        "_timers",
+        "cause",
+        "is_over",
+        "loop",
+    )
 
     def __init__(self, abort: Abort | None = None, deadline: float | None = None) -> None:
         """`deadline` is a reading of the event loop's clock, in seconds."""
@@ -105,16 +129,18 @@ class Scope:
         self._timers: dict[Cause, Callable[[], None]] = {}
         """How to call off what would stop the block."""
         self.cause: Cause | None = None
+        self.is_over = False
 
     async def __aenter__(self) -> Scope:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("A run needs a task: call it from a coroutine that asyncio runs.")
         self._task = task
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
+        self._thread = get_ident()
         self._entered_with = task.cancelling()
         if self._deadline is not None:
-            self._timers["deadline"] = self._loop.call_at(self._deadline, self._stop, "deadline").cancel
+            self._timers["deadline"] = self.loop.call_at(self._deadline, self._stop, "deadline").cancel
         if self._abort is not None:
             self._timers["abort"] = self._abort.subscribe(lambda: self._stop("abort"))
         return self
@@ -126,27 +152,40 @@ class Scope:
             call_off()
         self._attempt_deadline = None
         if seconds is not None:
-            self._attempt_deadline = self._loop.time() + seconds
-            timer = self._loop.call_at(self._attempt_deadline, self._stop, "attempt_deadline")
+            self._attempt_deadline = self.loop.time() + seconds
+            timer = self.loop.call_at(self._attempt_deadline, self._stop, "attempt_deadline")
             self._timers["attempt_deadline"] = timer.cancel
+
+    def is_own_thread(self) -> bool:
+        """Tell whether this is the thread of the event loop."""
+        return get_ident() == self._thread
+
+    def is_stopping(self) -> bool:
+        """Tell whether a `CancelledError` that arrives now is meant for the run: it was stopped, or its task, or the
+        running task of its own, was cancelled. If not, code in between cancelled something of its own and leaked the
+        error."""
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > (self._entered_with if task is self._task else 0)
 
     async def checkpoint(self) -> None:
         """Let a cancellation through that is due, also where nothing would otherwise wait for anything."""
-        if self._deadline is not None and self._loop.time() >= self._deadline:
+        if self._deadline is not None and self.loop.time() >= self._deadline:
             self._stop("deadline")
-        if self._attempt_deadline is not None and self._loop.time() >= self._attempt_deadline:
+        if self._attempt_deadline is not None and self.loop.time() >= self._attempt_deadline:
             self._stop("attempt_deadline")
         if self._task.cancelling() > self._entered_with:
             await asyncio.sleep(0)
+            raise asyncio.CancelledError  # somebody caught the one that was due, and did not take it back
 
     def _stop(self, cause: Cause) -> None:
-        if self.cause is None:
+        if self.cause is None and not self.is_over:
             self.cause = cause
             self._task.cancel(cause)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        self.is_over = True  # a signal from another thread may still be on its way
         for call_off in self._timers.values():
             call_off()
         if self.cause is None:

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from journeyman.budget import Budget
 from journeyman.calls import Call, call_kind, finish
-from journeyman.cancel import Cause
+from journeyman.cancel import Cause, cancellations, is_failure
 from journeyman.contexts import (
     AttemptsContext,
     BudgetContext,
@@ -31,8 +31,8 @@ from journeyman.handin import Candidate
 from journeyman.outcome import Outcome
 from journeyman.prompt import PromptFailed, Rejection, default_error_prompt, made
 from journeyman.result import AttemptRecord, Failure, Metadata, Result, Success
-from journeyman.types import JsonObject, Text, ToolResult, Usage
-from journeyman.verdict import Verdict
+from journeyman.types import NOTHING_USED, JsonObject, Text, ToolResult
+from journeyman.verdict import Verdict, complete_layer
 
 ACCEPTED = "Accepted."
 """The result of the call that handed in an output that passed."""
@@ -57,11 +57,12 @@ async def announce(execution: Execution) -> None:
     if execution.watch is None:
         return
     model = execution.options.host.model or execution.agent.model
+    name = model if isinstance(model, str) else f"{getattr(model, 'provider', '?')}:{getattr(model, 'name', '?')}"
     await execution.watch.tell(
         RunStarted(
             path=execution.path,
             agent=execution.agent.name,
-            model=model if isinstance(model, str) else f"{model.provider}:{model.name}",
+            model=name,
             max_attempts=execution.max_attempts,
             max_iterations=execution.agent.limits.iterations,
         )
@@ -74,13 +75,15 @@ async def announce(execution: Execution) -> None:
 async def begin_attempt(execution: Execution, talk: Conversation, attempt: int) -> None:
     """Give the attempt its own state, cache, counters and budget, and tell that it begins."""
     agent = execution.agent
-    talk.attempt, talk.iteration, talk.attempt_usage = attempt, 0, Usage()
+    talk.attempt, talk.iteration = attempt, 0
+    talk.ledger.begin_attempt()
     talk.attempt_cache = {}
     talk.phase = "iteration"
     execution.hand_in.begin_attempt()
     each = agent.limits.each_attempt
     talk.budget = Budget(each, scope="attempt", now=talk.now(), parent=execution.budget)
     execution.scope.limit_attempt(each.seconds)
+    execution.attempt_report = None
     execution.attempt_is_open, execution.attempt_started_s = True, talk.now()
     if execution.watch is not None:
         await execution.watch.tell(AttemptStarted(path=talk.path, attempt=attempt))
@@ -93,8 +96,8 @@ async def _complete_attempt(execution: Execution, talk: Conversation, *, succeed
     record = AttemptRecord(
         number=talk.attempt,
         iterations=talk.iteration,
-        usage=talk.attempt_usage,
-        report=execution.report if talk.phase == "validation" else None,
+        usage=talk.ledger.attempt_usage,
+        report=execution.attempt_report,
     )
     execution.records.append(record)
     if execution.watch is not None:
@@ -103,7 +106,6 @@ async def _complete_attempt(execution: Execution, talk: Conversation, *, succeed
 
 async def accept(execution: Execution, talk: Conversation, candidate: Candidate, verdict: Verdict) -> Finished:
     """Answer the call that handed the output in, and close the attempt."""
-    execution.report = verdict.report
     if candidate.call is not None:
         outcome = Outcome(ToolResult(ACCEPTED))
         await finish(talk, Call(candidate.call, call_kind(talk, candidate.call), outcome))
@@ -113,7 +115,6 @@ async def accept(execution: Execution, talk: Conversation, candidate: Candidate,
 
 async def reject(execution: Execution, talk: Conversation, candidate: Candidate, verdict: Verdict) -> Ending | None:
     """Tell the model what is wrong with its output, and close the attempt. An ending: there is no way to tell."""
-    execution.report = verdict.report
     feedback = verdict.report.feedback
     if execution.watch is not None:
         await execution.watch.tell(ValidationFailed(path=talk.path, attempt=talk.attempt, feedback=feedback))
@@ -140,12 +141,15 @@ async def _told(execution: Execution, talk: Conversation, verdict: Verdict) -> s
     )
     if talk.attempt == execution.max_attempts:
         return default_error_prompt(rejection)
+    before = cancellations()
     try:
         text = execution.agent.error_prompt(rejection)
         content = await made(await text if inspect.isawaitable(text) else text)
     except PromptFailed:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not is_failure(error, is_stopping=cancellations() > before):
+            raise
         raise PromptFailed(f"it raised {type(error).__name__}: {error}") from error
     return "\n".join(block.text for block in content if isinstance(block, Text))
 
@@ -246,15 +250,20 @@ async def conclude(execution: Execution, ended: Finished | Ending | None) -> Res
         execution.history.close()
     state: object = None
     if isinstance(ended, Finished):
+        before = cancellations()
         try:
             state = _projected(execution)
-        except Exception as error:  # noqa: BLE001 - a projection's failure is an ending
+        except BaseException as error:
+            if not is_failure(error, is_stopping=cancellations() > before):
+                raise
             context = ProjectionContext(reason=f"{type(error).__name__}: {error}")
             ended = Ending(context, "validation", error)
     return await _told_result(execution, _result(execution, ended, state))
 
 
 async def _close(execution: Execution, talk: Conversation) -> None:
+    if execution.open_layer is not None:
+        await complete_layer(execution, talk, execution.open_layer.cut_short("The run was stopped."))
     for use in list(talk.announced.values()):
         outcome = Outcome.failed("interrupted", INTERRUPTED)
         await finish(talk, Call(use, call_kind(talk, use), outcome))
@@ -302,12 +311,12 @@ def _candidate(execution: Execution) -> JsonObject | str | None:
 
 def _metadata(execution: Execution) -> Metadata:
     talk, watch = execution.talk, execution.watch
-    usage = Usage() if talk is None else talk.usage
+    usage = NOTHING_USED if talk is None else talk.ledger.usage
     return Metadata(
         usage=usage if execution.agent.observability.track_tokens else None,
         latency_s=execution.now() - execution.started_s,
         attempts=tuple(execution.records),
-        tools={} if talk is None else dict(talk.tally),
+        tools={} if talk is None else talk.ledger.stats(),
         callback_errors=() if watch is None else tuple(watch.errors),
         overshoot_tokens=execution.budget.overshoot_tokens,
         overshoot_cost=execution.budget.overshoot_cost,

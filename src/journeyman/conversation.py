@@ -19,14 +19,13 @@ from journeyman.gate import Approver, Gate
 from journeyman.history import History
 from journeyman.journal import Journal
 from journeyman.model import Model, Prefix, Settings
-from journeyman.result import ToolKind, ToolStats
+from journeyman.ledger import Ledger
+from journeyman.outcome import Outcome
+from journeyman.result import ToolKind
 from journeyman.tools import BackgroundTasks, Effect, Middleware, States, Tool
-from journeyman.types import Message, Price, ToolResult, ToolUse, Usage
+from journeyman.types import NOTHING_USED, Message, Price, ToolResult, ToolUse, Usage
 from journeyman.watch import Watch
 from journeyman.window import Strategy, estimate_message, estimate_prefix
-
-UNKNOWN_TOOLS = "(unknown)"
-"""Under this name all calls of tools that do not exist are counted: the names are the model's, and endless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,31 +74,25 @@ class Conversation:
     max_result_chars: int | None = None
 
     states: States
+    now: Callable[[], float]
+    """Reads the event loop's clock, in seconds."""
     started_s: float
-    """When the run began, on the event loop's clock."""
+    """When the run began, on that clock."""
     phase: Phase = "prompt_generation"
     doing: str = "building the prompts"
     attempt: int = 0
     iteration: int = 0
     iterations: int = 0
     """Model calls, of all attempts."""
-    usage: Usage = Usage()
-    attempt_usage: Usage = Usage()
-    call_usage: Usage = Usage()
+    ledger: Ledger = field(default_factory=Ledger)
+    call_usage: Usage = NOTHING_USED
     """Of the last model call, failed requests included."""
-    tally: dict[str, ToolStats] = field(default_factory=dict[str, ToolStats])
-    attempt_cache: dict[str, asyncio.Future[ToolResult]] = field(
-        default_factory=dict[str, "asyncio.Future[ToolResult]"]
-    )
-    run_cache: dict[str, asyncio.Future[ToolResult]] = field(default_factory=dict[str, "asyncio.Future[ToolResult]"])
+    attempt_cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=dict[str, "asyncio.Future[Outcome]"])
+    run_cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=dict[str, "asyncio.Future[Outcome]"])
     announced: dict[str, ToolUse] = field(default_factory=dict[str, ToolUse])
     """The calls that were announced and have not finished."""
-    _measured: tuple[int, int] = (0, 0)
-    """How many messages the last exact response covered, and how many tokens they were."""
-
-    def now(self) -> float:
-        """Return the reading of the event loop's clock, in seconds."""
-        return asyncio.get_running_loop().time()
+    _measured: tuple[int, Usage] = (0, NOTHING_USED)
+    """How many messages the last response covered, and what it told of them."""
 
     async def committed(self, message: Message | None) -> None:
         """Announce a message that became part of the history."""
@@ -110,32 +103,17 @@ class Conversation:
         """Count what a request used."""
         if usage.cost is None and usage.requests and self.price is not None:
             usage = replace(usage, cost=self.price.of(usage))
-        self.usage += usage
-        self.attempt_usage += usage
+        self.ledger.add(usage)
         self.call_usage += usage
-
-    def count(self, kind: ToolKind, name: str, *, error: str | None, cached: bool, duration_s: float) -> None:
-        """Count one finished call; `error` is the kind of its failure."""
-        name = UNKNOWN_TOOLS if kind == "unknown" else name
-        stats = self.tally.get(name) or ToolStats(kind=kind)
-        errors = stats.errors if error is None else {**stats.errors, error: stats.errors.get(error, 0) + 1}
-        self.tally[name] = replace(
-            stats,
-            calls=stats.calls + 1,
-            succeeded=stats.succeeded + (error is None),
-            cache_hits=stats.cache_hits + cached,
-            errors=errors,
-            duration_s=stats.duration_s + duration_s,
-        )
 
     def measured(self, usage: Usage) -> None:
         """Remember how many tokens the history is, now that the model has told."""
-        if usage.exact and usage.input_tokens:
-            self._measured = (len(self.history.messages), usage.total_tokens)
+        self._measured = (len(self.history.messages), usage)
 
     def estimated_tokens(self) -> int:
         """Return about how many tokens the next request is: what the model told last, and an estimate of the rest."""
-        covered, tokens = self._measured
-        if not covered:
-            tokens = estimate_prefix(self.prefix)
+        covered, usage = self._measured
+        tokens = usage.total_tokens
+        if not (usage.exact and usage.input_tokens):
+            covered, tokens = 0, estimate_prefix(self.prefix)
         return tokens + sum(estimate_message(message) for message in self.history.messages[covered:])

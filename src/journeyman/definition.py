@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from journeyman.budget import Allowance, Limits
 from journeyman.connect import name_problem
@@ -57,8 +57,6 @@ class Definition(Protocol):
     def name(self) -> str: ...
     @property
     def model(self) -> object: ...
-    @property
-    def description(self) -> str: ...
     @property
     def input(self) -> Any: ...  # noqa: ANN401 - a type form of any type
     @property
@@ -160,10 +158,12 @@ def _check_model(agent: Definition) -> Iterator[Problem]:
         problem = name_problem(agent.model)
         if problem is not None:
             yield problem
-    elif not callable(getattr(agent.model, "stream", None)):
+        return
+    missing = [name for name in ("stream", "provider", "name") if not hasattr(agent.model, name)]
+    if missing:
         yield Problem(
             "INVALID_MODEL",
-            f"The model is {agent.model!r}, which has no stream method.",
+            f"The model is {agent.model!r}, which has no {' and no '.join(missing)}.",
             "Pass 'provider:name', or a model such as connect(…) or Scripted([…]) gives.",
         )
 
@@ -179,9 +179,8 @@ def _check_prompts(agent: Definition) -> Iterator[Problem]:
         )
     system = agent.system
     blank_text = isinstance(system, str) and system != "" and not system.strip()
-    blank_block = isinstance(system, Sequence) and any(
-        isinstance(block, Text) and not block.text.strip() for block in system
-    )
+    blocks = cast("Sequence[object]", system) if isinstance(system, Sequence) else ()
+    blank_block = any(isinstance(block, Text) and not block.text.strip() for block in blocks)
     if blank_text or blank_block:
         yield Problem("EMPTY_PROMPT", "The system prompt is blank, or a block of it is.", "Leave it out, or fill it.")
 

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from journeyman.agent import Agent, Host
 from journeyman.budget import Budget
@@ -18,9 +18,26 @@ from journeyman.conversation import Conversation
 from journeyman.events import Callbacks, Listener, MessageCommitted, Path
 from journeyman.handin import HandIn, hand_in_of
 from journeyman.history import History
-from journeyman.result import AttemptRecord, ValidationReport
+from journeyman.result import AttemptRecord, LayerOutcome, ValidationReport
 from journeyman.types import Message
 from journeyman.watch import Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A validation layer that is about to judge."""
+
+    name: str
+    kind: Literal["schema", "validator"]
+    description: str
+    work: Callable[[], Awaitable[LayerOutcome]]
+
+    def cut_short(self, why: str, error: BaseException | None = None) -> LayerOutcome:
+        """Return the outcome of a layer that gave no verdict."""
+        return LayerOutcome(
+            name=self.name, kind=self.kind, description=self.description, passed=False, feedback=why, error=error
+        )
+
 
 current_path: ContextVar[Path] = ContextVar("journeyman_path", default=())
 """The run that is going on here, from the root down."""
@@ -46,6 +63,8 @@ class Execution:
     input: object
     options: Options
     path: Path
+    now: Callable[[], float]
+    """Reads the event loop's clock, in seconds."""
     started_s: float
     max_attempts: int
     history: History
@@ -58,6 +77,10 @@ class Execution:
     records: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
     report: ValidationReport | None = None
     """What validation last said."""
+    attempt_report: ValidationReport | None = None
+    """What validation said in this attempt, so far."""
+    open_layer: Layer | None = None
+    """The layer that is judging."""
     attempt_is_open: bool = False
     attempt_started_s: float = 0.0
 
@@ -66,15 +89,12 @@ class Execution:
         """0 for a run that no other run started."""
         return len(self.path) - 1
 
-    def now(self) -> float:
-        """Return the reading of the event loop's clock, in seconds."""
-        return asyncio.get_running_loop().time()
-
 
 def begin(agent: Agent[Any, Any], input: object, options: Options) -> Execution:
     """Open the record of one run. Nothing of it has happened yet."""
     path = (*current_path.get(), agent.name)
-    now = asyncio.get_running_loop().time()
+    clock = asyncio.get_running_loop().time
+    now = clock()
     budget = Budget(agent.limits.run_allowance(), scope="run", now=now, parent=options.host.budget)
     attempts = agent.limits.attempts if options.max_attempts is None else options.max_attempts
     return Execution(
@@ -82,6 +102,7 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Execution:
         input=input,
         options=options,
         path=path,
+        now=clock,
         started_s=now,
         max_attempts=attempts,
         history=History(),

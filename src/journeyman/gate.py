@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 import orjson
 
+from journeyman.cancel import cancellations, is_failure
 from journeyman.tools import Effect
 from journeyman.types import JsonObject
 
@@ -93,18 +94,31 @@ Approver: TypeAlias = Callable[[Approval], Awaitable[Decision]]
 
 async def consult(gates: Sequence[Gate], request: GateRequest, approve: Approver | None) -> GateRequest | Deny:
     """Ask every gate in turn. Return the request as they let it through, or the first denial."""
+    before = cancellations()
     for gate in gates:
         try:
-            verdict = await gate.decide(request)
+            verdict: object = await gate.decide(request)
             if isinstance(verdict, Ask):
                 verdict = await _ask(verdict, request, approve)
-        except Exception as error:  # noqa: BLE001 - a gate that fails must not let anything through
-            return Deny(f"the gate failed: {error or type(error).__name__}")
+            if isinstance(verdict, Rewrite):
+                request = replace(request, arguments=_json_object(verdict.arguments))
+        except BaseException as error:
+            if not is_failure(error, is_stopping=cancellations() > before):
+                raise
+            return Deny(f"the gate failed: {str(error) or type(error).__name__}")
         if isinstance(verdict, Deny):
             return verdict
-        if isinstance(verdict, Rewrite):
-            request = replace(request, arguments=verdict.arguments)
+        if not isinstance(verdict, Allow | Rewrite):
+            return Deny(f"the gate gave no verdict, but {type(verdict).__name__}")
     return request
+
+
+def _json_object(arguments: JsonObject) -> JsonObject:
+    """Return the arguments as the tool would read them from JSON."""
+    value: object = orjson.loads(orjson.dumps(arguments))
+    if not isinstance(value, dict):
+        raise TypeError(f"arguments are an object, not {type(arguments).__name__}")
+    return cast("JsonObject", value)
 
 
 async def _ask(ask: Ask, request: GateRequest, approve: Approver | None) -> Decision:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from journeyman.agent import Agent, Escalate, KeepGoing, StopAfter, StopGuard, Stopping
 from journeyman.calls import Call, finish
+from journeyman.cancel import cancellations, is_failure
 from journeyman.contexts import (
     InvalidResponseContext,
     RefusedContext,
@@ -155,10 +156,13 @@ class SubmitHandIn:
             draft = self._schema.parse(raw)
         except InvalidArguments as invalid:
             return error_result(invalid)
+        before = cancellations()
         try:
             shown = self._reflection.handler(draft)
             return to_result(await shown if inspect.isawaitable(shown) else shown)
-        except Exception as error:  # noqa: BLE001 - whatever a reflection raises is data for the model
+        except BaseException as error:
+            if not is_failure(error, is_stopping=cancellations() > before):
+                raise
             return error_result(error)
 
     async def judge(self, talk: Conversation, turn: Iterated) -> Candidate | Ending | None:
@@ -259,10 +263,13 @@ class TextHandIn:
             return candidate
         trigger = "answer" if candidate.terminal_result is None else "stop_after"
         stopping = Stopping(text=candidate.raw, attempt=talk.attempt, iteration=talk.iteration, trigger=trigger)
+        before = cancellations()
         try:
             verdict = self._stop_guard(stopping)
             verdict = await verdict if inspect.isawaitable(verdict) else verdict
-        except Exception as error:  # noqa: BLE001 - a guard that fails must not let the run pass
+        except BaseException as error:
+            if not is_failure(error, is_stopping=cancellations() > before):
+                raise
             verdict = Escalate(f"{type(error).__name__}: {error}")
         match verdict:
             case KeepGoing(text) if text.strip():

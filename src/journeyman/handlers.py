@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, cast
 
-from journeyman.cancel import cancellations
+from journeyman.cancel import is_failure
 from journeyman.conversation import Conversation
 from journeyman.events import CallAbandoned, ToolProgress
 from journeyman.outcome import Outcome
@@ -32,8 +33,7 @@ async def execute(talk: Conversation, tool: Tool[..., Any], use: ToolUse, argume
     key = tool.cache_key(arguments)
     shared = cache.get(key)
     if shared is not None:
-        result = await asyncio.shield(shared)
-        return Outcome(result, "raised" if result.is_error else None, cached=True)
+        return replace(await asyncio.shield(shared), cached=True)
     return await _run_and_share(talk, tool, use, arguments, cache=cache, key=key)
 
 
@@ -43,7 +43,7 @@ async def _run_and_share(
     use: ToolUse,
     arguments: Arguments,
     *,
-    cache: dict[str, asyncio.Future[ToolResult]],
+    cache: dict[str, asyncio.Future[Outcome]],
     key: str,
 ) -> Outcome:
     cache[key] = shared = asyncio.get_running_loop().create_future()
@@ -55,34 +55,51 @@ async def _run_and_share(
         raise
     if outcome.error is not None:
         del cache[key]
-    shared.set_result(outcome.result)
+    shared.set_result(outcome)
     return outcome
 
 
 async def _run(talk: Conversation, tool: Tool[..., Any], use: ToolUse, arguments: Arguments) -> Outcome:
+    """Run the handler within its time, and adopt the states it set if it succeeded."""
     context = _context(talk, tool, use)
-    before = cancellations()
-    limit = asyncio.timeout(tool.timeout_s)
     try:
         if tool.timeout_s is None:
-            result = await _through_middlewares(talk, tool, context, arguments)
+            result = await _result(talk, tool, context, arguments)
         else:
-            async with limit:
-                result = await _through_middlewares(talk, tool, context, arguments)
-    except TimeoutError as error:
-        if tool.timeout_s is None or not limit.expired():
-            return Outcome(error_result(error), "raised")
+            async with _TimeLimit(tool.timeout_s):
+                result = await _result(talk, tool, context, arguments)
+    except _TimedOut:
         return Outcome.failed("timeout", f"Error: {tool.name} timed out after {tool.timeout_s:g}s")
-    except asyncio.CancelledError:
-        if cancellations() > before:
+    except BaseException as error:
+        if not is_failure(error, is_stopping=talk.scope.is_stopping()):
             raise
-        return Outcome.failed("raised", f"Error: {tool.name} cancelled itself")
-    except Exception as error:  # noqa: BLE001 - whatever a tool raises is data for the model
         return Outcome(error_result(error), "raised")
     if result.is_error:
         return Outcome(result, "rejected")
     talk.states.adopt(context)
     return Outcome(result)
+
+
+class _TimedOut(Exception):
+    """Our limit passed; a `TimeoutError` of the tool's own is an ordinary error."""
+
+
+class _TimeLimit:
+    """Raises `_TimedOut` when the block takes longer than it may."""
+
+    def __init__(self, seconds: float) -> None:
+        self._limit = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError:
+            raise _TimedOut from None
 
 
 def _context(talk: Conversation, tool: Tool[..., Any], use: ToolUse) -> ToolContext:
@@ -96,32 +113,44 @@ def _context(talk: Conversation, tool: Tool[..., Any], use: ToolUse) -> ToolCont
         iteration=talk.iteration,
         abort=talk.abort,
         states=talk.states,
-        progress=lambda message, fraction: _show_progress(talk, use, message, fraction),
+        progress=lambda message, fraction: _report_progress(talk, use, message, fraction),
         tasks=talk.tasks,
     )
 
 
+def _report_progress(talk: Conversation, use: ToolUse, message: str, fraction: float | None) -> None:
+    """Show the progress from the loop's thread, whichever thread the tool runs in."""
+    if talk.watch is None:
+        return
+    if talk.scope.is_own_thread():
+        _show_progress(talk, use, message, fraction)
+    else:
+        with suppress(RuntimeError):  # the loop may be closed by now: then nobody looks
+            talk.scope.loop.call_soon_threadsafe(_show_progress, talk, use, message, fraction)
+
+
 def _show_progress(talk: Conversation, use: ToolUse, message: str, fraction: float | None) -> None:
-    if talk.watch is not None:
+    if talk.watch is not None and use.id in talk.announced and not talk.scope.is_over:
         talk.watch.show(
             ToolProgress(path=talk.path, tool_use_id=use.id, tool_name=use.name, message=message, fraction=fraction)
         )
 
 
-async def _through_middlewares(
-    talk: Conversation, tool: Tool[..., Any], context: ToolContext, arguments: Arguments
-) -> ToolResult:
-    cap = tool.max_chars if tool.max_chars is not None else talk.max_result_chars
+async def _result(talk: Conversation, tool: Tool[..., Any], context: ToolContext, arguments: Arguments) -> ToolResult:
+    """Call the handler, through the middlewares if there are any."""
+    if not talk.middlewares:
+        return await _invoke(talk, tool, context, arguments)
 
     async def innermost(call: MiddlewareCall) -> ToolResult:
-        return to_result(await _invoke(talk, tool, context, call.arguments), max_chars=cap)
+        return await _invoke(talk, tool, context, call.arguments)
 
-    if not talk.middlewares:
-        return to_result(await _invoke(talk, tool, context, arguments), max_chars=cap)
     step = innermost
     for middleware in reversed(talk.middlewares):
         step = _wrapped(middleware, step)
-    return await step(MiddlewareCall(tool_name=tool.name, arguments=arguments, context=context))
+    returned = cast("object", await step(MiddlewareCall(tool_name=tool.name, arguments=arguments, context=context)))
+    if not isinstance(returned, ToolResult):
+        raise TypeError(f"a middleware returned {type(returned).__name__}, not a ToolResult")
+    return to_result(returned)
 
 
 def _wrapped(
@@ -133,12 +162,14 @@ def _wrapped(
     return step
 
 
-async def _invoke(talk: Conversation, tool: Tool[..., Any], context: ToolContext, arguments: Arguments) -> object:
+async def _invoke(talk: Conversation, tool: Tool[..., Any], context: ToolContext, arguments: Arguments) -> ToolResult:
     if tool.in_thread:
         value = await _in_thread(talk, context, lambda: tool.invoke(arguments, context))
     else:
         value = tool.invoke(arguments, context)
-    return await value if inspect.isawaitable(value) else value
+    if isinstance(value, Awaitable):
+        value = cast("object", await value)
+    return to_result(value, max_chars=tool.max_chars if tool.max_chars is not None else talk.max_result_chars)
 
 
 async def _in_thread(talk: Conversation, context: ToolContext, work: Callable[[], object]) -> object:

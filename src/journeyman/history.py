@@ -42,7 +42,7 @@ _SENDABLE_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 class History:
     """A conversation. Built from messages of any origin, it mends what could not be sent."""
 
-    __slots__ = ("_answers", "_calls", "_ids", "_messages", "_said")
+    __slots__ = ("_answers", "_calls", "_has_opaque", "_ids", "_messages", "_said")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages: list[Message] = []
@@ -53,6 +53,8 @@ class History:
         self._said: list[UserContent] = []
         """What the user's side says after the staged results."""
         self._ids: set[str] = set()
+        self._has_opaque = False
+        """True once the model said something that only its provider understands."""
         for message in messages:
             self._replay(message)
         self._forget_server_calls()
@@ -106,9 +108,9 @@ class History:
         stored = tuple(self._sendable(block) for block in content if not (isinstance(block, Text) and not block.text))
         if not stored:
             return None
-        message = Message("assistant", stored, continues=self._ends_with("assistant"))
+        message = Message("assistant", stored, self._ends_with("assistant"))
         self._messages.append(message)
-        self._calls = {call.id: call for call in message.tool_uses}
+        self._calls = {block.id: block for block in stored if isinstance(block, ToolUse)}
         return message
 
     def commit(self) -> Message | None:
@@ -119,7 +121,7 @@ class History:
         Raises:
             ValueError: a call has no result yet.
         """
-        if self.unanswered:
+        if len(self._answers) < len(self._calls):
             raise ValueError(f"Calls without a result: {[call.id for call in self.unanswered]}.")
         results = [self._answers[id] for id in self._calls]
         said = [] if self._server_calls() else self._said
@@ -149,6 +151,7 @@ class History:
 
     def _sendable(self, block: Block) -> Block:
         if not isinstance(block, ToolUse):
+            self._has_opaque = self._has_opaque or isinstance(block, Opaque)
             return _encodable(block)
         if not _is_object(block.input_json):
             block = replace(block, input_json="{}", malformed=_encodable_text(block.input_json))
@@ -167,6 +170,8 @@ class History:
     def _server_calls(self) -> set[str]:
         """Return the ids of the provider's own tools that the model's turn waits for: a user message may then hold
         results only."""
+        if not self._has_opaque:
+            return set()
         facts = [
             _facts(block) for message in self._last_turn() for block in message.content if isinstance(block, Opaque)
         ]

@@ -46,7 +46,7 @@ _PREFIXES = ("Value error, ", "Assertion failed, ", "Input ")
 _CONTAINERS = frozenset(
     f"{name}_type"
     for name in (
-        "arguments", "dataclass", "dict", "frozen_set", "iterable", "list", "mapping", "model", "model_attributes",
+        "arguments", "dataclass", "dict", "frozen_set", "iterable", "list", "mapping", "model", "model_attributes", "named_tuple",
         "set", "tuple",
     )
 )  # fmt: skip
@@ -114,7 +114,7 @@ def _root(input_json: str | bytes | None) -> object:
         return None
     try:
         return from_json(input_json)
-    except ValueError:
+    except (ValueError, TypeError):
         return None
 
 

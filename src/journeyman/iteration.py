@@ -36,19 +36,22 @@ async def iterate(talk: Conversation) -> Iterated | Ending:
     if isinstance(response, Ending):
         return response
     said = await _hear(talk, response)
-    if said is None or not said.tool_uses:
+    uses = () if said is None else said.tool_uses
+    if not uses:
         return Iterated(response, said)
     if response.stop_reason != "tool_use":
         _answer_unrun(talk, response)
         return Iterated(response, said)
     talk.doing = "running tools"
-    return Iterated(response, said, await run_calls(talk, said.tool_uses))
+    return Iterated(response, said, await run_calls(talk, uses))
 
 
 async def _begin(talk: Conversation) -> None:
     talk.iteration += 1
     talk.iterations += 1
-    await talk.committed(talk.history.commit())
+    committed = talk.history.commit()
+    if talk.watch is not None:
+        await talk.committed(committed)
     await talk.scope.checkpoint()
     if talk.watch is not None:
         await talk.watch.tell(IterationStarted(path=talk.path, attempt=talk.attempt, iteration=talk.iteration))
@@ -58,8 +61,8 @@ async def _hear(talk: Conversation, response: Response) -> Message | None:
     """Put the response into the history."""
     said = talk.history.respond(response.content)
     talk.measured(response.usage)
-    await talk.committed(said)
     if talk.watch is not None:
+        await talk.committed(said)
         await talk.watch.tell(
             ModelResponded(
                 path=talk.path,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 from journeyman.agent import Agent, Host, In, Out
-from journeyman.cancel import Abort
+from journeyman.cancel import Abort, is_failure
 from journeyman.concluding import (
     Finished,
     accept,
@@ -66,7 +66,6 @@ async def run(
     execution = begin(agent, input, options)
     outer = current_path.set(execution.path)
     try:
-        await announce(execution)
         ended: Finished | Ending | None = None
         async with execution.scope:
             ended = await _ended(execution)
@@ -108,12 +107,15 @@ def run_sync(
 async def _ended(execution: Execution) -> Finished | Ending:
     """Return how the run ended, whatever was raised."""
     try:
+        await announce(execution)
         talk = execution.talk = await prepare(execution)
         async with _opened(talk.model):
             return await _attempts(execution, talk)
     except Unprepared as unprepared:
         return unprepared.ending
-    except Exception as error:  # noqa: BLE001 - whatever is wrong around the loop, the run has an ending
+    except BaseException as error:
+        if not is_failure(error, is_stopping=execution.scope.is_stopping()):
+            raise
         return failed_inside(execution, error)
 
 
@@ -124,7 +126,7 @@ async def _attempts(execution: Execution, talk: Conversation) -> Finished | Endi
         candidate = await _attempt(execution, talk)
         if isinstance(candidate, Ending):
             return candidate
-        verdict = await judge(execution.agent, talk, candidate, execution.max_attempts)
+        verdict = await judge(execution, talk, candidate)
         if isinstance(verdict, Ending):
             return verdict
         if verdict.report.passed:

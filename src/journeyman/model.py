@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from journeyman.errors import ProviderError
-from journeyman.types import Block, JsonObject, Message, Price, StopReason, Text, Usage
+from journeyman.types import NOTHING_USED, Block, JsonObject, Message, Price, StopReason, Text, Usage
 
 ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "max"]
 CachePolicy: TypeAlias = Literal["off", "auto", "explicit"]
@@ -69,6 +69,8 @@ class Request:
     settings: Settings
     max_tokens: int | None = None
     """The limit for this call, when a budget leaves less than `settings.max_tokens`."""
+    deltas: bool = True
+    """False: nobody looks at the pieces, so a model may leave out `TextPart`, `ThinkingPart` and `InputPart`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,8 @@ class ResponseFinished:
 
     stop_reason: StopReason
     stop_detail: str | None = None
+    usage: Usage | None = None
+    """The use of the whole response, when it was not seen before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,28 +245,32 @@ class Collector:
     def __init__(self) -> None:
         self._blocks: list[Block] = []
         self._usage: Usage | None = None
-        self._lost = Usage()
+        self._lost = NOTHING_USED
         self._model = ""
         self._id = ""
         self._finished: ResponseFinished | None = None
 
     def add(self, part: Part) -> None:
         """Take in the next part."""
+        kind = type(part)
+        if kind is TextPart or kind is InputPart or kind is ThinkingPart:  # nearly all parts are these
+            return
         match part:
-            case BlockFinished(block):
-                self._blocks.append(block)
-            case UsageSeen(usage):
-                self._usage = usage
-            case ResponseStarted(model, id, usage):
-                self._model, self._id, self._usage = model, id, usage
+            case BlockFinished():
+                self._blocks.append(part.block)
+            case UsageSeen():
+                self._usage = part.usage
+            case ResponseStarted():
+                self._model, self._id, self._usage = part.model, part.id, part.usage
             case ResponseFinished():
                 self._finished = part
+                self._usage = self._usage if part.usage is None else part.usage
             case Restarted():
                 self._lost = self.interrupted()
                 self._blocks.clear()
                 self._usage = self._finished = None
             case _:
-                pass
+                return
 
     def response(self) -> Response:
         """Return the sum.

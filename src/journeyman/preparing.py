@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from journeyman.cancel import cancellations, is_failure
 from journeyman.connect import connect
 from journeyman.contexts import (
     BudgetContext,
@@ -129,12 +130,15 @@ async def _prompt(execution: Execution, given: object) -> tuple[UserContent, ...
 async def _made(
     which: Literal["system", "user"], prompt: str | Sequence[Any] | Callable[[Any], Any], given: object
 ) -> tuple[UserContent, ...]:
+    before = cancellations()
     try:
         value = prompt(given) if callable(prompt) else prompt
         return await made(await value if inspect.isawaitable(value) else value)
     except PromptFailed as failed:
         raise Unprepared(PromptContext(prompt=which, reason=failed.reason, attempt=0), failed) from failed
-    except Exception as error:
+    except BaseException as error:
+        if not is_failure(error, is_stopping=cancellations() > before):
+            raise
         context = PromptContext(prompt=which, reason=f"it raised {type(error).__name__}: {error}", attempt=0)
         raise Unprepared(context, error) from error
 
@@ -171,6 +175,7 @@ def _conversation(execution: Execution, given: object, model: Model, states: Sta
         watch=execution.watch,
         max_result_chars=agent.max_result_chars,
         states=states,
+        now=execution.now,
         started_s=execution.started_s,
     )
 

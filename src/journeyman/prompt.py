@@ -60,14 +60,12 @@ async def made(prompt: object) -> tuple[UserContent, ...]:
     Raises:
         PromptFailed: it is blank, or neither text nor blocks.
     """
-    value = await prompt if inspect.isawaitable(prompt) else prompt
+    value = cast("object", await prompt if inspect.isawaitable(prompt) else prompt)
     if isinstance(value, str):
-        content: tuple[UserContent, ...] = (Text(value),)
-    elif isinstance(value, Sequence) and all(
-        isinstance(block, UserContent) for block in cast("Sequence[object]", value)
-    ):
-        content = tuple(cast("Sequence[UserContent]", value))
-    else:
+        value = (Text(value),)
+    blocks = cast("Sequence[object]", value) if isinstance(value, Sequence) else (value,)
+    content = [block for block in blocks if isinstance(block, UserContent)]
+    if len(content) < len(blocks):
         raise PromptFailed(f"it gave {type(value).__name__}, not text or content blocks")
     kept = tuple(block for block in content if not (isinstance(block, Text) and not block.text.strip()))
     if not kept:

@@ -1,6 +1,6 @@
 """A JSON Schema that came as such, for example from an MCP server, as the check of a tool's arguments.
 
-Imports `errors`, `issues`, `schema` and `types`, and jsonschema_rs only when the first arguments arrive.
+Imports `errors`, `issues` and `types`, and jsonschema_rs only when the first arguments arrive.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pydantic_core import from_json
 
 from journeyman.errors import InvalidArguments
 from journeyman.issues import Fault, Rank, bounded, excerpt, holds_json, issue_lines
-from journeyman.schema import parsed
 from journeyman.types import JsonObject
 
 
@@ -33,11 +32,7 @@ class RawSchema:
         Raises:
             InvalidArguments: they do not fit, or the schema itself is faulty; it lists every issue.
         """
-        value: object = parsed(from_json, input_json, subject)
-        if not isinstance(value, dict):
-            fault = Fault(Rank.TYPE, (), "should be an object", excerpt(value), is_quoted=holds_json(value))
-            raise InvalidArguments(subject, issue_lines([fault]))
-        arguments = cast("dict[str, object]", value)
+        arguments = _loaded(input_json, subject)
         try:
             faults = [fault for error in self._compiled().iter_errors(arguments) for fault in _faults(error)]
         except (ValueError, RecursionError) as error:  # of the schema, or of a pattern that takes too long
@@ -53,6 +48,17 @@ class RawSchema:
         if self._validator is None:
             self._validator = _compile(self._schema, self.input_schema)
         return self._validator
+
+
+def _loaded(input_json: str | bytes, subject: str) -> dict[str, object]:
+    try:
+        value: object = from_json(input_json, allow_inf_nan=False)
+    except (ValueError, TypeError) as error:  # TypeError: it holds a lone surrogate
+        raise InvalidArguments(subject, [f"it is not valid JSON: {bounded(str(error))}"]) from None
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value)
+    fault = Fault(Rank.TYPE, (), "should be an object", excerpt(value), is_quoted=holds_json(value))
+    raise InvalidArguments(subject, issue_lines([fault]))
 
 
 _DRAFT = re.compile(r"https?://json-schema\.org/(?:draft-0[467]|draft/2019-09|draft/2020-12)/schema#?")
@@ -103,9 +109,11 @@ def _faults(error: _Error) -> Iterator[Fault]:
         case ["additionalProperties" | "unevaluatedProperties"] if hasattr(error.kind, "unexpected"):
             for name in error.kind.unexpected:
                 yield Fault(Rank.UNKNOWN, (*path, name), "is not a known name")
+        case ["additionalProperties"]:  # of an object without any property: the error does not name the offender
+            yield Fault(Rank.UNKNOWN, path, "takes no names")
         case ["type"]:
             types = error.kind.types
             is_quoted = holds_json(error.instance) and not {"object", "array"}.isdisjoint(types)
-            yield Fault(Rank.TYPE, path, f"should be of type {' or '.join(types)}", found, is_quoted)
+            yield Fault(Rank.TYPE, path, f"should be of type {' or '.join(sorted(types))}", found, is_quoted)
         case _:
             yield Fault(Rank.VALUE, path, error.message.removeprefix("it "), found)

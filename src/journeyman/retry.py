@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from journeyman.cancel import cancellations
+from journeyman.cancel import is_failure
 from journeyman.errors import ProviderError
 from journeyman.model import Collector, Model, Part, Request, Response, Restarted, Retried, collect
 from journeyman.types import Usage
@@ -31,12 +31,14 @@ async def respond(
     retries: int,
     spent: Callable[[Usage], None],
     on_part: Callable[[Part], None] | None = None,
+    is_stopping: Callable[[], bool] = lambda: True,
     jitter: Callable[[], float] = random.random,
 ) -> Response:
     """Ask `model` until it answers, at most `retries` times more than once.
 
     `spent` is told what each request used, also one that failed or was cancelled; `Response.usage` is the last
-    request's. `on_part` sees every part, with `Retried` before and `Restarted` after each wait.
+    request's. `on_part` sees every part, with `Retried` before and `Restarted` after each wait. `is_stopping` says
+    whether a `CancelledError` is meant for us; one that is not is the model's failure.
 
     Raises:
         ProviderError: of the last request.
@@ -44,7 +46,7 @@ async def respond(
     requests = retries + 1
     for number in range(1, requests + 1):
         try:
-            return await _ask_once(model, request, spent=spent, on_part=on_part)
+            return await _ask_once(model, request, spent=spent, on_part=on_part, is_stopping=is_stopping)
         except ProviderError as error:
             wait_s = _wait_before_next(error, number, jitter)
             if number == requests or wait_s is None:
@@ -58,10 +60,14 @@ async def respond(
 
 
 async def _ask_once(
-    model: Model, request: Request, *, spent: Callable[[Usage], None], on_part: Callable[[Part], None] | None
+    model: Model,
+    request: Request,
+    *,
+    spent: Callable[[Usage], None],
+    on_part: Callable[[Part], None] | None,
+    is_stopping: Callable[[], bool],
 ) -> Response:
     collector = Collector()
-    before = cancellations()
     try:
         async with model.stream(request) as parts:
             response = await collect(parts, on_part, into=collector)
@@ -70,7 +76,7 @@ async def _ask_once(
         raise
     except BaseException as error:
         spent(collector.interrupted())
-        if isinstance(error, Exception) or (isinstance(error, asyncio.CancelledError) and cancellations() <= before):
+        if is_failure(error, is_stopping=is_stopping()):
             raise _foreign(model, error) from error
         raise
     spent(response.usage)

@@ -8,15 +8,24 @@ with an object at the top, as the APIs want it, and a `parse` that raises `Inval
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Generic, NotRequired, Protocol, Required, TypeVar, cast
 
-from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, with_config
+from pydantic import (
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
-from pydantic_core import PydanticSerializationError, SchemaError, from_json
+from pydantic_core import CoreSchema, PydanticSerializationError, SchemaError, from_json
 from typing_extensions import TypedDict, TypeForm
 
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
@@ -105,7 +114,18 @@ def _adapter_of(parameters: Sequence[Parameter]) -> TypeAdapter[object]:
     # A TypedDict and not a model: its keys cannot collide with methods such as `copy`, `json` or `schema`.
     make = cast("Callable[[str, Mapping[str, object]], type[object]]", TypedDict)
     fields = make("Arguments", {parameter.name: _field(parameter) for parameter in parameters})
-    return TypeAdapter(with_config(ConfigDict(extra="forbid", allow_inf_nan=False))(fields))
+    closed = Annotated[with_config(ConfigDict(allow_inf_nan=False))(fields), _Closed()]
+    return TypeAdapter(cast("type[object]", closed))
+
+
+class _Closed:
+    """Refuses unknown names. In the config it would also count for the dataclasses and TypedDicts inside."""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler.resolve_ref_schema(handler(source))
+        if schema["type"] == "typed-dict":
+            schema["extra_behavior"] = "forbid"
+        return schema
 
 
 def _field(parameter: Parameter) -> object:
@@ -299,6 +319,14 @@ class _Generator(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
+
+    def encode_default(self, dft: object) -> object:
+        encoded: object = super().encode_default(dft)
+        try:
+            json.dumps(encoded, allow_nan=False)
+        except ValueError as error:
+            raise PydanticSerializationError(str(error)) from error
+        return encoded
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
         """Stay silent: a default that is no JSON is left out of the schema, and that is all."""

@@ -17,6 +17,7 @@ from typing import Final, Literal, Protocol, TypeAlias, TypeVar, cast, get_origi
 from uuid import UUID
 
 from pydantic import BaseModel
+from typing_extensions import is_typeddict
 
 from journeyman.cancel import Abort
 
@@ -192,7 +193,7 @@ class ToolContext:
 
 
 def _of_kind(value: object, kind: type[T], which: Which) -> T:
-    if isinstance(value, get_origin(kind) or kind):
+    if isinstance(value, dict if is_typeddict(kind) else get_origin(kind) or kind):
         return cast("T", value)
     raise TypeError(
         f"The {which} state is a {type(value).__name__}, not a {kind.__name__}. "

@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, TypeAdapter
 from pydantic_core import from_json
@@ -218,8 +218,8 @@ class Usage:
         return self.input_tokens + self.output_tokens + cached
 
     def __add__(self, other: Usage) -> Usage:
-        if self.requests == 0 and self.exact and self.total_tokens == 0:
-            return other
+        if self is NOTHING_USED or other is NOTHING_USED:
+            return other if self is NOTHING_USED else self
         return Usage(
             requests=self.requests + other.requests,
             input_tokens=self.input_tokens + other.input_tokens,
@@ -232,8 +232,8 @@ class Usage:
         )
 
     def _cost_with(self, other: Usage) -> float | None:
-        if other.requests == 0:
-            return self.cost
+        if self.requests == 0 or other.requests == 0:
+            return other.cost if self.requests == 0 else self.cost
         if self.cost is None or other.cost is None:
             return None
         return self.cost + other.cost
@@ -243,6 +243,9 @@ def _sum(left: int | None, right: int | None) -> int | None:
     if left is None:
         return right
     return left if right is None else left + right
+
+
+NOTHING_USED: Final = Usage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

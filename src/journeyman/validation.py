@@ -6,7 +6,6 @@ model could mend that. Imports `errors`, `result`, `schema` and `cancel`.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar, cast
 
-from journeyman.cancel import Abort, cancellations
+from journeyman.cancel import Abort, cancellations, is_failure
 from journeyman.errors import Rejected
 from journeyman.result import LayerOutcome
 
@@ -95,11 +94,9 @@ async def _raised(validator: Validator[T], value: T, name: str) -> BaseException
         verdict: object = validator(value)
         if inspect.isawaitable(verdict):
             verdict = await verdict
-    except asyncio.CancelledError as error:
-        if cancellations() > before:
+    except BaseException as error:
+        if not is_failure(error, is_stopping=cancellations() > before):
             raise
-        return error
-    except Exception as error:  # noqa: BLE001 - whatever a validator raises is its verdict
         return error
     if verdict is not None:
         raise ValidatorBroken(name, f"returned {type(verdict).__name__}; it must raise to reject, and return nothing")

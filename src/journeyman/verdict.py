@@ -1,19 +1,21 @@
-"""Judging a candidate: its schema, then the agent's validators, each announced. Imports `conversation`, `handin` and
-the parts.
+"""Judging a candidate: its schema, then the agent's validators, each between its two events.
+
+Imports `execution`, `conversation`, `handin` and the parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from journeyman.agent import Agent
 from journeyman.contexts import ValidationContext
 from journeyman.conversation import Conversation
 from journeyman.endings import Ending
 from journeyman.errors import InvalidArguments
 from journeyman.events import LayerCompleted, LayerStarted
+from journeyman.execution import Execution, Layer
 from journeyman.handin import Candidate
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.schema import OutputSchema
@@ -32,28 +34,26 @@ class Verdict:
     """The output, when all passed."""
 
 
-async def judge(
-    agent: Agent[Any, Any], talk: Conversation, candidate: Candidate, max_attempts: int
-) -> Verdict | Ending:
+async def judge(execution: Execution, talk: Conversation, candidate: Candidate) -> Verdict | Ending:
     """Let one layer after the other judge the candidate, up to the first that does not pass."""
     talk.phase, talk.doing = "validation", "validating the output"
-    facts = Checking(input=talk.input, attempt=talk.attempt, max_attempts=max_attempts, abort=talk.abort)
-    outcomes: list[LayerOutcome] = []
+    facts = Checking(input=talk.input, attempt=talk.attempt, max_attempts=execution.max_attempts, abort=talk.abort)
+    execution.report = execution.attempt_report = ValidationReport(layers=())
     value: Any = candidate.raw
     try:
         with checking(facts):
-            if agent.plan.output is not None:
-                outcome, value = await _schema_layer(talk, agent.plan.output, candidate.raw)
-                outcomes.append(outcome)
-            if all(outcome.passed for outcome in outcomes):
-                await _validators(agent, talk, value, outcomes)
+            schema = execution.agent.plan.output
+            if schema is not None:
+                value = await _schema_layer(execution, talk, schema, candidate.raw)
+            if execution.attempt_report.passed:
+                await _validators(execution, talk, value)
     except ValidatorBroken as broken:
         context = ValidationContext(layer=broken.layer, reason=broken.reason, attempt=talk.attempt)
         return Ending(context, "validation", broken)
-    return Verdict(ValidationReport(layers=tuple(outcomes)), value)
+    return Verdict(execution.attempt_report, value)
 
 
-async def _schema_layer(talk: Conversation, schema: OutputSchema[Any], raw: str) -> tuple[LayerOutcome, object]:
+async def _schema_layer(execution: Execution, talk: Conversation, schema: OutputSchema[Any], raw: str) -> object:
     value: object = None
 
     async def parse() -> LayerOutcome:
@@ -72,39 +72,48 @@ async def _schema_layer(talk: Conversation, schema: OutputSchema[Any], raw: str)
             error=error,
         )
 
-    outcome = await _announced(talk, _SCHEMA_LAYER, "schema", _SCHEMA_DESCRIPTION, parse)
-    return outcome, value
+    await _announced(execution, talk, Layer(_SCHEMA_LAYER, "schema", _SCHEMA_DESCRIPTION, parse))
+    return value
 
 
-async def _validators(agent: Agent[Any, Any], talk: Conversation, value: object, outcomes: list[LayerOutcome]) -> None:
-    schema = agent.plan.output
+async def _validators(execution: Execution, talk: Conversation, value: object) -> None:
+    schema = execution.agent.plan.output
     dump: Callable[[Any], bytes] = schema.dump if schema is not None else lambda text: text.encode(errors="replace")
-    validators: Sequence[Callable[[Any], Any]] = agent.validators
+    validators: Sequence[Callable[[Any], Any]] = execution.agent.validators
     for validator in validators:
-        name, description = layer_name(validator), layer_description(validator)
-        work = check_work(validator, value, dump)
-        outcome = await _announced(talk, name, "validator", description, work)
-        outcomes.append(outcome)
-        if not outcome.passed:
+        work = partial(check, validator, value, dump=dump)
+        layer = Layer(layer_name(validator), "validator", layer_description(validator), work)
+        if not (await _announced(execution, talk, layer)).passed:
             return
 
 
-def check_work(
-    validator: Callable[[Any], Any], value: object, dump: Callable[[Any], bytes]
-) -> Callable[[], Awaitable[LayerOutcome]]:
-    """Return what lets one validator judge."""
-    return lambda: check(validator, value, dump=dump)
-
-
-async def _announced(
-    talk: Conversation, name: str, kind: str, description: str, work: Callable[[], Awaitable[LayerOutcome]]
-) -> LayerOutcome:
+async def _announced(execution: Execution, talk: Conversation, layer: Layer) -> LayerOutcome:
+    """Run one layer between its two events. One that is cut short is completed when the run ends."""
     await talk.scope.checkpoint()
+    execution.open_layer = layer
     if talk.watch is not None:
         await talk.watch.tell(
-            LayerStarted(path=talk.path, attempt=talk.attempt, name=name, description=description, kind=kind)
+            LayerStarted(
+                path=talk.path,
+                attempt=talk.attempt,
+                name=layer.name,
+                description=layer.description,
+                kind=layer.kind,
+            )
         )
-    outcome = await work()
+    try:
+        outcome = await layer.work()
+    except ValidatorBroken as broken:
+        await complete_layer(execution, talk, layer.cut_short(str(broken), broken))
+        raise
+    await complete_layer(execution, talk, outcome)
+    return outcome
+
+
+async def complete_layer(execution: Execution, talk: Conversation, outcome: LayerOutcome) -> None:
+    """Put what the open layer said into the report, and tell it."""
+    execution.open_layer = None
+    so_far = execution.attempt_report.layers if execution.attempt_report else ()
+    execution.report = execution.attempt_report = ValidationReport(layers=(*so_far, outcome))
     if talk.watch is not None:
         await talk.watch.tell(LayerCompleted(path=talk.path, attempt=talk.attempt, outcome=outcome))
-    return outcome

@@ -5,12 +5,11 @@ Where nobody watches there is no `Watch` at all, and no event is made. Imports `
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from journeyman.cancel import cancellations
+from journeyman.cancel import cancellations, is_failure
 from journeyman.events import (
     AttemptCompleted,
     AttemptStarted,
@@ -54,7 +53,9 @@ class Watch:
         for listener in self.listeners:
             try:
                 listener(event)
-            except Exception as error:  # noqa: BLE001 - a listener's failure is data: it never breaks a run
+            except BaseException as error:
+                if not is_failure(error, is_stopping=False):
+                    raise
                 self.errors.append(CallbackError(callback=_name_of(listener), error=error))
 
     async def tell(self, event: Event) -> None:
@@ -83,11 +84,9 @@ class Watch:
             outcome = callback(self._context(facts), *arguments)
             if inspect.isawaitable(outcome):
                 await outcome
-        except asyncio.CancelledError as error:
-            if cancellations() > before:
+        except BaseException as error:
+            if not is_failure(error, is_stopping=cancellations() > before):
                 raise
-            self.errors.append(CallbackError(callback=name, error=error))
-        except Exception as error:  # noqa: BLE001 - a callback's failure is data: it never breaks a run
             self.errors.append(CallbackError(callback=name, error=error))
 
     def _context(self, facts: _CallFacts) -> CallbackContext:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -99,9 +99,10 @@ def is_marked(block: dict[str, Any]) -> bool:
 def without_marks(body: Any) -> Any:  # noqa: ANN401 - JSON
     match body:
         case dict():
-            return {key: without_marks(value) for key, value in body.items() if key != "cache_control"}
+            members = cast("dict[str, Any]", body)
+            return {key: without_marks(value) for key, value in members.items() if key != "cache_control"}
         case list():
-            return [without_marks(item) for item in body]
+            return [without_marks(item) for item in cast("list[Any]", body)]
         case _:
             return body
 
@@ -314,8 +315,7 @@ def test_a_continuation_is_joined_to_the_message_it_continues() -> None:  # A30
         {"role": "assistant", "content": [{"type": "text", "text": "I look."}]},
     ]
     assert sent(HELLO, first, second, third, assistant(Text("9. "), continues=True))["messages"][1:] == [
-        {"role": "assistant", "content": [{"type": "text", "text": "I look."}]},
-        {"role": "assistant", "content": [{"type": "text", "text": "It is"}, {"type": "text", "text": "9."}]},
+        {"role": "assistant", "content": [{"type": "text", "text": text} for text in ("I look.", "It is", "9.")]},
     ]
     assert sent(HELLO, first, third, HELLO)["messages"][1]["content"] == [
         {"type": "text", "text": "I look."},
@@ -557,7 +557,7 @@ def test_no_more_is_enforced_than_one_request_allows() -> None:
 
 
 def test_the_providers_own_tools_follow_ours() -> None:
-    search = {"type": "web_search_20250305", "name": "web_search"}
+    search: JsonObject = {"type": "web_search_20250305", "name": "web_search"}
     body = sent(settings=Settings(extra={"tools": [search]}))
     assert [spec["name"] for spec in body["tools"]] == ["query", "web_search"]
     assert sent(tools=(), settings=Settings(extra={"tools": [search]}))["tools"] == [search]
@@ -638,7 +638,7 @@ def test_thinking_is_asked_for_in_the_models_own_way(
         ),
         ("claude-haiku-4-5", Settings(thinking=2_000, max_tokens=2_000), "budget of 2000 is not between 1024"),
         ("claude-haiku-4-5", Settings(extra={"messages": []}), "Settings.extra has ['messages']"),
-        ("claude-haiku-4-5", Settings(extra={"x": {1, 2}}), "Settings.extra holds what JSON cannot"),  # type: ignore[dict-item]
+        ("claude-haiku-4-5", Settings(extra={"x": {1, 2}}), "cannot be written as JSON"),  # type: ignore[dict-item]
     ],
 )
 def test_settings_that_the_api_would_refuse_are_refused_before_anything_is_sent(

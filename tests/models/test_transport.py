@@ -177,7 +177,7 @@ async def main():
         async with lease():
             async with open_stream(server.url, headers={}, body=b"{}", timeouts=Timeouts()) as answer:
                 async for batch in answer.batches():
-                    print(batch[0].data.decode())
+                    print(batch[0][1].decode())
             task = asyncio.create_task(hanging(server.url))
             await server.until(lambda: len(server.requests) == 2)
             task.cancel()

@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from journeyman.errors import ModelUnavailable, ProviderError
@@ -88,6 +89,7 @@ _LEAST_BUDGET: Final = 1_024
 _ROOM_FOR_ANSWER: Final = 256  # tokens that a budget leaves when the limit of a call is lowered
 
 
+@cache
 def _facts(name: str) -> _Facts:
     known = name[name.find("claude-") :] if "claude-" in name else name
     return _FACTS[max((prefix for prefix in _FACTS if known.startswith(prefix)), key=len)]
@@ -168,8 +170,8 @@ class AnthropicModel:
         more_tools = tools if isinstance(tools, list) else []
         try:
             return encode(head, request.prefix, request.messages, cache=request.settings.cache, more_tools=more_tools)
-        except TypeError as error:
-            failure = _refused_here(f"Settings.extra holds what JSON cannot: {error}.")
+        except (TypeError, ValueError) as error:
+            failure = _refused_here(f"The request cannot be written as JSON: {error}. Look at schemas and Settings.extra.")
         raise failure
 
     def _head(self, request: Request) -> JsonObject:
@@ -196,7 +198,7 @@ class AnthropicModel:
                 raise _refused_here(f"{self.name} always reasons. Ask for thinking='minimal' instead of 'off'.")
             return {"thinking": {"type": facts.off}}
         if facts.reasoning == "budget":
-            return _budget(_BUDGETS[asked], limit * 3 // 4)
+            return _budget(min(_BUDGETS[asked], limit * 3 // 4), limit)
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": _EFFORTS[asked]}}
 
     def _checked_budget(self, budget: int, facts: _Facts, ceiling: int) -> int:
@@ -324,8 +326,8 @@ async def _parts(answer: Answer, decoder: Decoder) -> AsyncGenerator[Part]:
 async def _streamed(answer: Answer, decoder: Decoder) -> AsyncGenerator[Part]:
     async with aclosing(answer.batches()) as batches:
         async for batch in batches:
-            for event in batch:
-                for part in decoder.feed(event.data):
+            for _, data in batch:
+                for part in decoder.feed(data):
                     yield part
             if decoder.complete:
                 break

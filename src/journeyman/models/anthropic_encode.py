@@ -124,13 +124,12 @@ def _pieces(messages: Sequence[Message]) -> tuple[list[bytes], list[int]]:
         if piece is None:
             piece = wire[CODEC] = _piece(message)
             _count_hand_marks(message)
-        if message.continues and pieces:
-            piece = _joined(piece, messages[len(pieces) - 1], pieces)
+        if message.continues and message.role == "assistant" and _trim(messages, pieces) and piece:
+            piece = b"," + piece.removeprefix(_OPEN["assistant"])
         if _HAND_MARKS in wire:
             marked.append(len(pieces))
         pieces.append(piece)
-    if pieces and messages[-1].role == "assistant":
-        pieces[-1] = _without_trailing_space(messages[-1], pieces[-1])
+    _trim(messages, pieces)
     return pieces, marked
 
 
@@ -140,12 +139,15 @@ def _piece(message: Message) -> bytes:
     return _OPEN[message.role] + blocks if blocks else b""
 
 
-def _joined(piece: bytes, before: Message, pieces: list[bytes]) -> bytes:
-    """Return `piece` as the continuation of the assistant message `before`, the last one of `pieces`."""
-    if before.role != "assistant" or not piece.startswith(_OPEN["assistant"]):
-        return piece
-    pieces[-1] = _without_trailing_space(before, pieces[-1])
-    return b"," + piece.removeprefix(_OPEN["assistant"]) if pieces[-1] else piece
+def _trim(messages: Sequence[Message], pieces: list[bytes]) -> bool:
+    """Take the trailing white space from the last of `pieces`; return whether that is a message of the assistant."""
+    index = len(pieces) - 1
+    while index >= 0 and not pieces[index] and messages[index].role == "assistant":
+        index -= 1
+    if index < 0 or messages[index].role != "assistant":
+        return False
+    pieces[index] = _without_trailing_space(messages[index], pieces[index])
+    return pieces[index] != b""
 
 
 def _without_trailing_space(message: Message, piece: bytes) -> bytes:

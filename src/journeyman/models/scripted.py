@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,7 +25,6 @@ from journeyman.model import (
     ResponseStarted,
     TextPart,
     ThinkingPart,
-    UsageSeen,
 )
 from journeyman.types import Block, Price, StopReason, Text, Thinking, ToolUse, Usage
 
@@ -89,10 +88,8 @@ class Scripted:
         """How many answers were not asked for yet."""
         return max(0, len(self._answers) - len(self.requests))
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
-        async with self._function.stream(request) as parts:
-            yield parts
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
+        return self._function.stream(request)
 
     async def _next(self, request: Request) -> Answer:
         self.requests.append(replace(request, messages=tuple(request.messages)))
@@ -117,11 +114,10 @@ class FromFunction:
     price: Price | None = None
     provider: str = "scripted"
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
-        yield self._parts(request)
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
+        return aclosing(self._parts(request))
 
-    async def _parts(self, request: Request) -> AsyncIterator[Part]:
+    async def _parts(self, request: Request) -> AsyncGenerator[Part]:
         answer = await _answer(self.function, request)
         if isinstance(answer, ProviderError):
             raise answer
@@ -129,13 +125,13 @@ class FromFunction:
         usage = response.usage
         if self.price is not None and usage.cost is None:
             usage = replace(usage, cost=self.price.of(usage))
-        yield ResponseStarted(response.model or self.name, response.id, replace(usage, output_tokens=0, cost=None))
+        yield ResponseStarted(response.model or self.name, response.id, _of_input(usage) if request.deltas else usage)
         for block in _with_ids(response.content, turn=len(request.messages)):
-            for delta in _deltas(block):
-                yield delta
+            if request.deltas:
+                for delta in _deltas(block):
+                    yield delta
             yield BlockFinished(block)
-        yield UsageSeen(usage)
-        yield ResponseFinished(response.stop_reason, response.stop_detail)
+        yield ResponseFinished(response.stop_reason, response.stop_detail, usage)
 
 
 async def _answer(policy: Policy, request: Request) -> Answer:
@@ -151,10 +147,20 @@ def _response(answer: Response | str | Block | Sequence[Block]) -> Response:
     return say(*answer) if isinstance(answer, Sequence) else say(answer)
 
 
+def _of_input(usage: Usage) -> Usage:
+    """Return what a provider tells when it begins to answer."""
+    return Usage(
+        requests=usage.requests,
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+    )
+
+
 def _with_ids(blocks: Sequence[Block], *, turn: int) -> Iterator[Block]:
     for number, block in enumerate(blocks):
         if isinstance(block, ToolUse) and not block.id:
-            yield replace(block, id=f"call_{turn}_{number}")
+            yield ToolUse(f"call_{turn}_{number}", block.name, block.input_json, block.malformed)
         else:
             yield block
 

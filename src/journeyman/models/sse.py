@@ -5,18 +5,13 @@ Imports nothing of this package. Read `transport.py` next.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
-class Event(NamedTuple):
-    """One event, undecoded."""
-
-    name: bytes
-    """Empty when the event has no name."""
-    data: bytes
-    """The data lines, joined by line feeds."""
+Event: TypeAlias = tuple[bytes, bytes]
+"""The name of one event, empty when it has none, and its data lines, joined by line feeds."""
 
 
 class TooLarge(ValueError):
@@ -48,16 +43,16 @@ class Parser:
         """
         if self._skip_line_feed or b"\r" in chunk:
             chunk = self._with_line_feeds(chunk)
-        if not chunk:
-            return []
-        if not self._completes_an_event(chunk):
-            self._hold(chunk)
-            return []
-        text = b"".join((*self._held, chunk)) if self._held else chunk
-        *frames, rest = text.split(b"\n\n")
-        self._held.clear()
-        self._held_bytes = 0
-        self._hold(rest)
+        if self._held:
+            if not self._completes_an_event(chunk):
+                self._hold(chunk)
+                return []
+            chunk = b"".join((*self._held, chunk))
+            self._held.clear()
+            self._held_bytes = 0
+        *frames, rest = chunk.split(b"\n\n")
+        if rest:
+            self._hold(rest)
         return self._events(frames)
 
     def end(self) -> list[Event]:
@@ -67,7 +62,7 @@ class Parser:
         return self._events([frame])
 
     def _completes_an_event(self, chunk: bytes) -> bool:
-        return b"\n\n" in chunk or bool(self._held and chunk.startswith(b"\n") and self._held[-1].endswith(b"\n"))
+        return b"\n\n" in chunk or (chunk.startswith(b"\n") and self._held[-1].endswith(b"\n"))
 
     def _hold(self, chunk: bytes) -> None:
         if chunk:
@@ -93,6 +88,10 @@ class Parser:
 
 
 def _event(frame: bytes) -> Event | None:
+    if frame.startswith(b"event: ") and frame.count(b"\n") == 1:  # the usual form, for speed; the general one follows
+        name, _, rest = frame.partition(b"\ndata: ")
+        if rest:
+            return name[7:], rest
     name = b""
     data: list[bytes] = []
     for line in frame.split(b"\n"):
@@ -103,4 +102,4 @@ def _event(frame: bytes) -> Event | None:
             name = value.removeprefix(b" ")
     if not data:
         return None
-    return Event(name, data[0] if len(data) == 1 else b"\n".join(data))
+    return name, b"\n".join(data)

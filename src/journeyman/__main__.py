@@ -1,0 +1,5 @@
+"""`python -m journeyman` is `journeyman`."""
+
+from journeyman.cli import main
+
+main()

@@ -1,0 +1,43 @@
+"""The command line: `journeyman run`, `check` and `demo`.
+
+This is its front door. It answers the plainest questions by itself, and imports what they do not need only for the
+others: `app.py`, which is to be read next.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from pkgutil import resolve_name
+from typing import Final
+
+HELP: Final = """\
+Usage: journeyman COMMAND
+
+Run agents that hand in checked work.
+
+  run FILE:AGENT [INPUT]   Run an agent, and print what it hands in.
+  check FILE:AGENT         Show an agent's definition without calling a model.
+  demo [QUESTION]          Watch an analyst at work, with or without a key.
+
+  --help (-h)              Show this; after a command, show its options.
+  --version                Show the version.
+
+The result goes to stdout, everything else to stderr.
+Exit code: 0 success, 1 failure, 2 usage, 130 after Ctrl-C.
+"""
+
+
+def main() -> None:
+    """Do what the command line asks for, and exit."""
+    words = sys.argv[1:]
+    if not words or words in (["--help"], ["-h"]):
+        sys.exit(_print(HELP))
+    if words == ["--version"]:
+        sys.exit(_print(f"{version('journeyman')}\n"))
+    sys.exit(resolve_name("journeyman.cli.app:execute")(words))
+
+
+def _print(text: str) -> int:
+    sys.stdout.write(text)
+    return 0

@@ -1,0 +1,44 @@
+"""The commands, as cyclopts sees them: each is one function in a module of its own, imported when it is called.
+
+Imports cyclopts. Read `run.py` next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from cyclopts import App, CycloptsError
+
+from journeyman.cli.mistake import Mistake
+from journeyman.cli.screen import print_error
+
+USAGE, INTERRUPTED = 2, 130
+
+app = App(
+    name="journeyman",
+    help="Run agents that hand in checked work.",
+    version=version("journeyman"),
+    result_action="return_value",
+    exit_on_error=False,
+    print_error=False,
+    suppress_keyboard_interrupt=False,
+)
+app.command("journeyman.cli.run:run", name="run", help="Run an agent, and print what it hands in.")
+app.command("journeyman.cli.check:check", name="check", help="Show an agent's definition without calling a model.")
+app.command("journeyman.cli.demo:demo", name="demo", help="Watch an analyst at work, with or without a key.")
+
+
+def execute(words: Sequence[str]) -> int:
+    """Execute the command that the words on the command line ask for, and return the exit code."""
+    try:
+        return app(words) or 0
+    except Mistake as mistake:
+        print_error(mistake.message, mistake.hint)
+        return USAGE
+    except CycloptsError as error:
+        print_error(f"{str(error).rstrip('.')}.", "See: journeyman --help")
+        return USAGE
+    except KeyboardInterrupt:
+        print_error("interrupted.", "Nothing was running yet.")
+        return INTERRUPTED

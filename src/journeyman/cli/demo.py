@@ -1,0 +1,87 @@
+"""`journeyman demo`: the analyst of `examples/analyst`, which is also a part of the installed package.
+
+Imports the example when it is asked for, and nothing of it before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import journeyman
+from journeyman.agent import Agent
+from journeyman.cli.loading import load_file
+from journeyman.cli.mistake import Mistake
+from journeyman.cli.run import Flag
+from journeyman.cli.running import Job, perform
+from journeyman.cli.stdout import Stdout
+
+
+class Demo(Protocol):
+    """What the example gives."""
+
+    @property
+    def agent(self) -> Agent[Any, Any]: ...
+    @property
+    def question(self) -> str:
+        """Asked when the user asks nothing."""
+        ...
+
+    @property
+    def notice(self) -> str:
+        """Says who is at work: a language model, or the offline stand-in."""
+        ...
+
+
+def demo(
+    question: str | None = None,
+    /,
+    *,
+    data: Path | None = None,
+    model: str | None = None,
+    json: Flag = False,
+    quiet: Flag = False,
+) -> int:
+    """Watch an analyst explore a table, draft a report, be rejected, repair it and hand it in.
+
+    With ANTHROPIC_API_KEY it uses Claude, without a key a small offline program. All the rest is real.
+
+    Args:
+        question: What to ask about the table.
+        data: A CSV file to analyse instead of the bundled one.
+        model: Use this model, for example anthropic:claude-sonnet-5-5.
+        json: Print one JSON document: the result, usage, attempts and history.
+        quiet: Print nothing but the result, or the error.
+    """
+    stdout = Stdout(drop_others=quiet)
+    found = _demo(data)
+    job = Job(
+        agent=found.agent,
+        text=question or found.question,
+        stdout=stdout,
+        check="journeyman demo --help",
+        model=model,
+        json=json,
+        quiet=quiet,
+        notice=found.notice if model is None else f"At work: {model}.",
+    )
+    return perform(job)
+
+
+def _demo(data: Path | None) -> Demo:
+    make = cast("Callable[[Path | None], Demo]", load_file(_place()).demo_agent)
+    try:
+        return make(data)
+    except ValueError as error:  # a file that cannot be used; its message says what to do
+        raise Mistake(str(error), "") from error
+
+
+def _place() -> Path:
+    """Return the file with the demo: of the installed package, or of the checkout that this package is run from."""
+    package = Path(journeyman.__file__).resolve().parent
+    places = [package / "_demo" / "agent.py", package.parent.parent / "examples" / "analyst" / "agent.py"]
+    for place in places:
+        if place.is_file():
+            return place
+    raise Mistake("The demo is not part of this installation.", "Install journeyman again, from a wheel or a checkout.")

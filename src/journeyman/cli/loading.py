@@ -1,0 +1,265 @@
+"""From what the user typed, `FILE:AGENT` or `package.module:AGENT`, to the agent.
+
+Whatever a stranger's file may do when it is imported becomes a `Mistake` with one line and the next step. Imports
+`agent` and `errors`.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from journeyman.agent import Agent
+from journeyman.cli.mistake import Misdefined, Mistake
+from journeyman.cli.words import one_line
+from journeyman.errors import DefinitionError
+
+_EXAMPLE: Final = "agents.py:analyst"
+_MACHINERY: Final = (__file__, pkgutil.__file__)
+
+
+def load_agent(target: str) -> Agent[Any, Any]:
+    """Return the agent that `target` names.
+
+    Raises:
+        Mistake: there is no such file, module or agent, or importing it failed.
+    """
+    origin, attribute = _split(target)
+    module = load_module(origin)
+    if not attribute:
+        return _only_agent(module, origin)
+    found: object = module
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise _missing(module, origin, attribute)
+        found = getattr(found, name)
+    if not isinstance(found, Agent):
+        raise Mistake(f"{target} is {_kind(found)}, not an agent.", _agents_hint(module, origin))
+    return found  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
+
+
+def load_module(origin: str) -> ModuleType:
+    """Import a file by its path, or a module by its dotted name.
+
+    Raises:
+        Mistake: it is not there, or it raised.
+    """
+    return load_file(Path(origin)) if _is_file(origin) else _guarded(origin, lambda: _import(origin))
+
+
+def load_file(path: Path) -> ModuleType:
+    """Import a Python file: as a part of its package if its folder is one, else as a module of its own.
+
+    The folder that `import` then looks in first is the file's, or the package's.
+
+    Raises:
+        Mistake: it is not there, or it raised.
+    """
+    _check_readable(path)
+    path = path.resolve()
+    top, name = path.parent, path.stem
+    is_in_package = (top / "__init__.py").is_file()
+    while (top / "__init__.py").is_file():
+        top, name = top.parent, f"{top.name}.{name}"
+    _search_first(top)
+    if is_in_package:
+        return _guarded(str(path), lambda: _import(name))
+    return _guarded(str(path), lambda: _execute(path, name))
+
+
+# -- what was typed ---------------------------------------------------------------------------------------------------
+
+
+def _split(target: str) -> tuple[str, str]:
+    """Cut off the attribute, if there is one; a drive letter is none."""
+    origin, colon, attribute = target.rpartition(":")
+    is_attribute = bool(origin) and all(part.isidentifier() for part in attribute.split("."))
+    if colon and origin and not attribute:
+        raise Mistake(f"{target} names no agent after the colon.", f"Name one, for example {_EXAMPLE}.")
+    return (origin, attribute) if is_attribute else (target, "")
+
+
+def _is_file(origin: str) -> bool:
+    if origin.endswith(".py") or "/" in origin or "\\" in origin or Path(origin).exists():
+        return True
+    return not all(part.isidentifier() for part in origin.split("."))
+
+
+def _check_readable(path: Path) -> None:
+    if not path.exists():
+        raise Mistake(f"There is no file {path}.", _where_to_look(path))
+    if path.is_dir():
+        raise Mistake(f"{path} is a folder.", f"Name a file in it, for example {path / _EXAMPLE}.")
+    if path.suffix != ".py":
+        raise Mistake(f"{path} is no Python file.", f"Give a file that ends in .py, for example {_EXAMPLE}.")
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise Mistake(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
+
+
+def _where_to_look(path: Path) -> str:
+    folder = path.parent
+    names = sorted(file.name for file in folder.glob("*.py")) if folder.is_dir() else []
+    close = get_close_matches(path.name, names, n=1, cutoff=0.6)
+    if close:
+        return f"Did you mean {folder / close[0]}?"
+    return "Check the path; it is relative to the current folder."
+
+
+# -- importing --------------------------------------------------------------------------------------------------------
+
+
+def _search_first(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _import(name: str) -> ModuleType:
+    _search_first(Path.cwd())
+    module: object = pkgutil.resolve_name(name)
+    if not isinstance(module, ModuleType):
+        raise ImportError(f"{name} is {_kind(module)}, not a module")
+    return module
+
+
+def _execute(path: Path, name: str) -> ModuleType:
+    # A file named like a module that is loaded, or could be, must not stand in its place.
+    taken = name in sys.modules or name in sys.stdlib_module_names or not name.isidentifier()
+    spec = spec_from_file_location(f"journeyman_file_{name}" if taken else name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be imported")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+# -- what a file may do when it is imported ---------------------------------------------------------------------------
+
+
+def _guarded(origin: str, load: Callable[[], ModuleType]) -> ModuleType:
+    """Import, and make a mistake of whatever is raised."""
+    try:
+        return load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a file may raise anything
+        mistake = _mistake_of(origin, error)
+    raise mistake
+
+
+def _mistake_of(origin: str, error: BaseException) -> Mistake:
+    place = _place(error) or origin
+    match error:
+        case Mistake():
+            return error
+        case DefinitionError():
+            return _misdefined(origin, place, error)
+        case ModuleNotFoundError(name=str(name)):
+            return _not_found(origin, place, name)
+        case _:
+            text, hint = _raised(origin, place, error)
+            return Mistake(f"{one_line(text)}.", hint)
+
+
+def _misdefined(origin: str, place: str, error: DefinitionError) -> Misdefined:
+    first = error.problems[0]
+    if len(error.problems) == 1:
+        return Misdefined(f"{error.subject}: {one_line(first.message)}", first.hint, place=place, error=error)
+    text = f"{error.subject} has {len(error.problems)} problems, first: {first.message}"
+    return Misdefined(one_line(text), f"See them all: journeyman check {_shown(origin)}", place=place, error=error)
+
+
+def _not_found(origin: str, place: str, name: str) -> Mistake:
+    if f"{origin}.".startswith(f"{name}."):
+        return Mistake(f"There is no module {name}.", f"Install it, or name a file, for example {_EXAMPLE}.")
+    text = f"{place} imports {name}, which is not installed."
+    return Mistake(text, f"Install it where journeyman is: {sys.executable} -m pip install {name.partition('.')[0]}")
+
+
+def _raised(origin: str, place: str, error: BaseException) -> tuple[str, str]:
+    """Say what else a file did, and what to do about it."""
+    match error:
+        case SyntaxError():
+            return f"{place} does not parse: {error.msg}", "Mend that line."
+        case SystemExit(code=code):
+            shown = "" if code is None else repr(code)
+            return f"{place} calls sys.exit({shown}) when it is imported", "Put that under if __name__ == '__main__'."
+        case _:
+            reason = str(error).strip().rstrip(".")
+            text = f"{place} raises {type(error).__name__}{': ' if reason else ''}{reason}"
+            return text, f"Mend it; the whole traceback: python {'' if _is_file(origin) else '-m '}{_shown(origin)}"
+
+
+def _place(error: BaseException) -> str:
+    """Say where in the user's file it happened: `agents.py, line 3`."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return _line(error.filename, error.lineno)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
+    mine = [frame for frame in frames if frame.filename == frames[0].filename]
+    return _line(mine[-1].filename, mine[-1].lineno) if mine else ""
+
+
+def _is_machinery(filename: str) -> bool:
+    return filename.startswith("<frozen") or filename in _MACHINERY or Path(filename).parent.name == "importlib"
+
+
+def _line(filename: str, number: int | None) -> str:
+    return _shown(filename) if number is None else f"{_shown(filename)}, line {number}"
+
+
+def _shown(origin: str) -> str:
+    """Return a path as people would type it; a module's name as it is."""
+    path = Path(origin)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else origin
+
+
+# -- the agents of a module -------------------------------------------------------------------------------------------
+
+
+def _agents_in(module: ModuleType) -> Mapping[str, Agent[Any, Any]]:
+    """Return the agents by the first name each has in the module."""
+    found: dict[int, tuple[str, Agent[Any, Any]]] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, Agent):
+            found.setdefault(id(value), (name, value))  # pyright: ignore[reportUnknownArgumentType] - a stranger's types
+    return dict(found.values())
+
+
+def _only_agent(module: ModuleType, origin: str) -> Agent[Any, Any]:
+    agents = _agents_in(module)
+    match list(agents.values()):
+        case [agent]:
+            return agent
+        case []:
+            raise Mistake(f"{origin} holds no agent.", "Define one at the top level: analyst = Agent(…)")
+        case _:
+            choices = " or ".join(f"{origin}:{name}" for name in agents)
+            raise Mistake(f"{origin} holds {len(agents)} agents.", f"Say which: {choices}")
+
+
+def _missing(module: ModuleType, origin: str, attribute: str) -> Mistake:
+    close = get_close_matches(attribute, [*_agents_in(module), *vars(module)], n=1)
+    meant = f"Did you mean {origin}:{close[0]}? " if close else ""
+    return Mistake(f"{origin} has no {attribute!r}.", f"{meant}{_agents_hint(module, origin)}")
+
+
+def _agents_hint(module: ModuleType, origin: str) -> str:
+    names = list(_agents_in(module))
+    if not names:
+        return f"{origin} holds no agent; define one at the top level: analyst = Agent(…)"
+    return f"{'Agents' if len(names) > 1 else 'The agent'} in {origin}: {', '.join(names)}."
+
+
+def _kind(value: object) -> str:
+    """Say what a value is: `a function`, `an int`."""
+    name = "class" if isinstance(value, type) else type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

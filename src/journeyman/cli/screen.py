@@ -1,0 +1,179 @@
+"""Where the tree goes: a live terminal, plain lines, or nowhere.
+
+In a terminal finished lines are printed above, for good, and only the tail is drawn anew, by a thread of its own: ten
+times a second, even while a tool or a validator blocks the event loop. Imports `tree`, `tail` and rich.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from threading import Event as Flag
+from threading import Lock, Thread
+from typing import Final, Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from journeyman.cli.lines import Line, laid_out, speaks_unicode
+from journeyman.cli.tail import Tail
+from journeyman.cli.tree import Tree
+from journeyman.cli.words import one_line
+from journeyman.events import Event
+
+_BETWEEN_PAINTS_S: Final = 0.1
+_ERROR: Final = "error:"
+_ERROR_ROWS: Final = 40
+_STOPPING: Final = Line(mark="stopped", text="stopping; interrupt again to quit at once")
+
+
+class Screen(Protocol):
+    """Shows a run. `show` may be called from the event loop, `stopping` from any thread."""
+
+    def show(self, event: Event) -> None:
+        """Take in the next event."""
+        ...
+
+    def say(self, lines: Sequence[Line]) -> None:
+        """Print lines of one's own after what was shown so far."""
+        ...
+
+    def stopping(self) -> None:
+        """Say that the user's wish to stop was heard."""
+        ...
+
+    def close(self) -> None:
+        """Show what is left, and leave the terminal as it was."""
+        ...
+
+
+def open_screen(*, quiet: bool) -> Screen:
+    """Return the screen that fits where stderr leads."""
+    if quiet:
+        return Silence()
+    console = stderr_console()
+    return LiveScreen(console) if console.is_terminal else PlainScreen(console)
+
+
+def stderr_console() -> Console:
+    """Return a console on stderr: with colours in a terminal that has them, else without any escape sequence."""
+    is_live = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
+    return Console(stderr=True, force_terminal=is_live, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def print_error(message: str, hint: str) -> None:
+    """Print one line: what is wrong, and the next step."""
+    console = stderr_console()
+    stop = "." if hint and not message.rstrip().endswith((".", "!", "?", "…")) else ""
+    line = Line(name=_ERROR, text=one_line(f"{message.rstrip()}{stop} {hint}"), rows=_ERROR_ROWS)
+    rows = laid_out(line, console) if console.is_terminal else [Text(f"{_ERROR} {line.text}")]
+    for number, row in enumerate(rows):
+        if number == 0:
+            row.stylize("red", 0, len(_ERROR))
+        console.print(row)
+
+
+class Silence:
+    """Shows nothing."""
+
+    def show(self, event: Event) -> None:
+        return
+
+    def say(self, lines: Sequence[Line]) -> None:
+        return
+
+    def stopping(self) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
+class PlainScreen:
+    """Prints each line once, as it comes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._tree = Tree()
+
+    def show(self, event: Event) -> None:
+        self.say(self._tree.lines(event))
+
+    def say(self, lines: Sequence[Line]) -> None:
+        for line in lines:
+            for row in laid_out(line, self._console):
+                self._console.print(row)
+
+    def stopping(self) -> None:
+        self.say([_STOPPING])
+
+    def close(self) -> None:
+        return
+
+
+class LiveScreen:
+    """Prints finished lines above a tail that moves."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._tree = Tree()
+        self._tail = Tail()
+        self._waiting: list[Line] = []
+        self._lock = Lock()
+        """Guards the three above; never held while the terminal is written to."""
+        self._closing = Flag()
+        self._live = Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
+        self._live.start()
+        self._painter = Thread(target=self._paint_on, name="journeyman-screen", daemon=True)
+        self._painter.start()
+
+    def show(self, event: Event) -> None:
+        with self._lock:
+            self._waiting += self._tree.lines(event)
+            self._tail.follow(event)
+
+    def say(self, lines: Sequence[Line]) -> None:
+        with self._lock:
+            self._waiting += lines
+        if self._closing.is_set():
+            self._print_waiting()
+
+    def stopping(self) -> None:
+        with self._lock:
+            self._tail.is_stopping = True
+
+    def close(self) -> None:
+        if not self._closing.is_set():
+            self._closing.set()
+            self._painter.join()
+            self._live.update("")
+            self._live.stop()
+        self._print_waiting()
+
+    def _print_waiting(self) -> None:
+        for row in self._laid_out(self._taken()):
+            self._console.print(row)
+
+    def _taken(self) -> list[Line]:
+        with self._lock:
+            finished, self._waiting = self._waiting, []
+        return finished
+
+    def _paint_on(self) -> None:
+        while not self._closing.wait(_BETWEEN_PAINTS_S):
+            self._paint()
+
+    def _paint(self) -> None:
+        finished = self._laid_out(self._taken())
+        with self._lock:
+            tail = list(self._tail.lines(unicode=speaks_unicode(self._console)))
+        self._live.update(Group(*self._laid_out(tail)))
+        if finished:
+            self._console.print(*finished, sep="\n")
+        else:
+            self._live.refresh()
+
+    def _laid_out(self, lines: Sequence[Line]) -> list[RenderableType]:
+        return [row for line in lines for row in laid_out(line, self._console)]

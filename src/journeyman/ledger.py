@@ -1,0 +1,90 @@
+"""What a run has used so far: tokens by attempt, calls by tool. Adding is cheap; reading makes the values of a result.
+
+Imports `result` and `types`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from journeyman.result import ToolKind, ToolStats
+from journeyman.types import NOTHING_USED, Usage
+
+UNKNOWN_TOOLS: Final = "(unknown)"
+"""Under this name all calls of tools that do not exist are counted: the names are the model's, and endless."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The calls of one tool."""
+
+    kind: ToolKind
+    calls: int = 0
+    cache_hits: int = 0
+    errors: dict[str, int] = field(default_factory=dict[str, int])
+    duration_s: float = 0.0
+
+    def stats(self) -> ToolStats:
+        return ToolStats(
+            kind=self.kind,
+            calls=self.calls,
+            succeeded=self.calls - sum(self.errors.values()),
+            cache_hits=self.cache_hits,
+            errors=dict(self.errors),
+            duration_s=self.duration_s,
+        )
+
+
+class Ledger:
+    """Adds up one run."""
+
+    __slots__ = ("_attempt", "_earlier", "_tallies")
+
+    def __init__(self) -> None:
+        self._earlier = NOTHING_USED
+        """Of the attempts before this one."""
+        self._attempt: list[Usage] = []
+        """Of the requests of this attempt; added up when somebody asks."""
+        self._tallies: dict[str, _Tally] = {}
+
+    def begin_attempt(self) -> None:
+        """Count what follows as another attempt's."""
+        self._earlier = self.usage
+        self._attempt = []
+
+    def add(self, usage: Usage) -> None:
+        """Count what a request used."""
+        self._attempt.append(usage)
+
+    def count(self, kind: ToolKind, name: str, *, error: str | None, cached: bool, duration_s: float) -> None:
+        """Count one finished call; `error` is the kind of its failure."""
+        name = UNKNOWN_TOOLS if kind == "unknown" else name
+        tally = self._tallies.get(name)
+        if tally is None:
+            tally = self._tallies[name] = _Tally(kind)
+        tally.calls += 1
+        tally.cache_hits += cached
+        tally.duration_s += duration_s
+        if error is not None:
+            tally.errors[error] = tally.errors.get(error, 0) + 1
+
+    @property
+    def attempt_usage(self) -> Usage:
+        """Of this attempt."""
+        self._attempt = [sum(self._attempt, NOTHING_USED)]
+        return self._attempt[0]
+
+    @property
+    def usage(self) -> Usage:
+        """Of all attempts."""
+        return self._earlier + self.attempt_usage
+
+    @property
+    def calls(self) -> int:
+        """Finished calls, of all tools."""
+        return sum(tally.calls for tally in self._tallies.values())
+
+    def stats(self) -> dict[str, ToolStats]:
+        """Return the calls by tool."""
+        return {name: tally.stats() for name, tally in self._tallies.items()}

@@ -1,0 +1,432 @@
+"""Answers of the Messages API as parts, from events and from whole documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journeyman.errors import ProviderError
+from journeyman.model import (
+    BlockFinished,
+    Collector,
+    InputPart,
+    Part,
+    Response,
+    ResponseFinished,
+    ResponseStarted,
+    TextPart,
+    ThinkingPart,
+    UsageSeen,
+)
+from journeyman.models.anthropic_decode import Decoder
+from journeyman.models.sse import Parser
+from journeyman.types import Block, Opaque, Price, RedactedThinking, Text, Thinking, ToolUse, Usage
+from tests.support.messages_answers import (
+    Answer,
+    answer,
+    redacted_thinking,
+    refusal,
+    server_tool_use,
+    text,
+    thinking,
+    tool_use,
+    web_search_tool_result,
+)
+from tests.support.messages_sse import body_parts
+
+Json = dict[str, Any]
+
+
+def start(usage: Json | None = None, **more: Any) -> Json:  # noqa: ANN401 - JSON
+    counted = {"input_tokens": 25, "output_tokens": 1} if usage is None else usage
+    return {"type": "message_start", "message": {"id": "msg_1", "model": "claude-x", "usage": counted, **more}}
+
+
+def block(index: int, first: Json, *deltas: Json) -> list[Json]:
+    return [
+        {"type": "content_block_start", "index": index, "content_block": first},
+        *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
+def stop(reason: str | None = "end_turn", usage: Json | None = None, **delta: object) -> list[Json]:
+    counted = {"output_tokens": 9} if usage is None else usage
+    return [
+        {"type": "message_delta", "delta": {"stop_reason": reason, **delta}, "usage": counted},
+        {"type": "message_stop"},
+    ]
+
+
+def decoded(events: Iterable[Json | bytes], decoder: Decoder | None = None) -> list[Part]:
+    decoder = decoder or Decoder()
+    given = (event if isinstance(event, bytes) else orjson.dumps(event) for event in events)
+    return [*(part for data in given for part in decoder.feed(data)), *decoder.end()]
+
+
+def summed(parts: Iterable[Part]) -> Response:
+    collector = Collector()
+    for part in parts:
+        collector.add(part)
+    return collector.response()
+
+
+def content_of(*events: Json) -> tuple[Block, ...]:
+    return summed(decoded([start(), *events, *stop()])).content
+
+
+def usage_of(first: Json, last: Json, price: Price | None = None) -> Usage:
+    return summed(decoded([start(first), *stop(usage=last)], Decoder(price))).usage
+
+
+def streamed(reply: Answer) -> Response:
+    stream = b"".join(body_parts(reply, stream=True, model="claude-x", seed=1, serial=1))
+    return summed(decoded(data for _, data in Parser(1_000_000).feed(stream)))
+
+
+# -- the parts of an answer --------------------------------------------------------------------------------------------
+
+
+def test_an_answer_becomes_parts_in_order() -> None:
+    events = [
+        start({"input_tokens": 25, "output_tokens": 1, "cache_read_input_tokens": 3}),
+        {"type": "ping"},
+        *block(0, {"type": "thinking", "thinking": "", "signature": ""}, {"type": "thinking_delta", "thinking": "Hm."}),
+        *block(
+            1, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Hel"}, {"type": "text_delta", "text": "lo"}
+        ),
+        {"type": "new_event", "index": 7},
+        *block(
+            2,
+            {"type": "tool_use", "id": "toolu_1", "name": "query", "input": {}},
+            {"type": "input_json_delta", "partial_json": ""},
+            {"type": "input_json_delta", "partial_json": '{"sql":'},
+            {"type": "input_json_delta", "partial_json": ' "x"}'},
+        ),
+        *stop("tool_use"),
+    ]
+    used = Usage(requests=1, input_tokens=25, output_tokens=1, cache_read_tokens=3)
+    assert decoded(events) == [
+        ResponseStarted("claude-x", "msg_1", used),
+        ThinkingPart("Hm."),
+        BlockFinished(Thinking("Hm.")),
+        TextPart("Hel"),
+        TextPart("lo"),
+        BlockFinished(Text("Hello")),
+        InputPart("toolu_1", "query", '{"sql":'),
+        InputPart("toolu_1", "query", ' "x"}'),
+        BlockFinished(ToolUse("toolu_1", "query", '{"sql": "x"}')),
+        UsageSeen(Usage(requests=1, input_tokens=25, output_tokens=9, cache_read_tokens=3)),
+        ResponseFinished("tool_use"),
+    ]
+
+
+EVERYTHING = answer(
+    thinking("Hm, let me see."),
+    redacted_thinking("x9=="),
+    text("I look. Grüße 😀"),
+    server_tool_use("web_search", {"query": "may"}, id="srvtoolu_1"),
+    web_search_tool_result("srvtoolu_1", "First", "Second"),
+    {"type": "text", "text": "So it is.", "citations": [{"type": "char_location", "cited_text": "it"}]},
+    tool_use("query", {"sql": 'select "ü😀"', "deep": {"list": [1, 2.5, None]}}),
+    tool_use("ping", {}),
+)
+
+
+def test_every_kind_of_block_is_read_whole() -> None:  # A41
+    content = streamed(EVERYTHING).content
+    searched = orjson.loads(content[3].json) if isinstance(content[3], Opaque) else None
+    results = orjson.loads(content[4].json) if isinstance(content[4], Opaque) else None
+    calls = [block for block in content if isinstance(block, ToolUse)]
+    assert isinstance(content[0], Thinking)
+    assert (content[0].text, bool(content[0].signature)) == ("Hm, let me see.", True)
+    assert content[1] == RedactedThinking("x9==")
+    assert content[2] == Text("I look. Grüße 😀")
+    assert searched == server_tool_use("web_search", {"query": "may"}, id="srvtoolu_1")
+    assert results == web_search_tool_result("srvtoolu_1", "First", "Second")
+    assert content[5] == Text("So it is.", extra={"citations": [{"type": "char_location", "cited_text": "it"}]})
+    assert [(call.id, call.name, call.input) for call in calls] == [
+        ("toolu_1_1", "query", {"sql": 'select "ü😀"', "deep": {"list": [1, 2.5, None]}}),
+        ("toolu_1_2", "ping", {}),
+    ]
+
+
+@given(st.lists(st.integers(0, 4_000), max_size=8))
+def test_an_answer_means_the_same_wherever_its_bytes_are_cut(places: list[int]) -> None:
+    stream = b"".join(body_parts(EVERYTHING, stream=True, model="claude-x", seed=1, serial=1))
+    cuts = sorted({0, len(stream), *(place for place in places if place < len(stream))})
+    parser, decoder = Parser(1_000_000), Decoder()
+    parts: list[Part] = []
+    for first, last in pairwise(cuts):
+        for _, data in parser.feed(stream[first:last]):
+            parts += decoder.feed(data)
+    assert summed(parts) == streamed(EVERYTHING)
+
+
+def as_value(block: Block) -> object:
+    """Return what the block means, so that white space in its JSON does not matter."""
+    match block:
+        case ToolUse():
+            return (block.id, block.name, block.input)
+        case Opaque():
+            return orjson.loads(block.json)
+        case _:
+            return block
+
+
+def test_an_answer_in_one_piece_means_the_same_as_a_stream() -> None:
+    [document] = body_parts(EVERYTHING, stream=False, model="claude-x", seed=1, serial=1)
+    response, expected = summed(Decoder().document(document)), streamed(EVERYTHING)
+    assert [as_value(block) for block in response.content] == [as_value(block) for block in expected.content]
+    assert (response.stop_reason, response.usage, response.model, response.id) == (
+        expected.stop_reason,
+        expected.usage,
+        expected.model,
+        expected.id,
+    )
+
+
+# -- blocks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("empty", [{"type": "text", "text": ""}, {"type": "thinking", "thinking": "", "signature": ""}])
+def test_an_empty_block_is_dropped(empty: Json) -> None:
+    assert content_of(*block(0, empty)) == ()
+
+
+def test_thinking_without_text_keeps_its_signature() -> None:
+    signed = block(0, {"type": "thinking", "thinking": ""}, {"type": "signature_delta", "signature": "sig"})
+    assert content_of(*signed) == (Thinking("", "sig"),)
+
+
+def test_what_a_block_brings_along_is_kept() -> None:
+    assert content_of(
+        *block(0, {"type": "text", "text": "Hi", "citations": None, "mood": "good"}),
+        *block(1, {"type": "thinking", "thinking": "Hm", "signature": "sig"}),
+        *block(2, {"type": "tool_use", "id": "t", "name": "query", "input": {"sql": 1}}),
+    ) == (Text("Hi", extra={"mood": "good"}), Thinking("Hm", "sig"), ToolUse("t", "query", '{"sql":1}'))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"a": ',
+        '{"a": 1,}',
+        "[1]",
+        '"text"',
+        "null",
+        "{'a': 1}",
+        '{"a": NaN}',
+        '{"a": "\\ud83d"}',
+        "[" * 300 + "]" * 300,
+    ],
+)
+def test_arguments_that_are_no_json_object_are_kept_aside(written: str) -> None:
+    call = block(
+        0, {"type": "tool_use", "id": "t", "name": "query"}, {"type": "input_json_delta", "partial_json": written}
+    )
+    assert content_of(*call) == (ToolUse("t", "query", malformed=written),)
+
+
+@pytest.mark.parametrize("written", ["", "  ", "{}"])
+def test_no_arguments_are_an_empty_object(written: str) -> None:
+    call = block(
+        0, {"type": "tool_use", "id": "t", "name": "query"}, {"type": "input_json_delta", "partial_json": written}
+    )
+    assert content_of(*call) == (ToolUse("t", "query", "{}"),)
+
+
+def test_arguments_are_kept_as_they_were_written() -> None:
+    written = '{ "n":1.50e3,"n" : 2 , "big": 123456789012345678901234567890 }'
+    call = block(
+        0, {"type": "tool_use", "id": "t", "name": "query"}, {"type": "input_json_delta", "partial_json": written}
+    )
+    [kept] = content_of(*call)
+    assert isinstance(kept, ToolUse)
+    assert kept.input_json == written
+    assert kept.input["big"] == 123456789012345678901234567890
+
+
+def test_an_empty_or_repeated_id_is_replaced_and_remembered() -> None:
+    calls = [block(n, {"type": "tool_use", "id": id, "name": "query"}) for n, id in enumerate(["t", "t", "", "u"])]
+    content = content_of(*(event for call in calls for event in call))
+    ids = [(call.id, call.wire_id) for call in content if isinstance(call, ToolUse)]
+    assert (ids[0], ids[3]) == (("t", None), ("u", None))
+    assert (ids[1][1], ids[2][1]) == ("t", "")
+    assert len({id for id, _ in ids}) == 4
+
+
+def test_deltas_of_a_block_that_is_not_known_are_applied() -> None:
+    [kept] = content_of(
+        *block(
+            0,
+            {"type": "compaction", "content": None, "input": {}},
+            {"type": "compaction_delta", "content": "The story "},
+            {"type": "compaction_delta", "content": "so far."},
+            {"type": "input_json_delta", "partial_json": '{"n":'},
+            {"type": "input_json_delta", "partial_json": "1.0}"},
+        )
+    )
+    assert isinstance(kept, Opaque)
+    assert (kept.provider, kept.kind) == ("anthropic", "compaction")
+    assert kept.json == '{"type":"compaction","content":"The story so far.","input":{"n":1.0}}'
+
+
+def test_blocks_that_were_not_stopped_are_finished_with_the_message() -> None:
+    events = [start(), *block(0, {"type": "text", "text": "Hi"})[:-1], *stop()]
+    assert summed(decoded(events)).content == (Text("Hi"),)
+
+
+# -- stop reasons ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "delta", "expected"),
+    [
+        ("end_turn", {}, ResponseFinished("end_turn")),
+        ("tool_use", {}, ResponseFinished("tool_use")),
+        ("max_tokens", {}, ResponseFinished("max_tokens")),
+        ("pause_turn", {}, ResponseFinished("pause_turn")),
+        ("model_context_window_exceeded", {}, ResponseFinished("context_window")),
+        ("stop_sequence", {"stop_sequence": "END"}, ResponseFinished("stop_sequence", "END")),
+        ("refusal", {"stop_details": {"type": "refusal", "category": "bio"}}, ResponseFinished("refusal", "bio")),
+        ("refusal", {"stop_details": {"type": "refusal", "category": None}}, ResponseFinished("refusal")),
+        ("refusal", {"stop_details": None}, ResponseFinished("refusal")),
+        ("brand_new", {}, ResponseFinished("other", "brand_new")),
+        (None, {}, ResponseFinished("other")),
+    ],
+)
+def test_a_stop_reason_is_translated(reason: str | None, delta: Json, expected: ResponseFinished) -> None:  # M7, A30
+    assert decoded([start(), *stop(reason, **delta)])[-1] == expected
+
+
+def test_a_refusal_keeps_what_was_said_before() -> None:
+    response = streamed(refusal("Well,", category="cyber", explanation="No."))
+    assert (response.content, response.stop_reason, response.stop_detail) == ((Text("Well,"),), "refusal", "cyber")
+
+
+# -- usage -------------------------------------------------------------------------------------------------------------
+
+
+def test_counts_are_totals_and_those_left_out_stand() -> None:
+    usage = usage_of(
+        {"input_tokens": 25, "output_tokens": 1, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 2},
+        {"output_tokens": 90, "input_tokens": 30, "output_tokens_details": {"thinking_tokens": 40}},
+    )
+    assert usage == Usage(
+        requests=1,
+        input_tokens=30,
+        output_tokens=90,
+        cache_read_tokens=7,
+        cache_write_tokens=2,
+        reasoning_tokens=40,
+    )
+
+
+def test_what_was_never_reported_is_unknown_and_not_zero() -> None:  # X20
+    usage = usage_of({"input_tokens": 25, "output_tokens": 1, "cache_read_input_tokens": None}, {"output_tokens": 9})
+    assert (usage.cache_read_tokens, usage.cache_write_tokens, usage.reasoning_tokens) == (None, None, None)
+    assert usage.exact
+    assert usage_of({"cache_read_input_tokens": 0, "output_tokens": 1}, {}).cache_read_tokens == 0
+    assert not usage_of({}, {"output_tokens": 9}).exact
+    assert not usage_of({}, {}).exact
+
+
+def test_a_price_gives_the_cost() -> None:
+    price = Price(input=3, output=15, cache_read=0.3, cache_write=3.75)
+    first = {"input_tokens": 1_000_000, "output_tokens": 1, "cache_read_input_tokens": 1_000_000}
+    assert usage_of(first, {"output_tokens": 1_000_000}, price).cost == pytest.approx(18.3)
+    assert usage_of(first, {"output_tokens": 1_000_000}).cost is None
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+
+def failure_of(events: Sequence[Json | bytes], decoder: Decoder | None = None) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        decoded(events, decoder)
+    return caught.value
+
+
+TEXT = block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Hi"})
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        pytest.param([], "it is empty", id="nothing"),
+        pytest.param([start(), *TEXT], "ended before it was complete", id="no stop reason"),
+        pytest.param([start(), *TEXT[:2], stop()[0]], "ended before it was complete", id="an open block"),
+        pytest.param([start(), b'{"type": "content_bl'], "cannot be read", id="cut JSON"),
+        pytest.param([start(), b'{"type": "\xff"}'], "cannot be read", id="invalid UTF-8"),
+        pytest.param([start(), TEXT[1]], "block 0 goes on without having begun", id="a delta without its block"),
+        pytest.param(TEXT, "it has no beginning", id="a block without its message"),
+        pytest.param(stop()[1:], "it has no beginning", id="an end without its message"),
+    ],
+)
+def test_an_answer_that_is_not_whole_is_a_cut_stream(events: list[Json | bytes], said: str) -> None:
+    error = failure_of(events)
+    assert error.kind == "stream_cut"
+    assert said in str(error)
+
+
+def test_an_answer_whose_stop_reason_has_come_is_complete_without_its_last_event() -> None:
+    assert decoded([start(), *TEXT, stop()[0]])[-1] == ResponseFinished("end_turn")
+
+
+@pytest.mark.parametrize(
+    "event", [b"[]", b"3", b'{"type": 3}', b"{}", b'{"type": "message_delta", "delta": 3, "usage": []}']
+)
+def test_events_of_other_forms_are_ignored(event: bytes) -> None:
+    assert summed(decoded([start(), event, *TEXT, *stop()])).content == (Text("Hi"),)
+
+
+@pytest.mark.parametrize(
+    ("type", "code", "kind"),
+    [
+        ("overloaded_error", None, "overloaded"),
+        ("api_error", None, "overloaded"),
+        ("rate_limit_error", None, "rate_limited"),
+        ("rate_limit_error", "enforced_spend_limit_reached", "quota"),
+        ("rate_limit_error", "ramp_limit_exceeded", "rate_limited"),
+        ("authentication_error", None, "auth"),
+        ("permission_error", None, "auth"),
+        ("billing_error", None, "quota"),
+        ("not_found_error", None, "not_found"),
+        ("timeout_error", None, "timeout"),
+        ("invalid_request_error", None, "bad_request"),
+        ("request_too_large", None, "context_overflow"),
+        ("brand_new_error", None, "unknown"),
+        (None, None, "unknown"),
+    ],
+)
+def test_an_error_within_an_answer_has_its_kind(type: str | None, code: str | None, kind: str) -> None:
+    details = {"details": {"error_code": code}} if code else {}
+    event = {"type": "error", "error": {"type": type, "message": "Sorry.", **details}, "request_id": "req_7"}
+    decoder = Decoder()
+    error = failure_of([start(), *TEXT, event], decoder)
+    assert (error.kind, error.type, error.request_id) == (kind, code or type, "req_7")
+    assert "Sorry." in str(error)
+    assert decoder.usage() == Usage(requests=1, input_tokens=25, output_tokens=1)
+
+
+@pytest.mark.parametrize(
+    ("document", "kind"),
+    [
+        (b'{"type": "error", "error": {"type": "overloaded_error", "message": "Sorry."}}', "overloaded"),
+        (b'{"object": "chat.completion"}', "unknown"),
+        (b"[]", "unknown"),
+        (b"", "stream_cut"),
+        (b"<html>", "stream_cut"),
+    ],
+)
+def test_a_document_that_is_no_answer_is_an_error(document: bytes, kind: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        Decoder().document(document)
+    assert caught.value.kind == kind

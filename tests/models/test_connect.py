@@ -1,0 +1,139 @@
+"""From a model's name to a model: the table, entry points of other packages, and what is said when neither helps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from journeyman.connect import connect, name_problem
+from journeyman.errors import ModelUnavailable
+from journeyman.models.anthropic import AnthropicModel
+
+VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+
+
+def unavailable(name: str, **options: object) -> ModelUnavailable:
+    with pytest.raises(ModelUnavailable) as caught:
+        connect(name, **options)
+    return caught.value
+
+
+def connected(name: str, **options: object) -> AnthropicModel:
+    model = connect(name, **options)
+    assert isinstance(model, AnthropicModel)
+    return model
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["anthropic:claude-sonnet-5-5", "other-place:a/b:c", "x_y.z:m"])
+def test_a_name_is_a_provider_a_colon_and_a_model(name: str) -> None:
+    assert name_problem(name) is None
+
+
+@pytest.mark.parametrize("name", ["claude-sonnet-5-5", "", ":", "anthropic:", ":claude", "anthropic: claude", "7:a"])
+def test_any_other_name_is_a_problem_that_says_how_to_write_it(name: str) -> None:
+    problem = name_problem(name)
+    assert problem is not None
+    assert problem.code == "INVALID_MODEL_NAME"
+    assert repr(name) in problem.message
+    assert "'anthropic:claude-sonnet-5-5'" in problem.hint
+    error = unavailable(name)
+    assert (str(error), error.hint, error.model) == (problem.message, problem.hint, name)
+
+
+def test_looking_at_a_name_imports_no_adapter() -> None:
+    code = (
+        "import sys; from journeyman.connect import name_problem; name_problem('anthropic:x');"
+        "print([name for name in ('aiohttp', 'journeyman.models.anthropic') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_an_unknown_provider_is_answered_with_those_that_are_known() -> None:
+    error = unavailable("antropic:claude-sonnet-5-5")
+    assert str(error) == "No provider is called 'antropic'."
+    assert "Did you mean 'anthropic:claude-sonnet-5-5'?" in error.hint
+    far = unavailable("zzz:m")
+    assert "Did you mean" not in far.hint
+    assert "Known providers: " in far.hint
+    assert "anthropic" in far.hint
+
+
+# -- anthropic ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_key_names_the_variable_to_set() -> None:
+    error = unavailable("anthropic:claude-sonnet-5-5")
+    assert error.model == "anthropic:claude-sonnet-5-5"
+    assert "ANTHROPIC_API_KEY" in error.hint
+    assert "ANTHROPIC_AUTH_TOKEN" in error.hint
+
+
+def test_key_and_address_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "token")
+    model = connected("anthropic:claude-sonnet-5-5")
+    assert (model.name, model.provider) == ("claude-sonnet-5-5", "anthropic")
+    assert (model.api_key, model.auth_token, model.base_url) == (None, "token", "https://api.anthropic.com")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", " key\n")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://gateway")
+    model = connected("anthropic:claude-sonnet-5-5")
+    assert (model.api_key, model.auth_token, model.base_url) == ("key", None, "http://gateway")
+
+
+def test_options_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in VARIABLES:
+        monkeypatch.setenv(variable, "http://from-environment")
+    model = connected("anthropic:claude-sonnet-5-5", auth_token="given", base_url="http://given", version="2023-06-01")
+    assert (model.api_key, model.auth_token, model.base_url) == (None, "given", "http://given")
+    assert model.version == "2023-06-01"
+
+
+def test_an_empty_variable_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "  ")
+    assert "ANTHROPIC_API_KEY" in unavailable("anthropic:m").hint
+
+
+# -- other packages ----------------------------------------------------------------------------------------------------
+
+
+def offer(folder: Path, provider: str, source: str) -> None:
+    """Install a package that offers a provider."""
+    (folder / f"plug_{provider}.py").write_text(source)
+    info = folder / f"plug_{provider}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: plug-{provider}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[journeyman.models]\n{provider} = plug_{provider}:make\n")
+
+
+def test_a_package_may_offer_a_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(
+        tmp_path,
+        "local",
+        "from journeyman.models.anthropic import AnthropicModel\n"
+        "def make(name, *, port):\n"
+        "    return AnthropicModel(name, base_url=f'http://127.0.0.1:{port}')\n",
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    model = connected("local:tiny", port=8_000)
+    assert (model.name, model.base_url) == ("tiny", "http://127.0.0.1:8000")
+    assert "Did you mean 'local:tiny'?" in unavailable("lokal:tiny").hint
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(tmp_path, "broken", "import not_installed_anywhere.client\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    error = unavailable("broken:m")
+    assert str(error) == "The model 'broken:m' needs the package 'not_installed_anywhere', which is not installed."
+    assert error.hint == "Install it: pip install not_installed_anywhere"

@@ -1,0 +1,91 @@
+"""An event loop on the virtual clock that counts its steps: something can be made to happen before any one of them.
+
+A step is one callback. Between two of them a program may be cancelled, and nowhere else: whoever cancels before step
+1, 2, 3 … has cancelled everywhere. The loop also knows which timers a program left behind. Imports `clock`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, TypeVar
+
+from tests.support.clock import VirtualClock
+
+T = TypeVar("T")
+
+_GLANCE_S = 0.001
+
+
+class CountingLoop(VirtualClock):
+    """A virtual clock that counts, and that moves the time on only when no thread is at work."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        """How many callbacks have begun since `count_from_here`."""
+        self.parked: set[threading.Thread] = set()
+        """Threads that wait for the end of the test: nobody is to wait for them."""
+        self._actions: dict[int, Callable[[], object]] = {}
+        self._timers: dict[object, asyncio.TimerHandle] = {}
+        self._strangers = frozenset(threading.enumerate())
+        super().__init__()
+
+    def count_from_here(self) -> None:
+        """Count from 0 again, and forget what was to happen before which step."""
+        self.steps = 0
+        self._actions.clear()
+
+    def before_step(self, number: int, action: Callable[[], object]) -> None:
+        """Call `action` before the callback of this number, counted from 1."""
+        self._actions[number] = action
+
+    def pending_timers(self) -> list[asyncio.TimerHandle]:
+        """Return what is to be called later."""
+        return [timer for timer in self._timers.values() if not timer.cancelled()]
+
+    def working_threads(self) -> list[threading.Thread]:
+        """Return the threads that were started since this loop was made, and are not parked."""
+        return [thread for thread in threading.enumerate() if thread not in self._strangers | self.parked]
+
+    def time(self) -> float:
+        for thread in self.working_threads():
+            while thread.is_alive() and thread not in self.parked and thread is not threading.current_thread():
+                thread.join(_GLANCE_S)
+        return super().time()
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> asyncio.Handle:
+        return super().call_soon(self._step, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        place = object()
+        timer = self._timers[place] = super().call_at(when, self._due, place, callback, *args, context=context)
+        return timer
+
+    def _due(self, place: object, callback: Callable[..., object], *args: object) -> None:
+        del self._timers[place]
+        self._step(callback, *args)
+
+    def _step(self, callback: Callable[..., object], *args: object) -> None:
+        self.steps += 1
+        action = self._actions.pop(self.steps, None)
+        if action is not None:
+            action()
+        callback(*args)
+
+
+def the_counting_loop() -> CountingLoop | None:
+    """Return the loop that runs here, if it is one that counts."""
+    loop = asyncio.get_running_loop()
+    return loop if isinstance(loop, CountingLoop) else None
+
+
+def on_counting_loop(scenario: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run `scenario` in a counting loop of its own."""
+    with asyncio.Runner(loop_factory=CountingLoop) as runner:
+        return runner.run(scenario())

@@ -1,0 +1,146 @@
+"""One run as it was seen from outside: what went in, what was told, what came out, and what was left behind.
+
+`record` makes one. Read `invariants.py` next: it says what must hold of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from journeyman import Abort, Agent, Callbacks, Event, Failure, Host, Message, Success, Usage, run
+from journeyman.events import CallbackContext
+from journeyman.types import Block, StopReason
+from tests.support.counting_loop import the_counting_loop
+
+AnyAgent: TypeAlias = Agent[Any, Any]
+AnyResult: TypeAlias = Success[Any] | Failure
+
+_LAST_BREATH_S = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Reply:
+    """What a model gave for one request."""
+
+    name: str
+    """What the model calls itself in this answer: another name each time."""
+    content: list[Block] = field(default_factory=list[Block])
+    """The blocks that were complete."""
+    stop_reason: StopReason | None = None
+    """None: it broke off."""
+    usage: Usage = field(default_factory=lambda: Usage(requests=1, exact=False))
+    """What there is to count: what was reported, not exact if it broke off before all was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A callback was called."""
+
+    name: str
+    context: CallbackContext
+    arguments: tuple[object, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class RunRecord:
+    """One run."""
+
+    agent: AnyAgent
+    input: object
+    given: Sequence[Message] = ()
+    """The history that it went on from."""
+    max_attempts: int | None = None
+    callbacks: Callbacks | None = None
+    host: Host | None = None
+    abort: Abort | None = None
+    replies: Sequence[Reply] | None = None
+    """One for each request; None: the model kept no record."""
+    may_fail_inside: bool = False
+    """Functions of the user that no rule protects may raise: `INTERNAL_ERROR` is then an ending like others."""
+    was_cancelled: bool = False
+    """Somebody cancelled the task."""
+
+    result: AnyResult | None = None
+    raised: BaseException | None = None
+    events: list[Event] = field(default_factory=list[Event])
+    called: list[Called] = field(default_factory=list[Called])
+    leftovers: list[str] = field(default_factory=list[str])
+    """What was alive when `run` was left, and had not been before."""
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return (self.agent.name,)
+
+    @property
+    def attempts(self) -> int:
+        return self.agent.limits.attempts if self.max_attempts is None else self.max_attempts
+
+
+async def record(given: RunRecord) -> RunRecord:
+    """Run the agent, in the running task, and put into the record what is seen. Cancellation is recorded as well."""
+    task = asyncio.current_task()
+    assert task is not None
+    before = _Alive.now()
+    cancelling = task.cancelling()
+    try:
+        given.result = await run(
+            given.agent,
+            given.input,
+            max_attempts=given.max_attempts,
+            callbacks=_recording(given),
+            on_event=given.events.append,
+            abort=given.abort,
+            history=given.given,
+            host=given.host,
+        )
+    except asyncio.CancelledError as error:
+        given.raised = error
+    given.leftovers += _Alive.now().beyond(before)
+    if given.raised is None and task.cancelling() != cancelling and not given.was_cancelled:
+        given.leftovers.append("a cancellation that was not taken back")
+    return given
+
+
+@dataclass(frozen=True, slots=True)
+class _Alive:
+    tasks: frozenset[asyncio.Task[Any]]
+    timers: tuple[asyncio.TimerHandle, ...]
+    threads: frozenset[threading.Thread]
+
+    @classmethod
+    def now(cls) -> _Alive:
+        loop = the_counting_loop()
+        timers = () if loop is None else loop.pending_timers()
+        threads = frozenset(() if loop is None else loop.working_threads())
+        return cls(frozenset(asyncio.all_tasks()), tuple(timers), threads)
+
+    def beyond(self, before: _Alive) -> list[str]:
+        """Return what is alive now and was not before. Threads that are about to end are waited for."""
+        for thread in self.threads:
+            thread.join(_LAST_BREATH_S)
+        return [
+            *(f"task {task!r}" for task in self.tasks - before.tasks),
+            *(f"timer {timer!r}" for timer in self.timers if timer not in before.timers),
+            *(f"thread {thread!r}" for thread in self.threads - before.threads if thread.is_alive()),
+        ]
+
+
+def _recording(given: RunRecord) -> Callbacks | None:
+    """Return the record's callbacks, each noted before it is called."""
+    if given.callbacks is None:
+        return None
+    functions = {each.name: getattr(given.callbacks, each.name) for each in dataclasses.fields(Callbacks)}
+    return Callbacks(**{name: _noted(given, name, function) for name, function in functions.items() if function})
+
+
+def _noted(given: RunRecord, name: str, function: Callable[..., object]) -> Callable[..., object]:
+    def noted(context: CallbackContext, *arguments: object) -> object:
+        given.called.append(Called(name=name, context=context, arguments=arguments))
+        return function(context, *arguments)
+
+    return noted

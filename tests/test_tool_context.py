@@ -1,0 +1,321 @@
+"""What a tool asks of its run: facts, progress, state by value, and the ports to tasks and hidden tools."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from enum import Enum
+from typing import Any, cast
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict
+
+from journeyman.cancel import Abort
+from journeyman.tool_context import BackgroundTasks, isolated
+from journeyman.tools import AnyTool, States, ToolContext, tool
+
+
+@dataclass
+class Cart:
+    items: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Total:
+    amount: Decimal
+    currency: str = "EUR"
+
+
+@dataclass(frozen=True)
+class Shallow:
+    items: list[str]
+
+
+class Basket(BaseModel):
+    items: list[str] = []
+
+
+class Price(BaseModel):
+    model_config = ConfigDict(frozen=True)
+    amount: int
+    tags: tuple[str, ...] = ()
+
+
+class Loose(BaseModel):
+    model_config = ConfigDict(frozen=True)
+    tags: list[str]
+
+
+class Color(Enum):
+    RED = 1
+
+
+class Notes(TypedDict):
+    lines: list[str]
+
+
+@tool
+def put(item: str) -> None: ...
+
+
+@tool(parallel=True)
+def peek() -> None: ...
+
+
+@tool(effect="pure", cache="run")
+def count() -> None: ...
+
+
+def context(
+    states: States | None = None,
+    used: AnyTool = put,
+    *,
+    abort: Abort | None = None,
+    progress: Callable[[str, float | None], None] | None = None,
+    tasks: BackgroundTasks | None = None,
+    activate: Callable[[Sequence[str]], None] | None = None,
+) -> ToolContext:
+    return ToolContext(
+        tool=used,
+        tool_use_id="call_1",
+        input={"task": 1},
+        agent="lead",
+        path=("lead", "scout#2"),
+        attempt=2,
+        iteration=3,
+        states=states or States(),
+        abort=abort,
+        progress=progress,
+        tasks=tasks,
+        activate=activate,
+    )
+
+
+# X1
+def test_the_context_knows_where_the_run_stands() -> None:
+    signal = Abort()
+    it = context(abort=signal)
+    assert (it.input, it.agent, it.path, it.depth) == ({"task": 1}, "lead", ("lead", "scout#2"), 1)
+    assert (it.attempt, it.iteration, it.tool_name, it.tool_use_id) == (2, 3, "put", "call_1")
+    assert (it.abort, it.tasks) == (signal, None)
+
+
+# -- state ------------------------------------------------------------------------------------------------------------
+
+
+# X3, A35
+def test_what_a_tool_sets_counts_once_the_loop_adopts_it() -> None:
+    states = States(run=Cart(["a"]), attempt=1)
+    it = context(states)
+    cart = it.run_state(Cart)
+    cart.items.append("b")
+    it.set_run_state(cart)
+    it.set_attempt_state(2)
+    assert states == States(run=Cart(["a"]), attempt=1)
+    states.adopt(it)
+    assert states == States(run=Cart(["a", "b"]), attempt=2)
+
+
+# X3
+def test_state_goes_from_one_call_to_the_next() -> None:
+    states = States(run=0)
+    for _ in range(3):
+        it = context(states)
+        it.set_run_state(it.run_state(int) + 1)
+        states.adopt(it)
+    assert states.run == 3
+
+
+# X2, D28: a tool that changes what it was given and then fails
+def test_a_change_that_is_not_set_leaves_no_trace() -> None:
+    states = States(run=Cart(["a"]), attempt=Basket(items=["x"]))
+    it = context(states)
+    it.run_state(Cart).items.clear()
+    it.attempt_state(Basket).items.append("y")
+    states.adopt(it)
+    assert states == States(run=Cart(["a"]), attempt=Basket(items=["x"]))
+
+
+# D29
+def test_a_reference_that_a_tool_keeps_reaches_nothing() -> None:
+    states = States()
+    it = context(states)
+    kept = Cart(["a"])
+    it.set_run_state(kept)
+    kept.items.append("too late")
+    states.adopt(it)
+    kept.items.append("far too late")
+    next_call = context(states)
+    assert next_call.run_state(Cart) == Cart(["a"])
+
+
+def test_within_a_call_a_tool_sees_its_own_changes() -> None:
+    it = context(States(run=Cart(["a"])))
+    it.run_state(Cart).items.append("b")
+    assert it.run_state(Cart) == Cart(["a", "b"])
+    it.set_run_state(Cart(["c"]))
+    assert it.run_state(Cart) == Cart(["c"])
+
+
+# D30, which merged key by key
+def test_a_state_is_replaced_whole() -> None:
+    states = States(run={"a": 1, "b": 2})
+    it = context(states)
+    it.set_run_state({"a": 3})
+    states.adopt(it)
+    assert states.run == {"a": 3}
+
+
+def test_none_is_a_state_like_any_other() -> None:
+    states = States(run=1, attempt=1)
+    it = context(states)
+    it.set_run_state(None)
+    states.adopt(it)
+    assert states == States(run=None, attempt=1)
+    assert context(states).run_state(type(None)) is None
+
+
+FROZEN: tuple[object, ...] = (
+    None,
+    True,
+    3,
+    2.5,
+    "text",
+    b"bytes",
+    Color.RED,
+    date(2024, 1, 1),
+    Decimal("1.10"),
+    (1, ("a", None)),
+    frozenset({1, 2}),
+    Total(Decimal(3)),
+    Price(amount=1, tags=("a",)),
+)
+MUTABLE: tuple[object, ...] = (
+    [1],
+    {"a": 1},
+    {1},
+    bytearray(b"a"),
+    (1, [2]),
+    Cart(),
+    Shallow(["a"]),
+    Basket(),
+    Loose(tags=["a"]),
+)
+
+
+@pytest.mark.parametrize("value", FROZEN, ids=repr)
+def test_a_value_that_cannot_change_is_shared(value: object) -> None:
+    assert isolated(value, "run") is value
+    assert context(States(run=value)).run_state(type(value)) is value
+
+
+@pytest.mark.parametrize("value", MUTABLE, ids=repr)
+def test_a_value_that_can_change_is_copied_once_for_each_call(value: object) -> None:
+    states = States(attempt=value)
+    first, second = context(states), context(states)
+    assert first.attempt_state(type(value)) == value
+    assert first.attempt_state(type(value)) is first.attempt_state(type(value))
+    assert first.attempt_state(type(value)) is not value
+    assert first.attempt_state(type(value)) is not second.attempt_state(type(value))
+
+
+def test_a_state_of_another_type_is_an_error_that_names_both() -> None:
+    it = context(States(run=Cart(), attempt=None))
+    with pytest.raises(TypeError, match=r"The run state is a Cart, not a Basket\. Ask for the type"):
+        it.run_state(Basket)
+    with pytest.raises(TypeError, match=r"The attempt state is a NoneType, not a int\."):
+        it.attempt_state(int)
+
+
+def test_a_state_may_be_asked_for_as_a_generic_type_or_a_typed_dict() -> None:
+    it = context(States(run=[1], attempt={"lines": []}))
+    assert it.run_state(list[int]) == [1]
+    assert it.attempt_state(Notes) == {"lines": []}
+    with pytest.raises(TypeError, match="not a Notes"):
+        it.run_state(cast("type[Any]", Notes))
+
+
+def test_a_state_that_cannot_be_copied_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(TypeError, match=r"cannot be copied: TypeError: .*lock.*Keep plain data in it"):
+        context(States(run=[threading.Lock()])).run_state(list)
+    with pytest.raises(TypeError, match="cannot be copied"):
+        context().set_attempt_state({"lock": threading.Lock()})
+
+
+# A9, R75
+@pytest.mark.parametrize(("used", "reason"), [(peek, "runs in parallel"), (count, "has its results cached")])
+def test_a_parallel_or_cached_tool_reads_state_but_may_not_set_it(used: AnyTool, reason: str) -> None:
+    states = States(run=1, attempt=2)
+    it = context(states, used)
+    assert (it.run_state(int), it.attempt_state(int)) == (1, 2)
+    for change in (it.set_run_state, it.set_attempt_state):
+        with pytest.raises(RuntimeError, match=f"Tool '{used.name}' {reason}, so it may not set state"):
+            change(3)
+    states.adopt(it)
+    assert states == States(run=1, attempt=2)
+
+
+# -- ports ------------------------------------------------------------------------------------------------------------
+
+
+def test_progress_goes_to_whoever_listens() -> None:
+    seen: list[tuple[str, float | None]] = []
+    it = context(progress=lambda message, fraction: seen.append((message, fraction)))
+    it.progress("started")
+    it.progress("half", 0.5)
+    assert seen == [("started", None), ("half", 0.5)]
+
+
+def test_progress_without_a_listener_is_nothing() -> None:
+    context().progress("anyone?")
+
+
+def test_hidden_tools_are_activated_by_name() -> None:
+    seen: list[Sequence[str]] = []
+    it = context(activate=seen.append)
+    it.activate(["grep", "glob"])
+    it.activate(name for name in ("ls",))
+    it.activate("read")
+    assert seen == [["grep", "glob"], ["ls"], ["read"]]
+
+
+def test_a_run_that_hides_no_tools_says_so() -> None:
+    with pytest.raises(RuntimeError, match="hides no tools"):
+        context().activate(["grep"])
+
+
+def test_background_work_is_started_through_the_port() -> None:
+    class Recorder:
+        def start(self, work: Callable[[], Awaitable[str]], *, description: str) -> str:
+            return f"task for {description}"
+
+    tasks = context(tasks=Recorder()).tasks
+    assert tasks is not None
+
+    async def work() -> str:
+        return "done"
+
+    assert tasks.start(work, description="digging") == "task for digging"
+
+
+def test_a_context_costs_next_to_nothing() -> None:
+    states, rounds = States(), 2_000
+
+    def cost(make: Callable[[], object]) -> float:
+        begun = time.process_time()
+        for _ in range(rounds):
+            make()
+        return time.process_time() - begun
+
+    def make() -> ToolContext:
+        return ToolContext(
+            tool=put, tool_use_id="a", input=1, agent="a", path=("a",), attempt=1, iteration=1, states=states
+        )
+
+    best = min(cost(make) / cost(lambda: Total(Decimal(1))) for _ in range(20))
+    assert best < 6

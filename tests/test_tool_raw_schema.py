@@ -1,0 +1,212 @@
+"""A JSON Schema that came as such: checked by its own rules, never trusted to be right, never followed outside."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journeyman.errors import InvalidArguments
+from journeyman.tools import States, Tool, ToolContext, tool_problems
+from journeyman.types import JsonObject
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
+
+def echo(arguments: dict[str, object]) -> object:
+    return arguments
+
+
+def raw(schema: JsonObject) -> Tool[..., object]:
+    return Tool("search", "Search.", schema, echo)
+
+
+def schema_of(**properties: Any) -> JsonObject:  # noqa: ANN401
+    return {"type": "object", "properties": properties}
+
+
+def issues(schema: JsonObject, input_json: str) -> tuple[str, ...]:
+    with pytest.raises(InvalidArguments) as caught:
+        raw(schema).parse(input_json)
+    assert str(caught.value).startswith("Invalid arguments for tool 'search':\n- ")
+    return caught.value.issues
+
+
+def context_for(tool: Tool[..., object]) -> ToolContext:
+    return ToolContext(
+        tool=tool, tool_use_id="a", input=None, agent="lead", path=("lead",), attempt=1, iteration=1, states=States()
+    )
+
+
+# R20, D43
+def test_arguments_that_fit_come_out_as_plain_values() -> None:
+    schema = schema_of(a={"type": "integer"}, b={"type": "array", "items": {"type": "string"}})
+    assert raw(schema).parse('{"a": 1, "b": ["x"], "c": null}') == {"a": 1, "b": ["x"], "c": None}
+
+
+# R20
+def test_issues_come_in_order_missing_type_value_unknown_and_then_by_path() -> None:
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {
+            "count": {"type": "integer", "maximum": 5},
+            "names": {"type": "array", "items": {"type": "string", "pattern": "^a+$"}},
+            "where": {"type": "object", "required": ["from"], "additionalProperties": False},
+            "mode": {"enum": ["fast", "slow"]},
+            "list": {"type": ["array", "null"]},
+        },
+        "required": ["query", "count"],
+        "additionalProperties": False,
+    }
+    given = {"count": 9, "names": ["a", "b", 3], "where": {"to": 1}, "mode": "x", "list": "[1]", "zebra": 1, "apple": 2}
+    assert issues(schema, json.dumps(given)) == (
+        "query: is required",
+        "where.from: is required",
+        'list: should be of type array or null, got "[1]"; send the value itself, not a string that holds JSON',
+        "names[2]: should be of type string, got 3",
+        "count: is greater than the maximum of 5, got 9",
+        'mode: is not one of "fast" or "slow", got "x"',
+        'names[1]: does not match "^a+$", got "b"',
+        "apple: is not a known name",
+        "where: takes no names",
+        "zebra: is not a known name",
+    )
+
+
+@pytest.mark.parametrize(
+    ("input_json", "issue"),
+    [
+        ("", "it is not valid JSON: "),
+        ("{", "it is not valid JSON: "),
+        ('{"a": NaN}', "it is not valid JSON: "),
+        ('{"a": "\ud800"}', "it is not valid JSON: "),
+        ('{"a": "\\ud800"}', "it is not valid JSON: "),
+        ('{"a": ' + "[" * 10_000 + "]" * 10_000 + "}", "it is not valid JSON: recursion limit exceeded"),
+        ("[]", "it should be an object, got an array of 0"),
+        ("null", "it should be an object, got null"),
+        ('"{}"', 'it should be an object, got "{}"; send the value itself, not a string that holds JSON'),
+    ],
+)
+def test_what_is_no_object_is_refused(input_json: str, issue: str) -> None:
+    [line] = issues({"type": "object"}, input_json)
+    assert line.startswith(issue)
+
+
+def test_values_in_messages_are_short() -> None:
+    [line] = issues(schema_of(a={"enum": ["x"]}), json.dumps({"a": "y" * 100_000}))
+    assert len(line) < 150
+
+
+# the schemas of real servers
+def test_a_named_draft_is_heeded_for_the_check_and_left_out_for_the_model() -> None:
+    tuple_of_old: JsonObject = {"items": [{"type": "integer"}]}
+    made = raw({"$schema": DRAFT_7, **schema_of(pair=tuple_of_old)})
+    assert "$schema" not in made.spec.input_schema
+    with pytest.raises(InvalidArguments, match=r"pair\[0\]: should be of type integer"):
+        made.parse('{"pair": ["x"]}')
+
+
+@pytest.mark.parametrize("draft", ["http://example.com/mine", "http://json-schema.org/schema#", "", 3, None])
+def test_an_unknown_draft_is_read_as_the_current_one(draft: Any) -> None:  # noqa: ANN401
+    made = raw({"$schema": draft, **schema_of(a={"type": "integer"})})
+    assert made.parse('{"a": 1}') == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        schema_of(a={"type": "string", "pattern": "("}),
+        schema_of(a={"type": "string", "pattern": "\\p{Nonsense}"}),
+        schema_of(a={"type": "text"}),
+        schema_of(a={"$ref": "#/$defs/missing"}),
+        {"type": "object", "required": "a"},
+    ],
+)
+def test_a_faulty_schema_is_an_issue_for_the_model_and_not_a_crash(schema: JsonObject) -> None:
+    [line] = issues(schema, '{"a": "x"}')
+    assert line.startswith("they cannot be checked, the tool's schema is faulty: ")
+
+
+def test_references_lead_neither_to_hosts_nor_to_files(tmp_path: Path) -> None:
+    file = tmp_path / "secret.json"
+    file.write_text('{"type": "string"}', encoding="utf-8")
+    for reference in ("http://localhost:1/x.json", "https://example.com/x.json", file.as_uri()):
+        [line] = issues(schema_of(a={"$ref": reference}), '{"a": "x"}')
+        assert "references to other documents are not followed" in line
+
+
+def test_definitions_and_recursion_inside_the_schema_are_followed() -> None:
+    node: JsonObject = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "required": ["id"]}
+    schema: JsonObject = {"type": "object", "properties": {"head": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}
+    assert raw(schema).parse('{"head": {"id": 1, "next": {"id": 2}}}')
+    assert issues(schema, '{"head": {"id": 1, "next": {}}}') == ("head.next.id: is required",)
+
+
+def test_a_slow_pattern_ends_in_time() -> None:
+    begun = time.monotonic()
+    issues(schema_of(a={"type": "string", "pattern": "^(a|aa)+(?=c)$"}), json.dumps({"a": "a" * 5_000 + "b"}))
+    assert time.monotonic() - begun < 5
+
+
+# R18
+def test_the_handler_takes_the_arguments_as_one_dict() -> None:
+    made = raw(schema_of(a={"type": "integer"}))
+    assert made.invoke(made.parse('{"a": 1}'), context_for(made)) == {"a": 1}
+    assert made({"a": 2}) == {"a": 2}
+
+
+def test_the_handler_gets_the_context_if_it_asks_for_it() -> None:
+    def by_type(arguments: dict[str, object], where: ToolContext) -> object:
+        return arguments, where.agent
+
+    def by_name(arguments: dict[str, object], *, it: ToolContext | None = None) -> object:
+        return arguments, it and it.agent
+
+    def turned(it: ToolContext, arguments: dict[str, object]) -> object:
+        return arguments, it.agent
+
+    def untyped(*both: Any) -> object:  # noqa: ANN401
+        return both[0], "lead"
+
+    handlers: list[Any] = [by_type, by_name, turned, untyped, lambda arguments, it: (arguments, it.agent)]  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType]
+    for handler in handlers:
+        made: Tool[..., object] = Tool("search", "", {"type": "object"}, handler)
+        assert made.invoke({"a": 1}, context_for(made)) == ({"a": 1}, "lead")
+
+
+SCHEMAS: list[tuple[JsonObject, list[str]]] = [
+    ({"type": "object"}, []),
+    ({"type": "object", "properties": {"a-b.c_1": {}}}, []),
+    ({"type": "object", "properties": {"a": {"anyOf": [{}, {}]}}}, []),
+    ({"type": "object", "properties": None}, []),
+    ({}, ["INVALID_INPUT_SCHEMA"]),
+    ({"type": "string"}, ["INVALID_INPUT_SCHEMA"]),
+    ({"type": ["object", "null"]}, ["INVALID_INPUT_SCHEMA"]),
+    ({"type": "object", "anyOf": [{}]}, ["INVALID_INPUT_SCHEMA"]),
+    ({"type": "object", "properties": {"a b": {}, "": {}, "x" * 65: {}}}, ["INVALID_PROPERTY_NAME"] * 3),
+    (cast("Any", None), ["INVALID_INPUT_SCHEMA"]),
+]
+
+
+# M6
+@pytest.mark.parametrize(("schema", "codes"), SCHEMAS)
+def test_a_schema_that_providers_refuse_is_a_problem(schema: JsonObject, codes: list[str]) -> None:
+    assert [problem.code for problem in tool_problems(raw(schema))] == codes
+
+
+def test_a_handler_is_a_function() -> None:
+    made: Tool[..., object] = Tool("search", "", {"type": "object"}, cast("Any", "search"))
+    assert [problem.code for problem in tool_problems(made)] == ["INVALID_HANDLER"]
+
+
+@pytest.mark.fuzz
+@given(text=st.text() | st.from_regex(r'\{"(a|b)": ?.*\}', fullmatch=True))
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    with suppress(InvalidArguments):
+        raw({**schema_of(a={"type": "integer"}, b={"pattern": "^(x|y)+$"}), "additionalProperties": False}).parse(text)
