@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
@@ -161,6 +161,10 @@ class Agent(Generic[Out, In]):
     _plan: Plan[Out] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        for name in ("tools", "validators", "budget", "middlewares", "stop_after", "compaction"):
+            value = getattr(self, name)
+            if isinstance(value, list):  # the caller may go on changing it
+                object.__setattr__(self, name, tuple(cast("list[object]", value)))
         object.__setattr__(self, "_plan", planned(self))
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, cast
 from journeyman.conversation import Conversation, HandInTool
 from journeyman.errors import InvalidArguments, OutcomeUnknown
 from journeyman.events import ToolCalled, ToolFinished
-from journeyman.gate import Deny, GateRequest, consult
+from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, consult
 from journeyman.handlers import execute
 from journeyman.journal import Reservation
 from journeyman.outcome import Outcome, OutcomeCodec
@@ -162,6 +162,22 @@ async def _outcome(talk: Conversation, use: ToolUse, reservation: Reservation | 
         return Outcome.failed("interrupted", f"Error: {unknown}")
 
 
+def _approver(talk: Conversation) -> Approver | None:
+    """Return who answers what a gate asks, with the time that the limits give for it."""
+    approve, seconds = talk.approve, talk.limits.approval_seconds
+    if approve is None or seconds is None:
+        return approve
+
+    async def approve_in_time(approval: Approval) -> Decision:
+        try:
+            async with talk.scope.unhurried(), asyncio.timeout(seconds):
+                return await approve(approval)
+        except TimeoutError:
+            return Deny(f"nobody answered within {seconds:g}s: {approval.question}")
+
+    return approve_in_time
+
+
 async def _permitted(talk: Conversation, tool: Tool[..., Any], use: ToolUse) -> Outcome:
     """Validate the arguments, ask the gates, and run the tool with what they let through."""
     try:
@@ -179,7 +195,7 @@ async def _permitted(talk: Conversation, tool: Tool[..., Any], use: ToolUse) -> 
         effect=effect,
         untrusted=tool.untrusted,
     )
-    allowed = await consult(talk.gates, asked, talk.approve)
+    allowed = await consult(talk.gates, asked, _approver(talk))
     if isinstance(allowed, Deny):
         return Outcome.failed("denied", f"Error: denied: {allowed.reason}")
     if allowed.arguments == asked.arguments:

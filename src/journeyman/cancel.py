@@ -8,7 +8,8 @@ from somewhere else is never swallowed. Imports nothing of this package.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from threading import Lock, get_ident
 from types import TracebackType
 from typing import Literal, TypeAlias, cast
@@ -109,16 +110,17 @@ class Scope:
     """
 
     __slots__ = (
-        "_abort",
-        "_attempt_deadline",
-        "_deadline",
-        "_entered_with",
-        "_task",
-        "_thread",
-        "_timers",
-        "cause",
-        "is_over",
-        "loop",
+        *(
+            "_abort",
+            "_attempt_deadline",
+            "_deadline",
+            "_entered_with",
+            "_n_unhurried",
+            "_paused_at",
+            "_task",
+            "_thread",
+        ),
+        *("_timers", "cause", "is_over", "loop"),
     )
 
     def __init__(self, abort: Abort | None = None, deadline: float | None = None) -> None:
@@ -130,6 +132,8 @@ class Scope:
         """How to call off what would stop the block."""
         self.cause: Cause | None = None
         self.is_over = False
+        self._n_unhurried = 0
+        self._paused_at = 0.0
 
     async def __aenter__(self) -> Scope:
         task = asyncio.current_task()
@@ -139,22 +143,16 @@ class Scope:
         self.loop = asyncio.get_running_loop()
         self._thread = get_ident()
         self._entered_with = task.cancelling()
-        if self._deadline is not None:
-            self._timers["deadline"] = self.loop.call_at(self._deadline, self._stop, "deadline").cancel
+        self._arm()
         if self._abort is not None:
             self._timers["abort"] = self._abort.subscribe(lambda: self._stop("abort"))
         return self
 
     def limit_attempt(self, seconds: float | None) -> None:
         """Stop the block `seconds` from now, whatever an earlier call said. None: not for the attempt's sake."""
-        call_off = self._timers.pop("attempt_deadline", None)
-        if call_off is not None:
-            call_off()
-        self._attempt_deadline = None
-        if seconds is not None:
-            self._attempt_deadline = self.loop.time() + seconds
-            timer = self.loop.call_at(self._attempt_deadline, self._stop, "attempt_deadline")
-            self._timers["attempt_deadline"] = timer.cancel
+        self._disarm()
+        self._attempt_deadline = None if seconds is None else self.loop.time() + seconds
+        self._arm()
 
     def is_own_thread(self) -> bool:
         """Tell whether this is the thread of the event loop."""
@@ -167,11 +165,47 @@ class Scope:
         task = asyncio.current_task()
         return task is not None and task.cancelling() > (self._entered_with if task is self._task else 0)
 
+    @asynccontextmanager
+    async def unhurried(self) -> AsyncGenerator[None]:
+        """Let no time pass towards the deadlines in this block."""
+        self._n_unhurried += 1
+        if self._n_unhurried == 1:
+            self._paused_at = self.loop.time()
+            self._disarm()
+        try:
+            yield
+        finally:
+            self._n_unhurried -= 1
+            if self._n_unhurried == 0:
+                self._resume()
+
+    def _resume(self) -> None:
+        spent = self.loop.time() - self._paused_at
+        if self._deadline is not None:
+            self._deadline += spent
+        if self._attempt_deadline is not None:
+            self._attempt_deadline += spent
+        if not self.is_over:
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._deadline is not None:
+            self._timers["deadline"] = self.loop.call_at(self._deadline, self._stop, "deadline").cancel
+        if self._attempt_deadline is not None:
+            timer = self.loop.call_at(self._attempt_deadline, self._stop, "attempt_deadline")
+            self._timers["attempt_deadline"] = timer.cancel
+
+    def _disarm(self) -> None:
+        for cause in ("deadline", "attempt_deadline"):
+            call_off = self._timers.pop(cause, None)
+            if call_off is not None:
+                call_off()
+
     async def checkpoint(self) -> None:
         """Let a cancellation through that is due, also where nothing would otherwise wait for anything."""
-        if self._deadline is not None and self.loop.time() >= self._deadline:
+        if self._deadline is not None and self.loop.time() >= self._deadline and not self._n_unhurried:
             self._stop("deadline")
-        if self._attempt_deadline is not None and self.loop.time() >= self._attempt_deadline:
+        if self._attempt_deadline is not None and self.loop.time() >= self._attempt_deadline and not self._n_unhurried:
             self._stop("attempt_deadline")
         if self._task.cancelling() > self._entered_with:
             await asyncio.sleep(0)

@@ -116,6 +116,7 @@ async def accept(execution: Execution, talk: Conversation, candidate: Candidate,
 async def reject(execution: Execution, talk: Conversation, candidate: Candidate, verdict: Verdict) -> Ending | None:
     """Tell the model what is wrong with its output, and close the attempt. An ending: there is no way to tell."""
     feedback = verdict.report.feedback
+    talk.phase, talk.doing = "prompt_generation", "building the error prompt"
     if execution.watch is not None:
         await execution.watch.tell(ValidationFailed(path=talk.path, attempt=talk.attempt, feedback=feedback))
     try:

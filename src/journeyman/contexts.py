@@ -71,7 +71,7 @@ class ModelUnavailableContext:
     hint: str
 
     def __str__(self) -> str:
-        return f"Model {self.model!r} cannot be used: {self.reason}."
+        return f"Model {self.model!r} cannot be used: {self.reason.rstrip('.')}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

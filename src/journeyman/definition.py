@@ -78,6 +78,8 @@ class Definition(Protocol):
     @property
     def retries(self) -> int | None: ...
     @property
+    def max_result_chars(self) -> int | None: ...
+    @property
     def stop_after(self) -> object: ...
     @property
     def stop_guard(self) -> object: ...
@@ -270,6 +272,17 @@ def _check_limits(agent: Definition) -> Iterator[Problem]:
                 f"limits.{name} is {getattr(limits, name)!r}.",
                 f"Pass a whole number of at least {least}.",
             )
+    longer = limits.extended_max_tokens
+    if longer is not None and not is_count(longer, 1):
+        yield Problem(
+            "INVALID_LIMIT", f"limits.extended_max_tokens is {longer!r}.", "Pass a whole number of at least 1."
+        )
+    if limits.approval_seconds is not None and not is_amount(limits.approval_seconds):
+        yield Problem(
+            "INVALID_LIMIT",
+            f"limits.approval_seconds is {limits.approval_seconds!r}.",
+            "Pass a finite number above 0.",
+        )
     yield from _check_allowance("limits", limits.run_allowance())
     yield from _check_allowance("limits.each_attempt", limits.each_attempt)
     if agent.retries is not None and not is_count(agent.retries, 0):
@@ -292,6 +305,14 @@ def _check_settings(agent: Definition) -> Iterator[Problem]:
     if max_tokens is not None and not is_count(max_tokens, 1):
         yield Problem(
             "INVALID_MAX_TOKENS", f"settings.max_tokens is {max_tokens!r}.", "Pass a whole number of at least 1."
+        )
+    thinking = agent.settings.thinking
+    if not isinstance(thinking, str) and thinking is not None and not is_count(thinking, 1):
+        yield Problem("INVALID_THINKING", f"settings.thinking is {thinking!r}.", "Pass a level, or a budget of tokens.")
+    longest = agent.max_result_chars
+    if longest is not None and not is_count(longest, 1):
+        yield Problem(
+            "INVALID_MAX_CHARS", f"max_result_chars is {longest!r}.", "Pass a whole number of at least 1, or None."
         )
 
 

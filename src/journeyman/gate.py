@@ -97,7 +97,7 @@ async def consult(gates: Sequence[Gate], request: GateRequest, approve: Approver
     before = cancellations()
     for gate in gates:
         try:
-            verdict: object = await gate.decide(request)
+            verdict = cast("object", await gate.decide(request))
             if isinstance(verdict, Ask):
                 verdict = await _ask(verdict, request, approve)
             if isinstance(verdict, Rewrite):

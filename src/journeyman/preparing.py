@@ -12,7 +12,6 @@ from typing import Any, Literal
 from journeyman.cancel import cancellations, is_failure
 from journeyman.connect import connect
 from journeyman.contexts import (
-    BudgetContext,
     InternalContext,
     InvalidInputContext,
     ModelUnavailableContext,
@@ -86,12 +85,13 @@ def _resolved_model(execution: Execution) -> Model:
             context = ModelUnavailableContext(model=error.model, reason=str(error), hint=error.hint)
             raise Unprepared(context, error) from error
     if execution.budget.limits_cost and _price(model) is None:
-        limit = execution.agent.limits.cost or 0.0
-        raise Unprepared(
-            BudgetContext(
-                policy="cost of a model without a known price", limit=limit, used=0, scope="run", attempt=0, iteration=0
-            )
+        name = f"{model.provider}:{model.name}"
+        context = ModelUnavailableContext(
+            model=name,
+            reason="its cost is limited, and it has no known price",
+            hint="Give the model its price, as in connect(name, price=Price(…)), or remove the limit on cost.",
         )
+        raise Unprepared(context)
     return model
 
 

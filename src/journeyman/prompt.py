@@ -60,14 +60,19 @@ async def made(prompt: object) -> tuple[UserContent, ...]:
     Raises:
         PromptFailed: it is blank, or neither text nor blocks.
     """
-    value = cast("object", await prompt if inspect.isawaitable(prompt) else prompt)
-    if isinstance(value, str):
-        value = (Text(value),)
-    blocks = cast("Sequence[object]", value) if isinstance(value, Sequence) else (value,)
+    value = cast("object", await prompt) if inspect.isawaitable(prompt) else prompt
+    kind = type(value).__name__
+    blocks = _blocks(value)
     content = [block for block in blocks if isinstance(block, UserContent)]
     if len(content) < len(blocks):
-        raise PromptFailed(f"it gave {type(value).__name__}, not text or content blocks")
+        raise PromptFailed(f"it gave {kind}, not text or content blocks")
     kept = tuple(block for block in content if not (isinstance(block, Text) and not block.text.strip()))
     if not kept:
         raise PromptFailed("it is blank")
     return kept
+
+
+def _blocks(value: object) -> Sequence[object]:
+    if isinstance(value, str):
+        return [Text(value)]
+    return cast("Sequence[object]", value) if isinstance(value, Sequence) else [value]

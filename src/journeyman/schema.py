@@ -82,7 +82,7 @@ class Fields:
         try:
             adapter = _adapter_of(parameters)
             self._validate = cast("Callable[[str | bytes], dict[str, object]]", adapter.validator.validate_json)
-            self.input_schema = _json_schema(adapter)
+            self.input_schema: JsonObject = {**_json_schema(adapter), "additionalProperties": False}
         except BUILD_ERRORS as error:
             raise DefinitionError("The signature", _problems_of(parameters, error)) from error
         for parameter in parameters:
@@ -233,7 +233,8 @@ def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]
     is_wrapped = not is_object(schema)
     if is_wrapped:
         wrapper = _adapter_of([Parameter(name="value", annotation=form)])
-        schema, validate = _json_schema(wrapper), cast("Callable[[str | bytes], T]", _Unwrapping(wrapper))
+        schema = {**_json_schema(wrapper), "additionalProperties": False}
+        validate = cast("Callable[[str | bytes], T]", _Unwrapping(wrapper))
     if problems := schema_problems(schema):
         raise DefinitionError(f"The type of {name!r}", problems)
     return OutputSchema(name=name, input_schema=schema, is_wrapped=is_wrapped, _adapter=adapter, _validate=validate)

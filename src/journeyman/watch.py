@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from journeyman.cancel import cancellations, is_failure
@@ -117,7 +118,7 @@ def _call_of(event: Event) -> tuple[str, tuple[object, ...], _CallFacts]:
     """Return the callback for `event`, its arguments after the context, and the facts of the call."""
     match event:
         case ToolCalled(tool_use_id=id, kind=kind):
-            return "on_tool_call", (event.tool_name, event.tool_input), _CallFacts(id, kind)
+            return "on_tool_call", (event.tool_name, deepcopy(event.tool_input)), _CallFacts(id, kind)
         case ToolFinished(tool_use_id=id, kind=kind, is_error=is_error, cached=cached):
             facts = _CallFacts(id, kind, is_error, cached)
             return "on_tool_result", (event.tool_name, event.tool_result), facts

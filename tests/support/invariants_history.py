@@ -104,7 +104,8 @@ def _content_faults(message: Message) -> Iterator[str]:
     if not message.content:
         yield "it is empty"
     for block in message.content:
-        if not isinstance(block, _USERS if message.role == "user" else _MODELS):
+        belongs = isinstance(block, _USERS) if message.role == "user" else isinstance(block, _MODELS)
+        if not belongs:
             yield f"the {message.role} has {block}"
         if isinstance(block, Text) and not (block.text.strip() if message.role == "user" else block.text):
             yield "it has an empty text"

@@ -71,6 +71,8 @@ class RunRecord:
     called: list[Called] = field(default_factory=list[Called])
     leftovers: list[str] = field(default_factory=list[str])
     """What was alive when `run` was left, and had not been before."""
+    n_parked_threads: int = 0
+    """How many threads of tools wait for the end of the test."""
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -100,6 +102,8 @@ async def record(given: RunRecord) -> RunRecord:
         )
     except asyncio.CancelledError as error:
         given.raised = error
+    loop = the_counting_loop()
+    given.n_parked_threads = 0 if loop is None else len(loop.parked)
     given.leftovers += _Alive.now().beyond(before)
     if given.raised is None and task.cancelling() != cancelling and not given.was_cancelled:
         given.leftovers.append("a cancellation that was not taken back")

@@ -32,6 +32,8 @@ _SYMBOLS: Final[dict[Mark, tuple[str, str, str]]] = {
     "": ("", "", ""),
 }
 
+_PLAIN: Final = str.maketrans("·…", "-~")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
@@ -58,7 +60,8 @@ EMPTY: Final = Line()
 def laid_out(line: Line, console: Console) -> Iterator[Text]:
     """Give the rows that `line` takes on the console, none wider than it."""
     width = min(console.width, WIDEST) - line.margin
-    head = _head(line, unicode=speaks_unicode(console))
+    unicode = speaks_unicode(console)
+    head = _head(line, unicode=unicode)
     note_width = cell_len(line.note) + 2 if line.note else 0
     room = width - cell_len(head.plain)
     if room - note_width < 16:
@@ -72,6 +75,8 @@ def laid_out(line: Line, console: Console) -> Iterator[Text]:
             row.append(line.note, "dim")
         row.truncate(max(width, 1), overflow="ellipsis")
         row.rstrip()
+        if not unicode:
+            row.plain = row.plain.translate(_PLAIN)
         yield row
 
 

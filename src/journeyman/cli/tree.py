@@ -195,12 +195,14 @@ def _handed_in(run: _Run) -> Line:
 
 
 def _end(mark: Mark, name: str, metadata: Metadata, *, is_child: bool) -> Iterator[Line]:
-    iterations = sum(record.iterations for record in metadata.attempts)
-    calls = sum(stats.calls for stats in metadata.tools.values())
-    took = [count(len(metadata.attempts), "attempt"), count(iterations, "iteration"), count(calls, "call")]
-    text = f"· {', '.join(took)} · {duration(metadata.latency_s)}"
+    took = duration(metadata.latency_s)
+    if metadata.attempts:
+        iterations = sum(record.iterations for record in metadata.attempts)
+        calls = sum(stats.calls for stats in metadata.tools.values())
+        counts = [count(len(metadata.attempts), "attempt"), count(iterations, "iteration"), count(calls, "call")]
+        took = f"{', '.join(counts)} · {took}"
     if not is_child:
         yield EMPTY
-    yield Line(mark=mark, name=name, text=text)
+    yield Line(mark=mark, name=name, text=f"· {took}")
     if not is_child:
         yield Line(indent=2, text=usage_sentence(metadata.usage), style="dim")

@@ -232,7 +232,7 @@ async def coroutine() -> None: ...
 RESULTS: dict[str, Callable[[], object]] = {
     "circular": circular,
     "a generator": lambda: (n for n in range(3)),
-    "a dict with a generator": lambda: {"n": iter([1])},
+    "an iterator": lambda: iter([1]),
     "a coroutine in a list": lambda: [coroutine()],
     "an error result": lambda: ToolResult("no", is_error=True),
 }

@@ -1,0 +1,301 @@
+"""What must hold of every run, whatever happened in it (design, section 4, items 3 to 8).
+
+`check_invariants` applies all rules to a `RunRecord` and raises with everything that does not hold. The rules of the
+history are in `invariants_history.py`, those of events and callbacks in `invariants_events.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Iterator
+from functools import reduce
+from typing import get_args
+
+from journeyman import ErrorCode, Failure, Message, Success, Usage
+from journeyman.contexts import (
+    AttemptsContext,
+    BudgetContext,
+    CancelledContext,
+    InternalContext,
+    IterationsContext,
+    Phase,
+)
+from journeyman.endings import Context
+from journeyman.events import (
+    AttemptStarted,
+    CallAbandoned,
+    IterationStarted,
+    LayerCompleted,
+    ModelResponded,
+    ToolFinished,
+)
+from journeyman.result import LayerOutcome, Metadata, ToolStats
+from tests.support import invariants_events, invariants_history
+from tests.support.invariants_events import own_events
+from tests.support.run_record import AnyResult, RunRecord
+
+UNKNOWN = "(unknown)"
+_COUNTS = ("requests", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+
+
+def check_invariants(record: RunRecord) -> None:
+    """Raise AssertionError with every rule that the run broke."""
+    found = [f"- {rule.__name__}: {fault}" for rule in _RULES for fault in rule(record)]
+    if found:
+        raise AssertionError("\n".join(["The run broke what every run must hold:", *found, "", _told(record)]))
+
+
+def _told(record: RunRecord) -> str:
+    ended = record.raised if record.result is None else record.result
+    return "\n".join(["Its events:", *(f"  {event}" for event in record.events), f"It ended with {ended!r}"])
+
+
+# -- how it ends ------------------------------------------------------------------------------------------------------
+
+
+def ending_faults(record: RunRecord) -> Iterator[str]:
+    """One ending out of the closed set; CancelledError only for a task that was cancelled."""
+    if record.result is None:
+        if not (isinstance(record.raised, asyncio.CancelledError) and record.was_cancelled):
+            yield f"it raised {record.raised!r}; cancelled: {record.was_cancelled}"
+        return
+    if record.raised is not None:
+        yield "it both returned and raised"
+    if isinstance(record.result, Failure):
+        yield from _failure_faults(record, record.result)
+    else:
+        yield from _success_faults(record, record.result)
+
+
+def _failure_faults(record: RunRecord, failure: Failure) -> Iterator[str]:
+    error = failure.error
+    if not isinstance(error.context, get_args(Context)) or error.code not in ErrorCode:
+        yield f"an ending of its own: {error}"
+    if error.phase not in get_args(Phase):
+        yield f"a phase of its own: {error.phase}"
+    if not (error.message.strip() and error.hint.strip() and error.category):
+        yield f"no message or no hint: {error}"
+    yield from _context_faults(record, failure)
+    attempts = [event.attempt for event in own_events(record) if isinstance(event, AttemptStarted)]
+    attempt = getattr(error.context, "attempt", None)
+    if record.events and attempt is not None and attempt != max(attempts, default=0):
+        yield f"it failed in attempt {attempt}, of {attempts}"
+
+
+def _context_faults(record: RunRecord, failure: Failure) -> Iterator[str]:
+    limits = record.agent.limits
+    match failure.error.context:
+        case CancelledContext(reason=reason):
+            if record.abort is None or not record.abort.aborted or reason != record.abort.reason:
+                yield f"cancelled with {reason!r} by {record.abort}"
+        case IterationsContext() as context:
+            if not context.iteration_count == context.max_iterations == limits.iterations:
+                yield f"{context}, and the limit is {limits.iterations}"
+        case AttemptsContext() as context:
+            if not context.attempts == context.max_attempts == record.attempts == len(failure.metadata.attempts):
+                yield f"{context}, and the limit is {record.attempts}"
+            if failure.report is None or failure.report.passed or context.last_error != failure.report.feedback:
+                yield f"{context}, and the report is {failure.report}"
+        case BudgetContext() as context:
+            if context.policy == "seconds" and context.used < context.limit * 0.999:
+                yield f"time is up too early: {context}"
+        case InternalContext() as context:
+            if not record.may_fail_inside:
+                yield f"an error inside: {context} ({failure.error.cause!r})"
+        case _:
+            pass
+
+
+def _success_faults(record: RunRecord, success: Success[object]) -> Iterator[str]:
+    """The output passed the schema and every validator, and is what was handed in."""
+    plan = record.agent.plan
+    layers = _layers(success.metadata)
+    n_layers = len(record.agent.validators) + (plan.output is not None)
+    if len(layers) != n_layers or not all(layer.passed for layer in layers):
+        yield f"success, and the layers said {layers}"
+    if plan.output is None:
+        if not isinstance(success.output, str) or not success.output.strip():
+            yield f"the text is {success.output!r}"
+        return
+    calls = [call for message in success.history for call in message.tool_uses if call.name == plan.output_name]
+    written = calls[-1].input_json if calls[-1].malformed is None else calls[-1].malformed
+    if plan.output.dump(plan.output.parse(written)) != plan.output.dump(success.output):
+        yield f"the output is {success.output!r}, and {written} was handed in"
+    plan.output.check(success.output)
+
+
+def _layers(metadata: Metadata) -> tuple[LayerOutcome, ...]:
+    report = metadata.attempts[-1].report if metadata.attempts else None
+    return () if report is None else report.layers
+
+
+def left_over(record: RunRecord) -> Iterator[str]:
+    """Nothing of the run is alive afterwards."""
+    yield from record.leftovers
+
+
+# -- what it carries --------------------------------------------------------------------------------------------------
+
+
+def history_faults(record: RunRecord) -> Iterator[str]:
+    """The history is closed and sendable, and what was said; also on the wire."""
+    messages = _history(record)
+    if messages is not None:
+        yield from invariants_history.history_faults(messages)
+        yield from invariants_history.origin_faults(record, messages)
+        yield from invariants_history.wire_faults(messages)
+
+
+def _history(record: RunRecord) -> tuple[Message, ...] | None:
+    return None if record.result is None else record.result.history
+
+
+def usage_faults(record: RunRecord) -> Iterator[str]:
+    """Usage is the sum of what was reported, whatever became of it; and the attempts' sums are the whole."""
+    result = record.result
+    if result is None:
+        return
+    if not record.agent.observability.track_tokens:
+        if result.metadata.usage is not None:
+            yield f"tokens are not tracked, and the usage is {result.metadata.usage}"
+        return
+    total = result.metadata.usage or Usage()
+    if record.replies is not None:
+        yield from _differences(total, [reply.usage for reply in record.replies], "the replies")
+    yield from _differences(total, [each.usage for each in result.metadata.attempts], "the attempts")
+    yield from _told_usage_faults(record, result)
+
+
+def _differences(total: Usage, parts: list[Usage], name: str) -> Iterator[str]:
+    for count in _COUNTS:
+        known = [value for part in parts if (value := getattr(part, count)) is not None]
+        expected = sum(known) if known else (None if count in _COUNTS[3:] else 0)
+        if getattr(total, count) != expected:
+            yield f"{count} is {getattr(total, count)}, and {name} had {expected}"
+    if total.exact != all(part.exact for part in parts):
+        yield f"exact is {total.exact}, and {name} were {[part.exact for part in parts]}"
+    costs = [part.cost for part in parts if part.requests]
+    expected_cost = None if None in costs or not costs else math.fsum(cost or 0.0 for cost in costs)
+    if (total.cost is None) != (expected_cost is None) or not math.isclose(total.cost or 0.0, expected_cost or 0.0):
+        yield f"the cost is {total.cost}, and {name} had {expected_cost}"
+
+
+def _told_usage_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
+    """The usage told with the responses is the attempt's, unless its last call brought no response."""
+    for attempt in result.metadata.attempts:
+        events = [event for event in own_events(record) if getattr(event, "attempt", None) == attempt.number]
+        told = [event.usage for event in events if isinstance(event, ModelResponded)]
+        n_asked = sum(isinstance(event, IterationStarted) for event in events)
+        if n_asked == len(told) and reduce(Usage.__add__, told, Usage()) != attempt.usage:
+            yield f"attempt {attempt.number} used {attempt.usage}, and was told to use {told}"
+
+
+def record_faults(record: RunRecord) -> Iterator[str]:
+    """The metadata's attempts are those that were told, with their layers."""
+    if record.result is None:
+        return
+    events = own_events(record)
+    attempts = record.result.metadata.attempts
+    started = [event.attempt for event in events if isinstance(event, AttemptStarted)]
+    if [attempt.number for attempt in attempts] != started:
+        yield f"attempts {started} were told, the metadata has {attempts}"
+    for attempt in attempts:
+        of_it = [event for event in events if getattr(event, "attempt", None) == attempt.number]
+        asked = sum(isinstance(event, IterationStarted) for event in of_it)
+        if attempt.iterations - asked not in (0, 1):
+            yield f"attempt {attempt.number} had {asked} iterations, not {attempt.iterations}"
+        told = tuple(event.outcome for event in of_it if isinstance(event, LayerCompleted))
+        if attempt.report is not None and attempt.report.layers != told:
+            yield f"attempt {attempt.number} was judged {told}, not {attempt.report.layers}"
+    if isinstance(record.result, Failure) and record.result.report is not None:
+        reports = [attempt.report for attempt in attempts if attempt.report is not None]
+        if not reports or record.result.report != reports[-1]:
+            yield f"the report is {record.result.report}, and the attempts had {reports}"
+
+
+def analytics_faults(record: RunRecord) -> Iterator[str]:
+    """What is counted of each tool adds up, and is what was told."""
+    if record.result is None:
+        return
+    finished = [event for event in own_events(record) if isinstance(event, ToolFinished)]
+    stats = record.result.metadata.tools
+    told = Counter(UNKNOWN if event.kind == "unknown" else event.tool_name for event in finished)
+    if told != Counter({name: each.calls for name, each in stats.items()}):
+        yield f"told {told}, counted {stats}"
+    for name, each in stats.items():
+        yield from _stats_faults(name, each, [event for event in finished if _is_of(event, name)])
+
+
+def _is_of(event: ToolFinished, name: str) -> bool:
+    return event.kind == "unknown" if name == UNKNOWN else event.tool_name == name and event.kind != "unknown"
+
+
+def _stats_faults(name: str, stats: ToolStats, finished: list[ToolFinished]) -> Iterator[str]:
+    failed = sum(event.is_error for event in finished)
+    cached = sum(event.cached for event in finished)
+    if (sum(stats.errors.values()), stats.succeeded, stats.cache_hits) != (failed, len(finished) - failed, cached):
+        yield f"{name}: told {len(finished)} calls, {failed} failed, {cached} cached; counted {stats}"
+    if not math.isclose(stats.duration_s, sum(event.duration_s for event in finished), abs_tol=1e-6):
+        yield f"{name}: told {[event.duration_s for event in finished]}, counted {stats}"
+    if {event.kind for event in finished} - {stats.kind}:
+        yield f"{name}: told as {finished}, counted as {stats.kind}"
+    if unknown := stats.errors.keys() - _ERROR_KINDS:
+        yield f"{name}: errors of an unknown kind: {unknown}"
+
+
+_ERROR_KINDS = {
+    *("unknown", "invalid_input", "raised", "timeout", "denied", "over_budget", "interrupted", "rejected"),
+}
+
+
+def limit_faults(record: RunRecord) -> Iterator[str]:
+    """No limit is exceeded."""
+    events = own_events(record)
+    limits = record.agent.limits
+    attempts = [event.attempt for event in events if isinstance(event, AttemptStarted)]
+    if len(attempts) > record.attempts:
+        yield f"{len(attempts)} attempts of {record.attempts}"
+    asked = Counter(event.attempt for event in events if isinstance(event, IterationStarted))
+    if max(asked.values(), default=0) > limits.iterations:
+        yield f"iterations by attempt {asked}, of {limits.iterations}"
+    if record.result is None:
+        return
+    metadata = record.result.metadata
+    helpers = [stats for stats in metadata.tools.values() if stats.kind == "tool"]
+    not_made = sum(stats.errors.get("over_budget", 0) + stats.errors.get("interrupted", 0) for stats in helpers)
+    calls = sum(stats.calls for stats in helpers) - not_made
+    if limits.calls is not None and calls > limits.calls:
+        yield f"{calls} calls of {limits.calls}"
+    tokens = 0 if metadata.usage is None else metadata.usage.total_tokens
+    if limits.tokens is not None and tokens > limits.tokens + metadata.overshoot_tokens:
+        yield f"{tokens} tokens of {limits.tokens}, and an overshoot of {metadata.overshoot_tokens}"
+    if limits.tokens is None and limits.each_attempt.tokens is None and metadata.overshoot_tokens:
+        yield f"an overshoot of {metadata.overshoot_tokens} without a limit"
+
+
+def thread_faults(record: RunRecord) -> Iterator[str]:
+    """A thread that is still at work was told as abandoned."""
+    abandoned = {event.tool_use_id for event in own_events(record) if isinstance(event, CallAbandoned)}
+    if record.n_parked_threads > len(abandoned):
+        yield f"{record.n_parked_threads} threads are still at work, and {abandoned} were abandoned"
+
+
+_RULES = (
+    ending_faults,
+    left_over,
+    thread_faults,
+    history_faults,
+    usage_faults,
+    record_faults,
+    analytics_faults,
+    limit_faults,
+    invariants_events.frame_faults,
+    invariants_events.attempt_faults,
+    invariants_events.iteration_faults,
+    invariants_events.committed_faults,
+    invariants_events.call_faults,
+    invariants_events.layer_faults,
+    invariants_events.callback_faults,
+)
