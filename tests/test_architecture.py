@@ -24,11 +24,11 @@ FRONT_PAGE = "__init__"
 LAYERS: dict[str, str] = {
     "values": "types errors contexts endings result events",
     "parts": (
-        "cancel model connect retry docstrings schema tools gate journal output prompt validation budget history"
-        " watch window ledger signature raw_schema issues canonical answer tool_context"
+        "cancel model connect retry budget journal gate output prompt validation history window watch ledger"
+        " tools tool_context answer signature schema raw_schema docstrings issues canonical"
     ),
-    "iteration": "definition agent conversation calls iteration compaction",
-    "conversations": "handin loop streaming chat tasks",
+    "iteration": "definition agent outcome conversation deltas handlers calls asking iteration compaction",
+    "conversations": "handin execution verdict preparing concluding loop streaming chat tasks",
     "groups": "team subagents",
     "adapters": (
         "models models.sse models.transport models.refusal models.strictness models.anthropic models.anthropic_encode"
@@ -56,15 +56,34 @@ NEIGHBOURS: dict[str, str] = {
     "endings": "contexts",
     "result": "types errors contexts endings",
     "events": "types errors endings result",
-    "gate": "tools",
-    "retry": "model cancel",
-    "schema": "docstrings",
-    "tools": "cancel docstrings model schema",
+    "connect": "model",
+    "retry": "cancel model",
+    "window": "model",
     "validation": "cancel",
     "watch": "cancel",
-    "window": "model",
+    "answer": "issues",
+    "schema": "issues",
+    "raw_schema": "issues schema canonical",
+    "signature": "docstrings schema",
+    "tool_context": "cancel",
+    "tools": "answer canonical model raw_schema schema signature tool_context",
+    "gate": "cancel tools",
     "journal": "tools",
-    "connect": "model",
+    # Inside the iteration, from the values of a call up to the two verbs.
+    "agent": "definition",
+    "conversation": "outcome",
+    "deltas": "conversation",
+    "handlers": "conversation outcome",
+    "calls": "conversation handlers outcome",
+    "asking": "conversation deltas",
+    "iteration": "asking calls conversation",
+    # Inside a run, from what counts as handing in up to the loop.
+    "execution": "handin",
+    "verdict": "execution handin",
+    "preparing": "execution",
+    "concluding": "execution handin verdict",
+    "loop": "concluding execution handin preparing verdict",
+    "streaming": "loop",
     "subagents": "team",
     "models": "models.scripted models.cassette models.wrappers",
     "models.transport": "models.sse",
@@ -85,9 +104,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "anthropic": ("models.anthropic",),
     "cyclopts": ("cli",),
     "dbos": ("durable",),
-    "griffe": ("tools",),
+    "griffe": ("docstrings",),
     "jinja2": (),
-    "jsonschema_rs": ("tools",),
+    "jsonschema_rs": ("raw_schema",),
     "mcp": ("mcp_tools", "mcp_server"),  # the two ends of one protocol
     "openai": ("models.openai",),
     "opentelemetry": ("otel",),

@@ -7,7 +7,6 @@ a provider would accept, exact usage, and an output that passed its checks, or t
 from journeyman.agent import Agent, Escalate, Host, KeepGoing, Observability, Stopping
 from journeyman.budget import Allowance, Budget, BudgetPolicy, Exceeded, Limits, Spent
 from journeyman.cancel import Abort
-from journeyman.connect import connect
 from journeyman.contexts import ErrorCode
 from journeyman.endings import Ending
 from journeyman.errors import (
@@ -77,7 +76,6 @@ __all__ = [
     "ToolContext",
     "ToolResult",
     "Usage",
-    "connect",
     "dump_messages",
     "load_messages",
     "run",

@@ -18,8 +18,8 @@ from journeyman.events import MessageCommitted, Path
 from journeyman.gate import Approver, Gate
 from journeyman.history import History
 from journeyman.journal import Journal
-from journeyman.model import Model, Prefix, Settings
 from journeyman.ledger import Ledger
+from journeyman.model import Model, Prefix, Settings
 from journeyman.outcome import Outcome
 from journeyman.result import ToolKind
 from journeyman.tools import BackgroundTasks, Effect, Middleware, States, Tool

@@ -50,7 +50,7 @@ class Plan(Generic[Co]):
         return self.submit_name or self.output_name
 
 
-class Definition(Protocol):
+class Definition(Protocol):  # noqa: PLR0904 - the fields of an agent, one by one
     """The fields of an agent that are checked and compiled here."""
 
     @property

@@ -45,9 +45,16 @@ def _event(talk: Conversation, part: Part, written: dict[str, str]) -> Event | N
             return ThinkingDelta(path=path, text=text)
         case InputPart():
             return _input_event(talk, part, written)
+        case _:
+            return _request_event(talk, part)
+
+
+def _request_event(talk: Conversation, part: Part) -> Event | None:
+    """Return the event for a part that tells of the requests and not of the answer."""
+    match part:
         case Retried():
             return ModelRetried(
-                path=path,
+                path=talk.path,
                 attempt=talk.attempt,
                 iteration=talk.iteration,
                 request=part.attempt,
@@ -57,9 +64,9 @@ def _event(talk: Conversation, part: Part, written: dict[str, str]) -> Event | N
                 message=str(part.error),
             )
         case Restarted():
-            return ModelRestarted(path=path, attempt=talk.attempt, iteration=talk.iteration)
+            return ModelRestarted(path=talk.path, attempt=talk.attempt, iteration=talk.iteration)
         case Answered(provider, model):
-            return ModelAnswered(path=path, provider=provider, model=model)
+            return ModelAnswered(path=talk.path, provider=provider, model=model)
         case _:
             return None
 

@@ -280,6 +280,8 @@ Event: TypeAlias = (
     | RunFailed
 )
 
+"""Anything that a listener may be given."""
+
 Listener: TypeAlias = Callable[[Event], None]
 """Gets every event, synchronously, in order. Must be quick. One that raises is recorded and goes on being told."""
 

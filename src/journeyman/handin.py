@@ -76,9 +76,9 @@ def hand_in_of(agent: Agent[Any, Any]) -> HandIn:
     plan = agent.plan
     if plan.output is None or plan.output_name is None:
         return TextHandIn(agent.stop_after, agent.stop_guard)
-    if plan.reflection is None or plan.submit_name is None:
+    if plan.reflection is None:
         return OutputHandIn(plan.output_name, agent.nudge)
-    return SubmitHandIn(plan.output_name, plan.submit_name, plan.reflection, plan.output, agent.nudge)
+    return SubmitHandIn(plan.output_name, plan.reflection, plan.output, agent.nudge)
 
 
 # -- typed outputs ----------------------------------------------------------------------------------------------------
@@ -118,16 +118,14 @@ class _Draft:
 class SubmitHandIn:
     """With reflection: outputs are drafts that the model sees again; submit hands in the last one."""
 
-    def __init__(
-        self, output_name: str, submit_name: str, reflection: Reflection[Any], schema: OutputSchema[Any], nudge: bool
-    ) -> None:
+    def __init__(self, output_name: str, reflection: Reflection[Any], schema: OutputSchema[Any], nudge: bool) -> None:
         self.tools: Mapping[str, HandInTool] = {
             output_name: HandInTool("output", self._reflect),
-            submit_name: HandInTool("submit", self._withhold),
+            reflection.submit.name: HandInTool("submit", self._withhold),
         }
         self.last_raw: str | None = None
         self._output_name = output_name
-        self._submit_name = submit_name
+        self._submit_name = reflection.submit.name
         self._reflection = reflection
         self._schema = schema
         self._nudge = nudge

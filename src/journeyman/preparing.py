@@ -55,7 +55,8 @@ async def prepare(execution: Execution) -> Conversation:
     system = await _system(execution, given)
     prompt = await _prompt(execution, given)
     execution.history.say(*prompt)
-    return _conversation(execution, given, model, states, Prefix(system=system, tools=execution.agent.plan.specs))
+    prefix = Prefix(system=system, tools=execution.agent.plan.specs)
+    return _conversation(execution, model, prefix, input=given, states=states)
 
 
 def _checked_input(execution: Execution) -> object:
@@ -143,13 +144,13 @@ async def _made(
         raise Unprepared(context, error) from error
 
 
-def _conversation(execution: Execution, given: object, model: Model, states: States, prefix: Prefix) -> Conversation:
+def _conversation(execution: Execution, model: Model, prefix: Prefix, *, input: object, states: States) -> Conversation:
     agent, host = execution.agent, execution.options.host
     longest = model.max_output_tokens if isinstance(model, Limited) else UNKNOWN_MAX_TOKENS
     return Conversation(
         path=execution.path,
         agent=agent.name,
-        input=given,
+        input=input,
         model=model,
         price=_price(model),
         prefix=prefix,

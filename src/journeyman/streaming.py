@@ -23,8 +23,8 @@ Given = TypeVar("Given", default=str)
 class Events(Generic[Given]):
     """The events of one run, in order, while it goes on; then its result.
 
-    Entering the block starts the run, in a task of its own with a copy of the caller's context. Leaving it early cancels
-    the run and awaits it.
+    Entering the block starts the run, in a task of its own with a copy of the caller's context. Leaving it early
+    cancels the run and awaits it.
     """
 
     def __init__(self, start: Callable[[Callable[[Event], None]], Coroutine[Any, Any, Result[Given]]]) -> None:

@@ -10,7 +10,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from journeyman.model import Prefix
-from journeyman.types import Base64, Block, Document, Image, Message, Opaque, RedactedThinking, Text, Thinking, ToolUse
+from journeyman.types import (
+    Base64,
+    Block,
+    Document,
+    Image,
+    Message,
+    Opaque,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Url,
+)
 
 _BLOCK_TOKENS = 8
 _PICTURE_TOKENS = 1_200
@@ -71,19 +84,23 @@ def estimate_prefix(prefix: Prefix) -> int:
 
 def _estimate_block(block: Block) -> int:
     match block:
-        case Text(text) | Thinking(text):
-            return estimate_text(text) + _BLOCK_TOKENS
-        case ToolUse():
-            return estimate_text(block.name + block.input_json) + _BLOCK_TOKENS
-        case RedactedThinking(data=text) | Opaque(json=text):
-            return estimate_text(text) + _BLOCK_TOKENS
-        case Image():
-            return _PICTURE_TOKENS
-        case Document(Base64(data)):
-            return estimate_text(data)
-        case Document():
+        case ToolResult(content=tuple() as parts):
+            return _BLOCK_TOKENS + sum(_estimate_block(part) for part in parts)
+        case Image() | Document(source=Url()):
             return _PICTURE_TOKENS
         case _:
-            if isinstance(block.content, str):
-                return estimate_text(block.content) + _BLOCK_TOKENS
-            return sum(_estimate_block(part) for part in block.content) + _BLOCK_TOKENS
+            return _BLOCK_TOKENS + estimate_text(_text_of(block))
+
+
+def _text_of(block: Block) -> str:
+    match block:
+        case Text(text) | Thinking(text) | RedactedThinking(data=text) | Opaque(json=text):
+            return text
+        case ToolUse():
+            return block.name + block.input_json
+        case ToolResult():
+            return block.text
+        case Document(source=Base64(data)):
+            return data
+        case _:
+            return ""

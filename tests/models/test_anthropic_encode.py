@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, cast
 
@@ -477,8 +476,9 @@ ANSWERED = (HELLO, assistant(ToolUse("t", "query")), user(ToolResult("1", tool_u
 def test_marks_are_set(
     cache: CachePolicy, system: tuple[Text, ...], messages: tuple[Message, ...], places: list[str]
 ) -> None:  # A40, D10
-    messages = tuple(replace(message) for message in messages)
-    assert marked_places(sent(*messages, system=system, cache=cache)) == places
+    body = SONNET.body(request(*messages, system=system, cache=cache))
+    assert marked_places(orjson.loads(body)) == places
+    assert body.count(b"cache_control") == len(places)
 
 
 def test_the_mark_before_a_long_turn_is_set_too_because_the_api_looks_back_only_20_blocks() -> None:
@@ -538,6 +538,7 @@ def test_a_schema_that_loses_nothing_is_enforced(schema: JsonObject) -> None:
         closed(a={}),
         closed(a={"$ref": "https://example.com/schema"}),
         closed(a={"$ref": "#/$defs/missing"}),
+        {**closed(a={"$ref": "A"}), "$defs": {"A": closed()}},
         {**closed(a={"$ref": "#/$defs/A"}), "$defs": {"A": closed(a={"$ref": "#/$defs/A"})}},
         {**closed(a=PLAIN), "oneOf": []},
     ],

@@ -20,6 +20,7 @@ from journeyman.model import (
     Prefix,
     Request,
     Response,
+    ResponseFinished,
     Settings,
     TextPart,
     ToolSpec,
@@ -362,18 +363,39 @@ async def test_a_refused_connection_costs_nothing() -> None:
     assert (error.kind, error.usage) == ("network", Usage())
 
 
-async def test_a_server_that_says_no_more_after_the_last_event_is_not_waited_for() -> None:
-    last = b"".join(
-        b"data: " + orjson.dumps(event) + b"\n\n"
-        for event in (
-            {"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 1}}},
-            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
-            {"type": "message_stop"},
-        )
+LAST = b"".join(
+    b"data: " + orjson.dumps(event) + b"\n\n"
+    for event in (
+        {"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 1}}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
     )
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
-    async with RawServer(hanging_after(head + last)) as server:
+)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+
+
+async def test_a_server_that_says_no_more_after_the_last_event_is_not_waited_for() -> None:
+    async with RawServer(hanging_after(HEAD + b"\r\n" + LAST)) as server:
         assert (await ask(model(server))).stop_reason == "end_turn"
+
+
+async def test_a_connection_is_used_again_even_if_the_end_of_an_answer_comes_late() -> None:
+    finished = asyncio.Event()
+
+    async def in_two_pieces(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n" % (len(LAST), LAST))
+        await finished.wait()
+        writer.write(b"0\r\n\r\n")
+        await reader.readuntil(b"]}]}")
+        writer.write(http(LAST))
+
+    async with RawServer(in_two_pieces) as server, model(server).open():
+        async with model(server).stream(request()) as parts:
+            async for part in parts:
+                if isinstance(part, ResponseFinished):
+                    finished.set()
+        await ask(model(server))
+        assert server.n_connections == 1
 
 
 async def test_a_refusal_of_the_model_is_an_answer() -> None:

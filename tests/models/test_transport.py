@@ -210,8 +210,9 @@ async def test_a_body_of_megabytes_arrives_whole() -> None:
 
 async def test_cookies_are_not_kept() -> None:
     async with RawServer(http(headers={"Set-Cookie": "session=1"})) as server, lease():
-        await ask(server.url)
-        await ask(server.url)
+        url = server.url.replace("127.0.0.1", "localhost")  # no client keeps cookies of an address
+        await ask(url)
+        await ask(url)
         assert b"cookie" not in server.requests[1].lower()
 
 

@@ -77,35 +77,31 @@ def _failure_faults(record: RunRecord, failure: Failure) -> Iterator[str]:
         yield f"a phase of its own: {error.phase}"
     if not (error.message.strip() and error.hint.strip() and error.category):
         yield f"no message or no hint: {error}"
-    yield from _context_faults(record, failure)
+    if not _fits(record, failure):
+        yield f"it cannot have ended so: {error!r} ({error.cause!r}); {record.abort}; {failure.report}"
     attempts = [event.attempt for event in own_events(record) if isinstance(event, AttemptStarted)]
     attempt = getattr(error.context, "attempt", None)
     if record.events and attempt is not None and attempt != max(attempts, default=0):
         yield f"it failed in attempt {attempt}, of {attempts}"
 
 
-def _context_faults(record: RunRecord, failure: Failure) -> Iterator[str]:
-    limits = record.agent.limits
+def _fits(record: RunRecord, failure: Failure) -> bool:
+    """Tell whether the facts of the failure are those of the run."""
+    limits, report = record.agent.limits, failure.report
     match failure.error.context:
         case CancelledContext(reason=reason):
-            if record.abort is None or not record.abort.aborted or reason != record.abort.reason:
-                yield f"cancelled with {reason!r} by {record.abort}"
+            return record.abort is not None and record.abort.aborted and reason == record.abort.reason
         case IterationsContext() as context:
-            if not context.iteration_count == context.max_iterations == limits.iterations:
-                yield f"{context}, and the limit is {limits.iterations}"
+            return context.iteration_count == context.max_iterations == limits.iterations
         case AttemptsContext() as context:
-            if not context.attempts == context.max_attempts == record.attempts == len(failure.metadata.attempts):
-                yield f"{context}, and the limit is {record.attempts}"
-            if failure.report is None or failure.report.passed or context.last_error != failure.report.feedback:
-                yield f"{context}, and the report is {failure.report}"
+            is_last = context.attempts == context.max_attempts == record.attempts == len(failure.metadata.attempts)
+            return is_last and report is not None and not report.passed and report.feedback == context.last_error
         case BudgetContext() as context:
-            if context.policy == "seconds" and context.used < context.limit * 0.999:
-                yield f"time is up too early: {context}"
-        case InternalContext() as context:
-            if not record.may_fail_inside:
-                yield f"an error inside: {context} ({failure.error.cause!r})"
+            return context.policy != "seconds" or context.used > context.limit * 0.999
+        case InternalContext():
+            return record.may_fail_inside
         case _:
-            pass
+            return True
 
 
 def _success_faults(record: RunRecord, success: Success[object]) -> Iterator[str]:

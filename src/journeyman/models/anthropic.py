@@ -171,7 +171,9 @@ class AnthropicModel:
         try:
             return encode(head, request.prefix, request.messages, cache=request.settings.cache, more_tools=more_tools)
         except (TypeError, ValueError) as error:
-            failure = _refused_here(f"The request cannot be written as JSON: {error}. Look at schemas and Settings.extra.")
+            failure = _refused_here(
+                f"The request cannot be written as JSON: {error}. Look at schemas and Settings.extra."
+            )
         raise failure
 
     def _head(self, request: Request) -> JsonObject:

@@ -44,7 +44,7 @@ class Parser:
         if self._skip_line_feed or b"\r" in chunk:
             chunk = self._with_line_feeds(chunk)
         if self._held:
-            if not self._completes_an_event(chunk):
+            if b"\n\n" not in chunk and not chunk.startswith(b"\n"):
                 self._hold(chunk)
                 return []
             chunk = b"".join((*self._held, chunk))
@@ -60,9 +60,6 @@ class Parser:
         frame = b"".join(self._held)
         self._held.clear()
         return self._events([frame])
-
-    def _completes_an_event(self, chunk: bytes) -> bool:
-        return b"\n\n" in chunk or (chunk.startswith(b"\n") and self._held[-1].endswith(b"\n"))
 
     def _hold(self, chunk: bytes) -> None:
         if chunk:

@@ -1,0 +1,145 @@
+"""The agents of the command line's tests. This file and its tools print, as users' files do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+from pydantic import BaseModel
+
+from journeyman import Agent, Limits, Output, Price, ProviderError, tool
+from journeyman.model import Part, Request, ResponseStarted, TextPart
+from journeyman.models.scripted import Scripted, call, say
+from journeyman.types import Usage
+
+print("the file prints")
+
+
+class Trip(BaseModel):
+    city: str
+    days: int
+
+
+def long_enough(trip: Trip) -> None:
+    """A trip takes two days at least."""
+    if trip.days < 2:
+        raise ValueError(f"{trip.days} day is too short")
+
+
+def poster(trip: Trip) -> str:
+    return f"To {trip.city}!\nDays: {trip.days}"
+
+
+@tool
+def talk() -> str:
+    """Print in every way there is."""
+    print("a tool prints")
+    os.write(1, b"a tool writes\n")
+    os.system("echo a program prints")
+    return "said"
+
+
+@tool
+def fail() -> str:
+    """Fail."""
+    raise ValueError("\x1b[31mno such thing\x1b[0m")
+
+
+@tool(parallel=True, effect="pure", cache="run")
+async def look(city: str) -> str:
+    """Look at the weather."""
+    return f"rain in {city}"
+
+
+@tool
+def sleep() -> str:
+    """Sleep in a thread."""
+    time.sleep(60)
+    return "awake"
+
+
+@tool(thread=False)
+def block() -> str:
+    """Sleep in the event loop."""
+    time.sleep(60)
+    return "awake"
+
+
+@tool
+async def wait() -> str:
+    """Wait as async tools do."""
+    await asyncio.sleep(60)
+    return "awake"
+
+
+@tool
+async def leave_behind() -> str:
+    """Wait for a thread that nobody can stop."""
+    await asyncio.to_thread(time.sleep, 60)
+    return "awake"
+
+
+class Silent:
+    """A model that begins to speak and falls silent."""
+
+    provider, name = "test", "silent"
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        yield self._parts()
+
+    async def _parts(self) -> AsyncIterator[Part]:
+        yield ResponseStarted("silent", "1", Usage(requests=1, input_tokens=7))
+        yield TextPart("It was a dark and stormy night, and")
+        await asyncio.sleep(60)
+
+
+greeter = Agent(name="greeter", model=Scripted(["Good morning!\nHow are you?"]))
+echo = Agent(name="echo", model=Scripted([lambda request: f"<{request.messages[0].text}>"]))
+square = Agent(name="square", model=Scripted(["ok"]), input=int, prompt=lambda number: f"{number * number}")
+planner = Agent(
+    name="planner",
+    model=Scripted(
+        [
+            say("Off we go.", call("output", city="Oslo", days=1)),
+            say("Longer, then.", call("output", city="Oslo", days=2)),
+            call("submit"),
+        ],
+        price=Price(input=3, output=15),
+    ),
+    input=Trip,
+    output=Output(Trip, reflection=poster),
+    validators=[long_enough],
+)
+hopeless = Agent(
+    name="hopeless",
+    model=Scripted([call("output", city="Oslo", days=1)], repeat=True),
+    output=Output(Trip),
+    validators=[long_enough],
+    limits=Limits(attempts=2),
+)
+talker = Agent(name="talker", model=Scripted([call("talk"), "done"]), tools=[talk])
+busy = Agent(
+    name="busy",
+    model=Scripted(
+        [
+            say("I look at \x1b[2Jtwo cities.", call("look", city="Oslo"), call("look", city="Rome")),
+            say(call("look", city="Oslo"), call("fail"), call("fly", to="Mars", fast=True)),
+            "Rain.",
+        ]
+    ),
+    tools=[look, fail],
+)
+unlucky = Agent(
+    name="unlucky",
+    model=Scripted([ProviderError("Try later.", kind="overloaded", retry_after_s=0.2), "At last."]),
+)
+sleeper = Agent(name="sleeper", model=Scripted([say("Good night.", call("sleep"))]), tools=[sleep])
+blocker = Agent(name="blocker", model=Scripted([say("I block.", call("block"))]), tools=[block])
+waiter = Agent(name="waiter", model=Scripted([say("I wait.", call("wait"))]), tools=[wait])
+leaver = Agent(name="leaver", model=Scripted([say("I leave.", call("leave_behind"))]), tools=[leave_behind])
+silent = Agent(name="silent", model=Silent())
+claude = Agent(name="claude", model="anthropic:claude-sonnet-5-5", retries=0)

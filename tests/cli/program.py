@@ -1,0 +1,120 @@
+"""The real command line in real processes: run to its end, or watched and interrupted while it goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Condition, Thread
+
+AGENTS = Path(__file__).parent / "agents.py"
+"""The agents that these tests run."""
+
+_PATIENCE_S = 15.0
+_LEFT_OUT = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
+
+# Whoever runs the tests may ignore Ctrl-C, and processes inherit that.
+_HEAR_SIGNALS = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, "-m", "journeyman", *sys.argv[1:]])
+"""
+
+
+def command(*words: str | Path) -> list[str]:
+    """Return the command that runs `journeyman` with these words."""
+    return [sys.executable, "-ISc", _HEAR_SIGNALS, *map(str, words)]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return an environment without keys and without wishes about colour."""
+    kept = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
+    return {**kept, "PYTHONUTF8": "1", **more}
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def error(self) -> str:
+        """The line with the error: the last one on stderr."""
+        return self.stderr.rstrip("\n").rpartition("\n")[2]
+
+
+def journeyman(
+    *words: str | Path, cwd: Path | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None
+) -> Done:
+    """Run a command to its end."""
+    done = subprocess.run(
+        command(*words),
+        cwd=cwd,
+        input=stdin,
+        env=environment(**(env or {})),
+        capture_output=True,
+        timeout=_PATIENCE_S,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Running:
+    """A command under way, with what it has printed so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._printed: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+        self._news = Condition()
+        self._readers = [Thread(target=self._read, args=(name,), daemon=True) for name in self._printed]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, name: str) -> None:
+        stream = self._process.stdout if name == "stdout" else self._process.stderr
+        assert stream is not None
+        while data := os.read(stream.fileno(), 4096):
+            with self._news:
+                self._printed[name] += data
+                self._news.notify_all()
+
+    def wait_for(self, text: str) -> None:
+        """Wait until stderr shows `text`."""
+        with self._news:
+            found = self._news.wait_for(lambda: text.encode() in self._printed["stderr"], _PATIENCE_S)
+        assert found, f"{text!r} did not appear in:\n{self._printed['stderr'].decode()}"
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def done(self, *, within_s: float = _PATIENCE_S) -> Done:
+        """Wait for the end."""
+        code = self._process.wait(within_s)
+        for reader in self._readers:
+            reader.join(_PATIENCE_S)
+        return Done(code, self._printed["stdout"].decode(), self._printed["stderr"].decode())
+
+
+@contextmanager
+def running(*words: str | Path, cwd: Path | None = None) -> Iterator[Running]:
+    """Start a command. It is killed when the block ends, unless it ended before."""
+    with subprocess.Popen(
+        command(*words),
+        cwd=cwd,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            yield Running(process)
+        finally:
+            process.kill()
