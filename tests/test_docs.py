@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from itertools import chain
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from tests.support.pages import PAGES, page_name, run_page
+import journeyman
+from journeyman.contexts import ErrorCode
+from journeyman.endings import Context
+from journeyman.events import Callbacks, Event
+from tests.support.pages import (
+    PAGES,
+    ROOT,
+    anchor,
+    headings,
+    links,
+    page_name,
+    printed_blocks,
+    prose,
+    python_blocks,
+    run_page,
+    section,
+)
+
+DOCS = ROOT / "docs"
+SOURCE = ROOT / "src" / "journeyman"
 
 
 @pytest.fixture
@@ -16,7 +43,140 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
+# -- the blocks -------------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.usefixtures("_elsewhere")
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_the_blocks_of_a_page_run_and_print_what_it_shows(page: Path) -> None:
+def test_the_blocks_of_a_page_run_and_print_what_it_shows(page: Path) -> None:  # X18, R69, R70
     run_page(page)
+
+
+def test_the_first_program_of_the_readme_runs_as_a_file_and_prints_what_follows_it(tmp_path: Path) -> None:
+    readme = ROOT / "README.md"
+    program = tmp_path / "program.py"
+    program.write_text(next(python_blocks(readme)), encoding="utf-8")
+    command = [sys.executable, "-W", "error", str(program)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stderr, done.stdout) == ("", next(printed_blocks(readme)))
+
+
+def test_every_name_of_the_front_page_is_used_in_a_block_that_runs() -> None:
+    used = {name for page in PAGES for block in python_blocks(page) for name in names_in(block)}
+    assert [name for name in journeyman.__all__ if name not in used] == []
+
+
+def names_in(source: str) -> set[str]:
+    """Return the names that the code imports, reads or looks up."""
+    nodes = list(ast.walk(ast.parse(source)))
+    imported = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    return imported | {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
+# -- the links --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page: Path) -> None:
+    assert [target for target in links(page) if not leads_somewhere(page, target)] == []
+
+
+def leads_somewhere(page: Path, target: str) -> bool:
+    name, _, fragment = target.partition("#")
+    path = (page.parent / name).resolve() if name else page
+    if not path.exists():
+        return False
+    return not fragment or fragment in {anchor(heading) for _, heading in headings(path)}
+
+
+def test_every_page_is_linked_from_the_index() -> None:
+    linked = {target.partition("#")[0] for target in links(DOCS / "index.md")}
+    assert [page.name for page in PAGES[1:] if page.name != "index.md" and page.name not in linked] == []
+
+
+# -- the tables -------------------------------------------------------------------------------------------------------
+
+
+CONTEXTS = {context.code: context for context in get_args(Context)}
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_the_endings_page_has_every_code_with_its_context_and_all_its_facts(code: ErrorCode) -> None:  # R39, X27, X28
+    text, context = section(DOCS / "endings.md", code), CONTEXTS[code]
+    facts = [context.__name__, *(field.name for field in fields(context))]
+    assert [fact for fact in facts if f"`{fact}`" not in text] == []
+
+
+def test_the_endings_page_and_the_readme_name_no_code_that_does_not_exist() -> None:
+    on_page = {heading for _, heading in headings(DOCS / "endings.md") if heading.isupper()}
+    table = section(ROOT / "README.md", "Endings")
+    assert on_page == {*ErrorCode}
+    assert {name for name in re.findall(r"`([A-Z_]+)`", table)} == {*ErrorCode}
+
+
+def test_the_endings_page_has_every_code_of_a_definition_problem() -> None:  # X29, A43
+    text = section(DOCS / "endings.md", "What is raised")
+    listed = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", text))
+    assert listed == problem_codes()
+
+
+def problem_codes() -> set[str]:
+    """Return the codes of every `Problem(…)` in the package; of a computed one, all that it may be."""
+    codes: set[str] = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name("Problem"), args=[ast.Constant(str(code)), *_]):
+                    codes.add(code)
+                case ast.Call(func=ast.Name("Problem"), args=[ast.JoinedStr(), *_]):
+                    codes |= {f"INVALID_MAX_{name}" for name in ("ATTEMPTS", "ITERATIONS", "PARALLEL_CALLS")}
+                case _:
+                    continue
+    return codes
+
+
+def test_the_page_on_events_has_every_event_and_callback() -> None:
+    text = (DOCS / "callbacks-and-events.md").read_text(encoding="utf-8")
+    events = [event.__name__ for event in get_args(Event)]
+    callbacks = [field.name for field in fields(Callbacks)]
+    assert [name for name in chain(events, callbacks) if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_the_names_page_names_only_what_exists() -> None:
+    exists = everything_named(SOURCE)
+    ours = [row.split("|")[2] for row in prose(DOCS / "names.md").splitlines() if row.startswith("|")]
+    names = {name for cell in ours for code in re.findall(r"`([^`]+)`", cell) for name in words(code)}
+    assert names - exists == set()
+
+
+def everything_named(folder: Path) -> set[str]:
+    """Return every identifier and string word in the folder's modules."""
+    return {word for path in folder.rglob("*.py") for word in words(path.read_text(encoding="utf-8"))}
+
+
+def words(code: str) -> list[str]:
+    return re.findall(r"[A-Za-z_]{2,}", code)
+
+
+# -- the changelog ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("broken", ["[a](nowhere.md)", "[a](#nowhere)"])
+def test_a_planted_broken_link_is_found(broken: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"# Somewhere\n\n{broken} [b](#somewhere) [c](page.md)\n", encoding="utf-8")
+    assert [target for target in links(page) if not leads_somewhere(page, target)] == [broken[4:-1]]
+
+
+PLANTED: dict[str, Callable[[str], str]] = {
+    "a raising block": lambda fence: f"{fence}python\n1 / 0\n{fence}\n",
+    "another output": lambda fence: f"{fence}python\nprint(1)\n{fence}\n\n{fence}text\n2\n{fence}\n",
+}
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_a_planted_wrong_block_is_found(kind: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PLANTED[kind]("```"), encoding="utf-8")
+    with pytest.raises((ZeroDivisionError, AssertionError)):
+        run_page(page)

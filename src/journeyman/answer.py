@@ -29,7 +29,7 @@ _GROUP_SHOWN: Final = 20
 _Block: TypeAlias = Text | Image | Document
 
 
-def to_result(value: object, *, max_chars: int | None = None) -> ToolResult:
+def to_result(value: object, *, max_chars: int | None = None, tool_use_id: str = "") -> ToolResult:
     """Turn what a tool returned into what the model reads, cut to `max_chars` characters and a note that says so.
 
     Text stays as it is, blocks stay blocks, everything else becomes JSON; nothing at all becomes `(no output)`.
@@ -38,12 +38,16 @@ def to_result(value: object, *, max_chars: int | None = None) -> ToolResult:
         TypeError: the value has to be awaited or iterated first.
         ValueError: it cannot be written as JSON, for example because it contains itself.
     """
+    kind = type(value)
+    if kind is str or kind is int or kind is dict:  # the commonest results; nothing in them waits to be awaited
+        text = value if kind is str else _json(value)
+        return ToolResult(_content(cast("str", text), max_chars), False, tool_use_id)
     if isinstance(value, str):
-        return ToolResult(_content(str.__str__(value), max_chars))  # of an enum member that is a text, that text
+        return ToolResult(_content(str.__str__(value), max_chars), False, tool_use_id)  # of an enum's text, that text
     if isinstance(value, ToolResult):
-        return replace(value, content=_content(value.content, max_chars))
+        return ToolResult(_content(value.content, max_chars), value.is_error, tool_use_id)
     blocks = _blocks(value)
-    return ToolResult(_content(_text(value) if blocks is None else blocks, max_chars))
+    return ToolResult(_content(_text(value) if blocks is None else blocks, max_chars), False, tool_use_id)
 
 
 def error_result(error: BaseException) -> ToolResult:

@@ -17,7 +17,7 @@ from journeyman.conversation import Conversation
 from journeyman.deltas import shower
 from journeyman.endings import Context, Ending
 from journeyman.errors import BudgetRefused, ProviderError
-from journeyman.model import Limited, Request, Response
+from journeyman.model import Request, Response, context_window_of
 from journeyman.retry import respond
 from journeyman.types import NOTHING_USED, Message, Usage
 from journeyman.window import fitted
@@ -42,7 +42,7 @@ async def _ask_at_length(talk: Conversation) -> Response:
     """Ask; once more with a longer answer allowed, if it was cut and the limits say so."""
     response = await _ask_fitted(talk, talk.max_tokens, key="model")
     longer = talk.limits.extended_max_tokens
-    if response.stop_reason == "max_tokens" and longer is not None and longer > talk.max_tokens:
+    if longer is not None and response.stop_reason == "max_tokens" and longer > talk.max_tokens:
         return await _ask_fitted(talk, longer, key="model/extended")
     return response
 
@@ -73,7 +73,7 @@ def _converted(talk: Conversation, messages: Sequence[Message]) -> Sequence[Mess
 
 
 def _excess_tokens(talk: Conversation, max_tokens: int) -> int:
-    window = talk.model.context_window if isinstance(talk.model, Limited) else None
+    window = context_window_of(talk.model)
     return 0 if window is None else talk.estimated_tokens() + max_tokens - window
 
 

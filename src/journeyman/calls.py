@@ -24,7 +24,7 @@ from journeyman.types import ToolResult, ToolUse
 from journeyman.watch import Watch
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """One call of a response, after it ended."""
 
@@ -38,7 +38,8 @@ async def run_calls(talk: Conversation, uses: Sequence[ToolUse]) -> tuple[Call, 
     """Run the calls and stage their results. Return them in call order."""
     done: list[Call] = []
     for group in _groups(talk, uses) if len(uses) > 1 else (uses,):
-        await talk.scope.checkpoint()
+        if talk.scope.is_due():
+            await talk.scope.checkpoint()
         for use in group:
             talk.announced[use.id] = use
             if talk.watch is not None:
@@ -124,7 +125,10 @@ async def _hand_in(own: HandInTool, use: ToolUse) -> Outcome | None:
 async def finish(talk: Conversation, call: Call, *, duration_s: float = 0.0) -> None:
     """Stage the result of a call, count it, and tell."""
     outcome, use = cast("Outcome", call.outcome), call.use
-    result = talk.history.answer(ToolResult(outcome.result.content, outcome.result.is_error, use.id))
+    result = outcome.result
+    if result.tool_use_id != use.id:
+        result = ToolResult(result.content, result.is_error, use.id)
+    result = talk.history.answer(result)
     talk.announced.pop(use.id, None)
     talk.ledger.count(call.kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)
     if talk.watch is not None:

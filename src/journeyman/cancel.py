@@ -201,6 +201,12 @@ class Scope:
             if call_off is not None:
                 call_off()
 
+    def is_due(self) -> bool:
+        """Tell whether a checkpoint would stop the block."""
+        if self._deadline is None and self._attempt_deadline is None:
+            return self._task.cancelling() > self._entered_with
+        return True  # the checkpoint reads the clock
+
     async def checkpoint(self) -> None:
         """Let a cancellation through that is due, also where nothing would otherwise wait for anything."""
         if self._deadline is not None and self.loop.time() >= self._deadline and not self._n_unhurried:

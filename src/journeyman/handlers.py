@@ -12,7 +12,6 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, cast
 
 from journeyman.cancel import is_failure
@@ -61,13 +60,13 @@ async def _run_and_share(
 
 async def _run(talk: Conversation, tool: Tool[..., Any], use: ToolUse, arguments: Arguments) -> Outcome:
     """Run the handler within its time, and adopt the states it set if it succeeded."""
-    context = _context(talk, tool, use)
+    context = _context(talk, tool, use) if tool.wants_context or talk.middlewares else None
     try:
-        if tool.timeout_s is None:
-            result = await _result(talk, tool, context, arguments)
+        if talk.middlewares and context is not None:
+            work = _through_middlewares(talk, tool, use, context, arguments)
         else:
-            async with _TimeLimit(tool.timeout_s):
-                result = await _result(talk, tool, context, arguments)
+            work = _invoke(talk, tool, use, context, arguments)
+        result = await (work if tool.timeout_s is None else _within(tool.timeout_s, work))
     except _TimedOut:
         return Outcome.failed("timeout", f"Error: {tool.name} timed out after {tool.timeout_s:g}s")
     except BaseException as error:
@@ -76,7 +75,8 @@ async def _run(talk: Conversation, tool: Tool[..., Any], use: ToolUse, arguments
         return Outcome(error_result(error), "raised")
     if result.is_error:
         return Outcome(result, "rejected")
-    talk.states.adopt(context)
+    if context is not None:
+        talk.states.adopt(context)
     return Outcome(result)
 
 
@@ -84,22 +84,15 @@ class _TimedOut(Exception):
     """Our limit passed; a `TimeoutError` of the tool's own is an ordinary error."""
 
 
-class _TimeLimit:
-    """Raises `_TimedOut` when the block takes longer than it may."""
-
-    def __init__(self, seconds: float) -> None:
-        self._limit = asyncio.timeout(seconds)
-
-    async def __aenter__(self) -> None:
-        await self._limit.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await self._limit.__aexit__(kind, error, trace)
-        except TimeoutError:
+async def _within(seconds: float, work: Awaitable[ToolResult]) -> ToolResult:
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await work
+    except TimeoutError:
+        if limit.expired():
             raise _TimedOut from None
+        raise
 
 
 def _context(talk: Conversation, tool: Tool[..., Any], use: ToolUse) -> ToolContext:
@@ -136,13 +129,25 @@ def _show_progress(talk: Conversation, use: ToolUse, message: str, fraction: flo
         )
 
 
-async def _result(talk: Conversation, tool: Tool[..., Any], context: ToolContext, arguments: Arguments) -> ToolResult:
-    """Call the handler, through the middlewares if there are any."""
-    if not talk.middlewares:
-        return await _invoke(talk, tool, context, arguments)
+async def _invoke(
+    talk: Conversation, tool: Tool[..., Any], use: ToolUse, context: ToolContext | None, arguments: Arguments
+) -> ToolResult:
+    """Call the handler, and make the model's answer of what it returns."""
+    if tool.in_thread:
+        value = await _in_thread(talk, use, lambda: tool.invoke(arguments, context))
+    else:
+        value = tool.invoke(arguments, context)
+    if isinstance(value, Awaitable):
+        value = cast("object", await value)
+    cap = tool.max_chars if tool.max_chars is not None else talk.max_result_chars
+    return to_result(value, max_chars=cap, tool_use_id=use.id)
 
+
+async def _through_middlewares(
+    talk: Conversation, tool: Tool[..., Any], use: ToolUse, context: ToolContext, arguments: Arguments
+) -> ToolResult:
     async def innermost(call: MiddlewareCall) -> ToolResult:
-        return await _invoke(talk, tool, context, call.arguments)
+        return await _invoke(talk, tool, use, call.context, call.arguments)
 
     step = innermost
     for middleware in reversed(talk.middlewares):
@@ -162,17 +167,7 @@ def _wrapped(
     return step
 
 
-async def _invoke(talk: Conversation, tool: Tool[..., Any], context: ToolContext, arguments: Arguments) -> ToolResult:
-    if tool.in_thread:
-        value = await _in_thread(talk, context, lambda: tool.invoke(arguments, context))
-    else:
-        value = tool.invoke(arguments, context)
-    if isinstance(value, Awaitable):
-        value = cast("object", await value)
-    return to_result(value, max_chars=tool.max_chars if tool.max_chars is not None else talk.max_result_chars)
-
-
-async def _in_thread(talk: Conversation, context: ToolContext, work: Callable[[], object]) -> object:
+async def _in_thread(talk: Conversation, use: ToolUse, work: Callable[[], object]) -> object:
     """Run `work` in a daemon thread of its own, with a copy of the context. Abandon it when cancelled."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[tuple[object, BaseException | None]] = loop.create_future()
@@ -187,12 +182,12 @@ async def _in_thread(talk: Conversation, context: ToolContext, work: Callable[[]
             loop.call_soon_threadsafe(deliver, value, error)
 
     copied = contextvars.copy_context()
-    threading.Thread(target=copied.run, args=(run,), name=f"tool {context.tool_name}", daemon=True).start()
+    threading.Thread(target=copied.run, args=(run,), name=f"tool {use.name}", daemon=True).start()
     try:
         value, error = await ended
     except asyncio.CancelledError:
         if talk.watch is not None:
-            talk.watch.show(CallAbandoned(path=talk.path, tool_use_id=context.tool_use_id, tool_name=context.tool_name))
+            talk.watch.show(CallAbandoned(path=talk.path, tool_use_id=use.id, tool_name=use.name))
         raise
     if error is not None:
         raise error

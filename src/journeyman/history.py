@@ -105,12 +105,12 @@ class History:
         """
         if self._calls:
             raise ValueError("The staged results were not committed before the model's answer.")
-        stored = tuple(self._sendable(block) for block in content if not (isinstance(block, Text) and not block.text))
+        stored = tuple([self._sendable(block) for block in content if type(block) is not Text or block.text])
         if not stored:
             return None
         message = Message("assistant", stored, self._ends_with("assistant"))
         self._messages.append(message)
-        self._calls = {block.id: block for block in stored if isinstance(block, ToolUse)}
+        self._calls = {block.id: block for block in stored if type(block) is ToolUse}
         return message
 
     def commit(self) -> Message | None:
@@ -123,13 +123,19 @@ class History:
         """
         if len(self._answers) < len(self._calls):
             raise ValueError(f"Calls without a result: {[call.id for call in self.unanswered]}.")
-        results = [self._answers[id] for id in self._calls]
-        said = [] if self._server_calls() else self._said
-        if not results and not said:
+        said = self._sayable() if self._said else []
+        if not self._calls and not said:
             return None
-        self._said = self._said[len(said) :]
+        content = (*[self._answers[id] for id in self._calls], *said)
         self._calls, self._answers = {}, {}
-        return self._append_user((*results, *said))
+        return self._append_user(content)
+
+    def _sayable(self) -> list[UserContent]:
+        """Take what is said, unless the model waits for a tool of its provider's."""
+        if self._server_calls():
+            return []
+        said, self._said = self._said, []
+        return said
 
     def close(self, text: str = INTERRUPTED) -> Message | None:
         """Answer every unanswered call with the error `text`, and commit. Return the message, None if there is none."""
@@ -227,8 +233,9 @@ def _is_blank(block: Block) -> bool:
 def _never_blank(result: ToolResult) -> ToolResult:
     content = result.content
     if isinstance(content, str):
-        text = _encodable_text(content) if content.strip() else NO_OUTPUT
-        return result if text is content else replace(result, content=text)
+        if content.isascii() and not content.isspace() and content:
+            return result
+        return replace(result, content=_encodable_text(content) if content.strip() else NO_OUTPUT)
     kept = tuple(_encodable(block) for block in content if not _is_blank(block))
     return replace(result, content=kept or NO_OUTPUT)
 

@@ -46,8 +46,8 @@ _PREFIXES = ("Value error, ", "Assertion failed, ", "Input ")
 _CONTAINERS = frozenset(
     f"{name}_type"
     for name in (
-        "arguments", "dataclass", "dict", "frozen_set", "iterable", "list", "mapping", "model", "model_attributes", "named_tuple",
-        "set", "tuple",
+        "arguments", "dataclass", "dict", "frozen_set", "iterable", "list", "mapping", "model", "model_attributes",
+        "named_tuple", "set", "tuple",
     )
 )  # fmt: skip
 _TEXT_SHOWN = 300

@@ -18,7 +18,7 @@ from journeyman.model import Response
 from journeyman.types import Message, ToolResult
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Iterated:
     """What one iteration brought."""
 
@@ -52,7 +52,8 @@ async def _begin(talk: Conversation) -> None:
     committed = talk.history.commit()
     if talk.watch is not None:
         await talk.committed(committed)
-    await talk.scope.checkpoint()
+    if talk.scope.is_due():
+        await talk.scope.checkpoint()
     if talk.watch is not None:
         await talk.watch.tell(IterationStarted(path=talk.path, attempt=talk.attempt, iteration=talk.iteration))
 
@@ -71,7 +72,7 @@ async def _hear(talk: Conversation, response: Response) -> Message | None:
                 stop_reason=response.stop_reason,
                 text=said.text if said is not None else "",
                 usage=talk.call_usage,
-                model=response.model,
+                model=response.model or talk.model.name,
             )
         )
     return said

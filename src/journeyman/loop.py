@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 
 from journeyman.agent import Agent, Host, In, Out
 from journeyman.cancel import Abort, is_failure
@@ -29,7 +28,7 @@ from journeyman.events import Callbacks, Listener
 from journeyman.execution import Execution, Options, begin, current_path
 from journeyman.handin import Candidate
 from journeyman.iteration import iterate
-from journeyman.model import Model, Opens
+from journeyman.model import opened
 from journeyman.preparing import Unprepared, prepare
 from journeyman.result import Result
 from journeyman.types import Message
@@ -109,7 +108,7 @@ async def _ended(execution: Execution) -> Finished | Ending:
     try:
         await announce(execution)
         talk = execution.talk = await prepare(execution)
-        async with _opened(talk.model):
+        async with opened(talk.model):
             return await _attempts(execution, talk)
     except Unprepared as unprepared:
         return unprepared.ending
@@ -147,7 +146,3 @@ async def _attempt(execution: Execution, talk: Conversation) -> Candidate | Endi
         if handed_in is not None:
             return handed_in
     return out_of_iterations(execution, talk)
-
-
-def _opened(model: Model) -> AbstractAsyncContextManager[object]:
-    return model.open() if isinstance(model, Opens) else nullcontext()

@@ -8,9 +8,9 @@ out of as many requests as that takes.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, cast
 
 from journeyman.errors import ProviderError
 from journeyman.types import NOTHING_USED, Block, JsonObject, Message, Price, StopReason, Text, Usage
@@ -89,9 +89,11 @@ class Response:
 
 
 # -- the parts of an answer, in the order in which they may come ------------------------------------------------------
+#
+# Not frozen: they are made by the hundred for each response, and a frozen one costs three times as much to make.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ResponseStarted:
     """First: who answers, and the input already counted."""
 
@@ -100,21 +102,21 @@ class ResponseStarted:
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TextPart:
     """A piece of text. For display: the whole comes as `BlockFinished`."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ThinkingPart:
     """A piece of reasoning. For display."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InputPart:
     """A piece of a call's arguments: JSON text, cut anywhere. For display."""
 
@@ -123,21 +125,21 @@ class InputPart:
     json: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BlockFinished:
     """One block is complete. Blocks come in the order of the message."""
 
     block: Block
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UsageSeen:
     """The use counted so far; replaces what earlier parts of this response said."""
 
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ResponseFinished:
     """Last: why the model stopped."""
 
@@ -147,7 +149,7 @@ class ResponseFinished:
     """The use of the whole response, when it was not seen before."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Retried:
     """A request failed and is repeated after a wait. Comes before the wait."""
 
@@ -158,12 +160,12 @@ class Retried:
     error: ProviderError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Restarted:
     """Forget the blocks and deltas of this call so far: it starts again. The usage they reported stays counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answered:
     """Which of several models gives the answer that follows (from a model around models)."""
 
@@ -207,14 +209,12 @@ class Model(Protocol):
         ...
 
 
-@runtime_checkable
 class Opens(Protocol):
     """A model that holds something open, such as connections. Leases nest; the last one closes."""
 
     def open(self) -> AbstractAsyncContextManager[object]: ...
 
 
-@runtime_checkable
 class Limited(Protocol):
     """A model that knows its limits."""
 
@@ -229,12 +229,35 @@ class Limited(Protocol):
         ...
 
 
-@runtime_checkable
 class Priced(Protocol):
     """A model that knows its price."""
 
     @property
     def price(self) -> Price | None: ...
+
+
+def max_output_tokens_of(model: Model) -> int | None:
+    """Return the longest answer of a `Limited` model; None for any other."""
+    return getattr(model, "max_output_tokens", None)
+
+
+def context_window_of(model: Model) -> int | None:
+    """Return the window of a `Limited` model; None for any other."""
+    return getattr(model, "context_window", None)
+
+
+def price_of(model: Model) -> Price | None:
+    """Return the price of a `Priced` model; None for any other."""
+    return getattr(model, "price", None)
+
+
+def opened(model: Model) -> AbstractAsyncContextManager[object]:
+    """Return what holds open what an `Opens` model needs; nothing for any other."""
+    opens: Callable[[], AbstractAsyncContextManager[object]] | None = getattr(model, "open", None)
+    return nullcontext() if opens is None else opens()
+
+
+_FOR_DISPLAY = frozenset({TextPart, ThinkingPart, InputPart})
 
 
 class Collector:
@@ -253,18 +276,22 @@ class Collector:
     def add(self, part: Part) -> None:
         """Take in the next part."""
         kind = type(part)
-        if kind is TextPart or kind is InputPart or kind is ThinkingPart:  # nearly all parts are these
+        if kind is BlockFinished:
+            self._blocks.append(cast("BlockFinished", part).block)
+        elif kind in _FOR_DISPLAY:
             return
+        else:
+            self._add_fact(part)
+
+    def _add_fact(self, part: Part) -> None:
         match part:
-            case BlockFinished():
-                self._blocks.append(part.block)
+            case ResponseFinished():
+                self._finished = part
+                self._usage = self._usage if part.usage is None else part.usage
             case UsageSeen():
                 self._usage = part.usage
             case ResponseStarted():
                 self._model, self._id, self._usage = part.model, part.id, part.usage
-            case ResponseFinished():
-                self._finished = part
-                self._usage = self._usage if part.usage is None else part.usage
             case Restarted():
                 self._lost = self.interrupted()
                 self._blocks.clear()
@@ -297,22 +324,13 @@ class Collector:
         return self._lost + replace(seen, exact=False)
 
 
-async def collect(
-    parts: AsyncIterator[Part],
-    on_part: Callable[[Part], None] | None = None,
-    *,
-    into: Collector | None = None,
-) -> Response:
-    """Add up `parts` into a `Response`, showing each to `on_part` first.
-
-    Pass `into` to read from it what was used if this is cancelled or fails.
+async def collect(parts: AsyncIterator[Part]) -> Response:
+    """Add up `parts` into a `Response`: all there is to a call that is not streamed.
 
     Raises:
         ProviderError: the stream failed, or ended too early.
     """
-    collector = into or Collector()
+    collector = Collector()
     async for part in parts:
         collector.add(part)
-        if on_part is not None:
-            on_part(part)
     return collector.response()

@@ -11,7 +11,7 @@ from journeyman.tools import States
 from journeyman.types import Text, ToolResult
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """The result of a call, and how it came about."""
 

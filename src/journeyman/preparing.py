@@ -23,10 +23,10 @@ from journeyman.endings import Context, Ending
 from journeyman.errors import InvalidArguments, ModelUnavailable
 from journeyman.execution import Execution
 from journeyman.history import History
-from journeyman.model import Limited, Model, Prefix, Priced
+from journeyman.model import Model, Prefix, max_output_tokens_of, price_of
 from journeyman.prompt import PromptFailed, made
 from journeyman.tools import States
-from journeyman.types import Price, Text, UserContent
+from journeyman.types import Text, UserContent
 from journeyman.window import Strategy
 
 UNKNOWN_MAX_TOKENS = 8_192
@@ -85,7 +85,7 @@ def _resolved_model(execution: Execution) -> Model:
         except ModelUnavailable as error:
             context = ModelUnavailableContext(model=error.model, reason=str(error), hint=error.hint)
             raise Unprepared(context, error) from error
-    if execution.budget.limits_cost and _price(model) is None:
+    if execution.budget.limits_cost and price_of(model) is None:
         name = f"{model.provider}:{model.name}"
         context = ModelUnavailableContext(
             model=name,
@@ -94,10 +94,6 @@ def _resolved_model(execution: Execution) -> Model:
         )
         raise Unprepared(context)
     return model
-
-
-def _price(model: Model) -> Price | None:
-    return model.price if isinstance(model, Priced) else None
 
 
 def _made_state(name: str, make: Callable[..., object] | None, *given: object) -> object:
@@ -146,13 +142,13 @@ async def _made(
 
 def _conversation(execution: Execution, model: Model, prefix: Prefix, *, input: object, states: States) -> Conversation:
     agent, host = execution.agent, execution.options.host
-    longest = model.max_output_tokens if isinstance(model, Limited) else UNKNOWN_MAX_TOKENS
+    longest = max_output_tokens_of(model) or UNKNOWN_MAX_TOKENS
     return Conversation(
         path=execution.path,
         agent=agent.name,
         input=input,
         model=model,
-        price=_price(model),
+        price=price_of(model),
         prefix=prefix,
         settings=agent.settings,
         limits=agent.limits,

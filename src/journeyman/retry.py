@@ -14,7 +14,7 @@ from typing import Final
 
 from journeyman.cancel import is_failure
 from journeyman.errors import ProviderError
-from journeyman.model import Collector, Model, Part, Request, Response, Restarted, Retried, collect
+from journeyman.model import Collector, Model, Part, Request, Response, Restarted, Retried
 from journeyman.types import Usage
 
 PASSING: Final = frozenset({"rate_limited", "overloaded", "timeout", "stream_idle", "stream_cut", "network"})
@@ -70,7 +70,11 @@ async def _ask_once(
     collector = Collector()
     try:
         async with model.stream(request) as parts:
-            response = await collect(parts, on_part, into=collector)
+            async for part in parts:
+                collector.add(part)
+                if on_part is not None:
+                    on_part(part)
+        response = collector.response()
     except ProviderError as error:
         spent(error.usage or collector.interrupted())
         raise

@@ -56,7 +56,8 @@ def read_signature(function: Function, inject: type) -> Signature:
 
 def is_async(function: Function) -> bool:
     """Tell whether `function` is known to return an awaitable. One that is not may still do so."""
-    return inspect.iscoroutinefunction(underlying(function))
+    # What a wrapper wraps does not count: it may run the coroutine to its end.
+    return inspect.iscoroutinefunction(underlying(function, unwrap=False))
 
 
 def injected_parameter(function: Function, inject: type) -> str | None:
@@ -78,8 +79,8 @@ class _Wrapper(Protocol):
     __wrapped__: object
 
 
-def underlying(function: object) -> object:
-    """Return the plain function beneath partials, methods, wrappers and objects with `__call__`."""
+def underlying(function: object, *, unwrap: bool = True) -> object:
+    """Return the plain function beneath partials, methods, objects with `__call__` and, unless told not, wrappers."""
     while True:
         if isinstance(function, partial):
             function = cast("partial[object]", function).func
@@ -87,7 +88,7 @@ def underlying(function: object) -> object:
             function = function.__func__
         elif isinstance(function, type):
             return cast("object", function.__init__)
-        elif hasattr(function, "__wrapped__"):
+        elif unwrap and hasattr(function, "__wrapped__"):
             function = cast("_Wrapper", function).__wrapped__
         elif not inspect.isroutine(function) and callable(function):
             function = type(function).__call__

@@ -98,9 +98,11 @@ class _Binding:
     """How a tool's arguments are checked, and how they reach its handler."""
 
     arguments: Arguments
-    call: Callable[[dict[str, object], ToolContext], object]
+    call: Callable[[dict[str, object], ToolContext | None], object]
     is_async: bool
     """True when the handler is known to return an awaitable."""
+    wants_context: bool
+    """False when the handler has no place for a `ToolContext`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +173,12 @@ class Tool(Generic[P, R]):
         """
         return self._bound.arguments.parse(input_json, self._subject)
 
-    def invoke(self, arguments: dict[str, object], context: ToolContext) -> object:
+    @property
+    def wants_context(self) -> bool:
+        """False when the handler has no place for a `ToolContext`, so that none need be made."""
+        return self._bound.wants_context
+
+    def invoke(self, arguments: dict[str, object], context: ToolContext | None) -> object:
         """Call the handler with parsed arguments. What it returns may have to be awaited."""
         return self._bound.call(arguments, context)
 
@@ -189,10 +196,10 @@ AnyTool: TypeAlias = Tool[..., object]
 
 def _bound_raw(schema: JsonObject, handler: Callable[..., object]) -> _Binding:
     given = RawSchema(schema if isinstance(schema, dict) else {})  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-    return _Binding(given, _raw_call(handler), is_async(handler))
+    return _Binding(given, _raw_call(handler), is_async(handler), wants_context=True)
 
 
-def _raw_call(handler: Callable[..., object]) -> Callable[[dict[str, object], ToolContext], object]:
+def _raw_call(handler: Callable[..., object]) -> Callable[[dict[str, object], ToolContext | None], object]:
     name = injected_parameter(handler, ToolContext)
     by_position = positional_parameters(handler)
     if name is None:
@@ -204,7 +211,7 @@ def _raw_call(handler: Callable[..., object]) -> Callable[[dict[str, object], To
 
 def _typed_call(
     function: Callable[..., object], injected: str | None
-) -> Callable[[dict[str, object], ToolContext], object]:
+) -> Callable[[dict[str, object], ToolContext | None], object]:
     if injected is None:
         return lambda arguments, context: function(**arguments)
     return lambda arguments, context: function(**arguments, **{injected: context})
@@ -250,7 +257,12 @@ def _made(function: Callable[P, R], name: str, description: str, options: ToolOp
         fields.input_schema,
         function,
         **options,
-        _binding=_Binding(fields, _typed_call(function, signature.injected), signature.is_async),
+        _binding=_Binding(
+            fields,
+            _typed_call(function, signature.injected),
+            signature.is_async,
+            wants_context=signature.injected is not None,
+        ),
     )
     problems += tool_problems(made)
     if problems:

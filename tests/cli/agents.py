@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ from journeyman.model import Part, Request, ResponseStarted, TextPart
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import Usage
 
-print("the file prints")
+print("the file prints")  # noqa: T201 - users' files do
 
 
 class Trip(BaseModel):
@@ -36,9 +37,9 @@ def poster(trip: Trip) -> str:
 @tool
 def talk() -> str:
     """Print in every way there is."""
-    print("a tool prints")
+    print("a tool prints")  # noqa: T201
     os.write(1, b"a tool writes\n")
-    os.system("echo a program prints")
+    subprocess.run(["echo", "a program prints"], check=True)
     return "said"
 
 

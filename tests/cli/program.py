@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +20,19 @@ _PATIENCE_S = 15.0
 _LEFT_OUT = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
 
 # Whoever runs the tests may ignore Ctrl-C, and processes inherit that.
-_HEAR_SIGNALS = """
-import os, signal, sys
+# In a terminal of its own, a process has yet to make that its own, so that Ctrl-C there reaches it.
+_START = """
+import fcntl, os, signal, sys, termios
 signal.signal(signal.SIGINT, signal.SIG_DFL)
+if os.isatty(0) and os.getsid(0) == os.getpid():
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, "-m", "journeyman", *sys.argv[1:]])
 """
 
 
 def command(*words: str | Path) -> list[str]:
     """Return the command that runs `journeyman` with these words."""
-    return [sys.executable, "-ISc", _HEAR_SIGNALS, *map(str, words)]
+    return [sys.executable, "-ISc", _START, *map(str, words)]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -54,7 +58,7 @@ class Done:
 def journeyman(
     *words: str | Path, cwd: Path | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None
 ) -> Done:
-    """Run a command to its end."""
+    """Run a command to its end, from nothing."""
     done = subprocess.run(
         command(*words),
         cwd=cwd,
@@ -65,6 +69,42 @@ def journeyman(
         check=False,
     )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Warm:
+    """Runs commands to their ends, forked from a process that has imported the command line."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", Path(__file__).parent / "warm.py"],
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def __call__(
+        self, *words: str | Path, cwd: Path | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None
+    ) -> Done:
+        names = [self._folder / name for name in ("stdin", "stdout", "stderr")]
+        for name in names:
+            name.write_bytes(stdin if name.name == "stdin" else b"")
+        command = {
+            "words": [*map(str, words)],
+            "folder": str(cwd or Path.cwd()),
+            "environment": environment(**(env or {})),
+            "files": [(str(name), os.O_RDONLY if number == 0 else os.O_WRONLY) for number, name in enumerate(names)],
+        }
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        self._process.stdin.flush()
+        code = int(self._process.stdout.readline())
+        return Done(code, names[1].read_text("utf-8"), names[2].read_text("utf-8"))
+
+    def close(self) -> None:
+        with self._process:
+            self._process.kill()
 
 
 class Running:
@@ -104,7 +144,7 @@ class Running:
 
 
 @contextmanager
-def running(*words: str | Path, cwd: Path | None = None) -> Iterator[Running]:
+def running(*words: str | Path, cwd: Path | None = None) -> Generator[Running]:
     """Start a command. It is killed when the block ends, unless it ended before."""
     with subprocess.Popen(
         command(*words),

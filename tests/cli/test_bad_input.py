@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import AGENTS, Done, journeyman
+from tests.cli.program import AGENTS, Done, Warm
 from tests.support.messages_api import MessagesApi
 
 FILES = {
@@ -137,9 +137,9 @@ def assert_one_error_line(done: Done, code: int, parts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_bad_usage_is_one_line_and_exit_code_2(case: str, folder: Path) -> None:
+def test_bad_usage_is_one_line_and_exit_code_2(case: str, folder: Path, warm: Warm) -> None:
     words, parts = CASES[case]
-    done = journeyman(*words, cwd=folder)
+    done = warm(*words, cwd=folder)
     assert_one_error_line(done, 2, parts)
     assert done.stderr.replace("{}\n", "").count("\n") == 1
 
@@ -173,23 +173,23 @@ FAILURES: dict[str, tuple[list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", FAILURES)
-def test_a_run_that_cannot_begin_is_a_failure(case: str, folder: Path) -> None:
+def test_a_run_that_cannot_begin_is_a_failure(case: str, folder: Path, warm: Warm) -> None:
     words, parts = FAILURES[case]
-    done = journeyman(*words, "--quiet", cwd=folder)
+    done = warm(*words, "--quiet", cwd=folder)
     assert_one_error_line(done, 1, parts)
 
 
-async def test_a_wrong_key_is_a_failure_that_says_so_and_does_not_show_the_key() -> None:
+async def test_a_wrong_key_is_a_failure_that_says_so_and_does_not_show_the_key(warm: Warm) -> None:
     async with MessagesApi([], bad_keys=["sk-wrong"], accept_violations=True) as api:
         env = {"ANTHROPIC_API_KEY": "sk-wrong", "ANTHROPIC_BASE_URL": api.url}
-        done = await asyncio.to_thread(journeyman, "run", f"{AGENTS}:claude", "hi", env=env)
+        done = await asyncio.to_thread(warm, "run", f"{AGENTS}:claude", "hi", env=env)
     assert_one_error_line(done, 1, ["API_ERROR: The model call failed (auth, status 401)", "Check the API key"])
     assert "sk-wrong" not in done.stderr
 
 
-def test_a_host_that_cannot_be_reached_is_a_failure_that_says_so() -> None:
+def test_a_host_that_cannot_be_reached_is_a_failure_that_says_so(warm: Warm) -> None:
     env = {"ANTHROPIC_API_KEY": "test", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
-    done = journeyman("run", f"{AGENTS}:claude", "hi", env=env)
+    done = warm("run", f"{AGENTS}:claude", "hi", env=env)
     assert_one_error_line(done, 1, ["API_ERROR: The model call failed (network)", "127.0.0.1:9", "Check the network"])
 
 
@@ -202,9 +202,9 @@ DATA: dict[str, tuple[bytes | None, str]] = {
 
 
 @pytest.mark.parametrize("name", DATA)
-def test_the_demo_refuses_a_file_it_cannot_use(name: str, tmp_path: Path) -> None:
+def test_the_demo_refuses_a_file_it_cannot_use(name: str, tmp_path: Path, warm: Warm) -> None:
     data, part = DATA[name]
     file = tmp_path / f"{name}.csv"
     if data is not None:
         file.write_bytes(data)
-    assert_one_error_line(journeyman("demo", "--data", file), 2, [str(file), part])
+    assert_one_error_line(warm("demo", "--data", file), 2, [str(file), part])

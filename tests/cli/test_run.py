@@ -6,7 +6,8 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.cli.program import AGENTS, journeyman
+from tests.cli.program import AGENTS, Warm, journeyman
+from tests.support.messages_answers import answer
 from tests.support.messages_api import MessagesApi
 
 
@@ -15,8 +16,8 @@ def test_a_text_is_printed_as_it_is_and_nothing_else_is_on_stdout() -> None:
     assert (done.code, done.stdout) == (0, "Good morning!\nHow are you?\n")
 
 
-def test_a_typed_output_is_printed_as_readable_json() -> None:
-    done = journeyman("run", f"{AGENTS}:planner", '{"city": "Oslo", "days": 3}', "--quiet")
+def test_a_typed_output_is_printed_as_readable_json(warm: Warm) -> None:
+    done = warm("run", f"{AGENTS}:planner", '{"city": "Oslo", "days": 3}', "--quiet")
     assert done.stdout == '{\n  "city": "Oslo",\n  "days": 2\n}\n'
 
 
@@ -27,42 +28,42 @@ def test_whatever_files_tools_and_programs_print_goes_to_stderr() -> None:
         assert printed in done.stderr
 
 
-def test_quiet_leaves_only_the_result() -> None:
-    done = journeyman("run", f"{AGENTS}:talker", "Hello", "--quiet")
+def test_quiet_leaves_only_the_result(warm: Warm) -> None:
+    done = warm("run", f"{AGENTS}:talker", "Hello", "--quiet")
     assert (done.code, done.stdout, done.stderr) == (0, "done\n", "")
 
 
-def test_quiet_leaves_only_the_error_of_a_failure() -> None:
-    done = journeyman("run", f"{AGENTS}:hopeless", "Hello", "--quiet")
+def test_quiet_leaves_only_the_error_of_a_failure(warm: Warm) -> None:
+    done = warm("run", f"{AGENTS}:hopeless", "Hello", "--quiet")
     assert (done.code, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("error: MAX_ATTEMPTS_EXCEEDED: All 2 attempts were rejected, the last with: ")
     assert "1 day is too short. Look at the report" in done.stderr
 
 
-def test_a_failure_shows_its_code_and_hint_below_the_tree() -> None:
-    done = journeyman("run", f"{AGENTS}:hopeless", "Hello")
+def test_a_failure_shows_its_code_and_hint_below_the_tree(warm: Warm) -> None:
+    done = warm("run", f"{AGENTS}:hopeless", "Hello")
     assert (done.code, done.stdout) == (1, "")
     assert "✗ failed · 2 attempts, 2 iterations, 2 calls" in done.stderr
     assert done.error.startswith("error: MAX_ATTEMPTS_EXCEEDED: ")
     assert done.error.endswith("Raise Limits(attempts=…) if it was close.")
 
 
-def test_the_input_is_read_from_a_file_or_from_stdin(tmp_path: Path) -> None:
+def test_the_input_is_read_from_a_file_or_from_stdin(tmp_path: Path, warm: Warm) -> None:
     file = tmp_path / "question.txt"
     file.write_bytes(b"\xef\xbb\xbfWhat is up, caf\xc3\xa9?\n")
-    done = journeyman("run", f"{AGENTS}:echo", "--input-file", file)
+    done = warm("run", f"{AGENTS}:echo", "--input-file", file)
     assert done.stdout == "<What is up, café?\n>\n"
-    done = journeyman("run", f"{AGENTS}:echo", "--input-file", "-", stdin=b"From afar")
+    done = warm("run", f"{AGENTS}:echo", "--input-file", "-", stdin=b"From afar")
     assert done.stdout == "<From afar>\n"
 
 
-def test_an_input_that_is_no_text_is_given_as_json() -> None:
-    done = journeyman("run", f"{AGENTS}:square", "--", "-5")
+def test_an_input_that_is_no_text_is_given_as_json(warm: Warm) -> None:
+    done = warm("run", f"{AGENTS}:square", "--", "-5")
     assert (done.code, "\n25\n" in done.stderr) == (0, True)
 
 
-def test_a_module_is_found_in_the_current_folder(tmp_path: Path) -> None:
+def test_a_module_is_found_in_the_current_folder(tmp_path: Path, warm: Warm) -> None:
     package = tmp_path / "travel"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -72,24 +73,24 @@ def test_a_module_is_found_in_the_current_folder(tmp_path: Path) -> None:
         "from .words import GREETING\nguide = Agent(name='guide', model=Scripted([GREETING]))\n"
     )
     for target in ("travel.agents:guide", "travel.agents", "travel/agents.py:guide", "travel/agents.py"):
-        done = journeyman("run", target, "Hi", "--quiet", cwd=tmp_path)
+        done = warm("run", target, "Hi", "--quiet", cwd=tmp_path)
         assert (done.stdout, done.stderr) == ("Hello from the package\n", "")
 
 
-def test_a_file_finds_its_neighbours_and_may_be_named_like_a_module_of_python(tmp_path: Path) -> None:
+def test_a_file_finds_its_neighbours_and_may_be_named_like_a_module_of_python(tmp_path: Path, warm: Warm) -> None:
     (tmp_path / "texts.py").write_text("WORD = 'neighbour'\n")
     (tmp_path / "json.py").write_text(
         "from journeyman import Agent\nfrom journeyman.models.scripted import Scripted\n"
         "from texts import WORD\nclass Box:\n    agent = Agent(name='a', model=Scripted([WORD]))\n"
     )
-    done = journeyman("run", f"{tmp_path}/json.py:Box.agent", "Hi", "--json", "--quiet")
+    done = warm("run", f"{tmp_path}/json.py:Box.agent", "Hi", "--json", "--quiet")
     assert json.loads(done.stdout)["output"] == "neighbour"
 
 
-async def test_another_model_takes_the_place_of_the_agents() -> None:
-    async with MessagesApi(["From the other model."]) as api:
+async def test_another_model_takes_the_place_of_the_agents(warm: Warm) -> None:
+    async with MessagesApi([answer("From the other model.")]) as api:
         words = ("run", f"{AGENTS}:greeter", "Hello", "--model", "anthropic:claude-sonnet-5-5")
         env = {"ANTHROPIC_API_KEY": "test", "ANTHROPIC_BASE_URL": api.url}
-        done = await asyncio.to_thread(journeyman, *words, env=env)
+        done = await asyncio.to_thread(warm, *words, env=env)
     assert (done.code, done.stdout) == (0, "From the other model.\n")
     assert "greeter · anthropic:claude-sonnet-5-5" in done.stderr

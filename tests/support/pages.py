@@ -1,20 +1,16 @@
 """The pages of the documentation: their Python blocks run in order, in one namespace for each page.
 
-A block fenced as `text` holds what the Python block before it prints. A bare `await` is allowed in a block, as in
-`python -m asyncio`. Headings, links and anchors are read the way GitHub does.
+A block fenced as `text` holds what the Python block before it prints. Headings, links and anchors are read the way
+GitHub does.
 """
 
 from __future__ import annotations
 
-import ast
-import asyncio
-import inspect
 import io
 import re
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
-from types import CodeType
 from typing import cast
 
 from sybil import Document, Example
@@ -34,13 +30,12 @@ def page_name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def run_page(page: Path) -> int:
-    """Run the page's blocks, and return how many Python blocks it has."""
+def run_page(page: Path) -> None:
+    """Run the page's blocks, and compare what they print with what the page shows."""
     document = Document.parse(str(page), CodeBlockParser("python", _run), CodeBlockParser("text", _compare))
     document.namespace.update({"__name__": "__main__", _PRINTED: ""})
     for example in document.examples():
         example.evaluate()
-    return len(list(python_blocks(page)))
 
 
 def python_blocks(page: Path) -> Iterator[str]:
@@ -56,18 +51,11 @@ def printed_blocks(page: Path) -> Iterator[str]:
 
 
 def _run(example: Example) -> None:
-    source = "\n" * example.line + str(example.parsed)
-    code = compile(source, example.path, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    code = compile("\n" * example.line + str(example.parsed), example.path, "exec", dont_inherit=True)
     printed = io.StringIO()
     with redirect_stdout(printed):
-        _execute(code, example.namespace)
+        exec(code, example.namespace)
     example.namespace[_PRINTED] = printed.getvalue()
-
-
-def _execute(code: CodeType, namespace: dict[str, object]) -> None:
-    outcome: object = eval(code, namespace)
-    if inspect.iscoroutine(outcome):
-        asyncio.run(outcome)
 
 
 def _compare(example: Example) -> str | None:
@@ -94,6 +82,16 @@ def anchor(heading: str) -> str:
     """Return the anchor that GitHub gives a heading."""
     words = re.sub(r"[^\w\- ]", "", heading.lower())
     return words.replace(" ", "-")
+
+
+def section(page: Path, heading: str) -> str:
+    """Return the text under a heading, down to the next heading of the same level or above."""
+    text = prose(page)
+    found = re.search(rf"^(#+) +{re.escape(heading)} *$", text, re.MULTILINE)
+    assert found, f"{page.name} has no heading {heading!r}."
+    rest = text[found.end() :]
+    end = re.search(rf"^#{{1,{len(found.group(1))}}} ", rest, re.MULTILINE)
+    return rest[: end.start()] if end else rest
 
 
 def links(page: Path) -> list[str]:

@@ -64,6 +64,10 @@ class RunRecord:
     """Functions of the user that no rule protects may raise: `INTERNAL_ERROR` is then an ending like others."""
     was_cancelled: bool = False
     """Somebody cancelled the task."""
+    is_nested: bool = False
+    """A tool of another run made it."""
+    stopped_at: int | None = None
+    """How many events there were when somebody first stopped it; None if nobody did."""
 
     result: AnyResult | None = None
     raised: BaseException | None = None
@@ -76,11 +80,19 @@ class RunRecord:
 
     @property
     def path(self) -> tuple[str, ...]:
-        return (self.agent.name,)
+        above = self.events[0].path[:-1] if self.is_nested and self.events else ()
+        return (*above, self.agent.name)
 
     @property
     def attempts(self) -> int:
         return self.agent.limits.attempts if self.max_attempts is None else self.max_attempts
+
+    def result_of_task(self, task: asyncio.Task[RunRecord]) -> None:
+        """Take over how the task ended: cancelled before its first step, it never came to record that."""
+        if task.cancelled():
+            self.raised = asyncio.CancelledError()
+        elif (error := task.exception()) is not None:
+            self.raised = error
 
 
 async def record(given: RunRecord) -> RunRecord:

@@ -23,7 +23,7 @@ from typing import Final, Literal, TypeAlias
 import pytest
 
 from journeyman.errors import ProviderError
-from journeyman.model import BlockFinished, Model, Part, Request, Response, ResponseStarted
+from journeyman.model import Model, Part, Request, Response, ResponseFinished, ResponseStarted, UsageSeen
 from journeyman.models import transport
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, Policy, say
@@ -154,16 +154,19 @@ class _InProcess:
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
         answer = await self._stage.answer(request, self._script)
         if isinstance(answer, Broken):
-            yield _half(answer)
+            yield _half(request, answer)
             return
         async with FromFunction(lambda _: answer, name=self.name, price=self.price).stream(request) as parts:
             yield parts
 
 
-async def _half(answer: Broken) -> AsyncIterator[Part]:
+async def _half(request: Request, answer: Broken) -> AsyncIterator[Part]:
     yield ResponseStarted("scripted", "", replace(answer.whole.usage, output_tokens=1))
-    for block in answer.whole.content[: answer.after_blocks]:
-        yield BlockFinished(block)
+    begun = FromFunction(lambda _: answer.whole.content[: answer.after_blocks])
+    async with begun.stream(request) as parts:
+        async for part in parts:
+            if not isinstance(part, ResponseStarted | UsageSeen | ResponseFinished):
+                yield part
     match answer.ending:
         case "stall":
             await asyncio.Event().wait()

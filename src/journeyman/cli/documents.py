@@ -6,12 +6,13 @@ The schema is in `docs/result-document.schema.json`, the explanation in `docs/re
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, JsonValue, TypeAdapter
-from pydantic_core import from_json, to_jsonable_python
+from pydantic_core import PydanticSerializationError, from_json, to_jsonable_python
 
 from journeyman.agent import Agent
 from journeyman.contexts import Category, ErrorCode, Phase
@@ -196,12 +197,22 @@ def result_document(agent: Agent[Any, Any], result: Result[Any]) -> ResultDocume
 def output_json(agent: Agent[Any, Any], output: object) -> JsonValue:
     """Return an output as plain JSON values."""
     schema = agent.plan.output
-    return _jsonable(output) if schema is None else from_json(schema.dump(output))
+    if schema is None:
+        return _jsonable(output)
+    dumped = schema.dump(output)
+    try:
+        return from_json(dumped)
+    except ValueError:  # what has no JSON is dumped as its repr
+        return dumped.decode()
 
 
 def dump_document(document: ResultDocument, *, indent: int | None = None) -> bytes:
     """Return the document as JSON."""
-    return _documents().dump_json(document, indent=indent, fallback=repr)
+    try:
+        return _documents().dump_json(document, indent=indent, fallback=repr)
+    except PydanticSerializationError:  # half of a surrogate pair, which UTF-8 cannot hold
+        plain = _documents().dump_python(document, mode="json", fallback=repr)
+        return json.dumps(plain, indent=indent, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def document_schema() -> JsonObject:

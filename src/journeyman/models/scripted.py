@@ -5,9 +5,8 @@ Both are ordinary models: everything around them, from retries to usage, is what
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -115,28 +114,56 @@ class FromFunction:
     provider: str = "scripted"
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
-        return aclosing(self._parts(request))
+        return _Stream(self, request)
 
-    async def _parts(self, request: Request) -> AsyncGenerator[Part]:
-        answer = await _answer(self.function, request)
-        if isinstance(answer, ProviderError):
-            raise answer
-        response = _response(answer)
-        usage = response.usage
-        if self.price is not None and usage.cost is None:
-            usage = replace(usage, cost=self.price.of(usage))
-        yield ResponseStarted(response.model or self.name, response.id, _of_input(usage) if request.deltas else usage)
-        for block in _with_ids(response.content, turn=len(request.messages)):
-            if request.deltas:
-                for delta in _deltas(block):
-                    yield delta
-            yield BlockFinished(block)
-        yield ResponseFinished(response.stop_reason, response.stop_detail, usage)
+
+class _Stream:
+    """One answer, in parts. The function is asked for it with the first part."""
+
+    def __init__(self, model: FromFunction, request: Request) -> None:
+        self._model = model
+        self._request = request
+        self._parts: Iterator[Part] | None = None
+
+    async def __aenter__(self) -> AsyncIterator[Part]:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        return
+
+    def __aiter__(self) -> AsyncIterator[Part]:
+        return self
+
+    async def __anext__(self) -> Part:
+        if self._parts is None:
+            answer = await _answer(self._model.function, self._request)
+            if isinstance(answer, ProviderError):
+                raise answer
+            self._parts = iter(_parts_of(self._model, self._request, _response(answer)))
+        for part in self._parts:
+            return part
+        raise StopAsyncIteration
+
+
+def _parts_of(model: FromFunction, request: Request, response: Response) -> list[Part]:
+    usage = response.usage
+    if model.price is not None and usage.cost is None:
+        usage = replace(usage, cost=model.price.of(usage))
+    blocks = _with_ids(response.content, turn=len(request.messages))
+    parts: list[Part] = []
+    if request.deltas:
+        parts.append(ResponseStarted(response.model or model.name, response.id, _of_input(usage)))
+    for block in blocks:
+        if request.deltas:
+            parts += _deltas(block)
+        parts.append(BlockFinished(block))
+    parts.append(ResponseFinished(response.stop_reason, response.stop_detail, usage))
+    return parts
 
 
 async def _answer(policy: Policy, request: Request) -> Answer:
     answer = policy(request)
-    return await answer if inspect.isawaitable(answer) else answer
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _response(answer: Response | str | Block | Sequence[Block]) -> Response:
@@ -157,12 +184,13 @@ def _of_input(usage: Usage) -> Usage:
     )
 
 
-def _with_ids(blocks: Sequence[Block], *, turn: int) -> Iterator[Block]:
-    for number, block in enumerate(blocks):
-        if isinstance(block, ToolUse) and not block.id:
-            yield ToolUse(f"call_{turn}_{number}", block.name, block.input_json, block.malformed)
-        else:
-            yield block
+def _with_ids(blocks: Sequence[Block], *, turn: int) -> Sequence[Block]:
+    return [
+        ToolUse(f"call_{turn}_{number}", block.name, block.input_json, block.malformed)
+        if isinstance(block, ToolUse) and not block.id
+        else block
+        for number, block in enumerate(blocks)
+    ]
 
 
 def _deltas(block: Block) -> Iterator[Part]:

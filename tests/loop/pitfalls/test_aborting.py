@@ -235,7 +235,8 @@ async def test_an_abort_that_hits_a_waiting_validator_is_no_verdict(stage: Stage
     assert failure.error.context == cancelled("validating the output", attempt=1, iteration=1)
     assert failure.phase == "validation"
     assert [layer.name for layer in recorder.of(of.LayerStarted)] == ["schema", "stop"]
-    assert [layer.outcome.name for layer in recorder.of(of.LayerCompleted)] == ["schema"]
+    completed = [layer.outcome for layer in recorder.of(of.LayerCompleted)]
+    assert [(outcome.name, outcome.passed) for outcome in completed] == [("schema", True), ("stop", False)]
 
 
 class Interrupted(Exception): ...

@@ -1,0 +1,104 @@
+"""The document of `--json`: one, whatever happens, and as its schema says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from pydantic_core import to_json
+
+from journeyman import Failure, Metadata, Usage, load_messages
+from journeyman.agent import Agent
+from journeyman.cli.documents import document_schema, dump_document, result_document
+from journeyman.contexts import (
+    ApiErrorContext,
+    AttemptsContext,
+    BudgetContext,
+    InvalidResponseContext,
+    PromptContext,
+    RefusedContext,
+    TruncatedContext,
+    ValidationContext,
+)
+from journeyman.endings import Context, Ending
+from journeyman.models.scripted import Scripted
+from tests.cli.program import AGENTS, Warm
+
+SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "result-document.schema.json"
+VALIDATOR = jsonschema_rs.Draft202012Validator(json.loads(SCHEMA_FILE.read_text(encoding="utf-8")))
+
+
+def parsed(document: str | bytes) -> dict[str, Any]:
+    """Return the one document, which fits the schema in the docs."""
+    value = json.loads(document)
+    assert [error.message for error in VALIDATOR.iter_errors(value)] == []
+    return value
+
+
+def test_the_schema_in_the_docs_is_the_schema() -> None:
+    current = to_json(document_schema(), indent=2).decode() + "\n"
+    write = "to_json(document_schema(), indent=2)"
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == current, f"Write {write} to {SCHEMA_FILE.name}."
+
+
+def test_a_success_has_its_output_attempts_tools_usage_and_history(warm: Warm) -> None:
+    done = warm("run", f"{AGENTS}:planner", '{"city": "Oslo", "days": 3}', "--json")
+    document = parsed(done.stdout)
+    assert done.code == 0
+    assert (document["code"], document["error"], document["output"]) == ("SUCCESS", None, {"city": "Oslo", "days": 2})
+    assert [attempt["number"] for attempt in document["attempts"]] == [1]
+    assert [layer["passed"] for layer in document["attempts"][0]["layers"]] == [True, True]
+    assert document["tools"]["output"]["calls"] == 2
+    assert document["usage"]["total_tokens"] == 45
+    assert document["usage"]["cost"] == pytest.approx((30 * 3 + 15 * 15) / 1_000_000)
+    history = load_messages(json.dumps(document["history"]))
+    assert [message.role for message in history] == ["user", "assistant"] * 3 + ["user"]
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_failure_has_its_code_facts_candidate_and_layers(warm: Warm) -> None:
+    done = warm("run", f"{AGENTS}:hopeless", "Hello", "--json", "--quiet")
+    document = parsed(done.stdout)
+    assert done.code == 1
+    assert document["code"] == document["error"]["code"] == "MAX_ATTEMPTS_EXCEEDED"
+    assert document["error"]["phase"] == "validation"
+    assert document["error"]["context"] == {"attempts": 2, "max_attempts": 2, "last_error": "1 day is too short"}
+    assert document["candidate"] == {"city": "Oslo", "days": 1}
+    assert document["attempts"][1]["layers"][-1]["feedback"] == "1 day is too short"
+    assert done.error.startswith("error: MAX_ATTEMPTS_EXCEEDED")
+
+
+def test_a_run_that_could_not_begin_has_a_document_too(warm: Warm) -> None:
+    done = warm("run", f"{AGENTS}:square", "seven", "--json", "--quiet")
+    document = parsed(done.stdout)
+    assert (done.code, document["code"], document["attempts"]) == (1, "INVALID_INPUT", [])
+    assert document["usage"]["requests"] == 0
+
+
+def test_a_document_is_alone_on_stdout_whoever_prints(warm: Warm) -> None:
+    assert parsed(warm("run", f"{AGENTS}:talker", "Hello", "--json").stdout)["output"] == "done"
+
+
+WHERE: dict[str, Any] = {"attempt": 1, "iteration": 2}
+CONTEXTS: tuple[Context, ...] = (
+    PromptContext(prompt="user", reason="it is blank", attempt=0),
+    ApiErrorContext(
+        kind="auth", message="no", status=401, type=None, request_id="r", retry_after_s=None, attempt=1, iteration=1
+    ),
+    TruncatedContext(stop_reason="max_tokens", max_tokens=10, **WHERE),
+    RefusedContext(refusal="bio", text="\ud800 no", **WHERE),
+    InvalidResponseContext(stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False, **WHERE),
+    AttemptsContext(attempts=3, max_attempts=3, last_error="no"),
+    BudgetContext(policy="tokens", limit=float("inf"), used=1, scope="run", **WHERE),
+    ValidationContext(layer="check", reason="returned 3", attempt=1),
+)
+
+
+@pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: str(context.code))
+def test_every_ending_fits_the_schema(context: Context) -> None:
+    failure = Failure(error=Ending(context, "iteration"), metadata=Metadata(usage=Usage(), latency_s=0.5), history=())
+    document = result_document(Agent(name="a", model=Scripted([])), failure)
+    assert parsed(dump_document(document))["error"]["code"] == context.code

@@ -1,0 +1,46 @@
+"""`journeyman --help`: says what there is, and fast."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from journeyman.cli import HELP
+from journeyman.cli.app import app
+from tests.cli.program import Warm, environment, journeyman
+
+
+def test_the_help_names_every_command_with_what_it_does(warm: Warm) -> None:
+    for words in ([], ["--help"], ["-h"]):
+        done = warm(*words)
+        assert (done.code, done.stdout, done.stderr) == (0, HELP, "")
+    for name in ("run", "check", "demo"):
+        assert f"  {name} " in HELP
+        assert app[name].help in HELP
+    assert max(len(line) for line in HELP.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("name", ["run", "check", "demo"])
+def test_each_command_explains_its_options(name: str, warm: Warm) -> None:
+    done = warm(name, "--help")
+    assert done.code == 0
+    assert f"Usage: journeyman {name}" in done.stdout
+
+
+def test_the_version_is_the_packages() -> None:
+    assert journeyman("--version").stdout == f"{version('journeyman')}\n"
+
+
+def test_help_and_version_do_without_the_packages_of_the_commands() -> None:
+    program = (
+        "import sys, journeyman.cli as cli\nsys.argv = ['journeyman', '--help']\n"
+        "try: cli.main()\nexcept SystemExit: pass\n"
+        "print([name for name in ('cyclopts', 'rich', 'aiohttp') if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == (HELP, "[]\n")

@@ -1,0 +1,402 @@
+"""From a `World` to an agent and its run: every function of the user's does what the world says, call by call.
+
+Imports `acting` and `world`. Read `test_any_run.py` next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from journeyman import (
+    Agent,
+    Allowance,
+    Budget,
+    Callbacks,
+    Escalate,
+    Host,
+    InMemoryJournal,
+    KeepGoing,
+    Message,
+    Model,
+    Observability,
+    Output,
+    Settings,
+    Text,
+    Tool,
+    ToolContext,
+    ToolResult,
+    tool,
+)
+from journeyman.budget import Exceeded, Spent
+from journeyman.gate import Allow, Approval, Ask, Deny, GateRequest, Rewrite
+from journeyman.output import TEXT, Reflection
+from journeyman.prompt import Rejection
+from journeyman.tools import AnyTool, MiddlewareCall, Next, States
+from journeyman.window import View
+from tests.properties.acting import Actor, tool_value, use_context
+from tests.properties.played_model import PlayedModel, Turn
+from tests.properties.world import Act, Site, ToolPlan, World
+from tests.support.run_record import AnyAgent, Reply, RunRecord, record
+
+LIMITLESS = 10**9
+
+
+class Report(BaseModel):
+    """What an agent of these tests hands in. It can be changed, so that a validator can do wrong."""
+
+    title: str
+    total: int = 0
+
+
+OUTPUTS: dict[str, Output[Any]] = {
+    "text": TEXT,
+    "model": Output(Report),
+    "list": Output(list[int]),
+    "optional": Output(Report | None),
+}
+
+
+@dataclass(slots=True, eq=False)
+class Staging:
+    """One world on its way through one run."""
+
+    world: World
+    model: Model
+    replies: Sequence[Reply] | None = None
+    actor: Actor = field(default_factory=Actor)
+    inside: list[RunRecord] = field(default_factory=list[RunRecord])
+    """The runs that tools of this run made."""
+
+    async def run(self) -> RunRecord:
+        """Run the world, in a task of its own, and return what was seen of it."""
+        world, loop = self.world, asyncio.get_running_loop()
+        made = self.actor.record = RunRecord(
+            agent=self.agent(),
+            input="What sold best?",
+            given=world.given,
+            max_attempts=world.max_attempts,
+            callbacks=self._callbacks() if world.callbacks else None,
+            host=self._host(),
+            abort=self.actor.abort,
+            replies=self.replies,
+            may_fail_inside=world.may_fail_inside,
+        )
+        timers = [loop.call_later(stop.at_s, self.actor.stop, stop.how) for stop in world.stops]
+        self.actor.task = loop.create_task(record(made))
+        await asyncio.wait([self.actor.task])
+        for timer in timers:
+            timer.cancel()
+        await self._clear_up()
+        made.result_of_task(self.actor.task)
+        return made
+
+    async def _clear_up(self) -> None:
+        """Let the parked threads go, and wait until what they deliver has arrived."""
+        self.actor.released.set()
+        for thread in getattr(asyncio.get_running_loop(), "parked", ()):
+            thread.join()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    # -- the agent
+
+    def agent(self) -> AnyAgent:
+        """Return the agent of the world."""
+        world, is_text = self.world, self.world.output == "text"
+        return Agent(
+            name="hero",
+            model=self.model,
+            output=self._output(),
+            tools=[self._tool(plan) for plan in world.tools],
+            validators=[self._named(self._site(site, _judged), number) for number, site in enumerate(world.validators)],
+            limits=world.limits,
+            settings=Settings(max_tokens=world.max_tokens),
+            retries=world.retries,
+            nudge=world.nudge and not is_text,
+            feedback=world.feedback,
+            stop_after=self._stop_after() if is_text else (),
+            stop_guard=self._optional(world.stop_guard, _guarded) if is_text else None,
+            system=self._optional(world.system, _prompted) or "",
+            prompt=self._optional(world.prompt, _prompted),
+            observability=Observability(track_tokens=world.tracks_tokens),
+            **self._more(),
+        )
+
+    def _more(self) -> dict[str, Any]:
+        world = self.world
+        given = {
+            "error_prompt": self._optional(world.error_prompt, _error_prompted),
+            "run_state": self._optional(world.run_state, _counted),
+            "attempt_state": self._optional(world.attempt_state, _zero),
+            "project": self._optional(world.project, _projected),
+            "convert": self._optional(world.convert, _converted),
+            "on_message": self._optional(world.on_message, _nothing),
+        }
+        several = {
+            "gate": _Gate(self.actor, world.gate) if world.gate else None,
+            "middlewares": [_middleware(self.actor, site) for site in world.middlewares],
+            "budget": [_Policy(self.actor, world.policy)] if world.policy else [],
+            "compaction": [_Strategy(self.actor, world.compaction)] if world.compaction else [],
+        }
+        return {name: value for name, value in {**given, **several}.items() if value is not None}
+
+    def _output(self) -> Output[Any]:
+        plan, output = self.world.reflection, OUTPUTS[self.world.output]
+        if plan is None or output is TEXT:
+            return output
+        reflection = Reflection[Any](
+            self._site(plan.site, _shown),
+            require_clean=plan.require_clean,
+            submit_alone=plan.submit_alone,
+            early_submit=plan.early_submit,
+        )
+        return Output(output.type, reflection=reflection)
+
+    def _stop_after(self) -> Any:  # noqa: ANN401 - names or a predicate
+        given = self.world.stop_after
+        return self._site(given, _stops) if isinstance(given, Site) else given
+
+    def _site(self, site: Site, give: Callable[..., object]) -> Callable[..., Any]:
+        return self.actor.function(site, give)
+
+    def _optional(self, site: Site | None, give: Callable[..., object]) -> Callable[..., Any] | None:
+        return None if site is None else self._site(site, give)
+
+    @staticmethod
+    def _named(function: Callable[..., Any], number: int) -> Callable[..., Any]:
+        function.__name__ = f"check_{number}"
+        return function
+
+    # -- around it
+
+    def _callbacks(self) -> Callbacks:
+        sites = self.world.callbacks
+        return Callbacks(**{name: self._site(site, _nothing) for name, site in sites.items()})
+
+    def _host(self) -> Host:
+        world = self.world
+        unlimited = Allowance(tokens=LIMITLESS) if world.has_host_budget else None
+        return Host(
+            journal=InMemoryJournal() if world.is_journalled else None,
+            gate=_Gate(self.actor, world.host_gate) if world.host_gate else None,
+            approve=cast("Any", self.actor.coroutine_function(world.approve, _decided)) if world.approve else None,
+            budget=Budget(unlimited, scope="host", now=0.0) if unlimited else None,
+        )
+
+    # -- tools
+
+    def _tool(self, plan: ToolPlan) -> AnyTool:
+        acts = cycle(plan.acts)
+        loop = asyncio.get_running_loop()
+
+        async def asynchronous(value: int = 0, *, context: ToolContext) -> object:
+            act = next(acts)
+            if act.kind == "nested run":
+                return await self._nested_run(context)
+            await self.actor.do_async(act)
+            use_context(act, context)
+            return tool_value(act)
+
+        def sync(value: int = 0, *, context: ToolContext) -> object:
+            act = next(acts)
+            if plan.form == "thread":
+                self.actor.do_in_thread(act, loop)
+            else:
+                self.actor.do(act)
+            use_context(act, context)
+            return tool_value(act)
+
+        return _made_tool(plan, asynchronous if plan.form == "async" else sync)
+
+    async def _nested_run(self, context: ToolContext) -> str:
+        """Run another agent inside the tool, with the same signal; whatever cancels the tool may cancel it."""
+        model = PlayedModel([Turn(content=(Text("a"),), stop_reason="pause_turn", slow_s=0.1), Turn(
+            content=(Text("b"),), stop_reason="end_turn", slow_s=0.1)])  # fmt: skip
+        agent = Agent(name="page", model=model)
+        inner = RunRecord(
+            agent=agent, input="Help.", abort=context.abort, replies=model.replies, was_cancelled=True, is_nested=True
+        )
+        self.inside.append(await record(inner))
+        if inner.raised is not None:
+            raise inner.raised
+        return f"the page says {inner.result!r}"
+
+
+def _made_tool(plan: ToolPlan, handler: Callable[..., object]) -> AnyTool:
+    options: dict[str, Any] = {
+        "parallel": plan.parallel,
+        "cache": plan.cache,
+        "effect": "pure" if plan.cache else None,
+        "timeout_s": plan.timeout_s,
+        "max_chars": plan.max_chars,
+        "thread": None if plan.form == "async" else plan.form == "thread",
+    }
+    if not plan.is_raw:
+        return tool(handler, name=plan.name, description="A tool of these tests.", **options)
+    schema = {"type": "object", "properties": {"value": {"type": "integer"}}}
+    return Tool(plan.name, "A tool of these tests.", cast("Any", schema), _raw(handler), **options)
+
+
+def _raw(handler: Callable[..., object]) -> Callable[..., object]:
+    if inspect.iscoroutinefunction(handler):
+
+        async def asynchronous(arguments: dict[str, object], context: ToolContext) -> object:
+            return await handler(context=context)
+
+        return asynchronous
+
+    def sync(arguments: dict[str, object], context: ToolContext) -> object:
+        return handler(context=context)
+
+    return sync
+
+
+# -- what the functions give -------------------------------------------------------------------------------------------
+
+
+def _nothing(act: Act, *_: object) -> None:
+    return
+
+
+def _zero(act: Act, *_: object) -> int:
+    return 0
+
+
+def _counted(act: Act, *_: object) -> object:
+    return {"n": 1}
+
+
+def _stops(act: Act, *_: object) -> bool:
+    return act.kind == "stop"
+
+
+def _exceeded(act: Act, spent: Spent) -> Exceeded | None:
+    return Exceeded(limit=1, used=2) if act.kind == "deny" else None
+
+
+def _converted(act: Act, messages: Sequence[Message]) -> list[Message]:
+    return list(messages)
+
+
+def _judged(act: Act, value: object) -> object:
+    if act.kind == "mutate" and isinstance(value, Report):
+        value.total += 1
+    elif act.kind == "mutate" and isinstance(value, list):
+        cast("list[int]", value).append(1)
+    return 1 if act.kind == "return" else None
+
+
+def _shown(act: Act, draft: object) -> object:
+    return f"You propose {draft}." if act.kind == "fine" else tool_value(act)
+
+
+def _prompted(act: Act, given: object) -> object:
+    match act.kind:
+        case "garbage":
+            return 5
+        case "nothing":
+            return None
+        case "blank":
+            return " "
+        case "blocks":
+            return [Text("Look:", cache_mark=True), Text(" "), Text("there.")]
+        case "surrogate":
+            return "half \ud83d of a pair"
+        case _:
+            return "Look for it."
+
+
+def _error_prompted(act: Act, rejection: Rejection) -> object:
+    return f"Wrong: {rejection.feedback}." if act.kind == "fine" else _prompted(act, None)
+
+
+def _projected(act: Act, states: States) -> object:
+    return states.run
+
+
+def _guarded(act: Act, stopping: object) -> object:
+    match act.kind:
+        case "keep going":
+            return KeepGoing("Go on.")
+        case "blank":
+            return KeepGoing(" ")
+        case "escalate":
+            return Escalate("it must not stop")
+        case _:
+            return None
+
+
+def _decided(act: Act, request: GateRequest | Approval) -> object:
+    match act.kind:
+        case "deny":
+            return Deny("it is not allowed")
+        case "ask":
+            return Ask("May it?")
+        case "rewrite":
+            return Rewrite({"value": 7})
+        case "bad rewrite":
+            return Rewrite(cast("Any", {"value": object()}))
+        case "garbage":
+            return None
+        case _:
+            return Allow()
+
+
+class _Gate:
+    def __init__(self, actor: Actor, site: Site) -> None:
+        self._function = actor.coroutine_function(site, _decided)
+
+    async def decide(self, request: GateRequest) -> Any:  # noqa: ANN401 - a gate may give garbage
+        return await self._function(request)
+
+
+class _Policy:
+    name = "patience"
+
+    def __init__(self, actor: Actor, site: Site) -> None:
+        self._function = actor.function(Site("sync", site.acts), _exceeded)
+
+    def check(self, spent: Spent) -> Any:  # noqa: ANN401
+        return self._function(spent)
+
+
+class _Strategy:
+    name = "nothing"
+
+    def __init__(self, actor: Actor, site: Site) -> None:
+        self._function = actor.coroutine_function(site, _nothing)
+
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> View:
+        await self._function()
+        return View(messages=messages)
+
+
+def _middleware(actor: Actor, site: Site) -> Any:  # noqa: ANN401
+    acts = cycle(site.acts)
+
+    async def middleware(call: MiddlewareCall, proceed: Next) -> object:
+        act = next(acts)
+        await actor.do_async(act)
+        match act.kind:
+            case "answer":
+                return ToolResult("the middleware answers")
+            case "error result":
+                return ToolResult("the middleware refuses", is_error=True)
+            case "garbage":
+                return None
+            case "bad rewrite":
+                return ToolResult(cast("Any", None))
+            case "twice":
+                await proceed(call)
+                return await proceed(call)
+            case _:
+                return await proceed(call)
+
+    return middleware

@@ -1,0 +1,150 @@
+"""The numbered programs run offline, quickly, without a warning, and print what is worth reading."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+PRINTS = {
+    "01_hello.py": """\
+Good morning! What shall we build today?
+5 output tokens, 0 seconds
+""",
+    "02_tools.py": """\
+convert {'value': 100, 'source': 'yard'}
+    91.44
+convert {'value': 100, 'source': 'ell'}
+    Error: Invalid arguments for tool 'convert': - source: should be 'metre', 'foot' or 'yard', got "ell"
+divide {'dividend': 91.44, 'divisor': 0}
+    Error: float division by zero
+divide {'dividend': 91.44, 'divisor': 4}
+    22.86
+multiply {'a': 2, 'b': 2}
+    Error: Unknown tool multiply
+100 yards are 91.44 metres; a quarter of that is 22.86 metres.
+convert: 2 calls, errors: {'invalid_input': 1}
+divide: 2 calls, errors: {'raised': 1}
+(unknown): 1 calls, errors: {'unknown': 1}
+""",
+    "03_typed_output.py": """\
+bug, urgency 5: The export crashes.
+attempt 1: - urgency: should be less than or equal to 5, got 9
+attempt 2: passed
+['export', 'crash']
+""",
+    "04_reflection.py": """\
+-- plan
+09:00 museum
+11:00 market
+11:45 harbour
+12:45 end, 45 minutes too late
+-- plan
+09:00 museum
+10:30 market
+11:00 harbour
+12:00 end
+-- hand_in
+Accepted.
+stops=[Stop(place='museum', minutes=90), Stop(place='market', minutes=30), Stop(place='harbour', minutes=60)]
+""",
+    "05_validators.py": """\
+attempt 1, schema: passed
+attempt 1, everyone_is_there: mon: Ada is away.
+attempt 2, schema: passed
+attempt 2, everyone_is_there: passed
+attempt 2, fair: Somebody works twice (attempt 2).
+attempt 3, schema: passed
+attempt 3, everyone_is_there: passed
+attempt 3, fair: passed
+mon='Bob' tue='Ada' wed='Cleo'
+""",
+    "06_streaming.py": """\
+Green leaves on the bough
+the loop goes round once again
+and returns with fruit 
+-- end_turn, 20 tokens
+-- the run succeeded after 1 iteration
+3 lines
+""",
+    "07_limits_and_abort.py": """\
+4 iterations: MAX_ITERATIONS, after ToolResult(content='page 1: nothing', is_error=False, tool_use_id='call_1_0')
+    Raise Limits(iterations=…), or help the model get there in fewer steps.
+0.2 seconds: BUDGET_EXCEEDED, after ToolResult(content='page 1: nothing', is_error=False, tool_use_id='call_1_0')
+    Raise the limit, or give the agent less to do.
+stopped: EXECUTION_CANCELLED, after ToolResult(content='page 1: nothing', is_error=False, tool_use_id='call_1_0')
+    Nothing to mend: the caller stopped the run. Its history can be continued.
+timeout: a cancellation from outside is an exception, as everywhere in asyncio
+""",
+    "08_parallel_and_cached.py": """\
+> Bern
+> Oslo
+> Paris
+  asking the weather service
+  asking the weather service
+  asking the weather service
+< Oslo: 14 degrees
+< Error: KeyError: 'Paris'
+< Bern: 21 degrees
+> Rome
+> Bern
+  asking the weather service
+< Bern: 21 degrees (from the cache)
+< Rome: 29 degrees
+In the order of the calls: Bern: 21 degrees Oslo: 14 degrees Error: KeyError: 'Paris'
+Rome is the warmest.
+""",
+    "09_state.py": """\
+prices: {"bread":4.2,"cheese":7.8,"wine":19.5}
+buy: 10.80 left
+buy: Error: wine is 8.70 more than is left
+buy: 3.00 left
+Bread and cheese it is. Cart(budget=15.0, items=('bread', 'cheese'))
+""",
+    "10_testing.py": """\
+passed: the result of the tool is handed in
+passed: a length that is not positive is never handed in
+passed: an overloaded provider is asked again
+""",
+    "11_budget_policy.py": """\
+before call 1: 0 repeated, 0.0000 dollars
+before call 2: 0 repeated, 0.0001 dollars
+before call 3: 0 repeated, 0.0002 dollars
+before call 4: 0 repeated, 0.0003 dollars
+before call 5: 1 repeated, 0.0004 dollars
+before call 6: 2 repeated, 0.0005 dollars
+before call 7: 3 repeated, 0.0006 dollars
+BUDGET_EXCEEDED: The run's repetition budget is used up: 3 of 2.
+""",
+    "12_resume.py": """\
+Hello. -> I know 1 messages.
+Still there? -> I know 3 messages.
+died after: ['reserve 7C', 'pay 120.0']
+Please check whether 120 was paid.
+in both runs together: ['reserve 7C', 'pay 120.0']
+""",
+}
+
+
+def run_program(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run it as a user would, in another folder and without a key; a warning is an error."""
+    keyless = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC_")}
+    command = [sys.executable, "-W", "error", "-X", "dev", str(path)]
+    return subprocess.run(command, cwd=folder, env=keyless, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", PRINTS)
+def test_an_example_prints(name: str, tmp_path: Path) -> None:  # R68, X39
+    done = run_program(EXAMPLES / name, tmp_path)
+    assert (done.stderr, done.stdout, done.returncode) == ("", PRINTS[name], 0)
+
+
+def test_every_numbered_program_is_tried_and_short() -> None:
+    numbered = {path.name: path.read_text(encoding="utf-8") for path in EXAMPLES.glob("[0-9]*.py")}
+    assert numbered.keys() == PRINTS.keys()
+    assert {name: lines for name, source in numbered.items() if (lines := len(source.splitlines())) > 60} == {}
