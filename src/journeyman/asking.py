@@ -99,9 +99,8 @@ async def _ask_recorded(talk: Conversation, messages: Sequence[Message], max_tok
 async def _ask_paid(talk: Conversation, messages: Sequence[Message], max_tokens: int) -> Response:
     """Reserve what the call may use, make it, and settle what it used."""
     watched = talk.watch is not None and bool(talk.watch.listeners)
-    request = Request(
-        prefix=talk.prefix, messages=messages, settings=talk.settings, max_tokens=max_tokens, deltas=watched
-    )
+    settings = talk.settings if max_tokens <= talk.max_tokens else replace(talk.settings, max_tokens=max_tokens)
+    request = Request(prefix=talk.prefix, messages=messages, settings=settings, max_tokens=max_tokens, deltas=watched)
     if not talk.budget.limits_spending:
         return await _respond(talk, request)
     grant = await talk.budget.reserve(input_tokens=talk.estimated_tokens(), max_tokens=max_tokens, price=talk.price)
@@ -115,6 +114,7 @@ async def _ask_paid(talk: Conversation, messages: Sequence[Message], max_tokens:
 
 
 async def _respond(talk: Conversation, request: Request) -> Response:
+    talk.asked_max_tokens = request.max_tokens or 0
     on_part = shower(talk) if request.deltas else None
     return await respond(
         talk.model,

@@ -25,6 +25,7 @@ from journeyman.contexts import (
 )
 from journeyman.conversation import Conversation
 from journeyman.endings import Context, Ending
+from journeyman.errors import name_and_words
 from journeyman.events import AttemptCompleted, AttemptStarted, RunFailed, RunStarted, RunSucceeded, ValidationFailed
 from journeyman.execution import Execution
 from journeyman.handin import Candidate
@@ -74,6 +75,7 @@ async def announce(execution: Execution) -> None:
 
 async def begin_attempt(execution: Execution, talk: Conversation, attempt: int) -> None:
     """Give the attempt its own state, cache, counters and budget, and tell that it begins."""
+    await talk.scope.checkpoint()
     agent = execution.agent
     talk.attempt, talk.iteration = attempt, 0
     talk.ledger.begin_attempt()
@@ -88,7 +90,8 @@ async def begin_attempt(execution: Execution, talk: Conversation, attempt: int) 
     if execution.watch is not None:
         await execution.watch.tell(AttemptStarted(path=talk.path, attempt=attempt))
     if agent.attempt_state is not None:
-        talk.states.attempt = agent.attempt_state(talk.input, talk.states.run)
+        state = agent.attempt_state(talk.input, talk.states.run)
+        talk.states.attempt = await state if inspect.isawaitable(state) else state
 
 
 async def _complete_attempt(execution: Execution, talk: Conversation, *, succeeded: bool) -> None:
@@ -151,7 +154,7 @@ async def _told(execution: Execution, talk: Conversation, verdict: Verdict) -> s
     except BaseException as error:
         if not is_failure(error, is_stopping=cancellations() > before):
             raise
-        raise PromptFailed(f"it raised {type(error).__name__}: {error}") from error
+        raise PromptFailed(f"it raised {name_and_words(error)}") from error
     return "\n".join(block.text for block in content if isinstance(block, Text))
 
 
@@ -200,8 +203,7 @@ def failed_inside(execution: Execution, error: BaseException) -> Ending:
     talk = execution.talk
     where = "preparing the run" if talk is None else talk.doing
     phase = "prompt_generation" if talk is None else talk.phase
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Ending(InternalContext(where=where, error=text), phase, error)
+    return Ending(InternalContext(where=where, error=name_and_words(error)), phase, error)
 
 
 def _stopped(execution: Execution, cause: Cause | None) -> Ending:
@@ -253,11 +255,11 @@ async def conclude(execution: Execution, ended: Finished | Ending | None) -> Res
     if isinstance(ended, Finished):
         before = cancellations()
         try:
-            state = _projected(execution)
+            state = await _projected(execution)
         except BaseException as error:
             if not is_failure(error, is_stopping=cancellations() > before):
                 raise
-            context = ProjectionContext(reason=f"{type(error).__name__}: {error}")
+            context = ProjectionContext(reason=name_and_words(error))
             ended = Ending(context, "validation", error)
     return await _told_result(execution, _result(execution, ended, state))
 
@@ -273,11 +275,12 @@ async def _close(execution: Execution, talk: Conversation) -> None:
         await _complete_attempt(execution, talk, succeeded=False)
 
 
-def _projected(execution: Execution) -> object:
+async def _projected(execution: Execution) -> object:
     project = execution.agent.project
     if project is None or execution.talk is None:
         return None
-    return project(execution.talk.states)
+    state = project(execution.talk.states)
+    return await state if inspect.isawaitable(state) else state
 
 
 def _result(execution: Execution, ended: Finished | Ending, state: object) -> Success[Any] | Failure:

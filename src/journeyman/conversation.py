@@ -52,6 +52,8 @@ class Conversation:
     """Of the model; None when unknown."""
     max_tokens: int
     """The longest answer to ask for, before a budget lowers it."""
+    asked_max_tokens: int = 0
+    """The longest answer that the last request asked for."""
     history: History
     tools: Mapping[str, Tool[..., Any]]
     default_effect: Effect

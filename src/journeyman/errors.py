@@ -43,6 +43,20 @@ ProviderErrorKind: TypeAlias = Literal[
 _ISSUES_SHOWN = 20
 
 
+def words_of(error: BaseException) -> str:
+    """Return the text of an error, whatever class it is of; empty when it has none."""
+    try:
+        return str(error).strip()
+    except Exception:  # noqa: BLE001 - a stranger's `__str__`
+        return ""
+
+
+def name_and_words(error: BaseException) -> str:
+    """Return the class of an error, and its text if it has one."""
+    words = words_of(error)
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
 class JourneymanError(Exception):
     """The root of every exception of this package."""
 

@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias, cast
 import orjson
 
 from journeyman.cancel import cancellations, is_failure
+from journeyman.errors import name_and_words
 from journeyman.tools import Effect
 from journeyman.types import JsonObject
 
@@ -105,7 +106,7 @@ async def consult(gates: Sequence[Gate], request: GateRequest, approve: Approver
         except BaseException as error:
             if not is_failure(error, is_stopping=cancellations() > before):
                 raise
-            return Deny(f"the gate failed: {str(error) or type(error).__name__}")
+            return Deny(f"the gate failed: {name_and_words(error)}")
         if isinstance(verdict, Deny):
             return verdict
         if not isinstance(verdict, Allow | Rewrite):

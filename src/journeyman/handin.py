@@ -23,7 +23,7 @@ from journeyman.contexts import (
 )
 from journeyman.conversation import Conversation, HandInTool
 from journeyman.endings import Ending
-from journeyman.errors import InvalidArguments
+from journeyman.errors import InvalidArguments, name_and_words
 from journeyman.iteration import Iterated
 from journeyman.outcome import Outcome
 from journeyman.output import Reflection
@@ -268,7 +268,7 @@ class TextHandIn:
         except BaseException as error:
             if not is_failure(error, is_stopping=cancellations() > before):
                 raise
-            verdict = Escalate(f"{type(error).__name__}: {error}")
+            verdict = Escalate(name_and_words(error))
         match verdict:
             case KeepGoing(text) if text.strip():
                 talk.history.say(Text(text))
@@ -316,7 +316,7 @@ def _without_calls(
 def _truncated(talk: Conversation, turn: Iterated) -> Ending:
     context = TruncatedContext(
         stop_reason=turn.response.stop_reason,
-        max_tokens=talk.max_tokens,
+        max_tokens=talk.asked_max_tokens,
         attempt=talk.attempt,
         iteration=talk.iteration,
     )

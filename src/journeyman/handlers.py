@@ -63,9 +63,9 @@ async def _run(talk: Conversation, tool: Tool[..., Any], use: ToolUse, arguments
     context = _context(talk, tool, use) if tool.wants_context or talk.middlewares else None
     try:
         if talk.middlewares and context is not None:
-            work = _through_middlewares(talk, tool, use, context, arguments)
+            work = _through_middlewares(talk, tool, use, context=context, arguments=arguments)
         else:
-            work = _invoke(talk, tool, use, context, arguments)
+            work = _invoke(talk, tool, use, context=context, arguments=arguments)
         result = await (work if tool.timeout_s is None else _within(tool.timeout_s, work))
     except _TimedOut:
         return Outcome.failed("timeout", f"Error: {tool.name} timed out after {tool.timeout_s:g}s")
@@ -130,7 +130,7 @@ def _show_progress(talk: Conversation, use: ToolUse, message: str, fraction: flo
 
 
 async def _invoke(
-    talk: Conversation, tool: Tool[..., Any], use: ToolUse, context: ToolContext | None, arguments: Arguments
+    talk: Conversation, tool: Tool[..., Any], use: ToolUse, *, context: ToolContext | None, arguments: Arguments
 ) -> ToolResult:
     """Call the handler, and make the model's answer of what it returns."""
     if tool.in_thread:
@@ -144,10 +144,10 @@ async def _invoke(
 
 
 async def _through_middlewares(
-    talk: Conversation, tool: Tool[..., Any], use: ToolUse, context: ToolContext, arguments: Arguments
+    talk: Conversation, tool: Tool[..., Any], use: ToolUse, *, context: ToolContext, arguments: Arguments
 ) -> ToolResult:
     async def innermost(call: MiddlewareCall) -> ToolResult:
-        return await _invoke(talk, tool, use, call.context, call.arguments)
+        return await _invoke(talk, tool, use, context=call.context, arguments=call.arguments)
 
     step = innermost
     for middleware in reversed(talk.middlewares):

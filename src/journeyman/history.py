@@ -24,6 +24,7 @@ from journeyman.types import (
     Message,
     Opaque,
     Text,
+    Thinking,
     ToolResult,
     ToolUse,
     UserContent,
@@ -159,6 +160,8 @@ class History:
         if not isinstance(block, ToolUse):
             self._has_opaque = self._has_opaque or isinstance(block, Opaque)
             return _encodable(block)
+        if not block.name.isascii():
+            block = replace(block, name=_encodable_text(block.name))
         if not _is_object(block.input_json):
             block = replace(block, input_json="{}", malformed=_encodable_text(block.input_json))
         if block.id in self._ids or not _SENDABLE_ID(block.id):
@@ -242,8 +245,10 @@ def _never_blank(result: ToolResult) -> ToolResult:
 
 def _encodable(block: T) -> T:
     """Return the block, its text fit for UTF-8: half a surrogate pair, as in a broken file name, is not."""
-    if isinstance(block, Text) and (text := _encodable_text(block.text)) is not block.text:
+    if isinstance(block, Text | Thinking) and (text := _encodable_text(block.text)) is not block.text:
         return replace(block, text=text)
+    if isinstance(block, Opaque) and (json := _encodable_text(block.json)) is not block.json:
+        return replace(block, json=json)
     return block
 
 

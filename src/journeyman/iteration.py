@@ -47,13 +47,13 @@ async def iterate(talk: Conversation) -> Iterated | Ending:
 
 
 async def _begin(talk: Conversation) -> None:
-    talk.iteration += 1
-    talk.iterations += 1
     committed = talk.history.commit()
     if talk.watch is not None:
         await talk.committed(committed)
     if talk.scope.is_due():
         await talk.scope.checkpoint()
+    talk.iteration += 1
+    talk.iterations += 1
     if talk.watch is not None:
         await talk.watch.tell(IterationStarted(path=talk.path, attempt=talk.attempt, iteration=talk.iteration))
 

@@ -20,7 +20,7 @@ from journeyman.contexts import (
 from journeyman.conversation import Conversation
 from journeyman.definition import is_count
 from journeyman.endings import Context, Ending
-from journeyman.errors import InvalidArguments, ModelUnavailable
+from journeyman.errors import InvalidArguments, ModelUnavailable, name_and_words
 from journeyman.execution import Execution
 from journeyman.history import History
 from journeyman.model import Model, Prefix, max_output_tokens_of, price_of
@@ -51,7 +51,7 @@ async def prepare(execution: Execution) -> Conversation:
     given = _checked_input(execution)
     _load_history(execution)
     model = _resolved_model(execution)
-    states = States(run=_made_state("run_state", execution.agent.run_state, given))
+    states = States(run=await _run_state(execution, given))
     system = await _system(execution, given)
     prompt = await _prompt(execution, given)
     execution.history.say(*prompt)
@@ -70,10 +70,12 @@ def _checked_input(execution: Execution) -> object:
 
 
 def _load_history(execution: Execution) -> None:
+    if not execution.options.history:
+        return
     try:
         execution.history = History(execution.options.history)
     except Exception as error:
-        issue = f"history holds what is no message ({type(error).__name__}: {error})"
+        issue = f"history holds what is no message ({name_and_words(error)})"
         raise Unprepared(InvalidInputContext(issues=(issue,)), error) from error
 
 
@@ -96,11 +98,16 @@ def _resolved_model(execution: Execution) -> Model:
     return model
 
 
-def _made_state(name: str, make: Callable[..., object] | None, *given: object) -> object:
+async def _run_state(execution: Execution, given: object) -> object:
+    make = execution.agent.run_state
+    before = cancellations()
     try:
-        return None if make is None else make(*given)
-    except Exception as error:
-        context = InternalContext(where=f"Agent.{name}", error=f"{type(error).__name__}: {error}")
+        state = None if make is None else make(given)
+        return await state if inspect.isawaitable(state) else state
+    except BaseException as error:
+        if not is_failure(error, is_stopping=cancellations() > before):
+            raise
+        context = InternalContext(where="Agent.run_state", error=name_and_words(error))
         raise Unprepared(context, error) from error
 
 
@@ -136,7 +143,7 @@ async def _made(
     except BaseException as error:
         if not is_failure(error, is_stopping=cancellations() > before):
             raise
-        context = PromptContext(prompt=which, reason=f"it raised {type(error).__name__}: {error}", attempt=0)
+        context = PromptContext(prompt=which, reason=f"it raised {name_and_words(error)}", attempt=0)
         raise Unprepared(context, error) from error
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from journeyman.cancel import is_failure
-from journeyman.errors import ProviderError
+from journeyman.errors import ProviderError, name_and_words
 from journeyman.model import Collector, Model, Part, Request, Response, Restarted, Retried
 from journeyman.types import Usage
 
@@ -88,8 +88,8 @@ async def _ask_once(
 
 
 def _foreign(model: Model, error: BaseException) -> ProviderError:
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return ProviderError(f"The model {model.provider}:{model.name} raised {text}.", kind="unknown")
+    name = f"{model.provider}:{model.name}"
+    return ProviderError(f"The model {name} raised {name_and_words(error)}.", kind="unknown")
 
 
 def _wait_before_next(error: ProviderError, number: int, jitter: Callable[[], float]) -> float | None:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Generic, TypeAlias, TypeVar, cast
 
 from journeyman.cancel import Abort, cancellations, is_failure
-from journeyman.errors import Rejected
+from journeyman.errors import Rejected, words_of
 from journeyman.result import LayerOutcome
 
 T = TypeVar("T")
@@ -67,16 +67,38 @@ class ValidatorBroken(Exception):
         self.reason = reason
 
 
-async def check(validator: Validator[T], value: T, *, dump: Callable[[T], bytes]) -> LayerOutcome:
-    """Let one validator judge `value`. `dump` gives the bytes by which a change is seen.
+class Pristine(Generic[T]):
+    """Knows what an output was before any validator saw it."""
+
+    def __init__(self, value: T, copy: T, dump: Callable[[T], bytes]) -> None:
+        """`copy` is a second value made of the same source; `dump` gives the bytes of one."""
+        self._value = value
+        self._copy = copy
+        self._dump = dump
+        self._dumped = dump(value)
+        self._compares = self._equal()
+        """False for types that compare by identity, or hold what is never equal."""
+
+    def is_changed(self) -> bool:
+        """Tell whether the value is no longer what it was."""
+        return self._dump(self._value) != self._dumped or (self._compares and not self._equal())
+
+    def _equal(self) -> bool:
+        try:
+            return bool(self._value == self._copy)
+        except Exception:  # noqa: BLE001 - a stranger's `__eq__`
+            return False
+
+
+async def check(validator: Validator[T], value: T, pristine: Pristine[T] | None) -> LayerOutcome:
+    """Let one validator judge `value`. `pristine` sees whether it changed; None for values that cannot change.
 
     Raises:
         ValidatorBroken: it changed the value, or returned something.
     """
     name = layer_name(validator)
-    before = dump(value)
     error = await _raised(validator, value, name)
-    if dump(value) != before:
+    if pristine is not None and pristine.is_changed():
         raise ValidatorBroken(name, "changed the output; validators only judge")
     return LayerOutcome(
         name=name,
@@ -108,7 +130,7 @@ def feedback_of(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
         return "\n".join(feedback_of(each) for each in inner)
-    text = str(error).strip() or type(error).__name__
+    text = words_of(error) or type(error).__name__
     if isinstance(error, Rejected) and error.path:
         return f"{'.'.join(str(step) for step in error.path)}: {text}"
     return text

@@ -19,7 +19,7 @@ from journeyman.execution import Execution, Layer
 from journeyman.handin import Candidate
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.schema import OutputSchema
-from journeyman.validation import Checking, ValidatorBroken, check, checking, layer_description, layer_name
+from journeyman.validation import Checking, Pristine, ValidatorBroken, check, checking, layer_description, layer_name
 
 _SCHEMA_LAYER = "schema"
 _SCHEMA_DESCRIPTION = "The output must fit its type."
@@ -46,10 +46,11 @@ async def judge(execution: Execution, talk: Conversation, candidate: Candidate) 
             if schema is not None:
                 value = await _schema_layer(execution, talk, schema, candidate.raw)
             if execution.attempt_report.passed:
-                await _validators(execution, talk, value)
+                await _validators(execution, talk, candidate, value)
     except ValidatorBroken as broken:
         context = ValidationContext(layer=broken.layer, reason=broken.reason, attempt=talk.attempt)
         return Ending(context, "validation", broken)
+    await talk.scope.checkpoint()
     return Verdict(execution.attempt_report, value)
 
 
@@ -76,12 +77,12 @@ async def _schema_layer(execution: Execution, talk: Conversation, schema: Output
     return value
 
 
-async def _validators(execution: Execution, talk: Conversation, value: object) -> None:
-    schema = execution.agent.plan.output
-    dump: Callable[[Any], bytes] = schema.dump if schema is not None else lambda text: text.encode(errors="replace")
+async def _validators(execution: Execution, talk: Conversation, candidate: Candidate, value: object) -> None:
     validators: Sequence[Callable[[Any], Any]] = execution.agent.validators
+    schema = execution.agent.plan.output
+    pristine = None if schema is None or not validators else Pristine(value, schema.parse(candidate.raw), schema.dump)
     for validator in validators:
-        work = partial(check, validator, value, dump=dump)
+        work = partial(check, validator, value, pristine)
         layer = Layer(layer_name(validator), "validator", layer_description(validator), work)
         if not (await _announced(execution, talk, layer)).passed:
             return

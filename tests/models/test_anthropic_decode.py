@@ -127,6 +127,18 @@ def test_an_answer_becomes_parts_in_order() -> None:
     ]
 
 
+def test_pieces_that_nobody_looks_at_are_left_out() -> None:
+    events = [
+        start(),
+        *block(0, {"type": "text", "text": "H"}, {"type": "text_delta", "text": "i"}),
+        *block(1, {"type": "tool_use", "id": "t", "name": "n"}, {"type": "input_json_delta", "partial_json": "{}"}),
+        *stop(),
+    ]
+    kinds = [type(part) for part in decoded(events, Decoder(deltas=False))]
+    assert kinds == [ResponseStarted, BlockFinished, BlockFinished, UsageSeen, ResponseFinished]
+    assert summed(decoded(events, Decoder(deltas=False))) == summed(decoded(events))
+
+
 EVERYTHING = answer(
     thinking("Hm, let me see."),
     redacted_thinking("x9=="),

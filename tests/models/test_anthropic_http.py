@@ -81,7 +81,8 @@ async def ask(model: AnthropicModel, *messages: Message) -> Response:
 async def failure_of(model: AnthropicModel, collector: Collector | None = None) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
         async with model.stream(request()) as parts:
-            await collect(parts, into=collector)
+            async for part in parts:
+                (collector or Collector()).add(part)
     return caught.value
 
 

@@ -5,6 +5,7 @@ Imports `world` and `played_model`. Read `test_any_run.py` next.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
@@ -109,12 +110,12 @@ def rare_blocks() -> SearchStrategy[Block]:
     )
 
 
-def searches() -> SearchStrategy[list[Block]]:
+def searches() -> SearchStrategy[Sequence[Block]]:
     """Return a search by the provider, with its result."""
     return st.just([Opaque("anthropic", _SEARCH), Opaque("anthropic", _FOUND)])
 
 
-def contents() -> SearchStrategy[list[Block]]:
+def contents() -> SearchStrategy[Sequence[Block]]:
     block: SearchStrategy[Block] = st.one_of(tool_uses(), tool_uses(), tool_uses(), texts(), rare_blocks())
     return st.one_of(st.lists(block, max_size=5), st.lists(tool_uses(), min_size=1, max_size=4), searches())
 

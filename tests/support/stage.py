@@ -87,6 +87,8 @@ class Stage:
     """What was asked, of all models, in order. The messages are neutral."""
     bodies: list[Json] = field(default_factory=list[Json])
     """The requests as they were sent; none in process."""
+    api: MessagesApi | None = None
+    """The server; None in process."""
     _scripts: list[_Script] = field(default_factory=list[_Script])
 
     def model(self, answers: Sequence[Staged], *, repeat: bool = False, price: Price | None = None) -> Model:
@@ -186,7 +188,7 @@ async def stage(request: pytest.FixtureRequest) -> AsyncGenerator[Stage]:
         return
     stage = Stage(over_http=True)
     async with MessagesApi(stage.reply) as api:
-        stage.url = api.url
+        stage.url, stage.api = api.url, api
         yield stage
         _nothing_is_left(before)
 

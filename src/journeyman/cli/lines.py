@@ -20,6 +20,9 @@ Mark: TypeAlias = Literal["done", "failed", "waiting", "step", "child", "stopped
 WIDEST: Final = 100
 """Lines are no longer than this, so that notes stay near what they are about."""
 
+_MOST_CHARS: Final = 20_000
+"""What is longer than this is cut before it is looked at."""
+
 _SYMBOLS: Final[dict[Mark, tuple[str, str, str]]] = {
     "done": ("✓", "+", "green"),
     "failed": ("✗", "x", "red"),
@@ -66,7 +69,7 @@ def laid_out(line: Line, console: Console) -> Iterator[Text]:
     room = width - cell_len(head.plain)
     if room - note_width < 16:
         note_width = 0
-    texts = _wrapped(clean(line.text), room - note_width, line.rows, console)
+    texts = _wrapped(clean(line.text[:_MOST_CHARS]), room - note_width, line.rows, console)
     for number, text in enumerate(texts):
         row = head.copy() if number == 0 or line.mark == "bar" else Text(" " * cell_len(head.plain))
         row.append(text, line.style)

@@ -64,14 +64,14 @@ def load_file(path: Path) -> ModuleType:
     """
     _check_readable(path)
     path = path.resolve()
-    top, name = path.parent, path.stem
-    is_in_package = (top / "__init__.py").is_file()
-    while (top / "__init__.py").is_file():
-        top, name = top.parent, f"{top.name}.{name}"
+    top, names = path.parent, [path.stem]
+    while (top / "__init__.py").is_file() and top.name.isidentifier():
+        names.insert(0, top.name)
+        top = top.parent
     _search_first(top)
-    if is_in_package:
-        return _guarded(str(path), lambda: _import(name))
-    return _guarded(str(path), lambda: _execute(path, name))
+    if len(names) == 1 or not path.stem.isidentifier():
+        return _guarded(str(path), lambda: _execute(path, path.stem))
+    return _guarded(str(path), lambda: _import(".".join(names).removesuffix(".__init__")))
 
 
 # -- what was typed ---------------------------------------------------------------------------------------------------

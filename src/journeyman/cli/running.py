@@ -86,9 +86,9 @@ def _run(job: Job, screen: Screen, value: object, model: Model | None) -> int:
     on_event = None if job.quiet else screen.show
     with interrupt.listening(), asyncio.Runner() as runner:
         result = runner.run(run(job.agent, value, on_event=on_event, abort=abort, host=Host(model=model)))
-        # Inside the block: leaving it may wait for a thread of the user's. A signal then quits.
-        interrupt.has_ended = True
         exit_code = _present(job, screen, result)
+        # Leaving the block may wait for a thread of the user's. From here on a signal quits.
+        interrupt.has_ended = True
     cancelled = isinstance(result, Failure) and result.code is ErrorCode.EXECUTION_CANCELLED
     return interrupt.exit_code if cancelled and interrupt.exit_code is not None else exit_code
 

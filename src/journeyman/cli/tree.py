@@ -45,6 +45,8 @@ _WORDS_ROWS: Final = 3
 _FAULT_ROWS: Final = 4
 _FEEDBACK_ROWS: Final = 8
 _PREVIEW_ROWS: Final = 30
+_PREVIEW_CHARS: Final = 20_000
+_CALLBACK_ERRORS: Final = 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +57,7 @@ class _Run:
     has_prompt: bool = False
     is_judged: bool = False
     """True from the first validation layer of an attempt to its end: the last call was handed in."""
-    preview: tuple[str, ...] = ()
+    preview: frozenset[str] = frozenset()
     """The lines of the last preview."""
     calls: dict[str, ToolCalled] = field(default_factory=dict[str, ToolCalled])
     """The calls under way, by id."""
@@ -169,11 +171,11 @@ def _about(run: _Run, called: ToolCalled | None, *, is_draft: bool) -> str:
 
 def _preview(run: _Run, text: str) -> str:
     """Return what is new in a preview: the lines that the one before it did not have."""
-    before, lines = run.preview, tuple(text.splitlines())
-    run.preview = lines
+    text = text[:_PREVIEW_CHARS]
+    before, run.preview = run.preview, frozenset(text.splitlines())
     if not before:
         return text
-    new = [line for line in lines if line.strip() and line not in before]
+    new = [line for line in text.splitlines() if line.strip() and line not in before]
     return "\n".join(new) if new else "nothing"
 
 
@@ -206,3 +208,6 @@ def _end(mark: Mark, name: str, metadata: Metadata, *, is_child: bool) -> Iterat
     yield Line(mark=mark, name=name, text=f"· {took}")
     if not is_child:
         yield Line(indent=2, text=usage_sentence(metadata.usage), style="dim")
+    for found in metadata.callback_errors[:_CALLBACK_ERRORS]:
+        text = one_line(f"raised {type(found.error).__name__}: {found.error}")
+        yield Line(indent=2, mark="warning", name=found.callback, text=text)

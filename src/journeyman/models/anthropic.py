@@ -18,8 +18,8 @@ from journeyman.model import Part, Request, Settings, ThinkingLevel
 from journeyman.models.anthropic_decode import KINDS, PROVIDER, Decoder
 from journeyman.models.anthropic_encode import encode
 from journeyman.models.refusal import quoted, refused
-from journeyman.models.transport import NOTHING, Answer, Timeouts, lease, open_stream
-from journeyman.types import JsonObject, Price
+from journeyman.models.transport import Answer, Timeouts, lease, open_stream
+from journeyman.types import NOTHING_USED, JsonObject, Price
 
 if TYPE_CHECKING:
     from journeyman.model import Limited, Model, Opens, Priced
@@ -156,7 +156,7 @@ class AnthropicModel:
         async with open_stream(self._url, headers=self._headers, body=body, timeouts=self.timeouts) as answer:
             if answer.status >= 300:
                 raise _with_overflow(await refused(answer, KINDS))
-            async with aclosing(_parts(answer, Decoder(self.price))) as parts:
+            async with aclosing(_parts(answer, Decoder(self.price, deltas=request.deltas))) as parts:
                 yield parts
 
     def body(self, request: Request) -> bytes:
@@ -298,7 +298,7 @@ def _with_extra(head: JsonObject, settings: Settings) -> JsonObject:
 
 
 def _refused_here(text: str) -> ProviderError:
-    return ProviderError(text, kind="bad_request", usage=NOTHING)
+    return ProviderError(text, kind="bad_request", usage=NOTHING_USED)
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

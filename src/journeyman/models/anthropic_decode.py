@@ -74,10 +74,12 @@ _COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "c
 class Decoder:
     """Turns the events of one answer into parts."""
 
-    __slots__ = ("_counts", "_detail", "_ids", "_open", "_price", "_started", "_stop", "complete")
+    __slots__ = ("_counts", "_deltas", "_detail", "_ids", "_open", "_price", "_started", "_stop", "complete")
 
-    def __init__(self, price: Price | None = None) -> None:
+    def __init__(self, price: Price | None = None, *, deltas: bool = True) -> None:
+        """Without `deltas` the pieces of blocks make no parts, only the blocks."""
         self._price = price
+        self._deltas = deltas
         self._counts: dict[str, int] = {}
         self._open: dict[JsonValue, _OpenBlock] = {}
         self._ids: set[str] = set()
@@ -172,14 +174,14 @@ class Decoder:
         block = _object(event.get("content_block"))
         opened = self._open[event.get("index")] = _open(block, self._ids)
         part = opened.add(_first_delta(block))
-        return () if part is None else (part,)
+        return (part,) if part is not None and self._deltas else ()
 
     def _extend_block(self, event: JsonObject) -> Sequence[Part]:
         opened = self._open.get(event.get("index"))
         if opened is None:
             raise _damaged(f"block {event.get('index')} goes on without having begun")
         part = opened.add(_object(event.get("delta")))
-        return () if part is None else (part,)
+        return (part,) if part is not None and self._deltas else ()
 
     def _finish_block(self, event: JsonObject) -> Sequence[Part]:
         opened = self._open.pop(event.get("index"), None)

@@ -26,7 +26,8 @@ from typing import Final
 import orjson
 
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.models.transport import NOTHING, Answer
+from journeyman.models.transport import Answer
+from journeyman.types import NOTHING_USED
 
 _ERROR_BODY_BYTES: Final = 64 * 1024
 _QUOTED_CHARACTERS: Final = 200
@@ -71,7 +72,7 @@ async def refused(answer: Answer, kinds: Mapping[str, ProviderErrorKind]) -> Pro
     failure = answer.failure(said, named_kind or kind_of_status(answer.status))
     failure.type = labels[0] if labels else None
     failure.retry_after_s = retry_after_s(answer.headers)
-    failure.usage = NOTHING
+    failure.usage = NOTHING_USED
     return failure
 
 

@@ -22,10 +22,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.models.sse import Event, Parser, TooLarge
-from journeyman.types import Usage
-
-NOTHING: Final = Usage()
-"""The use of a request that was surely not billed."""
+from journeyman.types import NOTHING_USED, Usage
 
 EVENT_LIMIT_BYTES: Final = 32 * 1024 * 1024
 """The largest single event or document that is read."""
@@ -275,7 +272,7 @@ def failure_before(error: Exception, exchange: Exchange) -> ProviderError:
     """Return what `error` means when there is no answer yet."""
     for kind_of_error, kind, unbilled, words in _BEFORE:
         if isinstance(error, kind_of_error):
-            return exchange.failure(words, kind, _said(error), usage=NOTHING if unbilled else None)
+            return exchange.failure(words, kind, _said(error), usage=NOTHING_USED if unbilled else None)
     return exchange.failure("closed the connection before answering", "network", _said(error))
 
 

@@ -1,0 +1,227 @@
+"""Streaming: the same run, seen piece by piece."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from journeyman import Agent, Output, ProviderError, run, stream, tool
+from journeyman.events import (
+    AttemptStarted,
+    Event,
+    IterationStarted,
+    ModelResponded,
+    ModelRestarted,
+    ModelRetried,
+    OutputDelta,
+    TextDelta,
+    ThinkingDelta,
+    ToolCalled,
+    ToolInputDelta,
+)
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, call, say
+from journeyman.types import Thinking, Usage
+from tests.loop.players import Report, failed, look, report, small, succeeded
+from tests.support.clock import virtual_clock
+from tests.support.recorder import CallbackLog, Recorder, calls, check_balance, names, transcript
+from tests.support.stage import Stage, broken
+
+
+def play(stage: Stage) -> Agent[Report]:
+    """Return an agent whose run has everything in it: thinking, text, a call, a rejection, a success."""
+    model = stage.model(
+        [
+            say(Thinking("Where is it?", "c2ln"), "I look.", call("look", where="left", id="a")),
+            report(7),
+            say("Again.", report(2, id="o2")),
+        ]
+    )
+    return Agent(name="tester", model=model, tools=[look], output=Output(Report), validators=[small])
+
+
+async def test_a_streamed_run_is_the_same_run(stage: Stage) -> None:  # R11, R74
+    plain_log, plain_events = CallbackLog(), Recorder()
+    plain = succeeded(await run(play(stage), "Go.", callbacks=plain_log.callbacks(), on_event=plain_events))
+    log, recorder = CallbackLog(), Recorder()
+    async with stream(play(stage), "Go.", callbacks=log.callbacks()) as events:
+        async for event in events:
+            recorder(event)
+    result = succeeded(events.result)
+    check_balance(recorder.events)
+    assert result.output == plain.output
+    assert transcript(result.history) == transcript(plain.history)
+    assert result.metadata.usage == plain.metadata.usage
+    assert log.names == plain_log.names
+    assert names(recorder.events, deltas=True) == names(plain_events.events, deltas=True)
+    assert stage.requests[:3] == stage.requests[3:]
+
+
+async def test_a_run_that_nobody_watches_is_the_same_run(stage: Stage) -> None:  # R74
+    plain = succeeded(await run(play(stage), "Go."))
+    watched = succeeded(await run(play(stage), "Go.", on_event=Recorder()))
+    assert (plain.output, transcript(plain.history), plain.metadata.usage) == (
+        watched.output,
+        transcript(watched.history),
+        watched.metadata.usage,
+    )
+
+
+async def test_deltas_come_while_the_model_writes_and_add_up(stage: Stage) -> None:  # R74
+    recorder = Recorder()
+    result = await run(play(stage), "Go.", on_event=recorder)
+    check_balance(recorder.events)
+    assert names(recorder.events, deltas=True)[:12] == [
+        "RunStarted",
+        "AttemptStarted",
+        "MessageCommitted",
+        "IterationStarted",
+        "ThinkingDelta",
+        "TextDelta",
+        "ToolInputDelta",
+        "MessageCommitted",
+        "ModelResponded",
+        "ToolCalled",
+        "ToolFinished",
+        "MessageCommitted",
+    ]
+    assert "".join(event.text for event in recorder.of(ThinkingDelta)) == "Where is it?"
+    assert "".join(event.text for event in recorder.of(TextDelta)) == "I look.Again."
+    written = recorder.of(ToolInputDelta)
+    assert {(event.tool_use_id, event.tool_name) for event in written} == {("a", "look")}
+    assert "".join(event.json for event in written).replace(" ", "") == '{"where":"left"}'
+    assert [event.text for event in recorder.of(ModelResponded)] == ["I look.", "", "Again."]
+    assert succeeded(result)
+
+
+async def test_the_output_grows_before_it_is_whole(stage: Stage) -> None:  # R74
+    recorder = Recorder()
+    await run(play(stage), "Go.", on_event=recorder)
+    first = [event for event in recorder.of(OutputDelta) if event.tool_use_id == "out"]
+    assert first[-1].partial() == {"total": 7}
+    assert [len(event.json) for event in first] == sorted(len(event.json) for event in first)
+    assert OutputDelta(path=(), tool_use_id="", json='{"headline": "Ma').partial() == {"headline": "Ma"}
+    assert OutputDelta(path=(), tool_use_id="", json="").partial() == {}
+
+
+async def test_tools_start_only_when_the_message_is_complete(stage: Stage) -> None:  # R74, M7
+    model = stage.model([broken(call("look", id="a"), "and then", after_blocks=1)])
+    recorder = Recorder()
+    result = await run(Agent(name="tester", model=model, tools=[look], retries=0), "Go.", on_event=recorder)
+    assert failed(result).code == "API_ERROR"
+    assert recorder.of(ToolInputDelta)
+    assert calls(recorder.events) == []
+    assert transcript(failed(result).history) == [("user", "Go.")]
+    check_balance(recorder.events)
+
+
+@pytest.mark.parametrize("ending", ["cut", "error"])
+async def test_an_error_half_way_counts_what_was_reported(stage: Stage, ending: str) -> None:  # R74
+    model = stage.model([call("look", id="a"), broken("Hel", "lo", ending="cut" if ending == "cut" else "error")])
+    result = failed(await run(Agent(name="tester", model=model, tools=[look], retries=0), "Go."))
+    assert result.metadata.usage == Usage(requests=2, input_tokens=20, output_tokens=6, exact=False)
+    assert transcript(result.history) == [("user", "Go."), ("assistant", "look({})#a"), ("user", "#a: found here")]
+
+
+@virtual_clock
+async def test_a_cut_answer_is_asked_for_again_and_no_tool_is_run_twice() -> None:  # R74, A42
+    stage = Stage(over_http=False)
+    runs: list[str] = []
+
+    @tool
+    async def count(word: str) -> str:
+        runs.append(word)
+        return word
+
+    model = stage.model(
+        [
+            call("count", word="one", id="a"),
+            broken("Half a ", call("count", word="lost", id="b"), after_blocks=2),
+            ProviderError("busy", kind="overloaded", retry_after_s=5),
+            say("Now: ", call("count", word="two", id="c")),
+            "Done.",
+        ]
+    )
+    recorder = Recorder()
+    start = asyncio.get_running_loop().time()
+    result = succeeded(await run(Agent(name="tester", model=model, tools=[count]), "Go.", on_event=recorder))
+    assert runs == ["one", "two"]
+    assert transcript(result.history)[3:5] == [("assistant", "Now: ", 'count({"word":"two"})#c'), ("user", "#c: two")]
+    check_balance(recorder.events)
+    assert [(each.request, each.max_requests, each.kind) for each in recorder.of(ModelRetried)] == [
+        (1, 3, "stream_cut"),
+        (2, 3, "overloaded"),
+    ]
+    assert len(recorder.of(ModelRestarted)) == 2
+    assert len(recorder.of(IterationStarted)) == 3
+    assert 5.5 <= asyncio.get_running_loop().time() - start <= 6
+    assert result.metadata.usage is not None
+    assert (result.metadata.usage.requests, result.metadata.usage.exact) == (5, False)
+    assert result.metadata.usage.output_tokens == 5 + 1 + 5 + 5
+
+
+async def test_leaving_the_stream_early_stops_the_run(stage: Stage) -> None:  # R74
+    ended = asyncio.Event()
+
+    @tool
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    agent = Agent(name="tester", model=stage.model([call("hang")]), tools=[hang])
+    async with stream(agent, "Go.") as events:
+        async for event in events:
+            if isinstance(event, ToolCalled):
+                await asyncio.sleep(0)
+                break
+    with pytest.raises(asyncio.CancelledError):
+        _ = events.result
+
+
+async def test_leaving_a_stream_while_the_model_writes_hangs_up(stage: Stage) -> None:  # R74
+    agent = Agent(name="tester", model=stage.model([broken("Hello", "world", ending="stall")]))
+    async with stream(agent, "Go.") as events:
+        async for event in events:
+            if isinstance(event, TextDelta):
+                break
+    if stage.api is not None:
+        api = stage.api
+        await api.until(lambda: api.in_flight == 0)
+        assert [request.hung_up for request in api.requests] == [True]
+
+
+async def test_the_result_is_there_when_the_events_are_over(stage: Stage) -> None:  # R74
+    async with stream(Agent(name="tester", model=stage.model(["Hello."])), "Go.") as events:
+        with pytest.raises(RuntimeError, match="The run has not ended"):
+            _ = events.result
+        kinds = [type(event).__name__ async for event in events]
+        assert succeeded(events.result).output == "Hello."
+    assert kinds[0] == "RunStarted"
+    assert kinds[-1] == "RunSucceeded"
+    assert succeeded(events.result).output == "Hello."
+
+
+async def test_events_come_while_the_run_goes_on(stage: Stage) -> None:  # R74
+    released = asyncio.Event()
+
+    async def wait(request: Request) -> Answer:
+        await released.wait()
+        return "Hello."
+
+    seen: list[type[Event]] = []
+    async with stream(Agent(name="tester", model=stage.model([wait])), "Go.") as events:
+        async for event in events:
+            seen.append(type(event))
+            if isinstance(event, IterationStarted):
+                assert ModelResponded not in seen
+                released.set()
+    assert seen.index(AttemptStarted) < seen.index(ModelResponded)
+
+
+async def test_a_stream_must_be_open() -> None:  # R74
+    events = stream(Agent(name="tester", model="nobody:nothing"), "Go.")
+    with pytest.raises(RuntimeError, match="not open"):
+        await anext(events)
