@@ -58,7 +58,6 @@ class History:
         """True once the model said something that only its provider understands."""
         for message in messages:
             self._replay(message)
-        self._forget_server_calls()
         self.close()
 
     # -- reading
@@ -144,6 +143,18 @@ class History:
             self.answer(ToolResult(text, is_error=True, tool_use_id=call.id))
         return self.commit()
 
+    def forget_server_calls(self) -> None:
+        """Take out calls of the provider's own tools that the model still waits for: what is said next ends its turn."""
+        unanswered = self._server_calls()
+        if not unanswered:
+            return
+        turn = self._last_turn()
+        del self._messages[-len(turn) :]
+        for message in turn:
+            kept = tuple(block for block in message.content if not _is_call_of(block, unanswered))
+            if kept:
+                self._messages.append(Message("assistant", kept, continues=self._ends_with("assistant")))
+
     # -- inside
 
     def _append_user(self, content: tuple[Block, ...]) -> Message:
@@ -194,18 +205,6 @@ class History:
             start -= 1
         return self._messages[start:]
 
-    def _forget_server_calls(self) -> None:
-        """Take out calls of the provider's tools that will never be answered: the conversation goes on without."""
-        unanswered = self._server_calls()
-        if not unanswered:
-            return
-        turn = self._last_turn()
-        del self._messages[-len(turn) :]
-        for message in turn:
-            kept = tuple(block for block in message.content if not _is_call_of(block, unanswered))
-            if kept:
-                self._messages.append(Message("assistant", kept, continues=self._ends_with("assistant")))
-
     def _replay(self, message: Message) -> None:
         if message.role == "assistant":
             self.close()
@@ -217,7 +216,7 @@ class History:
             elif isinstance(block, UserContent):
                 self.say(block)
         if self._said:
-            self._forget_server_calls()
+            self.forget_server_calls()
 
     def _replay_result(self, result: ToolResult) -> None:
         asked = (call for call in self.unanswered if result.tool_use_id in (call.id, call.wire_id))

@@ -263,7 +263,7 @@ _FOR_DISPLAY = frozenset({TextPart, ThinkingPart, InputPart})
 class Collector:
     """Adds up the parts of one model call."""
 
-    __slots__ = ("_blocks", "_finished", "_id", "_lost", "_model", "_usage")
+    __slots__ = ("_blocks", "_finished", "_id", "_is_counted", "_lost", "_model", "_usage")
 
     def __init__(self) -> None:
         self._blocks: list[Block] = []
@@ -272,6 +272,8 @@ class Collector:
         self._model = ""
         self._id = ""
         self._finished: ResponseFinished | None = None
+        self._is_counted = False
+        """True once the output was counted too, and not just the input."""
 
     def add(self, part: Part) -> None:
         """Take in the next part."""
@@ -287,15 +289,16 @@ class Collector:
         match part:
             case ResponseFinished():
                 self._finished = part
-                self._usage = self._usage if part.usage is None else part.usage
+                if part.usage is not None:
+                    self._usage, self._is_counted = part.usage, True
             case UsageSeen():
-                self._usage = part.usage
+                self._usage, self._is_counted = part.usage, True
             case ResponseStarted():
                 self._model, self._id, self._usage = part.model, part.id, part.usage
             case Restarted():
-                self._lost = self.interrupted()
+                self._lost = self.used()
                 self._blocks.clear()
-                self._usage = self._finished = None
+                self._usage, self._finished, self._is_counted = None, None, False
             case _:
                 return
 
@@ -311,14 +314,14 @@ class Collector:
             content=tuple(self._blocks),
             stop_reason=self._finished.stop_reason,
             stop_detail=self._finished.stop_detail,
-            usage=self._lost + (self._usage or Usage(requests=1, exact=False)),
+            usage=self.used(),
             model=self._model,
             id=self._id,
         )
 
-    def interrupted(self) -> Usage:
-        """Return what a call that breaks off here has used, as far as it is known."""
-        if self._finished is not None and self._usage is not None:
+    def used(self) -> Usage:
+        """Return what the call has used, as far as it is known: exact when it finished and told."""
+        if self._finished is not None and self._is_counted and self._usage is not None:
             return self._lost + self._usage
         seen = self._usage or Usage(requests=1)
         return self._lost + replace(seen, exact=False)

@@ -54,6 +54,7 @@ async def prepare(execution: Execution) -> Conversation:
     states = States(run=await _run_state(execution, given))
     system = await _system(execution, given)
     prompt = await _prompt(execution, given)
+    execution.history.forget_server_calls()
     execution.history.say(*prompt)
     prefix = Prefix(system=system, tools=execution.agent.plan.specs)
     return _conversation(execution, model, prefix, input=given, states=states)

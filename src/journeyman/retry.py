@@ -76,10 +76,10 @@ async def _ask_once(
                     on_part(part)
         response = collector.response()
     except ProviderError as error:
-        spent(error.usage or collector.interrupted())
+        spent(error.usage or collector.used())
         raise
     except BaseException as error:
-        spent(collector.interrupted())
+        spent(collector.used())
         if is_failure(error, is_stopping=is_stopping()):
             raise _foreign(model, error) from error
         raise

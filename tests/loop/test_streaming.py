@@ -106,7 +106,7 @@ async def test_the_output_grows_before_it_is_whole(stage: Stage) -> None:  # R74
 
 
 async def test_tools_start_only_when_the_message_is_complete(stage: Stage) -> None:  # R74, M7
-    model = stage.model([broken(call("look", id="a"), "and then", after_blocks=1)])
+    model = stage.model([broken(call("look", where="left", id="a"), "and then", after_blocks=1)])
     recorder = Recorder()
     result = await run(Agent(name="tester", model=model, tools=[look], retries=0), "Go.", on_event=recorder)
     assert failed(result).code == "API_ERROR"

@@ -73,16 +73,17 @@ def request(*messages: Message, cache: CachePolicy = "auto") -> Request:
     return Request(prefix=prefix, messages=messages or (HELLO,), settings=Settings(cache=cache, max_tokens=1_000))
 
 
-async def ask(model: AnthropicModel, *messages: Message) -> Response:
+async def ask(model: AnthropicModel, *messages: Message, into: Collector | None = None) -> Response:
+    collector = into or Collector()
     async with model.stream(request(*messages)) as parts:
-        return await collect(parts)
+        async for part in parts:
+            collector.add(part)
+    return collector.response()
 
 
 async def failure_of(model: AnthropicModel, collector: Collector | None = None) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        async with model.stream(request()) as parts:
-            async for part in parts:
-                (collector or Collector()).add(part)
+        await ask(model, into=collector)
     return caught.value
 
 

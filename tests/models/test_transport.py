@@ -387,6 +387,10 @@ async def test_keys_appear_in_no_error(answer: RawAnswer) -> None:
     assert "pass-word-1" not in said
 
 
+def test_keys_appear_in_no_repr() -> None:
+    assert KEY not in repr(transport.Exchange("http://host/", HEADERS))
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 LABELS: dict[str, ProviderErrorKind] = {"insufficient_quota": "quota", "busy_error": "overloaded"}

@@ -43,7 +43,7 @@ SECONDS = st.sampled_from([0.0, 0.1, 1.0, 3.0])
 
 def rarely(strategy: SearchStrategy[T], otherwise: T, one_in: int = 6) -> SearchStrategy[T]:
     """Return what `strategy` gives, one time in so many; mostly `otherwise`."""
-    return st.integers(1, one_in).flatmap(lambda roll: strategy if roll == one_in else st.just(otherwise))
+    return st.one_of(*[st.just(otherwise)] * (one_in - 1), strategy)
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ _IDS = ("", "", "", "a", "b", "call_1", "call_2", "bad id!", "x" * 65)
 _ARGUMENTS = (
     *("{}", '{"value": 1}', '{"title": "May", "total": 3}', '{"value": [1, 2]}', '{"value": null}'),
     *('{"value": {"title": "June"}}', '{"title": "May"}', '{"title": 5}', '{"value": "1"}', '{"more": 1}'),
-    *("[1]", "", "{", '"text"', '{"value": NaN}', '{"value": 1e999}', '{"value": "\\ud83d"}', "null"),
+    *("[1]", "", "{", '"text"', '{"value": NaN}', '{"value": "\\ud83d"}', "null"),
     '{"value": 123456789012345678901234567890}',
 )
 _TEXTS = ("Let me see.", "The answer is May.", "", " ", "\n", "half \ud83d", "ends with space ")
@@ -151,7 +151,7 @@ _STOP_REASONS: tuple[StopReason, ...] = get_args(StopReason)
 
 
 def turns() -> SearchStrategy[Turn]:
-    return st.builds(
+    turn = st.builds(
         Turn,
         content=contents().map(tuple),
         stop_reason=st.just("end_turn"),
@@ -160,13 +160,14 @@ def turns() -> SearchStrategy[Turn]:
         tells=rarely(st.sampled_from(["start", "nothing"]), "all"),
         slow_s=rarely(SECONDS, 0.0),
         fault=maybe(faults(), 5),
-    ).flatmap(_with_stop_reason)
+    )
+    return st.tuples(turn, maybe(st.sampled_from(_STOP_REASONS))).map(_with_stop_reason)
 
 
-def _with_stop_reason(turn: Turn) -> SearchStrategy[Turn]:
+def _with_stop_reason(drawn: tuple[Turn, StopReason | None]) -> Turn:
+    turn, reason = drawn
     calls = any(isinstance(block, ToolUse) for block in turn.content)
-    fitting: StopReason = "tool_use" if calls else "end_turn"
-    return rarely(st.sampled_from(_STOP_REASONS), fitting).map(lambda reason: replace(turn, stop_reason=reason))
+    return replace(turn, stop_reason=reason or ("tool_use" if calls else "end_turn"))
 
 
 def last_turn(output: OutputKind) -> Turn:
@@ -266,11 +267,10 @@ def histories() -> SearchStrategy[tuple[Message, ...]]:
 
 def worlds() -> SearchStrategy[World]:
     """Return whole worlds."""
-    kind: SearchStrategy[OutputKind] = st.sampled_from(get_args(OutputKind))
-    return kind.flatmap(lambda output: st.lists(turns(), max_size=6).flatmap(lambda some: _world(output, some)))
+    return st.one_of(*(_world(output) for output in get_args(OutputKind)))
 
 
-def _world(output: OutputKind, some: list[Turn]) -> SearchStrategy[World]:
+def _world(output: OutputKind) -> SearchStrategy[World]:
     stops = st.lists(st.builds(Stop, st.sampled_from([0.0, 0.3, 2.0, 7.0]), st.sampled_from(["abort", "cancel"])))
     prices = st.builds(Price, input=st.sampled_from([0.0, 3.0]), output=st.sampled_from([0.0, 15.0]))
     stop_after: SearchStrategy[Site | tuple[str, ...]] = st.one_of(sites(Guarding), st.just(("look", "count")))
@@ -278,7 +278,7 @@ def _world(output: OutputKind, some: list[Turn]) -> SearchStrategy[World]:
     prompts = sites(Literal["garbage", "nothing", "blank", "blocks", "surrogate"])
     return st.builds(
         World,
-        turns=st.just((*some, last_turn(output))),
+        turns=st.lists(turns(), max_size=6).map(lambda some: (*some, last_turn(output))),
         output=st.just(output),
         tools=tools(),
         reflection=st.none() if output == "text" else maybe(reflections(), 2),

@@ -141,7 +141,7 @@ def history_faults(record: RunRecord) -> Iterator[str]:
     if messages is not None:
         yield from invariants_history.history_faults(messages)
         yield from invariants_history.origin_faults(record, messages)
-        yield from invariants_history.wire_faults(messages)
+        yield from invariants_history.wire_faults(record, messages)
 
 
 def _history(record: RunRecord) -> tuple[Message, ...] | None:
@@ -251,7 +251,7 @@ def limit_faults(record: RunRecord) -> Iterator[str]:
     events = own_events(record)
     limits = record.agent.limits
     attempts = [event.attempt for event in events if isinstance(event, AttemptStarted)]
-    if len(attempts) > record.attempts:
+    if len(attempts) > max(record.attempts, 0):
         yield f"{len(attempts)} attempts of {record.attempts}"
     asked = Counter(event.attempt for event in events if isinstance(event, IterationStarted))
     if max(asked.values(), default=0) > limits.iterations:

@@ -294,7 +294,7 @@ def callback_faults(record: RunRecord) -> Iterator[str]:
     if (found := [call.name for call in record.called]) != expected:
         yield f"callbacks {found}, not {expected}"
     for call in record.called:
-        if call.context.path != record.path or call.context.attempt > record.attempts:
+        if call.context.path != record.path or call.context.attempt > max(record.attempts, 0):
             yield f"a context that is not the run's: {call}"
     if record.result is not None:
         missed = Counter(error.callback for error in record.result.metadata.callback_errors)

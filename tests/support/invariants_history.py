@@ -14,12 +14,13 @@ import orjson
 from journeyman import Message, Settings, Text, ToolResult, dump_messages, load_messages
 from journeyman.events import ModelResponded
 from journeyman.history import History
-from journeyman.model import Prefix, Request
+from journeyman.model import Prefix, Request, ToolSpec
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.types import Block, Document, Image, Opaque, RedactedThinking, Thinking, ToolUse
 from tests.support.messages_rules import judge
 from tests.support.run_record import Reply, RunRecord
 
+_ANY_TOOL = (ToolSpec(name="any", description="A model without tools calls none.", input_schema={"type": "object"}),)
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _USERS = (Text, Image, Document, ToolResult)
 _MODELS = (Text, Thinking, RedactedThinking, ToolUse, Opaque)
@@ -39,14 +40,15 @@ def history_faults(messages: Sequence[Message]) -> Iterator[str]:
         yield f"it is mended when it is loaded: {History(messages).export()}"
 
 
-def wire_faults(messages: Sequence[Message]) -> Iterator[str]:
+def wire_faults(record: RunRecord, messages: Sequence[Message]) -> Iterator[str]:
     """Yield what the strict judge says of the history as the Anthropic adapter sends it: as it is, and gone on from."""
+    prefix = Prefix(tools=record.agent.plan.specs or _ANY_TOOL)
     going_on = History(messages)
     going_on.say(Text("Go on."))
     going_on.commit()
     for sent in (tuple(messages), going_on.export()):
         if sent:
-            request = Request(prefix=Prefix(), messages=sent, settings=Settings(max_tokens=1_000))
+            request = Request(prefix=prefix, messages=sent, settings=Settings(max_tokens=1_000))
             body = AnthropicModel("claude-sonnet-4-6", api_key="key").body(request)
             headers = {"x-api-key": "key", "anthropic-version": "2023-06-01", "content-type": "application/json"}
             yield from judge(orjson.loads(body), headers)

@@ -89,9 +89,9 @@ class RunRecord:
 
     def result_of_task(self, task: asyncio.Task[RunRecord]) -> None:
         """Take over how the task ended: cancelled before its first step, it never came to record that."""
-        if task.cancelled():
+        if task.cancelled() and self.result is None:
             self.raised = asyncio.CancelledError()
-        elif (error := task.exception()) is not None:
+        elif not task.cancelled() and (error := task.exception()) is not None:
             self.raised = error
 
 

@@ -104,9 +104,9 @@ def _session() -> aiohttp.ClientSession:
 # -- one request -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Exchange:
-    """What error messages may say about a request, and what they must not."""
+    """What error messages may say about a request, and what they must not: hence no repr of the headers."""
 
     url: str
     headers: Mapping[str, str]
