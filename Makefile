@@ -54,7 +54,7 @@ demo: $(VENV_STAMP) ## Watch an agent work, without a key and without a network
 	@$(BIN)/journeyman demo $(ARGS)
 
 test: $(VENV_STAMP) ## Run all tests, in random order
-	$(BIN)/pytest -n $(WORKERS) --inline-snapshot=disable --randomly-seed=$(SEED) $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --inline-snapshot=disable --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
 
 check: $(VENV_STAMP) ## The gate: format, lint, types, dependencies, architecture
 	@failed=''; \

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import fields
+from inspect import get_annotations
 from itertools import chain
 from pathlib import Path
 from typing import get_args
@@ -15,9 +16,26 @@ from typing import get_args
 import pytest
 
 import journeyman
+from journeyman import (
+    Agent,
+    Allowance,
+    CallbackContext,
+    Host,
+    Limits,
+    Metadata,
+    Observability,
+    Output,
+    Reflection,
+    Settings,
+    Submit,
+    Tool,
+    ToolContext,
+    tool,
+)
 from journeyman.contexts import ErrorCode
 from journeyman.endings import Context
 from journeyman.events import Callbacks, Event
+from journeyman.tools import ToolOptions
 from tests.support.pages import (
     PAGES,
     ROOT,
@@ -142,6 +160,24 @@ def test_the_page_on_events_has_every_event_and_callback() -> None:
     assert [name for name in chain(events, callbacks) if not re.search(rf"\b{name}\b", text)] == []
 
 
+OPTIONS = (Agent, Host, Output, Reflection, Submit, Limits, Allowance, Settings, Observability, Metadata, ToolOptions)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options.__name__)
+def test_every_option_is_explained_on_a_page(options: type) -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES if page.name != "requirements.md")
+    names = [name for name in get_annotations(options) if not name.startswith("_")]
+    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
+
+
+@pytest.mark.parametrize(
+    "documented", [Tool, tool, Output, Reflection, Submit, Callbacks, CallbackContext, ToolContext]
+)
+def test_the_configuration_of_tools_and_the_callbacks_have_docstrings(documented: type) -> None:  # R71
+    written_by_itself = f"{documented.__name__}("  # how a dataclass documents itself when nobody else does
+    assert not (documented.__doc__ or written_by_itself).startswith(written_by_itself)
+
+
 def test_the_names_page_names_only_what_exists() -> None:
     exists = everything_named(SOURCE)
     ours = [row.split("|")[2] for row in prose(DOCS / "names.md").splitlines() if row.startswith("|")]
@@ -158,7 +194,7 @@ def words(code: str) -> list[str]:
     return re.findall(r"[A-Za-z_]{2,}", code)
 
 
-# -- the changelog ----------------------------------------------------------------------------------------------------
+# -- that these tests can fail ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("broken", ["[a](nowhere.md)", "[a](#nowhere)"])

@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 from journeyman.cancel import Abort
 from journeyman.tool_context import BackgroundTasks, isolated
 from journeyman.tools import AnyTool, States, ToolContext, tool
+from tests.support.naming import steady_repr
 
 
 @dataclass
@@ -208,13 +209,13 @@ MUTABLE: tuple[object, ...] = (
 )
 
 
-@pytest.mark.parametrize("value", FROZEN, ids=repr)
+@pytest.mark.parametrize("value", FROZEN, ids=steady_repr)
 def test_a_value_that_cannot_change_is_shared(value: object) -> None:
     assert isolated(value, "run") is value
     assert context(States(run=value)).run_state(type(value)) is value
 
 
-@pytest.mark.parametrize("value", MUTABLE, ids=repr)
+@pytest.mark.parametrize("value", MUTABLE, ids=steady_repr)
 def test_a_value_that_can_change_is_copied_once_for_each_call(value: object) -> None:
     states = States(attempt=value)
     first, second = context(states), context(states)

@@ -21,6 +21,7 @@ from journeyman.canonical import canonical
 from journeyman.errors import InvalidArguments, Rejected
 from journeyman.tools import error_result, to_result
 from journeyman.types import Base64, Document, Image, Text, ToolResult, Url
+from tests.support.naming import steady_repr
 
 PICTURE = Image(Base64("aGk=", "image/png"))
 PAPER = Document(Url("https://example.com/a.pdf"))
@@ -116,7 +117,7 @@ class Broken:
         (ValueError("as a value"), "as a value"),
         (complex(1, 2), "1+2j"),
     ],
-    ids=repr,
+    ids=steady_repr,
 )
 def test_a_value_becomes_text_or_json(value: object, text: str) -> None:
     assert to_result(value) == ToolResult(text)
@@ -137,7 +138,7 @@ def test_a_value_becomes_text_or_json(value: object, text: str) -> None:
         ToolResult((Text(" "),)),
         Text(""),
     ],
-    ids=repr,
+    ids=steady_repr,
 )
 def test_nothing_becomes_a_word_for_it(value: object) -> None:
     assert to_result(value) == ToolResult("(no output)")
@@ -159,7 +160,7 @@ def test_an_error_without_words_still_is_one() -> None:
         ([Text(""), PICTURE, " "], (PICTURE,)),
         (ToolResult((Text(" "), PICTURE)), (PICTURE,)),
     ],
-    ids=repr,
+    ids=steady_repr,
 )
 def test_blocks_stay_blocks_without_the_blank_ones(value: object, content: tuple[object, ...]) -> None:
     assert to_result(value).content == content
@@ -283,7 +284,7 @@ def raised(error: BaseException) -> BaseException:
             "Error: two failed\n- one\n- KeyError: 'k'\n- OSError",
         ),
     ],
-    ids=repr,
+    ids=steady_repr,
 )
 def test_an_error_is_its_message_and_no_traceback(error: Exception, text: str) -> None:
     assert error_result(raised(error)) == ToolResult(text, is_error=True)
@@ -341,7 +342,7 @@ def test_any_data_becomes_a_text_that_can_be_sent(value: object) -> None:
         (Account(name="a"), Account(name="a")),
         (datetime(2024, 1, 1), datetime(2024, 1, 1)),
     ],
-    ids=repr,
+    ids=steady_repr,
 )
 def test_equal_values_have_one_text(left: object, right: object) -> None:
     assert canonical(left) == canonical(right)

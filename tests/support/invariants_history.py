@@ -50,6 +50,9 @@ def wire_faults(record: RunRecord, messages: Sequence[Message]) -> Iterator[str]
         if sent:
             request = Request(prefix=prefix, messages=sent, settings=Settings(max_tokens=1_000))
             body = AnthropicModel("claude-sonnet-4-6", api_key="key").body(request)
+            if not _is_object(body):
+                yield f"the body is no JSON: {body!r}"
+                continue
             headers = {"x-api-key": "key", "anthropic-version": "2023-06-01", "content-type": "application/json"}
             yield from judge(orjson.loads(body), headers)
 
@@ -60,8 +63,10 @@ def origin_faults(record: RunRecord, messages: Sequence[Message]) -> Iterator[st
     kept = given[:-1] if given and given[-1].role == "user" else given
     if tuple(messages[: len(kept)]) != kept:
         yield "it does not begin with what was given"
-    elif len(kept) < len(given) and messages[len(kept)].content[: len(given[-1].content)] != given[-1].content:
-        yield "it does not begin with the last message that was given"
+    elif len(kept) < len(given):
+        grown = messages[len(kept)].content if len(messages) > len(kept) else ()
+        if grown[: len(given[-1].content)] != given[-1].content:
+            yield "it does not begin with the last message that was given"
     said = [message.content for message in messages[len(kept) :] if message.role == "assistant"]
     if record.replies is not None:
         expected = [content for reply in _heard(record) if (content := _as_stored(reply.content))]
@@ -127,7 +132,7 @@ def _result_faults(result: ToolResult) -> Iterator[str]:
         yield f"the result of {result.tool_use_id} is blank"
 
 
-def _is_object(text: str) -> bool:
+def _is_object(text: str | bytes) -> bool:
     try:
         return isinstance(orjson.loads(text), dict)
     except ValueError:
