@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
 
+import orjson
 from pydantic_core import from_json
 
 from journeyman.types import (
@@ -263,8 +264,8 @@ def _encodable_text(text: str) -> str:
 
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(from_json(text), dict)
-    except (ValueError, TypeError):
+        return isinstance(orjson.loads(text), dict)  # as strict as any provider: no NaN, no number beyond a double
+    except orjson.JSONDecodeError:
         return False
 
 

@@ -48,8 +48,8 @@ async def prepare(execution: Execution) -> Conversation:
         Unprepared: the run cannot begin.
     """
     await execution.scope.checkpoint()
-    given = _checked_input(execution)
     _load_history(execution)
+    given = _checked_input(execution)
     model = _resolved_model(execution)
     states = States(run=await _run_state(execution, given))
     system = await _system(execution, given)

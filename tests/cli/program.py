@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -39,6 +40,11 @@ def environment(**more: str) -> dict[str, str]:
     """Return an environment without keys and without wishes about colour."""
     kept = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
     return {**kept, "PYTHONUTF8": "1", **more}
+
+
+def timeless(text: str) -> str:
+    """Return `text` without the durations at the ends of lines: short ones are not even shown."""
+    return re.sub(r" *\b[\d.]+ m?s$", "", text, flags=re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

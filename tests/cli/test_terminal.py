@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.cli.program import AGENTS, Warm, command, environment
+from tests.cli.program import AGENTS, Warm, command, environment, timeless
 from tests.cli.terminal import Screen, Terminal, terminal
 
 
@@ -12,17 +12,12 @@ def in_terminal(*words: str, **more: str) -> tuple[list[str], dict[str, str]]:
     return command(*words), environment(TERM="xterm-256color", **more)
 
 
-def undated(text: str) -> str:
-    """Return `text` without durations and the blanks beside them."""
-    return re.sub(r" *\b[\d.]+ m?s\b", " <time>", text)
-
-
 def test_what_stays_on_the_screen_is_what_a_pipe_gets(warm: Warm) -> None:
     with terminal(*in_terminal("run", f"{AGENTS}:busy", "Where does it rain?")) as tty:
         code = tty.end()
     piped = warm("run", f"{AGENTS}:busy", "Where does it rain?")
     assert code == piped.code == 0
-    assert undated(tty.screen.text).rstrip() == undated(f"{piped.stderr}\n{piped.stdout}").rstrip()
+    assert timeless(tty.screen.text).rstrip() == timeless(f"{piped.stderr}\n{piped.stdout}").rstrip()
     assert tty.screen.has_colours
     assert tty.screen.has_cursor
     assert "\x1b" not in piped.stderr

@@ -17,14 +17,9 @@ from journeyman.events import (
 )
 from journeyman.result import Metadata
 from journeyman.types import Usage
-from tests.cli.program import AGENTS, Warm, journeyman
+from tests.cli.program import AGENTS, Warm, journeyman, timeless
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
-
-
-def timeless(text: str) -> str:
-    """Return `text` with every duration as 1 ms, aligned as before, and without those too short to be shown."""
-    return re.sub(r" *\b[\d.]+ m?s$", "", text, flags=re.MULTILINE)
 
 
 def test_the_page_on_the_command_line_shows_what_happens(tmp_path: Path, warm: Warm) -> None:

@@ -6,6 +6,7 @@ and files for stdin, stdout and stderr, and everything it does happens in a proc
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -24,7 +25,10 @@ def _become(command: dict[str, Any]) -> NoReturn:
     os.environ.update(command["environment"])
     os.chdir(command["folder"])
     sys.argv = ["journeyman", *command["words"]]
-    journeyman.cli.main()
+    try:
+        journeyman.cli.main()
+    except SystemExit as ended:
+        os._exit(int(ended.code or 0))  # at once: tidying up takes longer than the command
     raise AssertionError("main() exits")
 
 
@@ -36,6 +40,7 @@ def _wait_for(process: int) -> None:
 if __name__ == "__main__":
     for name in _IMPORTED_BY_COMMANDS:
         import_module(f"journeyman.{name}")
+    gc.freeze()
     for line in sys.stdin:
         process = os.fork()
         if process == 0:

@@ -32,7 +32,7 @@ from tests.models.raw_server import RawServer, closing_after, hanging_after, htt
 KEY = "sk-ant-very-secret-key"
 HEADERS = {"x-api-key": KEY, "content-type": "application/json"}
 PATIENT = Timeouts()
-HASTY = Timeouts(connect_s=0.2, idle_s=0.05)
+HASTY = Timeouts(idle_s=0.5)
 BEGINNING = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"
 
 
