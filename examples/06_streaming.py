@@ -1,4 +1,4 @@
-"""Streaming: the same run, seen from inside, word by word. The output grows while the model writes it.
+"""Streaming: the same run, seen from inside: the words as the model writes them, the steps as they happen.
 
 With ANTHROPIC_API_KEY set, Claude writes; without, a model that takes a breath between its words.
 """

@@ -28,7 +28,7 @@ LAYERS: dict[str, str] = {
         " tools tool_context answer signature schema raw_schema docstrings issues canonical"
     ),
     "iteration": "definition agent outcome conversation deltas handlers calls asking iteration compaction",
-    "conversations": "handin execution verdict preparing concluding loop streaming chat tasks",
+    "conversations": "handin execution verdict preparing attempts concluding loop streaming chat tasks",
     "groups": "team subagents",
     "adapters": (
         "models models.sse models.transport models.refusal models.strictness models.anthropic models.anthropic_encode"
@@ -81,8 +81,9 @@ NEIGHBOURS: dict[str, str] = {
     "execution": "handin",
     "verdict": "execution handin",
     "preparing": "execution",
-    "concluding": "execution handin verdict",
-    "loop": "concluding execution handin preparing verdict",
+    "attempts": "execution handin verdict",
+    "concluding": "attempts execution verdict",
+    "loop": "attempts concluding execution handin preparing verdict",
     "streaming": "loop",
     "subagents": "team",
     "models": "models.scripted models.cassette models.wrappers",

@@ -1,53 +1,37 @@
-"""How attempts begin and end, and how a run does: what is told, what goes into the history, what the result carries.
+"""How a run begins and ends for those who watch and for the caller: what is told, and what the result carries.
 
-Imports `execution`, `calls`, `verdict` and the parts. Read `loop.py` for the order of things.
+Imports `execution`, `attempts`, `calls`, `verdict` and the parts. Read `loop.py` for the order of things.
 """
 
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pydantic_core import from_json
 
-from journeyman.budget import Budget
+from journeyman.attempts import Finished, complete_attempt
 from journeyman.calls import Call, call_kind, finish
 from journeyman.cancel import Cause, cancellations, is_failure
 from journeyman.contexts import (
-    AttemptsContext,
     BudgetContext,
     CancelledContext,
     InternalContext,
-    IterationsContext,
     ProjectionContext,
-    PromptContext,
 )
 from journeyman.conversation import Conversation
 from journeyman.endings import Context, Ending
 from journeyman.errors import name_and_words
-from journeyman.events import AttemptCompleted, AttemptStarted, RunFailed, RunStarted, RunSucceeded, ValidationFailed
+from journeyman.events import RunFailed, RunStarted, RunSucceeded
 from journeyman.execution import Execution
-from journeyman.handin import Candidate
 from journeyman.outcome import Outcome
-from journeyman.prompt import PromptFailed, Rejection, default_error_prompt, made
-from journeyman.result import AttemptRecord, Failure, Metadata, Result, Success
-from journeyman.types import NOTHING_USED, JsonObject, Text, ToolResult
-from journeyman.verdict import Verdict, complete_layer
-
-ACCEPTED = "Accepted."
-"""The result of the call that handed in an output that passed."""
+from journeyman.result import Failure, Metadata, Result, Success
+from journeyman.types import NOTHING_USED, JsonObject
+from journeyman.verdict import complete_layer
 
 INTERRUPTED = "Error: the run was stopped before this call finished."
 """The result of a call that was under way, or not begun, when the run ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The run has an output that passed."""
-
-    output: Any
-    terminal_result: str | None
 
 
 # -- a run begins -----------------------------------------------------------------------------------------------------
@@ -70,132 +54,7 @@ async def announce(execution: Execution) -> None:
     )
 
 
-# -- attempts ---------------------------------------------------------------------------------------------------------
-
-
-async def begin_attempt(execution: Execution, talk: Conversation, attempt: int) -> None:
-    """Give the attempt its own state, cache, counters and budget, and tell that it begins."""
-    await talk.scope.checkpoint()
-    agent = execution.agent
-    talk.attempt, talk.iteration = attempt, 0
-    talk.ledger.begin_attempt()
-    talk.attempt_cache = {}
-    talk.phase = "iteration"
-    execution.hand_in.begin_attempt()
-    each = agent.limits.each_attempt
-    talk.budget = Budget(each, scope="attempt", now=talk.now(), parent=execution.budget)
-    execution.scope.limit_attempt(each.seconds)
-    execution.attempt_report = None
-    execution.attempt_is_open, execution.attempt_started_s = True, talk.now()
-    if execution.watch is not None:
-        await execution.watch.tell(AttemptStarted(path=talk.path, attempt=attempt))
-    if agent.attempt_state is not None:
-        state = agent.attempt_state(talk.input, talk.states.run)
-        talk.states.attempt = await state if inspect.isawaitable(state) else state
-
-
-async def _complete_attempt(execution: Execution, talk: Conversation, *, succeeded: bool) -> None:
-    execution.attempt_is_open = False
-    record = AttemptRecord(
-        number=talk.attempt,
-        iterations=talk.iteration,
-        usage=talk.ledger.attempt_usage,
-        report=execution.attempt_report,
-    )
-    execution.records.append(record)
-    if execution.watch is not None:
-        await execution.watch.tell(AttemptCompleted(path=talk.path, attempt=talk.attempt, succeeded=succeeded))
-
-
-async def accept(execution: Execution, talk: Conversation, candidate: Candidate, verdict: Verdict) -> Finished:
-    """Answer the call that handed the output in, and close the attempt."""
-    if candidate.call is not None:
-        outcome = Outcome(ToolResult(ACCEPTED))
-        await finish(talk, Call(candidate.call, call_kind(talk, candidate.call), outcome))
-    await _complete_attempt(execution, talk, succeeded=True)
-    return Finished(verdict.value, candidate.terminal_result)
-
-
-async def reject(execution: Execution, talk: Conversation, candidate: Candidate, verdict: Verdict) -> Ending | None:
-    """Tell the model what is wrong with its output, and close the attempt. An ending: there is no way to tell."""
-    feedback = verdict.report.feedback
-    talk.phase, talk.doing = "prompt_generation", "building the error prompt"
-    if execution.watch is not None:
-        await execution.watch.tell(ValidationFailed(path=talk.path, attempt=talk.attempt, feedback=feedback))
-    try:
-        told = await _told(execution, talk, verdict)
-    except PromptFailed as failed:
-        context = PromptContext(prompt="error", reason=failed.reason, attempt=talk.attempt)
-        return Ending(context, "prompt_generation", failed)
-    await _give_back(execution, talk, candidate, told)
-    await _complete_attempt(execution, talk, succeeded=False)
-    return None
-
-
-async def _told(execution: Execution, talk: Conversation, verdict: Verdict) -> str:
-    """Return what the model is told. On the last attempt nobody will read it, so the caller's function is not asked."""
-    failed = verdict.report.layers[-1]
-    rejection = Rejection(
-        feedback=failed.feedback,
-        layer=failed.name,
-        description=failed.description,
-        report=verdict.report,
-        attempt=talk.attempt,
-        max_attempts=execution.max_attempts,
-    )
-    if talk.attempt == execution.max_attempts:
-        return default_error_prompt(rejection)
-    before = cancellations()
-    try:
-        text = execution.agent.error_prompt(rejection)
-        content = await made(await text if inspect.isawaitable(text) else text)
-    except PromptFailed:
-        raise
-    except BaseException as error:
-        if not is_failure(error, is_stopping=cancellations() > before):
-            raise
-        raise PromptFailed(f"it raised {name_and_words(error)}") from error
-    return "\n".join(block.text for block in content if isinstance(block, Text))
-
-
-async def _give_back(execution: Execution, talk: Conversation, candidate: Candidate, told: str) -> None:
-    if candidate.call is None:
-        talk.history.say(Text(told))
-        return
-    in_result = execution.agent.feedback == "result"
-    text = told if in_result else "Error: the output did not pass validation. The reason follows."
-    outcome = Outcome(ToolResult(text, is_error=True), "rejected")
-    await finish(talk, Call(candidate.call, call_kind(talk, candidate.call), outcome))
-    if not in_result:
-        talk.history.say(Text(told))
-
-
 # -- endings ----------------------------------------------------------------------------------------------------------
-
-
-def out_of_iterations(execution: Execution, talk: Conversation) -> Ending:
-    """The attempt made all its model calls."""
-    context = IterationsContext(
-        attempt=talk.attempt,
-        iteration_count=talk.iteration,
-        max_iterations=talk.limits.iterations,
-        has_draft=execution.hand_in.has_draft,
-    )
-    return Ending(context, "iteration")
-
-
-def out_of_attempts(execution: Execution) -> Ending:
-    """The last attempt's output was rejected."""
-    context = AttemptsContext(
-        attempts=len(execution.records),
-        max_attempts=execution.max_attempts,
-        last_error=execution.report.feedback if execution.report else "",
-    )
-    return Ending(context, "validation", _last_error(execution))
-
-
-def _last_error(execution: Execution) -> BaseException | None:
-    return execution.report.layers[-1].error if execution.report and execution.report.layers else None
 
 
 def failed_inside(execution: Execution, error: BaseException) -> Ending:
@@ -272,7 +131,7 @@ async def _close(execution: Execution, talk: Conversation) -> None:
         await finish(talk, Call(use, call_kind(talk, use), outcome))
     await talk.committed(talk.history.close(INTERRUPTED))
     if execution.attempt_is_open:
-        await _complete_attempt(execution, talk, succeeded=False)
+        await complete_attempt(execution, talk, succeeded=False)
 
 
 async def _projected(execution: Execution) -> object:

@@ -145,7 +145,7 @@ class History:
         return self.commit()
 
     def forget_server_calls(self) -> None:
-        """Take out calls of the provider's own tools that the model still waits for: what is said next ends its turn."""
+        """Take out calls of the provider's tools that the model still waits for: what is said next ends its turn."""
         unanswered = self._server_calls()
         if not unanswered:
             return

@@ -1,7 +1,8 @@
 """Running an agent: attempts, each of iterations until an output is handed in, which is then validated.
 
-The loop is `_attempts` and `_attempt`: one screen. `preparing.py` says how a run begins, `concluding.py` how it ends,
-`handin.py` what counts as handing in, `iteration.py` what one iteration is. Imports all of these.
+The loop is `_attempts` and `_attempt`: one screen. `preparing.py` says how a run begins, `attempts.py` and
+`concluding.py` how its parts end, `handin.py` what counts as handing in, `iteration.py` what one iteration is. Imports
+all of these.
 """
 
 from __future__ import annotations
@@ -10,18 +11,9 @@ import asyncio
 from collections.abc import Sequence
 
 from journeyman.agent import Agent, Host, In, Out
+from journeyman.attempts import Finished, accept, begin_attempt, out_of_attempts, out_of_iterations, reject
 from journeyman.cancel import Abort, is_failure
-from journeyman.concluding import (
-    Finished,
-    accept,
-    announce,
-    begin_attempt,
-    conclude,
-    failed_inside,
-    out_of_attempts,
-    out_of_iterations,
-    reject,
-)
+from journeyman.concluding import announce, conclude, failed_inside
 from journeyman.conversation import Conversation
 from journeyman.endings import Ending
 from journeyman.events import Callbacks, Listener

@@ -99,11 +99,10 @@ async def test_an_attempts_budget_is_named_as_such(stage: Stage) -> None:  # R79
     )
 
 
-async def test_failed_requests_count_too(stage: Stage) -> None:  # R79, A31
-    broke = ProviderError("cut", kind="stream_cut", usage=USED_900, retry_after_s=0.0)
-    if stage.over_http:
-        pytest.skip("a cut answer over HTTP waits for real")
-    model = stage.model([broke, call("look"), "never"])
+@virtual_clock
+async def test_failed_requests_count_too() -> None:  # R79, A31
+    broke = ProviderError("cut", kind="stream_cut", usage=USED_900)
+    model = Scripted([broke, call("look"), "never"])
     agent = Agent(name="tester", model=model, tools=[look], limits=Limits(tokens=1_000), retries=1)
     assert context_of(await run(agent, "Go."), BudgetContext).used == 915
 

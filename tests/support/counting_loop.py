@@ -19,18 +19,16 @@ T = TypeVar("T")
 _GLANCE_S = 0.001
 
 
-class CountingLoop(VirtualClock):
-    """A virtual clock that counts, and that moves the time on only when no thread is at work."""
+class _Counting(asyncio.SelectorEventLoop):
+    """Counts its steps, and keeps its timers."""
 
-    def __init__(self) -> None:
-        self.steps = 0
-        """How many callbacks have begun since `count_from_here`."""
-        self.parked: set[threading.Thread] = set()
-        """Threads that wait for the end of the test: nobody is to wait for them."""
+    steps = 0
+    """How many callbacks have begun since `count_from_here`."""
+
+    def __init__(self, *args: Any) -> None:  # noqa: ANN401 - whatever the class beside it takes
         self._actions: dict[int, Callable[[], object]] = {}
         self._timers: dict[object, asyncio.TimerHandle] = {}
-        self._strangers = frozenset(threading.enumerate())
-        super().__init__()
+        super().__init__(*args)
 
     def count_from_here(self) -> None:
         """Count from 0 again, and forget what was to happen before which step."""
@@ -44,16 +42,6 @@ class CountingLoop(VirtualClock):
     def pending_timers(self) -> list[asyncio.TimerHandle]:
         """Return what is to be called later."""
         return [timer for timer in self._timers.values() if not timer.cancelled()]
-
-    def working_threads(self) -> list[threading.Thread]:
-        """Return the threads that were started since this loop was made, and are not parked."""
-        return [thread for thread in threading.enumerate() if thread not in self._strangers | self.parked]
-
-    def time(self) -> float:
-        for thread in self.working_threads():
-            while thread.is_alive() and thread not in self.parked and thread is not threading.current_thread():
-                thread.join(_GLANCE_S)
-        return super().time()
 
     def call_soon(
         self, callback: Callable[..., object], *args: object, context: Context | None = None
@@ -77,6 +65,30 @@ class CountingLoop(VirtualClock):
         if action is not None:
             action()
         callback(*args)
+
+
+class CountingRealLoop(_Counting):
+    """Counts on a real clock: for tests with sockets."""
+
+
+class CountingLoop(_Counting, VirtualClock):
+    """Counts on a virtual clock, which moves on only when no thread is at work."""
+
+    def __init__(self) -> None:
+        self.parked: set[threading.Thread] = set()
+        """Threads that wait for the end of the test: nobody is to wait for them."""
+        self._strangers = frozenset(threading.enumerate())
+        super().__init__()
+
+    def working_threads(self) -> list[threading.Thread]:
+        """Return the threads that were started since this loop was made, and are not parked."""
+        return [thread for thread in threading.enumerate() if thread not in self._strangers | self.parked]
+
+    def time(self) -> float:
+        for thread in self.working_threads():
+            while thread.is_alive() and thread not in self.parked and thread is not threading.current_thread():
+                thread.join(_GLANCE_S)
+        return super().time()
 
 
 def the_counting_loop() -> CountingLoop | None:

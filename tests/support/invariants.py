@@ -293,5 +293,6 @@ _RULES = (
     invariants_events.committed_faults,
     invariants_events.call_faults,
     invariants_events.layer_faults,
+    invariants_events.stop_faults,
     invariants_events.callback_faults,
 )

@@ -282,6 +282,14 @@ def _layer_names(record: RunRecord) -> list[str]:
     return [*schema, *(getattr(each, "__name__", type(each).__name__) for each in record.agent.validators)]
 
 
+def stop_faults(record: RunRecord) -> Iterator[str]:
+    """Once somebody has stopped the run, it begins nothing new (R36, D22, D23)."""
+    if record.stopped_at is not None:
+        for event in record.events[record.stopped_at :]:
+            if isinstance(event, AttemptStarted | IterationStarted | LayerStarted):
+                yield f"{event} after the run was stopped"
+
+
 def callback_faults(record: RunRecord) -> Iterator[str]:
     """Every callback is called once for each event of its kind, in order; of the two last ones, one."""
     if record.callbacks is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import orjson
 
@@ -49,12 +50,15 @@ def wire_faults(record: RunRecord, messages: Sequence[Message]) -> Iterator[str]
     for sent in (tuple(messages), going_on.export()):
         if sent:
             request = Request(prefix=prefix, messages=sent, settings=Settings(max_tokens=1_000))
-            body = AnthropicModel("claude-sonnet-4-6", api_key="key").body(request)
-            if not _is_object(body):
-                yield f"the body is no JSON: {body!r}"
-                continue
-            headers = {"x-api-key": "key", "anthropic-version": "2023-06-01", "content-type": "application/json"}
-            yield from judge(orjson.loads(body), headers)
+            yield from _judged(AnthropicModel("claude-sonnet-4-6", api_key="key").body(request))
+
+
+@lru_cache(maxsize=1_000)
+def _judged(body: bytes) -> tuple[str, ...]:
+    if not _is_object(body):
+        return (f"the body is no JSON: {body!r}",)
+    headers = {"x-api-key": "key", "anthropic-version": "2023-06-01", "content-type": "application/json"}
+    return tuple(judge(orjson.loads(body), headers))
 
 
 def origin_faults(record: RunRecord, messages: Sequence[Message]) -> Iterator[str]:
