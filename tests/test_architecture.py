@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import json
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+import journeyman
 
 PACKAGE = Path(__file__).parent.parent / "src" / "journeyman"
 FRONT_PAGE = "__init__"
@@ -120,7 +123,7 @@ HOMES: dict[str, tuple[str, ...]] = {
 # Imported inside a function, in its home: needed by few programs, and paid for in start-up time by all.
 LAZY_PACKAGES = {"anthropic", "griffe", "jsonschema_rs", "openai"}
 # Turns a name into a module at run time; nothing else may.
-LAZY_MODULES = {"connect"}
+LAZY_MODULES = {"connect", FRONT_PAGE}
 # What `import journeyman` alone must not load.
 NOT_AT_IMPORT = {*HOMES, "griffelib"}
 
@@ -181,9 +184,7 @@ def _read(path: Path) -> Module:
 
 
 def known_names() -> set[str]:
-    return {module.name for module in package_modules()} | {
-        name for row in LAYERS.values() for name in row.split()
-    }
+    return {module.name for module in package_modules()} | {name for row in LAYERS.values() for name in row.split()}
 
 
 def imports_of(module: Module) -> Iterator[Import]:
@@ -241,9 +242,7 @@ def upward_imports(modules: Sequence[Module]) -> Iterator[Breach]:
     for module in modules:
         for imported in sorted(set(own_imports(module))):
             if not may_import(module.name, imported):
-                advice = (
-                    f"{layer_of(module.name)} may import: {BELOW[layer_of(module.name) or ''] or 'nothing'}."
-                )
+                advice = f"{layer_of(module.name)} may import: {BELOW[layer_of(module.name) or ''] or 'nothing'}."
                 yield Breach("upward import", f"{module.name} -> {imported}", advice)
 
 
@@ -251,9 +250,7 @@ def adapters_on_the_front_page(modules: Sequence[Module]) -> Iterator[Breach]:
     for module in modules:
         for imported in sorted(set(own_imports(module))) if module.name == FRONT_PAGE else ():
             if layer_of(imported) not in KERNEL.split():
-                yield Breach(
-                    "front page", f"{FRONT_PAGE} -> {imported}", "The front page shows the kernel only."
-                )
+                yield Breach("front page", f"{FRONT_PAGE} -> {imported}", "The front page shows the kernel only.")
 
 
 def strayed_vendors(modules: Sequence[Module]) -> Iterator[Breach]:
@@ -269,9 +266,7 @@ def hidden_imports(modules: Sequence[Module]) -> Iterator[Breach]:
     for module in modules:
         for found in imports_of(module):
             if found.lazy and module.name not in LAZY_MODULES and found.package not in LAZY_PACKAGES:
-                yield Breach(
-                    "hidden import", f"{module.name} -> {found.target}", "Import at the top of the file."
-                )
+                yield Breach("hidden import", f"{module.name} -> {found.target}", "Import at the top of the file.")
 
 
 def long_modules(modules: Sequence[Module]) -> Iterator[Breach]:
@@ -305,9 +300,7 @@ RULES: tuple[Rule, ...] = (
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_package_has_no(rule: Rule) -> None:
-    breaches = [
-        found for found in rule(package_modules()) if found.place not in EXCEPTIONS.get(found.rule, {})
-    ]
+    breaches = [found for found in rule(package_modules()) if found.place not in EXCEPTIONS.get(found.rule, {})]
     assert [f"{found.place}: {found.advice}" for found in breaches] == []
 
 
@@ -383,13 +376,23 @@ def public_names() -> list[str]:
     raise AssertionError("The front page has no __all__.")
 
 
-def bound_names(module: Module) -> Iterator[str]:
-    """Name what the module's top level imports or defines, without `__future__` and private names."""
+def body_of(module: Module) -> list[ast.stmt]:
+    """Return the top level, with what stands there for type checkers only."""
+    body: list[ast.stmt] = []
     for node in module.tree.body:
         match node:
-            case ast.ImportFrom(module=origin, names=names) if origin != "__future__":
-                yield from (alias.asname or alias.name for alias in names)
-            case ast.Import(names=names):
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                body += node.body
+            case _:
+                body.append(node)
+    return body
+
+
+def bound_names(module: Module) -> Iterator[str]:
+    """Name what the module's top level takes from this package or defines."""
+    for node in body_of(module):
+        match node:
+            case ast.ImportFrom(module=str(origin), names=names) if origin.startswith("journeyman"):
                 yield from (alias.asname or alias.name for alias in names)
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield name
@@ -401,14 +404,12 @@ def bound_names(module: Module) -> Iterator[str]:
 
 def docstrings(name: str, module: Module) -> Iterator[str | None]:
     """Find what documents a name: its docstring, or the string below a value. Follow re-exports."""
-    body = module.tree.body
+    body = body_of(module)
     for node, below in zip(body, [*body[1:], None], strict=True):
         match node:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef() if node.name == name:
                 yield ast.get_docstring(node)
-            case ast.Assign(targets=[ast.Name(id=found)]) | ast.AnnAssign(target=ast.Name(id=found)) if (
-                found == name
-            ):
+            case ast.Assign(targets=[ast.Name(id=found)]) | ast.AnnAssign(target=ast.Name(id=found)) if found == name:
                 yield _string(below)
             case ast.ImportFrom(module=str(origin), names=names) if name in {alias.name for alias in names}:
                 for source in package_modules():
@@ -437,6 +438,17 @@ def test_the_front_page_is_sorted() -> None:
 
 def test_the_front_page_is_complete() -> None:
     assert set(public_names()) == {name for name in bound_names(front_page()) if not name.startswith("_")}
+
+
+def test_every_public_name_is_loaded_from_where_type_checkers_look_for_it() -> None:
+    homes = {
+        alias.name: node.module
+        for node in body_of(front_page())
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    for name in public_names():
+        assert getattr(journeyman, name) is getattr(importlib.import_module(str(homes[name])), name)
 
 
 def test_the_front_page_stays_small() -> None:

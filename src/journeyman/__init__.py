@@ -2,32 +2,38 @@
 
 An `Agent` is a frozen definition; `run` runs it. Every run ends in a `Success` or a `Failure`, with a conversation that
 a provider would accept, exact usage, and an output that passed its checks, or the reason why not.
+
+The names below are loaded when they are first used: `import journeyman` by itself costs next to nothing.
 """
 
-from journeyman.agent import Agent, Escalate, Host, KeepGoing, Observability, Stopping
-from journeyman.budget import Allowance, Budget, BudgetPolicy, Exceeded, Limits, Spent
-from journeyman.cancel import Abort
-from journeyman.contexts import ErrorCode
-from journeyman.endings import Ending
-from journeyman.errors import (
-    DefinitionError,
-    JourneymanError,
-    ModelUnavailable,
-    ProviderError,
-    Rejected,
-    RunError,
-)
-from journeyman.events import CallbackContext, Callbacks, Event, Listener
-from journeyman.journal import InMemoryJournal
-from journeyman.loop import run, run_sync
-from journeyman.model import Model, Settings
-from journeyman.output import Output, Reflection, Submit
-from journeyman.prompt import Rejection
-from journeyman.result import Failure, Metadata, Result, Success
-from journeyman.streaming import Events, stream
-from journeyman.tools import Tool, ToolContext, tool
-from journeyman.types import Document, Image, Message, Price, Text, ToolResult, Usage, dump_messages, load_messages
-from journeyman.validation import validation_context
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from journeyman.agent import Agent, Escalate, Host, KeepGoing, Observability, Stopping
+    from journeyman.budget import Allowance, Budget, BudgetPolicy, Exceeded, Limits, Spent
+    from journeyman.cancel import Abort
+    from journeyman.contexts import ErrorCode
+    from journeyman.endings import Ending
+    from journeyman.errors import (
+        DefinitionError,
+        JourneymanError,
+        ModelUnavailable,
+        ProviderError,
+        Rejected,
+        RunError,
+    )
+    from journeyman.events import CallbackContext, Callbacks, Event, Listener
+    from journeyman.journal import InMemoryJournal
+    from journeyman.loop import run, run_sync
+    from journeyman.model import Model, Settings
+    from journeyman.output import Output, Reflection, Submit
+    from journeyman.prompt import Rejection
+    from journeyman.result import Failure, Metadata, Result, Success
+    from journeyman.streaming import Events, stream
+    from journeyman.tools import Tool, ToolContext, tool
+    from journeyman.types import Document, Image, Message, Price, Text, ToolResult, Usage, dump_messages, load_messages
+    from journeyman.validation import validation_context
 
 __all__ = [
     "Abort",
@@ -84,3 +90,37 @@ __all__ = [
     "tool",
     "validation_context",
 ]
+
+_HOMES = {
+    "agent": "Agent Escalate Host KeepGoing Observability Stopping",
+    "budget": "Allowance Budget BudgetPolicy Exceeded Limits Spent",
+    "cancel": "Abort",
+    "contexts": "ErrorCode",
+    "endings": "Ending",
+    "errors": "DefinitionError JourneymanError ModelUnavailable ProviderError Rejected RunError",
+    "events": "CallbackContext Callbacks Event Listener",
+    "journal": "InMemoryJournal",
+    "loop": "run run_sync",
+    "model": "Model Settings",
+    "output": "Output Reflection Submit",
+    "prompt": "Rejection",
+    "result": "Failure Metadata Result Success",
+    "streaming": "Events stream",
+    "tools": "Tool ToolContext tool",
+    "types": "Document Image Message Price Text ToolResult Usage dump_messages load_messages",
+    "validation": "validation_context",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'journeyman' has no attribute {name!r}")
+    value: object = getattr(import_module(f"journeyman.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

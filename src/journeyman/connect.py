@@ -8,14 +8,16 @@ when its first model is asked for. Imports `model` and `errors`. Read `models/an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from journeyman.errors import ModelUnavailable, Problem
 from journeyman.model import Model
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Maker: TypeAlias = Callable[..., Model]
 
@@ -67,13 +69,20 @@ def _maker(provider: str) -> Maker | None:
     if target := _PROVIDERS.get(provider):
         module, _, function = target.partition(":")
         return cast("Maker", getattr(import_module(module), function))
-    for entry_point in entry_points(group=GROUP, name=provider):
-        return cast("Maker", entry_point.load())
+    for entry_point in _offered():
+        if entry_point.name == provider:
+            return cast("Maker", entry_point.load())
     return None
 
 
+def _offered() -> Iterable[EntryPoint]:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to load, and few runs look a provider up
+
+    return entry_points(group=GROUP)
+
+
 def _suggestion(provider: str, model: str) -> str:
-    known = sorted({*_PROVIDERS, *(entry_point.name for entry_point in entry_points(group=GROUP))})
+    known = sorted({*_PROVIDERS, *(entry_point.name for entry_point in _offered())})
     close = get_close_matches(provider, known, n=1)
     meant = f"Did you mean '{close[0]}:{model}'? " if close else ""
     return f"{meant}Known providers: {', '.join(known)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -50,16 +51,18 @@ class OutcomeCodec:
 
     def encode(self, value: Outcome) -> bytes:
         stored = _Stored(value.result, value.error, self.states.run, self.states.attempt)
-        return _STORED.dump_json(stored)
+        return _stored().dump_json(stored)
 
     def decode(self, data: bytes) -> Outcome:
-        stored = _STORED.validate_json(data)
+        stored = _stored().validate_json(data)
         self.states.run = _like(self.states.run, stored.run)
         self.states.attempt = _like(self.states.attempt, stored.attempt)
         return Outcome(stored.result, stored.error)
 
 
-_STORED = TypeAdapter(_Stored)
+@cache
+def _stored() -> TypeAdapter[_Stored]:
+    return TypeAdapter(_Stored)
 
 
 def _like(state: object, stored: object) -> object:

@@ -43,14 +43,26 @@ def mark(item: str, context: ToolContext) -> str:
     return ", ".join([*seen, item])
 
 
+def new_cart(given: str) -> Cart:
+    return Cart()
+
+
+def no_marks(given: str, cart: object) -> list[str]:
+    return []
+
+
+def all_of(states: States) -> States:
+    return states
+
+
 def shopper(stage: Stage, *answers: Any, **options: Any) -> Agent[str]:  # noqa: ANN401 - passed on
     ready: dict[str, Any] = {
         "name": "shopper",
         "model": stage.model([*answers, "Done."]),
         "tools": [put, mark],
-        "run_state": lambda given: Cart(),
-        "attempt_state": lambda given, cart: list[str](),
-        "project": lambda states: states,
+        "run_state": new_cart,
+        "attempt_state": no_marks,
+        "project": all_of,
     }
     return Agent(**{**ready, **options})
 
@@ -79,9 +91,9 @@ async def test_run_state_survives_a_rejection_and_attempt_state_does_not(stage: 
         tools=[put, mark],
         output=Output(Report),
         validators=[small],
-        run_state=lambda given: Cart(),
-        attempt_state=lambda given, cart: list[str](),
-        project=lambda states: states,
+        run_state=new_cart,
+        attempt_state=no_marks,
+        project=all_of,
     )
     result = succeeded(await run(agent, "Go."))
     assert result.state == States(run=Cart(["a", "b"]), attempt=["y"])
@@ -126,7 +138,11 @@ async def test_without_state_functions_there_is_no_state(stage: Stage) -> None: 
 
 async def test_runs_do_not_share_state(stage: Stage) -> None:  # X5, A48, D29
     shared = Cart()
-    agent = shopper(stage, call("put", item="a"), "Done.", call("put", item="b"), run_state=lambda given: shared)
+
+    def share(given: str) -> Cart:
+        return shared
+
+    agent = shopper(stage, call("put", item="a"), "Done.", call("put", item="b"), run_state=share)
     first = succeeded(await run(agent, "Go."))
     second = succeeded(await run(agent, "Go."))
     assert [first.state, second.state] == [States(Cart(["a"]), []), States(Cart(["b"]), [])]
@@ -190,7 +206,10 @@ async def test_state_is_replaced_and_not_merged(stage: Stage) -> None:  # D30
         tally = context.run_state(Tally)
         context.set_run_state(Tally(counts={k: v for k, v in tally.counts.items() if k != "b"}))
 
-    agent = shopper(stage, call("remove"), tools=[remove], run_state=lambda given: Tally(counts={"a": 1, "b": 2}))
+    def two(given: str) -> Tally:
+        return Tally(counts={"a": 1, "b": 2})
+
+    agent = shopper(stage, call("remove"), tools=[remove], run_state=two)
     assert succeeded(await run(agent, "Go.")).state == States(Tally(counts={"a": 1}), [])
 
 
@@ -220,7 +239,7 @@ async def test_asking_for_the_wrong_type_is_an_error_result(stage: Stage) -> Non
 async def test_the_position_in_the_run_is_not_the_tools_to_change(stage: Stage) -> None:  # X1, X2
     @tool(thread=False)
     def cheat(context: ToolContext) -> None:
-        context.attempt = 99  # type: ignore[misc] # pyright: ignore[reportAttributeAccessIssue] - this is the test
+        context.attempt = 99  # type: ignore[misc] - this is the test
 
     @tool(thread=False)
     def where(context: ToolContext) -> str:

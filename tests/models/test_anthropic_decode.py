@@ -347,6 +347,7 @@ def test_what_was_never_reported_is_unknown_and_not_zero() -> None:  # X20
     assert usage.exact
     assert usage_of({"cache_read_input_tokens": 0, "output_tokens": 1}, {}).cache_read_tokens == 0
     assert not usage_of({}, {"output_tokens": 9}).exact
+    assert not usage_of({"input_tokens": 25, "output_tokens": 1}, {}).exact
     assert not usage_of({}, {}).exact
 
 

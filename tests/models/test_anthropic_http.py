@@ -312,7 +312,7 @@ async def test_an_answer_that_breaks_off_keeps_the_use_it_reported(
     async with MessagesApi([reply], judging=False) as api:
         error = await failure_of(model(api, timeouts=HASTY), collector)
     assert (error.kind, error.usage, error.status, error.request_id) == (kind, usage, 200, "req_1")
-    assert collector.interrupted() == (usage or Usage(requests=1, exact=False))
+    assert collector.used() == (usage or Usage(requests=1, exact=False))
     assert KEY not in everything_said_by(error)
 
 

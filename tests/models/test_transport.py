@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -29,6 +30,7 @@ from journeyman.types import Usage
 from tests.models.raw_server import Answer as RawAnswer
 from tests.models.raw_server import RawServer, closing_after, hanging_after, http
 
+ROOT = Path(__file__).parents[2]
 KEY = "sk-ant-very-secret-key"
 HEADERS = {"x-api-key": KEY, "content-type": "application/json"}
 PATIENT = Timeouts()
@@ -195,7 +197,7 @@ for _ in range(3):
 
 def test_three_runs_in_a_row_leave_nothing_open() -> None:
     python = [sys.executable, "-X", "dev", "-W", "error", "-c", RUNS]
-    done = subprocess.run(python, capture_output=True, text=True, timeout=15, check=False)
+    done = subprocess.run(python, capture_output=True, text=True, timeout=15, check=False, cwd=ROOT)
     problems = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]  # slow, says asyncio
     assert (done.returncode, done.stdout, problems) == (0, "1\n1\n1\n", [])
 

@@ -81,7 +81,8 @@ class PlayedModel:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
         turn = self.turns[min(len(self.replies), len(self.turns) - 1)]
-        reply = Reply(name=f"{self.name}-{len(self.replies) + 1}")
+        nothing = self._priced(Usage(requests=1, exact=False))
+        reply = Reply(name=f"{self.name}-{len(self.replies) + 1}", usage=nothing)
         self.replies.append(reply)
         self.requests.append(replace(request, messages=tuple(request.messages)))
         yield self._played(turn, reply)

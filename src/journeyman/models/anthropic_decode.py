@@ -131,7 +131,7 @@ class Decoder:
         for index, block in enumerate(_list(message.get("content"))):
             parts += self._start_block({"index": index, "content_block": block})
             parts += self._finish_block({"index": index})
-        return [*parts, *self._change({"delta": message}), *self._finish()]
+        return [*parts, *self._change({"delta": message, "usage": message.get("usage")}), *self._finish()]
 
     def end(self) -> Sequence[Part]:
         """Return what is left to say when the events have ended.
@@ -190,12 +190,12 @@ class Decoder:
 
     def _change(self, event: JsonObject) -> Sequence[Part]:
         delta = _object(event.get("delta"))
-        self._count(event)
+        counted = self._count(event)
         if isinstance(reason := delta.get("stop_reason"), str):
             self._stop = reason
             self._detail = _detail(reason, delta)
         usage = self.usage()
-        return () if usage is None else (UsageSeen(usage),)
+        return (UsageSeen(usage),) if usage is not None and counted else ()
 
     def _finish(self) -> Sequence[Part]:
         if not self._started:
@@ -204,12 +204,14 @@ class Decoder:
         blocks = [part for index in [*self._open] for part in self._finish_block({"index": index})]
         return (*blocks, ResponseFinished(_STOP_REASONS.get(self._stop or "", "other"), self._detail))
 
-    def _count(self, holder: JsonObject) -> None:
-        # Counts are totals so far: later ones replace, and those left out stand.
+    def _count(self, holder: JsonObject) -> bool:
+        """Take over the counts, which are totals so far: later ones replace, those left out stand. False for none."""
         usage = _object(holder.get("usage"))
         found: dict[str, object] = {name: usage.get(name) for name in _COUNTS}
         found["thinking_tokens"] = _object(usage.get("output_tokens_details")).get("thinking_tokens")
-        self._counts.update({name: count for name, count in found.items() if isinstance(count, int)})
+        counts = {name: count for name, count in found.items() if isinstance(count, int)}
+        self._counts.update(counts)
+        return bool(counts)
 
 
 def _detail(reason: str, delta: JsonObject) -> str | None:

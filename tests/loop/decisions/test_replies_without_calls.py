@@ -123,7 +123,7 @@ async def test_an_answer_without_words_is_invalid(stage: Stage, words: str) -> N
 
 
 async def test_an_answer_is_the_text_of_the_last_message_alone(stage: Stage) -> None:  # design 2
-    model = stage.model([["Let me look.", call("look")], say(Thinking("hm", "c2ln"), "It is ", "here.")])
+    model = stage.model([say("Let me look.", call("look")), say(Thinking("hm", "c2ln"), "It is ", "here.")])
     result = await run(Agent(name="a", model=model, tools=[look]), "Go.")
     assert result.unwrap() == "It is here."
 

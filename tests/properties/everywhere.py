@@ -1,0 +1,130 @@
+"""One run with everything in it, and the ways to stop it before any step of its event loop.
+
+The run: a failed request and a wait, parallel tools, a tool inline and one that runs out of time, a gate, a
+middleware, a reflection, a rejected output and its repair, async prompts, validators and callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import TypeAlias
+
+from journeyman import Limits, Text
+from journeyman.types import ToolUse
+from tests.properties.played_model import Fault, PlayedModel, Turn
+from tests.properties.staging import Staging
+from tests.properties.world import Act, ReflectionPlan, Site, ToolPlan, World
+from tests.support.counting_loop import CountingLoop, the_counting_loop
+from tests.support.run_record import RunRecord
+
+SLOW = Site("async", (Act("slow", 0.5),))
+TURNS = (
+    Turn(content=(Text("Let me"),), stop_reason="end_turn", slow_s=0.1, fault=Fault(kind="overloaded", after=2)),
+    Turn(
+        content=(
+            Text("Let me see."),
+            ToolUse("a", "look", '{"value": 1}'),
+            ToolUse("b", "count", '{"value": 2}'),
+            ToolUse("c", "fetch", '{"value": 3}'),
+            ToolUse("d", "ask"),
+        ),
+        stop_reason="tool_use",
+    ),
+    Turn(content=(ToolUse("e", "output", '{"title": "June", "total": 1}'),), stop_reason="tool_use"),
+    Turn(content=(ToolUse("f", "submit"),), stop_reason="tool_use"),
+    Turn(
+        content=(ToolUse("g", "output", '{"title": "May", "total": 3}'), ToolUse("h", "submit")),
+        stop_reason="tool_use",
+    ),
+)
+EVERYTHING = World(
+    turns=TURNS,
+    output="model",
+    tools=(
+        ToolPlan(name="look", parallel=True, acts=(Act("slow", 1.0),)),
+        ToolPlan(name="count", parallel=True, acts=(Act("slow", 2.0),), cache="run"),
+        ToolPlan(name="fetch", form="inline", acts=(Act("state"),)),
+        ToolPlan(name="ask", acts=(Act("slow", 3.0),), timeout_s=1.0),
+    ),
+    reflection=ReflectionPlan(site=SLOW),
+    validators=(Site("sync"), Site("async", (Act("reject"), Act("slow", 0.5)))),
+    limits=Limits(attempts=2, iterations=3, parallel_calls=2),
+    retries=1,
+    gate=SLOW,
+    middlewares=(SLOW,),
+    error_prompt=SLOW,
+    system=SLOW,
+    callbacks={
+        "on_run_start": SLOW,
+        "on_attempt_start": SLOW,
+        "on_model_response": Site(),
+        "on_tool_call": SLOW,
+        "on_tool_result": SLOW,
+        "on_layer_complete": SLOW,
+        "on_attempt_complete": SLOW,
+        "on_success": SLOW,
+        "on_failure": SLOW,
+    },
+    has_host_budget=True,
+)
+
+Plan: TypeAlias = Callable[[CountingLoop, Staging, int], None]
+"""Sees to it that a run is stopped before the step of that number."""
+
+
+def nothing(loop: CountingLoop, staging: Staging, step: int) -> None:
+    """Leave the run alone."""
+
+
+def abort(loop: CountingLoop, staging: Staging, step: int) -> None:
+    loop.before_step(step, lambda: staging.actor.stop("abort"))
+
+
+def cancel(loop: CountingLoop, staging: Staging, step: int) -> None:
+    loop.before_step(step, lambda: staging.actor.stop("cancel"))
+
+
+def abort_then_cancel(loop: CountingLoop, staging: Staging, step: int) -> None:
+    abort(loop, staging, step)
+    cancel(loop, staging, step + 1)
+
+
+def cancel_then_abort(loop: CountingLoop, staging: Staging, step: int) -> None:
+    cancel(loop, staging, step)
+    abort(loop, staging, step + 1)
+
+
+def both_at_once(loop: CountingLoop, staging: Staging, step: int) -> None:
+    def stop() -> None:
+        staging.actor.stop("abort")
+        staging.actor.stop("cancel")
+
+    loop.before_step(step, stop)
+
+
+def let_time_run_out(loop: CountingLoop, staging: Staging, step: int) -> None:
+    def jump() -> None:
+        loop.now_s += 1_000.0
+
+    loop.before_step(step, jump)
+
+
+async def stopped_everywhere(world: World, plan: Plan) -> AsyncIterator[RunRecord]:
+    """Run the world undisturbed, then stopped before step 1, before step 2, and so on to the last step it had."""
+    loop = the_counting_loop()
+    assert loop is not None
+    yield await once(world, nothing, 0)
+    n_steps = loop.steps
+    for step in range(1, n_steps + 1):
+        yield await once(world, plan, step)
+
+
+async def once(world: World, plan: Plan, step: int) -> RunRecord:
+    """Run the world, stopped as the plan says before the step of that number."""
+    loop = the_counting_loop()
+    assert loop is not None
+    model = PlayedModel(world.turns, world.price)
+    staging = Staging(world, model, model.replies)
+    loop.count_from_here()
+    plan(loop, staging, step)
+    return await staging.run()

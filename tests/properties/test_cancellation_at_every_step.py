@@ -1,0 +1,72 @@
+"""Stopped before every single step of its event loop, in every way there is, a run still ends as it must.
+
+What must hold of every run holds each time; an abort is a `Failure` or the finished result, a cancellation is a
+`CancelledError` or the finished result, and what was used is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from journeyman import Failure, Success
+from tests.properties.everywhere import (
+    EVERYTHING,
+    Plan,
+    abort,
+    abort_then_cancel,
+    both_at_once,
+    cancel,
+    cancel_then_abort,
+    let_time_run_out,
+    once,
+    stopped_everywhere,
+)
+from tests.properties.staging import LIMITLESS
+from tests.properties.world import World
+from tests.support.counting_loop import on_counting_loop
+from tests.support.invariants import check_invariants
+from tests.support.run_record import RunRecord
+
+
+def endings(world: World, plan: Plan, check: Callable[[RunRecord], None] = check_invariants) -> Counter[str]:
+    """Stop the world everywhere, check every run, and return how often they ended in which way."""
+
+    async def scenario() -> Counter[str]:
+        found: Counter[str] = Counter()
+        async for record in stopped_everywhere(world, plan):
+            check(record)
+            await _nothing_is_reserved(record)
+            found[_ending(record)] += 1
+        return found
+
+    return on_counting_loop(scenario)
+
+
+def _ending(record: RunRecord) -> str:
+    match record.result:
+        case None:
+            return type(record.raised).__name__
+        case Success():
+            return "Success"
+        case Failure(error=error):
+            return error.code
+
+
+async def _nothing_is_reserved(record: RunRecord) -> None:
+    """What the run used is settled with the budget it drew on, also when nothing was returned; the rest is free."""
+    budget = record.host.budget if record.host is not None else None
+    if budget is not None and record.replies is not None:
+        used = sum(reply.usage.total_tokens for reply in record.replies)
+        assert budget.tokens == used
+        grant = await budget.reserve(input_tokens=0, max_tokens=LIMITLESS - used, price=None)
+        assert grant.max_tokens == LIMITLESS - used
+
+
+def test_an_abort_at_any_step_is_a_failure_or_the_finished_result() -> None:  # A22, R36, D21, D22
+    found = endings(EVERYTHING, abort)
+    assert set(found) == {"Success", "EXECUTION_CANCELLED"}
+    assert found["EXECUTION_CANCELLED"] > 100
