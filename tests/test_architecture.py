@@ -62,7 +62,7 @@ NEIGHBOURS: dict[str, str] = {
     "connect": "model",
     "retry": "cancel model",
     "window": "model",
-    "validation": "cancel",
+    "validation": "cancel issues",
     "watch": "cancel",
     "answer": "issues",
     "schema": "issues",

@@ -17,7 +17,7 @@ from journeyman.conversation import Conversation
 from journeyman.deltas import shower
 from journeyman.endings import Context, Ending
 from journeyman.errors import BudgetRefused, ProviderError
-from journeyman.model import Request, Response, context_window_of
+from journeyman.model import Request, Response, context_window_of, max_output_tokens_of
 from journeyman.retry import respond
 from journeyman.types import NOTHING_USED, Message, Usage
 from journeyman.window import fitted
@@ -42,6 +42,8 @@ async def _ask_at_length(talk: Conversation) -> Response:
     """Ask; once more with a longer answer allowed, if it was cut and the limits say so."""
     response = await _ask_fitted(talk, talk.max_tokens, key="model")
     longer = talk.limits.extended_max_tokens
+    if longer is not None:
+        longer = min(longer, max_output_tokens_of(talk.model) or longer)
     if longer is not None and response.stop_reason == "max_tokens" and longer > talk.max_tokens:
         return await _ask_fitted(talk, longer, key="model/extended")
     return response

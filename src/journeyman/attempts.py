@@ -91,7 +91,7 @@ async def reject(execution: Execution, talk: Conversation, candidate: Candidate,
         told = await _told(execution, talk, verdict)
     except PromptFailed as failed:
         context = PromptContext(prompt="error", reason=failed.reason, attempt=talk.attempt)
-        return Ending(context, "prompt_generation", failed)
+        return Ending(context, "prompt_generation", failed.__cause__ or failed)
     await _give_back(execution, talk, candidate, told)
     await complete_attempt(execution, talk, succeeded=False)
     return None

@@ -76,6 +76,8 @@ class Definition(Protocol):  # noqa: PLR0904 - the fields of an agent, one by on
     @property
     def settings(self) -> Settings: ...
     @property
+    def observability(self) -> object: ...
+    @property
     def retries(self) -> int | None: ...
     @property
     def max_result_chars(self) -> int | None: ...
@@ -93,7 +95,13 @@ def planned(agent: Definition) -> Plan[Any]:
     Raises:
         DefinitionError: with every problem that was found.
     """
-    problems = [problem for check in _CHECKS for problem in check(agent)]
+    problems = list(_check_sections(agent))
+    for check in _CHECKS:
+        try:
+            problems += check(agent)
+        except (TypeError, AttributeError):
+            if not problems:  # a section that is of no use was found and named above
+                raise
     if problems:
         raise DefinitionError(f"Agent {agent.name!r}", problems)
     try:
@@ -144,6 +152,16 @@ def _empty_object() -> dict[str, Any]:
 
 
 # -- the checks -------------------------------------------------------------------------------------------------------
+
+
+def _check_sections(agent: Definition) -> Iterator[Problem]:
+    for name, kind in _SECTIONS.items():
+        value = getattr(agent, name)
+        if not isinstance(value, kind) and not (name == "system" and callable(value)):
+            wanted = " or ".join(each.__name__ for each in kind)
+            yield Problem("INVALID_SECTION", f"{name} is {value!r}.", f"Leave it out, or pass {wanted}.")
+    if not hasattr(agent.observability, "track_tokens"):
+        yield Problem("INVALID_SECTION", f"observability is {agent.observability!r}.", "Leave it out.")
 
 
 def _check_name(agent: Definition) -> Iterator[Problem]:
@@ -327,6 +345,16 @@ _CHECKS: Final = (
     _check_limits,
     _check_settings,
 )
+
+
+_SECTIONS: Final[Mapping[str, tuple[type, ...]]] = {
+    "limits": (Limits,),
+    "settings": (Settings,),
+    "output": (Output,),
+    "tools": (list, tuple),
+    "validators": (list, tuple),
+    "system": (str, list, tuple),
+}
 
 
 def is_count(value: object, least: int) -> bool:

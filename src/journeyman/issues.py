@@ -183,13 +183,14 @@ def _sort_key(path: Path) -> list[tuple[bool, int, str]]:
 
 
 def _line(fault: Fault) -> str:
-    place = f"{_written(fault.path)}: " if fault.path else "it "
+    place = f"{written_path(fault.path)}: " if fault.path else "it "
     found = f", got {fault.found}" if fault.found else ""
     hint = "; send the value itself, not a string that holds JSON" if fault.is_quoted else ""
     return f"{place}{bounded(fault.text)}{found}{hint}"
 
 
-def _written(path: Path) -> str:
+def written_path(path: Path) -> str:
+    """Return the path as it is written in an expression: `lines[1].amount`."""
     parts = "".join(_part(part) for part in path[:_PARTS_SHOWN]).removeprefix(".")
     return parts if len(path) <= _PARTS_SHOWN else f"{parts}…"
 

@@ -18,15 +18,15 @@ from journeyman.contexts import (
     PromptContext,
 )
 from journeyman.conversation import Conversation
-from journeyman.definition import is_count
+from journeyman.definition import TOOL_NAME, is_count
 from journeyman.endings import Context, Ending
 from journeyman.errors import InvalidArguments, ModelUnavailable, name_and_words
 from journeyman.execution import Execution
 from journeyman.history import History
-from journeyman.model import Model, Prefix, max_output_tokens_of, price_of
+from journeyman.model import Model, Prefix, ToolSpec, max_output_tokens_of, price_of
 from journeyman.prompt import PromptFailed, made
 from journeyman.tools import States
-from journeyman.types import Text, UserContent
+from journeyman.types import JsonObject, Text, UserContent
 from journeyman.window import Strategy
 
 UNKNOWN_MAX_TOKENS = 8_192
@@ -47,8 +47,8 @@ async def prepare(execution: Execution) -> Conversation:
     Raises:
         Unprepared: the run cannot begin.
     """
-    await execution.scope.checkpoint()
     _load_history(execution)
+    await execution.scope.checkpoint()
     given = _checked_input(execution)
     model = _resolved_model(execution)
     states = States(run=await _run_state(execution, given))
@@ -56,8 +56,16 @@ async def prepare(execution: Execution) -> Conversation:
     prompt = await _prompt(execution, given)
     execution.history.forget_server_calls()
     execution.history.say(*prompt)
-    prefix = Prefix(system=system, tools=execution.agent.plan.specs)
+    prefix = Prefix(system=system, tools=execution.agent.plan.specs or _retired_tools(execution.history))
     return _conversation(execution, model, prefix, input=given, states=states)
+
+
+def _retired_tools(history: History) -> tuple[ToolSpec, ...]:
+    """Return tools for the calls that an earlier agent left in the history: providers refuse calls without any tool."""
+    called = [call.name for message in history.messages for call in message.tool_uses]
+    names = {name: None for name in called if TOOL_NAME.fullmatch(name)} or dict.fromkeys(["retired"] if called else [])
+    nothing: JsonObject = {"type": "object", "properties": {}}
+    return tuple(ToolSpec(name=name, description="No longer available.", input_schema=nothing) for name in names)
 
 
 def _checked_input(execution: Execution) -> object:

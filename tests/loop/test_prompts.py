@@ -16,7 +16,7 @@ from journeyman.types import Base64, ToolResult
 from tests.loop.players import REJECTED, Report, context_of, failed, look, report, small, succeeded
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.recorder import Recorder, check_balance, transcript
-from tests.support.stage import Stage
+from tests.support.stage import Stage, only_over_http
 
 
 class Question(BaseModel):
@@ -212,8 +212,6 @@ def marked(body: Json) -> list[str]:
 
 async def sent(stage: Stage, cache: Any, system: Any = "Be brief.") -> list[list[str]]:  # noqa: ANN401 - passed on
     """Return where the requests of a run with three of them have cache marks."""
-    if not stage.over_http:
-        pytest.skip("marks are made by the adapter")
     model = stage.model([[call("look", id="a"), call("look", id="b")], call("look"), "Done."])
     agent = Agent(name="tester", model=model, system=system, tools=[look], settings=Settings(cache=cache))
     result = succeeded(await run(agent, "Go."))
@@ -221,19 +219,23 @@ async def sent(stage: Stage, cache: Any, system: Any = "Be brief.") -> list[list
     return [marked(body) for body in stage.bodies]
 
 
+@only_over_http
 async def test_the_last_block_of_every_request_is_marked(stage: Stage) -> None:  # X19, A40
     assert [places[-1] for places in await sent(stage, "auto")] == ["messages.0.0", "messages.2.1", "messages.4.0"]
 
 
+@only_over_http
 async def test_marks_stay_few(stage: Stage) -> None:  # X19, A40, D10, M5
     system = [Text(f"{n}.", cache_mark=True) for n in range(4)]
     assert all(len(places) <= 4 for places in await sent(stage, "auto", system))
 
 
+@only_over_http
 async def test_caching_can_be_switched_off(stage: Stage) -> None:  # X19, A40, D11
     assert await sent(stage, "off") == [[], [], []]
 
 
+@only_over_http
 async def test_only_what_the_user_marked_may_be_marked(stage: Stage) -> None:  # X16, X19
     system = [Text("Always the same.", cache_mark=True), Text("Not always.")]
     assert await sent(stage, "explicit", system) == [["system.0"]] * 3

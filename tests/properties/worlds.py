@@ -43,7 +43,7 @@ SECONDS = st.sampled_from([0.0, 0.1, 1.0, 3.0])
 
 def rarely(strategy: SearchStrategy[T], otherwise: T, one_in: int = 6) -> SearchStrategy[T]:
     """Return what `strategy` gives, one time in so many; mostly `otherwise`."""
-    return st.one_of(*[st.just(otherwise)] * (one_in - 1), strategy)
+    return st.one_of(*(st.just(otherwise) for _ in range(one_in - 1)), strategy)  # equal ones would count once
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------
@@ -89,8 +89,19 @@ _SEARCH = '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","inpu
 _FOUND = '{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}'
 
 
+_RIGHT = ("{}", '{"value": 1}', '{"value": 2}')
+_DRAFTS = ('{"title": "May", "total": 3}', '{"value": [1, 2]}', '{"value": null}', '{"value": {"title": "June"}}')
+
+
 def tool_uses() -> SearchStrategy[ToolUse]:
-    return st.builds(ToolUse, st.sampled_from(_IDS), st.sampled_from(_NAMES), st.sampled_from(_ARGUMENTS))
+    """Return calls: mostly of tools that are likely to exist, with arguments that are likely to fit."""
+    ids = st.sampled_from(_IDS)
+    return st.one_of(
+        st.builds(ToolUse, ids, st.sampled_from(TOOL_NAMES), st.sampled_from(_RIGHT)),
+        st.builds(ToolUse, ids, st.sampled_from(TOOL_NAMES), st.sampled_from(_RIGHT)),
+        st.builds(ToolUse, ids, st.just("output"), st.sampled_from(_DRAFTS)),
+        st.builds(ToolUse, ids, st.sampled_from(_NAMES), st.sampled_from(_ARGUMENTS)),
+    )
 
 
 def texts() -> SearchStrategy[Text]:
@@ -116,8 +127,9 @@ def searches() -> SearchStrategy[Sequence[Block]]:
 
 
 def contents() -> SearchStrategy[Sequence[Block]]:
-    block: SearchStrategy[Block] = st.one_of(tool_uses(), tool_uses(), tool_uses(), texts(), rare_blocks())
-    return st.one_of(st.lists(block, max_size=5), st.lists(tool_uses(), min_size=1, max_size=4), searches())
+    block: SearchStrategy[Block] = st.one_of(tool_uses(), texts(), rare_blocks())
+    calls = [st.lists(tool_uses(), min_size=1, max_size=4) for _ in range(5)]
+    return st.one_of(st.lists(block, max_size=5), st.lists(block, max_size=5), *calls, searches())
 
 
 def usages() -> SearchStrategy[Usage]:
@@ -159,9 +171,9 @@ def turns() -> SearchStrategy[Turn]:
         usage=usages(),
         tells=rarely(st.sampled_from(["start", "nothing"]), "all"),
         slow_s=rarely(SECONDS, 0.0),
-        fault=maybe(faults(), 5),
+        fault=maybe(faults(), 10),
     )
-    return st.tuples(turn, maybe(st.sampled_from(_STOP_REASONS))).map(_with_stop_reason)
+    return st.tuples(turn, maybe(st.sampled_from(_STOP_REASONS), 12)).map(_with_stop_reason)
 
 
 def _with_stop_reason(drawn: tuple[Turn, StopReason | None]) -> Turn:
@@ -194,9 +206,8 @@ def tools() -> SearchStrategy[tuple[ToolPlan, ...]]:
         max_chars=maybe(st.sampled_from([1, 100])),
         is_raw=rarely(st.just(True), False, 4),
     )
-    return st.lists(plan, max_size=4).map(
-        lambda plans: tuple(replace(plan, name=name) for plan, name in zip(plans, TOOL_NAMES, strict=False))
-    )
+    plans = st.one_of(st.lists(plan, max_size=4), *(st.lists(plan, min_size=3, max_size=4) for _ in range(5)))
+    return plans.map(lambda plans: tuple(replace(plan, name=name) for plan, name in zip(plans, TOOL_NAMES)))  # noqa: B905
 
 
 def limits() -> SearchStrategy[Limits]:
@@ -210,11 +221,11 @@ def limits() -> SearchStrategy[Limits]:
     return st.builds(
         Limits,
         attempts=st.integers(1, 3),
-        iterations=st.integers(1, 5),
-        tokens=maybe(st.integers(300, 4_000), 4),
+        iterations=st.sampled_from([1, 2, 4, 6]),
+        tokens=maybe(st.integers(300, 4_000)),
         cost=maybe(st.sampled_from([0.0001, 0.01, 1.0])),
-        seconds=maybe(st.sampled_from([0.5, 5.0, 20.0]), 3),
-        calls=maybe(st.integers(1, 4), 4),
+        seconds=maybe(st.sampled_from([0.5, 5.0, 20.0])),
+        calls=maybe(st.integers(1, 4)),
         each_attempt=allowance,
         extended_max_tokens=maybe(st.just(5_000)),
         parallel_calls=st.integers(1, 3),
@@ -291,25 +302,33 @@ def _world(output: OutputKind) -> SearchStrategy[World]:
         feedback=st.sampled_from(["result", "text"]),
         stop_after=rarely(stop_after, nothing) if output == "text" else st.just(nothing),
         stop_guard=maybe(sites(Guarding)) if output == "text" else st.none(),
-        system=maybe(prompts, 8),
-        prompt=maybe(prompts, 8),
-        error_prompt=maybe(prompts),
-        run_state=maybe(sync_sites(), 8),
-        attempt_state=maybe(sync_sites(), 8),
-        project=maybe(sync_sites(), 8),
-        gate=maybe(sites(Deciding)),
-        host_gate=maybe(sites(Deciding)),
+        system=maybe(prompts, 20),
+        prompt=maybe(prompts, 20),
+        error_prompt=maybe(prompts, 10),
+        run_state=maybe(sync_sites(), 20),
+        attempt_state=maybe(sync_sites(), 20),
+        project=maybe(sync_sites(), 10),
+        gate=maybe(sites(Deciding), 10),
+        host_gate=maybe(sites(Deciding), 15),
         approve=maybe(sites(Deciding), 2),
-        middlewares=rarely(st.lists(sites(Wrapping, Deciding), max_size=2).map(tuple), tuple[Site, ...]()),
-        policy=maybe(sites(Deciding)),
-        convert=maybe(sync_sites(), 10),
-        compaction=maybe(sites(), 8),
-        on_message=maybe(sync_sites()),
+        middlewares=rarely(st.lists(sites(Wrapping, Deciding), max_size=2).map(tuple), tuple[Site, ...](), 10),
+        policy=maybe(sites(Deciding), 20),
+        convert=maybe(sync_sites(), 20),
+        compaction=maybe(sites(), 15),
+        on_message=maybe(sync_sites(), 10),
         callbacks=callbacks(),
         is_journalled=rarely(st.just(True), False),
         has_host_budget=st.booleans(),
         tracks_tokens=rarely(st.just(False), True),
         given=rarely(histories(), tuple[Message, ...](), 3),
-        max_attempts=maybe(st.sampled_from([0, 1, 2, -1]), 8),
-        stops=rarely(stops.map(tuple), tuple[Stop, ...](), 3),
-    )
+        max_attempts=maybe(st.sampled_from([0, 1, 2, -1]), 20),
+        stops=rarely(stops.map(tuple), tuple[Stop, ...](), 5),
+    ).map(_without_senseless_limits)
+
+
+def _without_senseless_limits(world: World) -> World:
+    """Leave out limits of money where the price is unknown: no such run begins."""
+    if world.price is not None:
+        return world
+    each = replace(world.limits.each_attempt, cost=None)
+    return replace(world, limits=replace(world.limits, cost=None, each_attempt=each))

@@ -178,6 +178,10 @@ async def _half(request: Request, answer: Broken) -> AsyncIterator[Part]:
             raise ProviderError("Overloaded", kind="overloaded")
 
 
+only_over_http = pytest.mark.parametrize("stage", ["over http"], indirect=True)
+"""Marks a test of what only the adapter does."""
+
+
 @pytest.fixture(params=["in process", "over http"])
 async def stage(request: pytest.FixtureRequest) -> AsyncGenerator[Stage]:
     """Give the stage, and fail the test if it leaves anything behind."""

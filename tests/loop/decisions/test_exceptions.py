@@ -1,0 +1,259 @@
+"""Exceptions that are no `Exception`, time-outs, groups and leaks: what is data, and what goes through."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from journeyman import (
+    Abort,
+    Agent,
+    Callbacks,
+    Event,
+    Limits,
+    Output,
+    Rejection,
+    Tool,
+    ToolResult,
+    run,
+    run_sync,
+    tool,
+)
+from journeyman import events as of
+from journeyman.models.scripted import Scripted, call
+from journeyman.types import JsonObject
+from tests.loop.pitfalls.players import Report, look, report, small
+from tests.support.recorder import CallbackLog
+from tests.support.stage import Stage
+
+
+class Stopped(BaseException):
+    """Like `KeyboardInterrupt`, but kind to the test's own event loop."""
+
+
+def stopping(*given: object) -> Any:  # noqa: ANN401 - stands for a function of any type
+    raise Stopped
+
+
+async def stopping_later(*given: object) -> Any:  # noqa: ANN401 - likewise
+    await asyncio.sleep(0)
+    raise Stopped
+
+
+def on(kind: type[Event]) -> Callable[[Event], None]:
+    def listen(event: Event) -> None:
+        if isinstance(event, kind):
+            raise Stopped
+
+    return listen
+
+
+Options = dict[str, Any]
+
+PLACES: dict[str, tuple[Options, Options]] = {
+    "system": ({"system": stopping}, {}),
+    "prompt": ({"prompt": stopping_later}, {}),
+    "error prompt": ({"error_prompt": stopping}, {}),
+    "run state": ({"run_state": stopping}, {}),
+    "attempt state": ({"attempt_state": stopping}, {}),
+    "validator": ({"validators": [stopping]}, {}),
+    "validator, later": ({"validators": [stopping_later]}, {}),
+    "reflection": ({"output": Output(Report, reflection=stopping)}, {}),
+    "tool": ({"tools": [Tool("look", "", {"type": "object"}, stopping_later)]}, {}),
+    "tool, inline": ({"tools": [Tool("look", "", {"type": "object"}, stopping, thread=False)]}, {}),
+    "tool, in a thread": ({"tools": [Tool("look", "", {"type": "object"}, stopping)]}, {}),
+    "middleware": ({"middlewares": [stopping_later]}, {}),
+    "listener": ({}, {"on_event": on(of.ModelResponded)}),
+    "listener, at the start": ({}, {"on_event": on(of.RunStarted)}),
+    "callback": ({}, {"callbacks": Callbacks(on_tool_call=stopping)}),
+    "callback, later": ({}, {"callbacks": Callbacks(on_iteration_start=stopping_later)}),
+}
+
+
+def asked(places: Options, model: object) -> Agent[Any, Any]:
+    options: Options = {
+        "name": "a",
+        "model": model,
+        "tools": [look],
+        "output": Output(Report),
+        "validators": [small],
+        **places,
+    }
+    return Agent[Any, Any](**options)
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_what_is_no_exception_leaves_the_run_and_nothing_is_told_of_its_end(stage: Stage, place: str) -> None:
+    # A21
+    places, options = PLACES[place]
+    told = CallbackLog()
+    model = stage.model([[call("look"), report(99)], report(1)])
+    before = asyncio.all_tasks()
+    with pytest.raises(Stopped):
+        await run(asked(places, model), "Go.", **{"callbacks": told.callbacks(), **options})
+    assert not {"success", "failure"} & set(told.names)
+    assert asyncio.all_tasks() == before or stage.over_http
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_an_interrupt_in_a_tool_leaves_the_program_loop_and_all(kind: type[BaseException], parallel: bool) -> None:
+    # A21
+    cancelled: list[str] = []
+
+    @tool(parallel=parallel)
+    async def interrupt() -> str:
+        await asyncio.sleep(0)
+        raise kind
+
+    @tool(parallel=parallel)
+    async def wait() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append("wait")
+            raise
+        return "unreachable"
+
+    calls = [call("wait"), call("interrupt")] if parallel else [call("interrupt"), call("wait")]
+    agent = Agent(name="a", model=Scripted([calls]), tools=[interrupt, wait])
+    with pytest.raises(kind):
+        run_sync(agent, "Go.")
+    assert cancelled == ["wait"] * parallel
+
+
+async def test_a_generator_that_is_closed_leaves_the_run() -> None:  # A21
+    @tool
+    async def close() -> str:
+        raise GeneratorExit
+
+    with pytest.raises(GeneratorExit):
+        await run(Agent(name="a", model=Scripted([call("close")]), tools=[close]), "Go.")
+
+
+# -- what is an ordinary error -----------------------------------------------------------------------------------------
+
+
+async def results(stage: Stage, handler: Callable[[], Coroutine[Any, Any, str]], *, parallel: bool) -> list[ToolResult]:
+    """Call a tool twice, and return what the model reads."""
+
+    async def called(arguments: JsonObject) -> str:
+        return await handler()
+
+    act = Tool("act", "Act.", {"type": "object"}, called, parallel=parallel)
+    model = stage.model([[call("act", id="a"), call("look", id="b"), call("act", id="c")], "Done."])
+    result = await run(Agent(name="a", model=model, tools=[act, look]), "Go.")
+    assert result.unwrap() == "Done."
+    return stage.tool_results(1)
+
+
+async def leak_from_a_task() -> str:
+    inner = asyncio.create_task(asyncio.Event().wait())
+    inner.cancel()
+    await inner
+    return "unreachable"
+
+
+async def raise_a_cancellation() -> str:
+    raise asyncio.CancelledError("mine")
+
+
+async def time_out() -> str:
+    async with asyncio.timeout(0):
+        await asyncio.Event().wait()
+    return "unreachable"
+
+
+async def raise_a_timeout() -> str:
+    raise TimeoutError("of my own")
+
+
+async def fail_in_a_group() -> str:
+    async def fail(n: int) -> None:
+        raise ValueError(f"part {n}")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail(1))
+        group.create_task(fail(2))
+    return "unreachable"
+
+
+async def group_with_a_cancellation() -> str:
+    raise BaseExceptionGroup("mixed", [asyncio.CancelledError(), ValueError("part 1")])
+
+
+ORDINARY = [
+    leak_from_a_task,
+    raise_a_cancellation,
+    time_out,
+    raise_a_timeout,
+    fail_in_a_group,
+    group_with_a_cancellation,
+]
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("handler", ORDINARY, ids=lambda handler: handler.__name__)
+async def test_a_cancellation_or_time_out_of_the_tools_own_is_an_error_result(
+    stage: Stage, handler: Callable[[], Coroutine[Any, Any, str]], parallel: bool
+) -> None:  # A21
+    first, second, third = await results(stage, handler, parallel=parallel)
+    assert second == ToolResult("found here", tool_use_id="b")
+    assert (first.is_error, third.is_error) == (True, True)
+    assert first.text.startswith("Error: ")
+    if handler in (fail_in_a_group, group_with_a_cancellation):
+        assert "part 1" in first.text
+    if handler is raise_a_timeout:
+        assert first.text == "Error: of my own"
+
+
+async def test_a_validator_that_leaks_a_cancellation_rejects(stage: Stage) -> None:  # A21, A33
+    async def judge(report: Report) -> None:
+        if report.total > 10:
+            await leak_from_a_task()
+
+    model = stage.model([report(99), report(1)])
+    agent = Agent(name="a", model=model, output=Output(Report), validators=[judge])
+    assert (await run(agent, "Go.", abort=Abort())).unwrap() == Report(total=1)
+    assert "CancelledError" in stage.tool_results(1)[0].text
+
+
+async def test_a_callback_that_leaks_a_cancellation_is_reported(stage: Stage) -> None:  # A21, R63
+    async def on_call(*given: object) -> None:
+        await leak_from_a_task()
+
+    agent = Agent(name="a", model=stage.model([call("look"), "Done."]), tools=[look])
+    result = await run(agent, "Go.", callbacks=Callbacks(on_tool_call=on_call))
+    assert result.unwrap() == "Done."
+    assert [each.callback for each in result.metadata.callback_errors] == ["on_tool_call"]
+
+
+async def test_an_error_prompt_that_times_out_is_a_failure_like_any_other(stage: Stage) -> None:  # A21
+    async def tell(rejection: Rejection) -> str:
+        return await time_out()
+
+    model = stage.model([report(99), report(1)])
+    agent = Agent(name="a", model=model, output=Output(Report), validators=[small], error_prompt=tell)
+    result = await run(agent, "Go.")
+    assert result.unwrap_or("failed") == "failed"
+    assert stage.n_requests == 1
+
+
+async def test_a_time_out_around_the_run_is_the_callers(stage: Stage) -> None:  # A21, A22
+    async def hang(*given: object) -> str:
+        await asyncio.Event().wait()
+        return "unreachable"
+
+    hanging = Tool("hang", "Hang.", {"type": "object"}, hang)
+    told = CallbackLog()
+    agent = Agent(name="a", model=stage.model([call("hang")]), tools=[hanging], limits=Limits(seconds=60))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await run(agent, "Go.", callbacks=told.callbacks(), abort=Abort())
+    assert not {"success", "failure"} & set(told.names)
