@@ -67,13 +67,14 @@ check: $(VENV_STAMP) ## The gate: format, lint, types, dependencies, architectur
 	if [ -n "$$failed" ]; then printf "\ncheck failed:$$failed\n"; exit 1; fi; \
 	printf '\ncheck passed\n'
 
-fix: $(VENV_STAMP) ## Format, and mend what the linter can mend
+fix: $(VENV_STAMP) ## Format, mend what the linter can mend, and redraw the map of requirements
+	@$(BIN)/python -m tests.support.requirements
 	@$(BIN)/ruff check --fix --exit-zero --quiet .
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check .
 
 docs: $(VENV_STAMP) ## Run every code block of README and docs, and the examples
-	$(BIN)/pytest --randomly-seed=$(SEED) tests/test_docs.py $(ARGS)
+	$(BIN)/pytest --randomly-seed=$(SEED) tests/test_docs.py tests/test_examples.py $(ARGS)
 
 fuzz: $(VENV_STAMP) ## Run the generated tests with many more cases
 	@printf 'seed %s, %s cases each; to repeat: make fuzz SEED=%s FUZZ=%s\n' $(SEED) $(FUZZ) $(SEED) $(FUZZ)

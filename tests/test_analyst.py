@@ -244,9 +244,9 @@ async def test_the_demo_explores_drafts_reflects_is_rejected_repairs_and_succeed
     refused = next(layer for layer in layers if not layer.passed)
     assert refused.name == "findings_match_the_data"
     assert refused.feedback == (
-        "findings.0.value: it says 46, the data says 46.19 "
+        "findings[0].value: it says 46, the data says 46.19 "
         """(SELECT 100.0 * SUM("Phase of flight" IS 'Approach') / COUNT(*) FROM "birdstrikes").\n"""
-        "findings.3.value: it says 109.99, the data says 153.535175879397 "
+        "findings[3].value: it says 109.99, the data says 153.535175879397 "
         """(SELECT AVG("Speed IAS in knots") FROM "birdstrikes")."""
     )
     previews = [

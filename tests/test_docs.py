@@ -107,6 +107,12 @@ def leads_somewhere(page: Path, target: str) -> bool:
     return not fragment or fragment in {anchor(heading) for _, heading in headings(path)}
 
 
+def test_every_module_that_a_page_names_exists() -> None:
+    named = {(page.name, name) for page in PAGES for name in re.findall(r"`(\w+\.py)`", prose(page))}
+    files = {path.name for folder in ("src", "examples", "tests") for path in (ROOT / folder).rglob("*.py")}
+    assert {(page, name) for page, name in named if name not in files | {"agents.py"}} == set()
+
+
 def test_every_page_is_linked_from_the_index() -> None:
     linked = {target.partition("#")[0] for target in links(DOCS / "index.md")}
     assert [page.name for page in PAGES[1:] if page.name != "index.md" and page.name not in linked] == []

@@ -26,6 +26,8 @@ from journeyman.window import fitted
 async def ask(talk: Conversation) -> Response | Ending:
     """Make one logical model call. Return its response, or why there is none."""
     talk.doing = "calling the model"
+    if talk.scope.is_due():
+        await talk.scope.checkpoint()
     talk.call_usage = NOTHING_USED
     over = _over_policy(talk)
     if over is not None:

@@ -84,14 +84,15 @@ async def accept(execution: Execution, talk: Conversation, candidate: Candidate,
 async def reject(execution: Execution, talk: Conversation, candidate: Candidate, verdict: Verdict) -> Ending | None:
     """Tell the model what is wrong with its output, and close the attempt. An ending: there is no way to tell."""
     feedback = verdict.report.feedback
-    talk.phase, talk.doing = "prompt_generation", "building the error prompt"
     if execution.watch is not None:
         await execution.watch.tell(ValidationFailed(path=talk.path, attempt=talk.attempt, feedback=feedback))
+    talk.phase, talk.doing = "prompt_generation", "building the error prompt"
     try:
         told = await _told(execution, talk, verdict)
     except PromptFailed as failed:
         context = PromptContext(prompt="error", reason=failed.reason, attempt=talk.attempt)
         return Ending(context, "prompt_generation", failed.__cause__ or failed)
+    talk.phase, talk.doing = "validation", "giving the feedback"
     await _give_back(execution, talk, candidate, told)
     await complete_attempt(execution, talk, succeeded=False)
     return None

@@ -215,7 +215,15 @@ class Scope:
             self._stop("attempt_deadline")
         if self._task.cancelling() > self._entered_with:
             await asyncio.sleep(0)
-            raise asyncio.CancelledError  # somebody caught the one that was due, and did not take it back
+            self._take_back_what_is_not_due()
+
+    def _take_back_what_is_not_due(self) -> None:
+        # The cancellation was caught somewhere. Ours is still due. Another was meant for the code that caught it:
+        # before Python 3.13, `asyncio.TaskGroup` leaves the count raised when one of its tasks fails.
+        if self.cause is not None:
+            raise asyncio.CancelledError
+        while self._task.cancelling() > self._entered_with:
+            self._task.uncancel()
 
     def _stop(self, cause: Cause) -> None:
         if self.cause is None and not self.is_over:

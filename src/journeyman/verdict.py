@@ -36,6 +36,7 @@ class Verdict:
 
 async def judge(execution: Execution, talk: Conversation, candidate: Candidate) -> Verdict | Ending:
     """Let one layer after the other judge the candidate, up to the first that does not pass."""
+    await talk.scope.checkpoint()
     talk.phase, talk.doing = "validation", "validating the output"
     facts = Checking(input=talk.input, attempt=talk.attempt, max_attempts=execution.max_attempts, abort=talk.abort)
     execution.report = execution.attempt_report = ValidationReport(layers=())

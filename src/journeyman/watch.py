@@ -61,10 +61,13 @@ class Watch:
 
     async def tell(self, event: Event) -> None:
         """Give the event to every listener, then to its callback, and await that."""
+        if self.callbacks is _NOTHING:
+            self.show(event)
+            return
+        name, arguments, facts = _call_of(event)  # before a listener can change what they hold
         self.show(event)
-        if self.callbacks is not _NOTHING:
-            self._follow(event)
-            await self._call_back(event)
+        self._follow(event)
+        await self._call_back(name, arguments, facts)
 
     def _follow(self, event: Event) -> None:
         match event:
@@ -75,8 +78,7 @@ class Watch:
             case _:
                 pass
 
-    async def _call_back(self, event: Event) -> None:
-        name, arguments, facts = _call_of(event)
+    async def _call_back(self, name: str, arguments: tuple[object, ...], facts: _CallFacts) -> None:
         callback = getattr(self.callbacks, name) if name else None
         if callback is None:
             return

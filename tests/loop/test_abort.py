@@ -105,6 +105,25 @@ async def test_calls_that_have_not_begun_are_not_run_and_all_are_answered(stage:
     assert context_of(result, CancelledContext).doing == "running tools"
 
 
+async def test_the_signal_is_checked_before_each_call_too(stage: Stage) -> None:  # A23, D22
+    abort = Abort()
+
+    @tool(thread=False)
+    def stop() -> str:
+        abort.abort()
+        return "stopping"
+
+    model = stage.model([[call("stop", id="a"), call("look", id="b")]])
+    recorder = Recorder()
+    result = await run(Agent(name="tester", model=model, tools=[look, stop]), "Go.", abort=abort, on_event=recorder)
+    assert calls(recorder.events) == ["stop#a?", "stop#a: stopping"]
+    assert transcript(failed(result).history)[-1] == (
+        "user",
+        "#a: stopping",
+        "#b! Error: the run was stopped before this call finished.",
+    )
+
+
 async def test_a_signal_fired_before_the_run_stops_it_before_the_prompts(stage: Stage) -> None:  # X32, A23
     abort = Abort()
     abort.abort("too late")

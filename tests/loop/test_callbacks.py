@@ -247,7 +247,7 @@ FAILURES: dict[str, Callable[[Agent[Report]], Agent[Report]]] = {
 
 
 @pytest.mark.parametrize("code", FAILURES)
-async def test_every_failure_is_told_once_and_last(code: str) -> None:  # R41, R66, A28, D35, D36
+async def test_every_failure_is_told_once_and_last(code: str) -> None:  # R9, R41, R66, A28, D35, D36
     ready = Agent(name="tester", model=Scripted([report()]), tools=[look], output=Output(Report), validators=[small])
     log, recorder = CallbackLog(), Recorder()
     result = await run(FAILURES[code](ready), "Go.", callbacks=log.callbacks(), on_event=recorder)

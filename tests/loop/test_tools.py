@@ -15,6 +15,7 @@ from journeyman.model import ToolSpec
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import Base64, ToolResult
 from tests.loop.players import Report, failed, look, report, succeeded
+from tests.support.naming import steady_repr
 from tests.support.recorder import Recorder, calls, transcript
 from tests.support.stage import Stage
 
@@ -123,7 +124,7 @@ async def test_a_tool_sees_its_run(stage: Stage) -> None:  # X1
         (Find("coin", 2), '{"what":"coin","n":2}'),
         ([Find("coin", 2)], '[{"what":"coin","n":2}]'),
     ],
-    ids=repr,
+    ids=steady_repr,
 )
 async def test_whatever_a_tool_returns_becomes_text(
     stage: Stage, value: object, text: str

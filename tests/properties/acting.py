@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 
 from journeyman import Abort, Rejected, Text, ToolContext, ToolResult
 from tests.properties.played_model import HANG_S
 from tests.properties.world import Act, ActKind, Site
-from tests.support.counting_loop import the_counting_loop
+from tests.support.counting_loop import CountingLoop, the_counting_loop
 from tests.support.run_record import RunRecord
 
 
@@ -33,6 +33,18 @@ class Actor:
     released: threading.Event = field(default_factory=threading.Event)
     task: asyncio.Task[RunRecord] | None = None
     record: RunRecord | None = None
+    _scripts: dict[object, Iterator[Act]] = field(default_factory=dict[object, Iterator[Act]])
+
+    def begin(self) -> None:
+        """Begin another run: with a signal of its own, and every script from the start."""
+        self.abort, self.released = Abort(), threading.Event()
+        self.task = self.record = None
+        self._scripts.clear()
+
+    def next_of(self, acts: Sequence[Act]) -> Callable[[], Act]:
+        """Return what gives one act after the other, and then all again."""
+        key = object()
+        return lambda: next(self._scripts.setdefault(key, cycle(acts)))
 
     def stop(self, how: str) -> None:
         """Stop the run, from wherever this is called; but tasks are cancelled in the loop's thread only."""
@@ -71,12 +83,19 @@ class Actor:
                 await asyncio.sleep(0)
                 raise_for(act.kind)
 
+    def release(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the parked threads go, and wait until they have delivered what they have."""
+        self.released.set()
+        if isinstance(loop, CountingLoop):
+            while loop.parked:
+                loop.parked.pop().join()
+
     def do_in_thread(self, act: Act, loop: asyncio.AbstractEventLoop) -> None:
         """Do it outside of the loop: what hangs is parked there, until the test is over."""
         match act.kind:
             case "hang" | "slow" | "swallow":
-                if (parked := getattr(loop, "parked", None)) is not None:
-                    parked.add(threading.current_thread())
+                if isinstance(loop, CountingLoop):
+                    loop.parked.add(threading.current_thread())
                     self.released.wait()
             case "abort":
                 self.stop("abort")
@@ -87,15 +106,15 @@ class Actor:
 
     def function(self, site: Site, give: Callable[..., object]) -> Callable[..., object]:
         """Return a function that does what the site says, and then returns what `give` makes of act and arguments."""
-        acts = cycle(site.acts)
+        next_act = self.next_of(site.acts)
 
         def sync(*arguments: object) -> object:
-            act = next(acts)
+            act = next_act()
             self.do(act)
             return give(act, *arguments)
 
         async def asynchronous(*arguments: object) -> object:
-            act = next(acts)
+            act = next_act()
             await self.do_async(act)
             return give(act, *arguments)
 
@@ -103,10 +122,10 @@ class Actor:
 
     def coroutine_function(self, site: Site, give: Callable[..., object]) -> Callable[..., Awaitable[object]]:
         """Return an async function, whatever the form of the site."""
-        acts = cycle(site.acts)
+        next_act = self.next_of(site.acts)
 
         async def asynchronous(*arguments: object) -> object:
-            act = next(acts)
+            act = next_act()
             await self.do_async(act)
             return give(act, *arguments)
 

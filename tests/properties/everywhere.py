@@ -72,10 +72,6 @@ Plan: TypeAlias = Callable[[CountingLoop, Staging, int], None]
 """Sees to it that a run is stopped before the step of that number."""
 
 
-def nothing(loop: CountingLoop, staging: Staging, step: int) -> None:
-    """Leave the run alone."""
-
-
 def abort(loop: CountingLoop, staging: Staging, step: int) -> None:
     loop.before_step(step, lambda: staging.actor.stop("abort"))
 
@@ -111,20 +107,11 @@ def let_time_run_out(loop: CountingLoop, staging: Staging, step: int) -> None:
 
 async def stopped_everywhere(world: World, plan: Plan) -> AsyncIterator[RunRecord]:
     """Run the world undisturbed, then stopped before step 1, before step 2, and so on to the last step it had."""
-    loop = the_counting_loop()
+    loop, staging = the_counting_loop(), Staging(world, PlayedModel(world.turns, world.price))
     assert loop is not None
-    yield await once(world, nothing, 0)
-    n_steps = loop.steps
-    for step in range(1, n_steps + 1):
-        yield await once(world, plan, step)
-
-
-async def once(world: World, plan: Plan, step: int) -> RunRecord:
-    """Run the world, stopped as the plan says before the step of that number."""
-    loop = the_counting_loop()
-    assert loop is not None
-    model = PlayedModel(world.turns, world.price)
-    staging = Staging(world, model, model.replies)
     loop.count_from_here()
-    plan(loop, staging, step)
-    return await staging.run()
+    yield await staging.run()
+    for step in range(1, loop.steps + 1):
+        loop.count_from_here()
+        plan(loop, staging, step)
+        yield await staging.run()

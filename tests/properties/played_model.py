@@ -78,6 +78,11 @@ class PlayedModel:
     provider: str = "played"
     name: str = "script"
 
+    def begin(self) -> list[Reply]:
+        """Begin the script again, and return what the replies will be kept in."""
+        self.replies, self.requests = [], []
+        return self.replies
+
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
         turn = self.turns[min(len(self.replies), len(self.turns) - 1)]

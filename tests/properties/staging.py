@@ -9,7 +9,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
+from functools import cached_property
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -41,9 +41,9 @@ from journeyman.prompt import Rejection
 from journeyman.tools import AnyTool, MiddlewareCall, Next, States
 from journeyman.window import View
 from tests.properties.acting import Actor, tool_value, use_context
-from tests.properties.played_model import PlayedModel, Turn
+from tests.properties.played_model import HANG_S, PlayedModel, Turn
 from tests.properties.world import Act, Site, ToolPlan, World
-from tests.support.run_record import AnyAgent, Reply, RunRecord, record
+from tests.support.run_record import AnyAgent, RunRecord, record
 
 LIMITLESS = 10**9
 
@@ -63,13 +63,12 @@ OUTPUTS: dict[str, Output[Any]] = {
 }
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Staging:
-    """One world on its way through one run."""
+    """One world on its way through a run, or through several."""
 
     world: World
     model: Model
-    replies: Sequence[Reply] | None = None
     actor: Actor = field(default_factory=Actor)
     inside: list[RunRecord] = field(default_factory=list[RunRecord])
     """The runs that tools of this run made."""
@@ -77,36 +76,33 @@ class Staging:
     async def run(self) -> RunRecord:
         """Run the world, in a task of its own, and return what was seen of it."""
         world, loop = self.world, asyncio.get_running_loop()
+        self.actor.begin()
+        replies = self.model.begin() if isinstance(self.model, PlayedModel) else None
         made = self.actor.record = RunRecord(
-            agent=self.agent(),
+            agent=self.agent,
             input="What sold best?",
             given=world.given,
             max_attempts=world.max_attempts,
             callbacks=self._callbacks() if world.callbacks else None,
             host=self._host(),
             abort=self.actor.abort,
-            replies=self.replies,
+            replies=replies,
             may_fail_inside=world.may_fail_inside,
         )
         timers = [loop.call_later(stop.at_s, self.actor.stop, stop.how) for stop in world.stops]
+        timers.append(loop.call_later(HANG_S, self.actor.release, loop))
         self.actor.task = loop.create_task(record(made))
         await asyncio.wait([self.actor.task])
         for timer in timers:
             timer.cancel()
-        await self._clear_up()
+        self.actor.release(loop)
+        await asyncio.sleep(0)
         made.result_of_task(self.actor.task)
         return made
 
-    async def _clear_up(self) -> None:
-        """Let the parked threads go, and wait until what they deliver has arrived."""
-        self.actor.released.set()
-        for thread in getattr(asyncio.get_running_loop(), "parked", ()):
-            thread.join()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
     # -- the agent
 
+    @cached_property
     def agent(self) -> AnyAgent:
         """Return the agent of the world."""
         world, is_text = self.world, self.world.output == "text"
@@ -193,11 +189,11 @@ class Staging:
     # -- tools
 
     def _tool(self, plan: ToolPlan) -> AnyTool:
-        acts = cycle(plan.acts)
+        next_act = self.actor.next_of(plan.acts)
         loop = asyncio.get_running_loop()
 
         async def asynchronous(value: int = 0, *, context: ToolContext) -> object:
-            act = next(acts)
+            act = next_act()
             if act.kind == "nested run":
                 return await self._nested_run(context)
             await self.actor.do_async(act)
@@ -205,7 +201,7 @@ class Staging:
             return tool_value(act)
 
         def sync(value: int = 0, *, context: ToolContext) -> object:
-            act = next(acts)
+            act = next_act()
             if plan.form == "thread":
                 self.actor.do_in_thread(act, loop)
             else:
@@ -379,10 +375,10 @@ class _Strategy:
 
 
 def _middleware(actor: Actor, site: Site) -> Any:  # noqa: ANN401
-    acts = cycle(site.acts)
+    next_act = actor.next_of(site.acts)
 
     async def middleware(call: MiddlewareCall, proceed: Next) -> object:
-        act = next(acts)
+        act = next_act()
         await actor.do_async(act)
         match act.kind:
             case "answer":

@@ -10,9 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
-
-from journeyman import Failure, Success
+from journeyman import Allowance, Failure, Success
 from tests.properties.everywhere import (
     EVERYTHING,
     Plan,
@@ -22,11 +20,10 @@ from tests.properties.everywhere import (
     cancel,
     cancel_then_abort,
     let_time_run_out,
-    once,
     stopped_everywhere,
 )
 from tests.properties.staging import LIMITLESS
-from tests.properties.world import World
+from tests.properties.world import Act, ToolPlan, World
 from tests.support.counting_loop import on_counting_loop
 from tests.support.invariants import check_invariants
 from tests.support.run_record import RunRecord
@@ -66,7 +63,51 @@ async def _nothing_is_reserved(record: RunRecord) -> None:
         assert grant.max_tokens == LIMITLESS - used
 
 
-def test_an_abort_at_any_step_is_a_failure_or_the_finished_result() -> None:  # A22, R36, D21, D22
+def test_an_abort_at_any_step_is_a_failure_or_the_finished_result() -> None:  # A22, A23, R36, D21, D22
     found = endings(EVERYTHING, abort)
     assert set(found) == {"Success", "EXECUTION_CANCELLED"}
     assert found["EXECUTION_CANCELLED"] > 100
+
+
+def test_a_cancellation_at_any_step_is_raised_or_the_result_is_finished() -> None:  # A21, A22
+    found = endings(EVERYTHING, cancel)
+    assert set(found) == {"Success", "CancelledError"}
+    assert found["CancelledError"] > 100
+
+
+def test_an_abort_and_then_a_cancellation_end_as_the_cancellation() -> None:  # A22: never swallow the latter
+    found = endings(EVERYTHING, abort_then_cancel)
+    assert set(found) <= {"Success", "CancelledError", "EXECUTION_CANCELLED"}
+    assert found["CancelledError"] > 100
+
+
+def test_a_cancellation_and_then_an_abort_end_as_the_cancellation() -> None:  # A22
+    found = endings(EVERYTHING, cancel_then_abort)
+    assert set(found) == {"Success", "CancelledError"}
+    assert found["CancelledError"] > 100
+
+
+def test_an_abort_and_a_cancellation_at_once_end_as_the_cancellation() -> None:  # A22
+    found = endings(EVERYTHING, both_at_once)
+    assert set(found) == {"Success", "CancelledError"}
+    assert found["CancelledError"] > 100
+
+
+def test_a_deadline_at_any_step_is_a_failure_or_the_finished_result() -> None:  # R79, A39, design 4.7
+    limited = replace(EVERYTHING, limits=replace(EVERYTHING.limits, seconds=100.0))
+    found = endings(limited, let_time_run_out)
+    assert set(found) == {"Success", "BUDGET_EXCEEDED"}
+    assert found["BUDGET_EXCEEDED"] > 100
+
+
+def test_a_deadline_of_the_attempt_at_any_step_is_a_failure_or_the_finished_result() -> None:  # R79
+    limited = replace(EVERYTHING, limits=replace(EVERYTHING.limits, each_attempt=Allowance(seconds=100.0)))
+    found = endings(limited, let_time_run_out)
+    assert set(found) == {"Success", "BUDGET_EXCEEDED"}
+    assert found["BUDGET_EXCEEDED"] > 100
+
+
+def test_a_run_inside_a_tool_of_another_run_is_stopped_with_it_at_any_step() -> None:  # design 4.5
+    nested = replace(EVERYTHING, tools=(ToolPlan(name="look", acts=(Act("nested run"),)), *EVERYTHING.tools[1:]))
+    assert set(endings(nested, abort)) == {"Success", "EXECUTION_CANCELLED"}
+    assert set(endings(nested, cancel)) == {"Success", "CancelledError"}

@@ -98,7 +98,7 @@ def tool_uses() -> SearchStrategy[ToolUse]:
     ids = st.sampled_from(_IDS)
     return st.one_of(
         st.builds(ToolUse, ids, st.sampled_from(TOOL_NAMES), st.sampled_from(_RIGHT)),
-        st.builds(ToolUse, ids, st.sampled_from(TOOL_NAMES), st.sampled_from(_RIGHT)),
+        st.builds(ToolUse, ids, st.just(TOOL_NAMES[0]), st.sampled_from(_RIGHT)),
         st.builds(ToolUse, ids, st.just("output"), st.sampled_from(_DRAFTS)),
         st.builds(ToolUse, ids, st.sampled_from(_NAMES), st.sampled_from(_ARGUMENTS)),
     )
@@ -213,17 +213,17 @@ def tools() -> SearchStrategy[tuple[ToolPlan, ...]]:
 def limits() -> SearchStrategy[Limits]:
     allowance = st.builds(
         Allowance,
-        tokens=maybe(st.integers(200, 2_000)),
-        cost=maybe(st.sampled_from([0.0001, 0.01])),
-        seconds=maybe(st.sampled_from([0.5, 5.0])),
-        calls=maybe(st.integers(1, 3)),
+        tokens=maybe(st.integers(600, 3_000), 10),
+        cost=maybe(st.sampled_from([0.01, 0.05]), 10),
+        seconds=maybe(st.sampled_from([0.5, 5.0]), 10),
+        calls=maybe(st.integers(1, 3), 10),
     )
     return st.builds(
         Limits,
         attempts=st.integers(1, 3),
         iterations=st.sampled_from([1, 2, 4, 6]),
-        tokens=maybe(st.integers(300, 4_000)),
-        cost=maybe(st.sampled_from([0.0001, 0.01, 1.0])),
+        tokens=maybe(st.integers(600, 6_000)),
+        cost=maybe(st.sampled_from([0.001, 0.05, 1.0])),
         seconds=maybe(st.sampled_from([0.5, 5.0, 20.0])),
         calls=maybe(st.integers(1, 4)),
         each_attempt=allowance,
@@ -289,7 +289,7 @@ def _world(output: OutputKind) -> SearchStrategy[World]:
     prompts = sites(Literal["garbage", "nothing", "blank", "blocks", "surrogate"])
     return st.builds(
         World,
-        turns=st.lists(turns(), max_size=6).map(lambda some: (*some, last_turn(output))),
+        turns=_scripts(output),
         output=st.just(output),
         tools=tools(),
         reflection=st.none() if output == "text" else maybe(reflections(), 2),
@@ -324,6 +324,11 @@ def _world(output: OutputKind) -> SearchStrategy[World]:
         max_attempts=maybe(st.sampled_from([0, 1, 2, -1]), 20),
         stops=rarely(stops.map(tuple), tuple[Stop, ...](), 5),
     ).map(_without_senseless_limits)
+
+
+def _scripts(output: OutputKind) -> SearchStrategy[tuple[Turn, ...]]:
+    some = st.one_of(st.lists(turns(), max_size=3), st.lists(turns(), min_size=2, max_size=7))
+    return some.map(lambda some: (*some, last_turn(output)))
 
 
 def _without_senseless_limits(world: World) -> World:

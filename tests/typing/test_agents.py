@@ -222,7 +222,7 @@ def test_tools_of_any_signature_go_together() -> None:  # R18, R67
 
 def test_options_of_a_tool_are_checked() -> None:  # R67
     with pytest.raises(DefinitionError):
-        tool(preview, effect="sometimes")  # pyright: ignore[reportArgumentType, reportCallIssue]
+        tool(preview, effect="sometimes")  # pyright: ignore[reportArgumentType] - no effect
 
 
 async def test_state_has_the_type_that_was_asked_for() -> None:  # R67

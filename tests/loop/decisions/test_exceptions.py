@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,8 +93,9 @@ async def test_what_is_no_exception_leaves_the_run_and_nothing_is_told_of_its_en
     told = CallbackLog()
     model = stage.model([[call("look"), report(99)], report(1)])
     before = asyncio.all_tasks()
+    given: Options = {"callbacks": told.callbacks(), **options}
     with pytest.raises(Stopped):
-        await run(asked(places, model), "Go.", **{"callbacks": told.callbacks(), **options})
+        await run(asked(places, model), "Go.", **given)
     assert not {"success", "failure"} & set(told.names)
     assert asyncio.all_tasks() == before or stage.over_http
     task = asyncio.current_task()
@@ -184,6 +186,14 @@ async def fail_in_a_group() -> str:
     return "unreachable"
 
 
+async def handle_a_group_that_failed() -> str:
+    try:
+        return await fail_in_a_group()
+    except* ValueError as errors:
+        failures = len(errors.exceptions)
+    raise LookupError(f"{failures} parts failed")
+
+
 async def group_with_a_cancellation() -> str:
     raise BaseExceptionGroup("mixed", [asyncio.CancelledError(), ValueError("part 1")])
 
@@ -194,6 +204,7 @@ ORDINARY = [
     time_out,
     raise_a_timeout,
     fail_in_a_group,
+    handle_a_group_that_failed,
     group_with_a_cancellation,
 ]
 
@@ -211,6 +222,33 @@ async def test_a_cancellation_or_time_out_of_the_tools_own_is_an_error_result(
         assert "part 1" in first.text
     if handler is raise_a_timeout:
         assert first.text == "Error: of my own"
+
+
+async def test_a_tool_may_recover_from_a_group_that_failed(stage: Stage) -> None:  # A21
+    @tool
+    async def recover() -> str:
+        try:
+            return await fail_in_a_group()
+        except* ValueError:
+            pass
+        return "recovered"
+
+    model = stage.model([[call("recover", id="a"), call("recover", id="b")], "Done."])
+    result = await run(Agent(name="a", model=model, tools=[recover]), "Go.", abort=Abort())
+    assert result.unwrap() == "Done."
+    assert [answered.content for answered in stage.tool_results(1)] == ["recovered"] * 2
+
+
+async def test_validators_and_callbacks_may_recover_from_a_group_that_failed(stage: Stage) -> None:  # A21
+    async def recover(*given: object) -> None:
+        try:
+            await fail_in_a_group()
+        except* ValueError:
+            pass
+
+    agent = Agent(name="a", model=stage.model([[call("look"), report(1)]]), tools=[look], output=Output(Report))
+    callbacks = Callbacks(on_iteration_start=recover, on_tool_call=recover, on_layer_start=recover)
+    assert (await run(replace(agent, validators=[recover]), "Go.", callbacks=callbacks)).unwrap() == Report(total=1)
 
 
 async def test_a_validator_that_leaks_a_cancellation_rejects(stage: Stage) -> None:  # A21, A33

@@ -83,7 +83,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("code", "options"), WRONG, ids=[f"{code} {options}" for code, options in WRONG])
+@pytest.mark.parametrize(("code", "options"), WRONG, ids=[f"{number} {code}" for number, (code, _) in enumerate(WRONG)])
 def test_a_setting_that_cannot_work_is_refused_at_definition(code: str, options: dict[str, Any]) -> None:  # D44
     assert code in problems(lambda: defined(**options))
 

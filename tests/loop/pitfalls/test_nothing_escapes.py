@@ -30,6 +30,7 @@ from journeyman.model import BlockFinished, Part, Request, ResponseFinished, Res
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.types import Message, Text
 from tests.loop.pitfalls.players import Report, failed, look, report, submit
+from tests.support.naming import steady_repr
 from tests.support.recorder import CallbackLog, Recorder, check_balance
 from tests.support.stage import Stage
 
@@ -225,7 +226,7 @@ async def test_a_model_given_by_the_host_is_asked_instead_of_the_agents(stage: S
     assert (await run(agent, "Go.", host=Host(model=stage.model(["Done."])))).unwrap() == "Done."
 
 
-@pytest.mark.parametrize("history", ["hello", [1], [None], 5, [{"role": "user"}]], ids=repr)
+@pytest.mark.parametrize("history", ["hello", [1], [None], 5, [{"role": "user"}]], ids=steady_repr)
 async def test_a_history_that_is_none_is_an_invalid_input(stage: Stage, history: object) -> None:  # D39
     agent = Agent(name="a", model=stage.model([]))
     failure = failed(await run(agent, "Go.", history=cast("Sequence[Message]", history)))

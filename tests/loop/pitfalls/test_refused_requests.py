@@ -30,6 +30,7 @@ from journeyman.model import Response
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import JsonObject, Opaque
 from tests.loop.pitfalls.players import Report, failed, look, report, shown, small, submit
+from tests.support.naming import steady_repr
 from tests.support.stage import Stage
 
 # -- no empty content --------------------------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ async def test_a_tool_without_words_still_has_a_result(stage: Stage, value: Call
         (ValueError("\n"), "Error: ValueError"),
         (KeyError(), "Error: KeyError: KeyError"),
     ],
-    ids=repr,
+    ids=steady_repr,
 )
 async def test_an_error_without_words_still_has_a_text(stage: Stage, failure: Exception, text: str) -> None:  # D7
     @tool

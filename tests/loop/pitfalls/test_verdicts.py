@@ -14,6 +14,7 @@ from journeyman.contexts import AttemptsContext, PromptContext, ValidationContex
 from journeyman.models.scripted import call
 from journeyman.types import JsonObject
 from tests.loop.pitfalls.players import TOO_LARGE, Report, failed, report, shown, small, submit
+from tests.support.naming import steady_repr
 from tests.support.recorder import CallbackLog, Recorder, check_balance
 from tests.support.stage import Stage
 
@@ -111,7 +112,9 @@ def returning(value: object) -> Callable[[Report], None]:
     return check
 
 
-@pytest.mark.parametrize("value", [True, False, 0, "", "too large", [], Report(total=0), ValueError("no")], ids=repr)
+@pytest.mark.parametrize(
+    "value", [True, False, 0, "", "too large", [], Report(total=0), ValueError("no")], ids=steady_repr
+)
 async def test_a_validator_that_returns_a_value_is_a_bug_of_the_program(stage: Stage, value: object) -> None:  # D27
     agent = Agent(name="a", model=stage.model([report(1)]), output=Output(Report), validators=[returning(value)])
     failure = failed(await run(agent, "Go."))
@@ -258,7 +261,7 @@ ERRORS: list[tuple[Exception, str]] = [
     (Odd(), "Odd"),
     (ValueError(""), "ValueError"),
     (AssertionError(), "AssertionError"),
-    (Rejected("too large", path=("lines", 0, "total")), "lines.0.total: too large"),
+    (Rejected("too large", path=("lines", 0, "total")), "lines[0].total: too large"),
     (ExceptionGroup("both", [ValueError("one"), Rejected("two", path=("b",))]), "one\nb: two"),
     (TimeoutError(), "TimeoutError"),
     (Unspeakable(), "Unspeakable"),
