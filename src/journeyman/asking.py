@@ -5,7 +5,7 @@ What went wrong becomes an `Ending`; what was used is counted, whatever happens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -29,30 +29,32 @@ async def ask(talk: Conversation) -> Response | Ending:
     if talk.scope.is_due():
         await talk.scope.checkpoint()
     talk.call_usage = NOTHING_USED
-    over = _over_policy(talk)
+    over = _over_policy(talk) if talk.policies else None
     if over is not None:
         return Ending(over, "iteration")
     try:
-        return await _ask_at_length(talk)
+        response = await _ask_fitted(talk, talk.max_tokens, key="model")
+        longer = _longer_answer(talk, response)
+        return response if longer is None else await _ask_fitted(talk, longer, key="model/extended")
     except BudgetRefused as refused:
         return Ending(_budget_context(talk, refused), "iteration", refused)
     except ProviderError as error:
         return Ending(_provider_context(talk, error), "iteration", error)
 
 
-async def _ask_at_length(talk: Conversation) -> Response:
-    """Ask; once more with a longer answer allowed, if it was cut and the limits say so."""
-    response = await _ask_fitted(talk, talk.max_tokens, key="model")
+def _longer_answer(talk: Conversation, response: Response) -> int | None:
+    """Return the longer answer to ask for once more, if this one was cut and the limits say so."""
     longer = talk.limits.extended_max_tokens
-    if longer is not None:
-        longer = min(longer, max_output_tokens_of(talk.model) or longer)
-    if longer is not None and response.stop_reason == "max_tokens" and longer > talk.max_tokens:
-        return await _ask_fitted(talk, longer, key="model/extended")
-    return response
+    if longer is None or response.stop_reason != "max_tokens":
+        return None
+    longer = min(longer, max_output_tokens_of(talk.model) or longer)
+    return longer if longer > talk.max_tokens else None
 
 
 async def _ask_fitted(talk: Conversation, max_tokens: int, *, key: str) -> Response:
     """Ask with a view that fits the window; once more with a smaller one, if the provider says it does not."""
+    if not talk.strategies and talk.journal is None:
+        return await _ask_paid(talk, _converted(talk, talk.history.messages), max_tokens)
     if not talk.strategies:
         return await _ask_recorded(talk, _converted(talk, talk.history.messages), max_tokens, key=key)
     excess = _excess_tokens(talk, max_tokens)
@@ -117,10 +119,10 @@ async def _ask_paid(talk: Conversation, messages: Sequence[Message], max_tokens:
         talk.call_usage = before + talk.call_usage
 
 
-async def _respond(talk: Conversation, request: Request) -> Response:
+def _respond(talk: Conversation, request: Request) -> Coroutine[object, object, Response]:
     talk.asked_max_tokens = request.max_tokens or 0
     on_part = shower(talk) if request.deltas else None
-    return await respond(
+    return respond(
         talk.model,
         request,
         retries=talk.retries,
@@ -134,8 +136,6 @@ async def _respond(talk: Conversation, request: Request) -> Response:
 
 
 def _over_policy(talk: Conversation) -> Context | None:
-    if not talk.policies:
-        return None
     spent = Spent(
         usage=talk.ledger.usage,
         iterations=talk.iterations - 1,

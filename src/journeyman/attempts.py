@@ -9,7 +9,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from journeyman.budget import Budget
+from journeyman.budget import Allowance, Budget
 from journeyman.calls import Call, call_kind, finish
 from journeyman.cancel import cancellations, is_failure
 from journeyman.contexts import AttemptsContext, IterationsContext, PromptContext
@@ -24,6 +24,8 @@ from journeyman.prompt import PromptFailed, Rejection, default_error_prompt, mad
 from journeyman.result import AttemptRecord
 from journeyman.types import Text, ToolResult
 from journeyman.verdict import Verdict
+
+_UNLIMITED = Allowance()
 
 ACCEPTED = "Accepted."
 """The result of the call that handed in an output that passed."""
@@ -47,8 +49,9 @@ async def begin_attempt(execution: Execution, talk: Conversation, attempt: int) 
     talk.phase = "iteration"
     execution.hand_in.begin_attempt()
     each = agent.limits.each_attempt
-    talk.budget = Budget(each, scope="attempt", now=talk.now(), parent=execution.budget)
-    execution.scope.limit_attempt(each.seconds)
+    if each != _UNLIMITED:
+        talk.budget = Budget(each, scope="attempt", now=talk.now(), parent=execution.budget)
+        execution.scope.limit_attempt(each.seconds)
     execution.attempt_report = None
     execution.attempt_is_open, execution.attempt_started_s = True, talk.now()
     if execution.watch is not None:

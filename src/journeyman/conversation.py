@@ -106,7 +106,7 @@ class Conversation:
         if usage.cost is None and usage.requests and self.price is not None:
             usage = replace(usage, cost=self.price.of(usage))
         self.ledger.add(usage)
-        self.call_usage += usage
+        self.call_usage = usage if self.call_usage is NOTHING_USED else self.call_usage + usage
 
     def measured(self, usage: Usage) -> None:
         """Remember how many tokens the history is, now that the model has told."""

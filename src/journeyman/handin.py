@@ -104,8 +104,11 @@ class OutputHandIn:
     async def judge(self, talk: Conversation, turn: Iterated) -> Candidate | Ending | None:
         if not turn.calls:
             return _without_calls(talk, turn, self._terminator, nudge=self._nudge, has_draft=False)
-        call = await _last_withheld(talk, turn.calls)
-        return None if call is None else Candidate(_raw(call.use), call.use)
+        withheld = [call for call in turn.calls if call.outcome is None]
+        if not withheld:
+            return None
+        call = await _last(talk, withheld)
+        return Candidate(_raw(call.use), call.use)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +170,10 @@ class SubmitHandIn:
         fresh, self._fresh = self._fresh, False
         if not turn.calls:
             return _without_calls(talk, turn, self._submit_name, nudge=self._nudge, has_draft=self.has_draft)
-        call = await _last_withheld(talk, turn.calls)
-        if call is None:
+        withheld = [call for call in turn.calls if call.outcome is None]
+        if not withheld:
             return None
+        call = await _last(talk, withheld)
         draft = self._draft
         refusal = self._refusal(draft, fresh=fresh)
         if draft is not None and refusal is None:
@@ -203,12 +207,11 @@ def _raw(use: ToolUse) -> str:
     return use.input_json if use.malformed is None else use.malformed
 
 
-async def _last_withheld(talk: Conversation, calls: Sequence[Call]) -> Call | None:
-    """Return the last call that waits for the verdict; those before it are superseded."""
-    withheld = [call for call in calls if call.outcome is None]
+async def _last(talk: Conversation, withheld: Sequence[Call]) -> Call:
+    """Return the last of the calls that wait for the verdict; those before it are superseded."""
     for call in withheld[:-1]:
         await finish(talk, replace(call, outcome=Outcome.failed("rejected", SUPERSEDED)))
-    return withheld[-1] if withheld else None
+    return withheld[-1]
 
 
 # -- text -------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -24,10 +24,14 @@ from journeyman.types import ToolResult, ToolUse
 Arguments = dict[str, object]
 
 
-async def execute(talk: Conversation, tool: Tool[..., Any], use: ToolUse, arguments: Arguments) -> Outcome:
+def execute(
+    talk: Conversation, tool: Tool[..., Any], use: ToolUse, arguments: Arguments
+) -> Coroutine[object, object, Outcome]:
     """Run the handler, or take its result from the cache."""
-    if not tool.cache:
-        return await _run(talk, tool, use, arguments)
+    return _cached(talk, tool, use, arguments) if tool.cache else _run(talk, tool, use, arguments)
+
+
+async def _cached(talk: Conversation, tool: Tool[..., Any], use: ToolUse, arguments: Arguments) -> Outcome:
     cache = talk.run_cache if tool.cache == "run" else talk.attempt_cache
     key = tool.cache_key(arguments)
     shared = cache.get(key)
@@ -137,8 +141,8 @@ async def _invoke(
         value = await _in_thread(talk, use, lambda: tool.invoke(arguments, context))
     else:
         value = tool.invoke(arguments, context)
-    if isinstance(value, Awaitable):
-        value = cast("object", await value)
+    if tool.is_async or isinstance(value, Awaitable):
+        value = await cast("Awaitable[object]", value)
     cap = tool.max_chars if tool.max_chars is not None else talk.max_result_chars
     return to_result(value, max_chars=cap, tool_use_id=use.id)
 

@@ -16,6 +16,7 @@ from journeyman.endings import Ending
 from journeyman.events import IterationStarted, ModelResponded
 from journeyman.model import Response
 from journeyman.types import Message, ToolResult
+from journeyman.watch import Watch
 
 
 @dataclass(slots=True)
@@ -35,7 +36,10 @@ async def iterate(talk: Conversation) -> Iterated | Ending:
     response = await ask(talk)
     if isinstance(response, Ending):
         return response
-    said = await _hear(talk, response)
+    said = talk.history.respond(response.content)
+    talk.measured(response.usage)
+    if talk.watch is not None:
+        await _tell(talk, talk.watch, response, said)
     uses = () if said is None else said.tool_uses
     if not uses:
         return Iterated(response, said)
@@ -47,6 +51,7 @@ async def iterate(talk: Conversation) -> Iterated | Ending:
 
 
 async def _begin(talk: Conversation) -> None:
+    """Put what is staged into the history, and count the iteration."""
     committed = talk.history.commit()
     if talk.watch is not None:
         await talk.committed(committed)
@@ -58,24 +63,19 @@ async def _begin(talk: Conversation) -> None:
         await talk.watch.tell(IterationStarted(path=talk.path, attempt=talk.attempt, iteration=talk.iteration))
 
 
-async def _hear(talk: Conversation, response: Response) -> Message | None:
-    """Put the response into the history."""
-    said = talk.history.respond(response.content)
-    talk.measured(response.usage)
-    if talk.watch is not None:
-        await talk.committed(said)
-        await talk.watch.tell(
-            ModelResponded(
-                path=talk.path,
-                attempt=talk.attempt,
-                iteration=talk.iteration,
-                stop_reason=response.stop_reason,
-                text=said.text if said is not None else "",
-                usage=talk.call_usage,
-                model=response.model or talk.model.name,
-            )
+async def _tell(talk: Conversation, watch: Watch, response: Response, said: Message | None) -> None:
+    await talk.committed(said)
+    await watch.tell(
+        ModelResponded(
+            path=talk.path,
+            attempt=talk.attempt,
+            iteration=talk.iteration,
+            stop_reason=response.stop_reason,
+            text=said.text if said is not None else "",
+            usage=talk.call_usage,
+            model=response.model or talk.model.name,
         )
-    return said
+    )
 
 
 def _answer_unrun(talk: Conversation, response: Response) -> None:

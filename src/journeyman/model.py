@@ -59,9 +59,9 @@ class Prefix:
     """The prefix as sent, by codec id: encoded once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Request:
-    """One model call."""
+    """One model call. To be read, not changed; not frozen, because a frozen one costs three times as much to make."""
 
     prefix: Prefix
     messages: Sequence[Message]
@@ -73,9 +73,9 @@ class Request:
     """False: nobody looks at the pieces, so a model may leave out `TextPart`, `ThinkingPart` and `InputPart`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Response:
-    """One complete answer."""
+    """One complete answer. To be read, not changed, like `Request`."""
 
     content: tuple[Block, ...]
     stop_reason: StopReason
@@ -275,15 +275,14 @@ class Collector:
         self._is_counted = False
         """True once the output was counted too, and not just the input."""
 
-    def add(self, part: Part) -> None:
-        """Take in the next part."""
+    def add(self, part: Part) -> bool:
+        """Take in the next part. True: it was the last."""
         kind = type(part)
         if kind is BlockFinished:
             self._blocks.append(cast("BlockFinished", part).block)
-        elif kind in _FOR_DISPLAY:
-            return
-        else:
+        elif kind not in _FOR_DISPLAY:
             self._add_fact(part)
+        return kind is ResponseFinished
 
     def _add_fact(self, part: Part) -> None:
         match part:
@@ -322,7 +321,7 @@ class Collector:
     def used(self) -> Usage:
         """Return what the call has used, as far as it is known: exact when it finished and told."""
         if self._finished is not None and self._is_counted and self._usage is not None:
-            return self._lost + self._usage
+            return self._usage if self._lost is NOTHING_USED else self._lost + self._usage
         seen = self._usage or Usage(requests=1)
         return self._lost + replace(seen, exact=False)
 

@@ -71,9 +71,10 @@ async def _ask_once(
     try:
         async with model.stream(request) as parts:
             async for part in parts:
-                collector.add(part)
                 if on_part is not None:
                     on_part(part)
+                if collector.add(part):
+                    break
         response = collector.response()
     except ProviderError as error:
         spent(error.usage or collector.used())

@@ -137,7 +137,13 @@ class Tool(Generic[P, R]):
     spec: ToolSpec = field(init=False, repr=False)
     """The tool as the model sees it."""
     _subject: str = field(init=False, repr=False)
-    _binding: _Binding | None = field(default=None, repr=False)
+    is_async: bool = field(init=False, repr=False)
+    """True when the handler is known to return an awaitable; one that is not known to may still do so."""
+    in_thread: bool = field(init=False, repr=False)
+    """Whether the loop runs it in a thread."""
+    wants_context: bool = field(init=False, repr=False)
+    """False when the handler has no place for a `ToolContext`, so that none need be made."""
+    _binding: _Binding = field(default=cast("_Binding", None), repr=False)
 
     def __post_init__(self) -> None:
         binding = self._binding or _bound_raw(self.input_schema, self.handler)
@@ -148,6 +154,9 @@ class Tool(Generic[P, R]):
             strict=self.strict,
         )
         object.__setattr__(self, "_binding", binding)
+        object.__setattr__(self, "is_async", binding.is_async)
+        object.__setattr__(self, "in_thread", not binding.is_async if self.thread is None else self.thread)
+        object.__setattr__(self, "wants_context", binding.wants_context)
         object.__setattr__(self, "_subject", f"arguments for tool {self.name!r}")
         object.__setattr__(self, "spec", spec)
 
@@ -155,40 +164,21 @@ class Tool(Generic[P, R]):
         """Call the handler, without any check."""
         return self.handler(*args, **kwargs)
 
-    @property
-    def is_async(self) -> bool:
-        """True when the handler is known to return an awaitable; one that is not known to may still do so."""
-        return self._bound.is_async
-
-    @property
-    def in_thread(self) -> bool:
-        """Whether the loop runs it in a thread."""
-        return not self.is_async if self.thread is None else self.thread
-
     def parse(self, input_json: str | bytes) -> dict[str, object]:
         """Return the arguments that the model wrote, checked, as values of their types, in objects of their own.
 
         Raises:
             InvalidArguments: they do not fit; it lists every issue.
         """
-        return self._bound.arguments.parse(input_json, self._subject)
-
-    @property
-    def wants_context(self) -> bool:
-        """False when the handler has no place for a `ToolContext`, so that none need be made."""
-        return self._bound.wants_context
+        return self._binding.arguments.parse(input_json, self._subject)
 
     def invoke(self, arguments: dict[str, object], context: ToolContext | None) -> object:
         """Call the handler with parsed arguments. What it returns may have to be awaited."""
-        return self._bound.call(arguments, context)
+        return self._binding.call(arguments, context)
 
     def cache_key(self, arguments: Mapping[str, object]) -> str:
         """Return the key for parsed arguments: the name, and a text that is the same for equal arguments."""
         return f"{self.name}:{canonical(arguments)}"
-
-    @property
-    def _bound(self) -> _Binding:
-        return cast("_Binding", self._binding)
 
 
 AnyTool: TypeAlias = Tool[..., object]

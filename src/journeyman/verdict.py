@@ -38,16 +38,14 @@ async def judge(execution: Execution, talk: Conversation, candidate: Candidate) 
     """Let one layer after the other judge the candidate, up to the first that does not pass."""
     await talk.scope.checkpoint()
     talk.phase, talk.doing = "validation", "validating the output"
-    facts = Checking(input=talk.input, attempt=talk.attempt, max_attempts=execution.max_attempts, abort=talk.abort)
     execution.report = execution.attempt_report = ValidationReport(layers=())
     value: Any = candidate.raw
     try:
-        with checking(facts):
-            schema = execution.agent.plan.output
-            if schema is not None:
-                value = await _schema_layer(execution, talk, schema, candidate.raw)
-            if execution.attempt_report.passed:
-                await _validators(execution, talk, candidate, value)
+        schema = execution.agent.plan.output
+        if schema is not None:
+            value = await _schema_layer(execution, talk, schema, candidate.raw)
+        if execution.agent.validators and execution.attempt_report.passed:
+            await _validators(execution, talk, candidate, value)
     except ValidatorBroken as broken:
         context = ValidationContext(layer=broken.layer, reason=broken.reason, attempt=talk.attempt)
         return Ending(context, "validation", broken)
@@ -81,12 +79,14 @@ async def _schema_layer(execution: Execution, talk: Conversation, schema: Output
 async def _validators(execution: Execution, talk: Conversation, candidate: Candidate, value: object) -> None:
     validators: Sequence[Callable[[Any], Any]] = execution.agent.validators
     schema = execution.agent.plan.output
-    pristine = None if schema is None or not validators else Pristine(value, schema.parse(candidate.raw), schema.dump)
-    for validator in validators:
-        work = partial(check, validator, value, pristine)
-        layer = Layer(layer_name(validator), "validator", layer_description(validator), work)
-        if not (await _announced(execution, talk, layer)).passed:
-            return
+    pristine = None if schema is None else Pristine(value, schema.parse(candidate.raw), schema.dump)
+    facts = Checking(input=talk.input, attempt=talk.attempt, max_attempts=execution.max_attempts, abort=talk.abort)
+    with checking(facts):
+        for validator in validators:
+            work = partial(check, validator, value, pristine)
+            layer = Layer(layer_name(validator), "validator", layer_description(validator), work)
+            if not (await _announced(execution, talk, layer)).passed:
+                return
 
 
 async def _announced(execution: Execution, talk: Conversation, layer: Layer) -> LayerOutcome:

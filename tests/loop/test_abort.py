@@ -60,6 +60,8 @@ async def test_the_signal_stops_a_request_in_flight(stage: Stage, reflected: boo
     assert [record.iterations for record in result.metadata.attempts] == [2]
     check_balance(recorder.events)
     assert names(recorder.events)[-3:] == ["IterationStarted", "AttemptCompleted", "RunFailed"]
+    if stage.api is not None:
+        assert [request.hung_up for request in stage.api.requests] == [False, True]
 
 
 async def test_the_signal_stops_an_answer_half_way(stage: Stage) -> None:  # R74, R36, D21

@@ -75,13 +75,23 @@ class Actor:
             case "hang":
                 await asyncio.sleep(HANG_S)
             case "swallow" | "convert":
-                await _survive(act)
+                await self._survive(act)
             case "abort" | "cancel":
                 self.stop(act.kind)
                 await asyncio.sleep(0)
             case _:
                 await asyncio.sleep(0)
                 raise_for(act.kind)
+
+    async def _survive(self, act: Act) -> None:
+        """Wait, and take the first cancellation for something else."""
+        try:
+            await asyncio.sleep(act.seconds)
+        except asyncio.CancelledError as error:
+            if self.record is not None:
+                self.record.was_swallowed = True
+            if act.kind == "convert":
+                raise ValueError("it was cancelled") from error
 
     def release(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let the parked threads go, and wait until they have delivered what they have."""
@@ -130,15 +140,6 @@ class Actor:
             return give(act, *arguments)
 
         return asynchronous
-
-
-async def _survive(act: Act) -> None:
-    """Wait, and take the first cancellation for something else."""
-    try:
-        await asyncio.sleep(act.seconds)
-    except asyncio.CancelledError as error:
-        if act.kind == "convert":
-            raise ValueError("it was cancelled") from error
 
 
 def raise_for(kind: ActKind) -> None:

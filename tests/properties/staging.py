@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -23,6 +23,7 @@ from journeyman import (
     Host,
     InMemoryJournal,
     KeepGoing,
+    Listener,
     Message,
     Model,
     Observability,
@@ -46,6 +47,10 @@ from tests.properties.world import Act, Site, ToolPlan, World
 from tests.support.run_record import AnyAgent, RunRecord, record
 
 LIMITLESS = 10**9
+_PAGES_TURNS = (
+    Turn(content=(Text("Let me"),), stop_reason="pause_turn", slow_s=0.1),
+    Turn(content=(Text("help."),), stop_reason="end_turn", slow_s=0.1),
+)
 
 
 class Report(BaseModel):
@@ -70,8 +75,9 @@ class Staging:
     world: World
     model: Model
     actor: Actor = field(default_factory=Actor)
-    inside: list[RunRecord] = field(default_factory=list[RunRecord])
-    """The runs that tools of this run made."""
+    around: Callable[[Coroutine[Any, Any, RunRecord]], Coroutine[Any, Any, RunRecord]] | None = None
+    """What the task of the run does around it."""
+    listener: Listener | None = None
 
     async def run(self) -> RunRecord:
         """Run the world, in a task of its own, and return what was seen of it."""
@@ -84,6 +90,7 @@ class Staging:
             given=world.given,
             max_attempts=world.max_attempts,
             callbacks=self._callbacks() if world.callbacks else None,
+            listener=self.listener,
             host=self._host(),
             abort=self.actor.abort,
             replies=replies,
@@ -91,7 +98,8 @@ class Staging:
         )
         timers = [loop.call_later(stop.at_s, self.actor.stop, stop.how) for stop in world.stops]
         timers.append(loop.call_later(HANG_S, self.actor.release, loop))
-        self.actor.task = loop.create_task(record(made))
+        recorded = record(made)
+        self.actor.task = loop.create_task(recorded if self.around is None else self.around(recorded))
         await asyncio.wait([self.actor.task])
         for timer in timers:
             timer.cancel()
@@ -211,15 +219,25 @@ class Staging:
 
         return _made_tool(plan, asynchronous if plan.form == "async" else sync)
 
+    @cached_property
+    def _page(self) -> AnyAgent:
+        return Agent(name="page", model=PlayedModel(_PAGES_TURNS))
+
     async def _nested_run(self, context: ToolContext) -> str:
         """Run another agent inside the tool, with the same signal; whatever cancels the tool may cancel it."""
-        model = PlayedModel([Turn(content=(Text("a"),), stop_reason="pause_turn", slow_s=0.1), Turn(
-            content=(Text("b"),), stop_reason="end_turn", slow_s=0.1)])  # fmt: skip
-        agent = Agent(name="page", model=model)
+        model = PlayedModel(_PAGES_TURNS)
         inner = RunRecord(
-            agent=agent, input="Help.", abort=context.abort, replies=model.replies, was_cancelled=True, is_nested=True
+            agent=self._page,
+            input="Help.",
+            abort=context.abort,
+            replies=model.replies,
+            host=Host(model=model),
+            was_cancelled=True,
+            is_nested=True,
         )
-        self.inside.append(await record(inner))
+        if self.actor.record is not None:
+            self.actor.record.inside.append(inner)
+        await record(inner)
         if inner.raised is not None:
             raise inner.raised
         return f"the page says {inner.result!r}"

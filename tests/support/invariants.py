@@ -41,10 +41,12 @@ _COUNTS = ("requests", "input_tokens", "output_tokens", "cache_read_tokens", "ca
 
 
 def check_invariants(record: RunRecord) -> None:
-    """Raise AssertionError with every rule that the run broke."""
+    """Raise AssertionError with every rule that the run broke, or one of the runs inside it."""
     found = [f"- {rule.__name__}: {fault}" for rule in _RULES for fault in rule(record)]
     if found:
         raise AssertionError("\n".join(["The run broke what every run must hold:", *found, "", _told(record)]))
+    for inside in record.inside:
+        check_invariants(inside)
 
 
 def _told(record: RunRecord) -> str:
@@ -294,5 +296,6 @@ _RULES = (
     invariants_events.call_faults,
     invariants_events.layer_faults,
     invariants_events.stop_faults,
+    invariants_events.mistaken_faults,
     invariants_events.callback_faults,
 )

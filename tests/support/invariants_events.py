@@ -5,6 +5,7 @@ Each rule yields what is wrong, in words. Imports `run_record`; read `invariants
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -283,11 +284,25 @@ def _layer_names(record: RunRecord) -> list[str]:
 
 
 def stop_faults(record: RunRecord) -> Iterator[str]:
-    """Once somebody has stopped the run, it begins nothing new (R36, D22, D23)."""
-    if record.stopped_at is not None:
+    """Once somebody has stopped the run, it begins nothing new (R36, D22, D23), unless the cancellation was caught."""
+    if record.stopped_at is not None and not (record.was_cancelled and record.was_swallowed):
         for event in record.events[record.stopped_at :]:
             if isinstance(event, AttemptStarted | IterationStarted | LayerStarted):
                 yield f"{event} after the run was stopped"
+
+
+def mistaken_faults(record: RunRecord) -> Iterator[str]:
+    """What stops the run is no error of the function that it interrupts."""
+    if record.result is None:
+        return
+    errors = [each.error for each in record.result.metadata.callback_errors]
+    cause = record.result.error.cause if isinstance(record.result, Failure) else None
+    for error in (*errors, cause):
+        if isinstance(error, asyncio.CancelledError) and error.args[:1] in _OF_A_STOP:
+            yield f"a cancellation of the run is recorded as an error: {errors}, {cause!r}"
+
+
+_OF_A_STOP = ((), ("abort",), ("deadline",), ("attempt_deadline",))
 
 
 def callback_faults(record: RunRecord) -> Iterator[str]:

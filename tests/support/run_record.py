@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from journeyman import Abort, Agent, Callbacks, Event, Failure, Host, Message, Success, Usage, run
+from journeyman import Abort, Agent, Callbacks, Event, Failure, Host, Listener, Message, Success, Usage, run
 from journeyman.events import CallbackContext
 from journeyman.types import Block, StopReason
 from tests.support.counting_loop import the_counting_loop
@@ -56,6 +56,7 @@ class RunRecord:
     """The history that it went on from."""
     max_attempts: int | None = None
     callbacks: Callbacks | None = None
+    listener: Listener | None = None
     host: Host | None = None
     abort: Abort | None = None
     replies: Sequence[Reply] | None = None
@@ -64,6 +65,8 @@ class RunRecord:
     """Functions of the user that no rule protects may raise: `INTERNAL_ERROR` is then an ending like others."""
     was_cancelled: bool = False
     """Somebody cancelled the task."""
+    was_swallowed: bool = False
+    """A function of the user caught the cancellation and went on: it was that function's to take."""
     is_nested: bool = False
     """A tool of another run made it."""
     stopped_at: int | None = None
@@ -73,6 +76,8 @@ class RunRecord:
     raised: BaseException | None = None
     events: list[Event] = field(default_factory=list[Event])
     called: list[Called] = field(default_factory=list[Called])
+    inside: list[RunRecord] = field(default_factory=list["RunRecord"])
+    """The runs that tools of this run made."""
     leftovers: list[str] = field(default_factory=list[str])
     """What was alive when `run` was left, and had not been before."""
     n_parked_threads: int = 0
@@ -82,6 +87,12 @@ class RunRecord:
     def path(self) -> tuple[str, ...]:
         above = self.events[0].path[:-1] if self.is_nested and self.events else ()
         return (*above, self.agent.name)
+
+    def tell(self, event: Event) -> None:
+        """Keep the event, and let the listener have it."""
+        self.events.append(event)
+        if self.listener is not None:
+            self.listener(event)
 
     @property
     def attempts(self) -> int:
@@ -107,7 +118,7 @@ async def record(given: RunRecord) -> RunRecord:
             given.input,
             max_attempts=given.max_attempts,
             callbacks=_recording(given),
-            on_event=given.events.append,
+            on_event=given.tell,
             abort=given.abort,
             history=given.given,
             host=given.host,

@@ -136,10 +136,10 @@ class _Stream:
 
     async def __anext__(self) -> Part:
         if self._parts is None:
-            answer = await _answer(self._model.function, self._request)
-            if isinstance(answer, ProviderError):
-                raise answer
-            self._parts = iter(_parts_of(self._model, self._request, _response(answer)))
+            answer = self._model.function(self._request)
+            if not isinstance(answer, Response):
+                answer = _response(await answer if isinstance(answer, Awaitable) else answer)
+            self._parts = iter(_parts_of(self._model, self._request, answer))
         for part in self._parts:
             return part
         raise StopAsyncIteration
@@ -166,12 +166,23 @@ async def _answer(policy: Policy, request: Request) -> Answer:
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _response(answer: Response | str | Block | Sequence[Block]) -> Response:
-    if isinstance(answer, Response):
-        return answer
-    if isinstance(answer, str):
-        return say(answer)
-    return say(*answer) if isinstance(answer, Sequence) else say(answer)
+def _response(answer: Answer) -> Response:
+    """Return the answer as a response.
+
+    Raises:
+        ProviderError: the answer is one.
+    """
+    match answer:
+        case Response():
+            return answer
+        case ProviderError():
+            raise answer
+        case str():
+            return say(answer)
+        case Sequence():
+            return say(*answer)
+        case _:
+            return say(answer)
 
 
 def _of_input(usage: Usage) -> Usage:
@@ -185,6 +196,8 @@ def _of_input(usage: Usage) -> Usage:
 
 
 def _with_ids(blocks: Sequence[Block], *, turn: int) -> Sequence[Block]:
+    if all(not isinstance(block, ToolUse) or block.id for block in blocks):
+        return blocks
     return [
         ToolUse(f"call_{turn}_{number}", block.name, block.input_json, block.malformed)
         if isinstance(block, ToolUse) and not block.id
