@@ -128,7 +128,6 @@ def _respond(talk: Conversation, request: Request) -> Coroutine[object, object, 
         retries=talk.retries,
         spent=talk.spend,
         on_part=on_part,
-        is_stopping=talk.scope.is_stopping,
     )
 
 

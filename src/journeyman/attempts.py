@@ -11,7 +11,7 @@ from typing import Any
 
 from journeyman.budget import Allowance, Budget
 from journeyman.calls import Call, call_kind, finish
-from journeyman.cancel import cancellations, is_failure
+from journeyman.cancel import is_failure
 from journeyman.contexts import AttemptsContext, IterationsContext, PromptContext
 from journeyman.conversation import Conversation
 from journeyman.endings import Ending
@@ -114,14 +114,13 @@ async def _told(execution: Execution, talk: Conversation, verdict: Verdict) -> s
     )
     if talk.attempt == execution.max_attempts:
         return default_error_prompt(rejection)
-    before = cancellations()
     try:
         text = execution.agent.error_prompt(rejection)
         content = await made(await text if inspect.isawaitable(text) else text)
     except PromptFailed:
         raise
     except BaseException as error:
-        if not is_failure(error, is_stopping=cancellations() > before):
+        if not is_failure(error):
             raise
         raise PromptFailed(f"it raised {name_and_words(error)}") from error
     return "\n".join(block.text for block in content if isinstance(block, Text))

@@ -112,6 +112,7 @@ class Budget:
 
     __slots__ = (
         "_cost_reserved",
+        "_n_grants",
         "_settled",
         "_tokens_reserved",
         "allowance",
@@ -151,6 +152,8 @@ class Budget:
         self.overshoot_tokens = 0
         """What responses reported beyond their reservations."""
         self.overshoot_cost = 0.0
+        self._n_grants = 0
+        """Reservations that are not settled yet."""
         self._tokens_reserved = 0
         self._cost_reserved = 0.0
         self._settled: asyncio.Event | None = None
@@ -181,15 +184,16 @@ class Budget:
             left = tightest._output_left(input_tokens, price)
             if left >= smallest:
                 return self._grant(input_tokens, int(min(max_tokens, left)), price)
-            if not (tightest._tokens_reserved or tightest._cost_reserved):
+            if not tightest._n_grants:
                 raise tightest._refusal(input_tokens + smallest)
             await tightest._next_settlement()
 
     def settle(self, grant: Grant, usage: Usage) -> None:
         """Give the reservation back and count what was used instead."""
         for level in self._levels():
+            level._n_grants -= 1
             level._tokens_reserved -= grant.tokens
-            level._cost_reserved -= grant.cost
+            level._cost_reserved = level._cost_reserved - grant.cost if level._n_grants else 0.0
             level.tokens += usage.total_tokens
             level.cost += usage.cost or 0.0
             if level.allowance.tokens is not None:
@@ -220,6 +224,7 @@ class Budget:
         cost = 0.0 if price is None else _cost_of(price, input_tokens, max_tokens)
         grant = Grant(max_tokens=max_tokens, tokens=input_tokens + max_tokens, cost=cost)
         for level in self._levels():
+            level._n_grants += 1
             level._tokens_reserved += grant.tokens
             level._cost_reserved += grant.cost
         return grant

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from threading import Lock, get_ident
 from types import TracebackType
 from typing import Literal, TypeAlias, cast
@@ -80,27 +81,29 @@ def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> N
         loop.call_soon_threadsafe(callback)
 
 
-def cancellations() -> int:
-    """Return how many cancellations the running task has been asked for and not yet taken back.
+def is_stopping() -> bool:
+    """Tell whether a `CancelledError` that arrives now is meant for the run that is going on here.
 
-    A `CancelledError` that arrives while this number is what it was before did not come for us: some code in
-    between cancelled a task of its own and let the error leak.
+    If not, code in between cancelled something of its own and let the error leak.
     """
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()
+    scope = current_scope.get()
+    return scope is None or scope.is_stopping()
 
 
-def is_failure(error: BaseException, *, is_stopping: bool) -> bool:
+def is_failure(error: BaseException) -> bool:
     """Tell whether what a caller's code raised is that code's failure, and no reason to stop.
 
     Every `Exception` is; so is a leaked `CancelledError`, unless the run is being stopped; so is a group of such.
     """
     if isinstance(error, asyncio.CancelledError):
-        return not is_stopping
+        return not is_stopping()
     if isinstance(error, BaseExceptionGroup):
-        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
-        return all(is_failure(each, is_stopping=is_stopping) for each in inner)
+        return all(is_failure(each) for each in cast("BaseExceptionGroup[BaseException]", error).exceptions)
     return isinstance(error, Exception)
+
+
+current_scope: ContextVar[Scope | None] = ContextVar("journeyman_scope", default=None)
+"""What stops the run that is going on here."""
 
 
 class Scope:

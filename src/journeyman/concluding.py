@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from journeyman.attempts import Finished, complete_attempt
 from journeyman.calls import Call, call_kind, finish
-from journeyman.cancel import Cause, cancellations, is_failure
+from journeyman.cancel import Cause, is_failure
 from journeyman.contexts import (
     BudgetContext,
     CancelledContext,
@@ -112,11 +112,10 @@ async def conclude(execution: Execution, ended: Finished | Ending | None) -> Res
         execution.history.close()
     state: object = None
     if isinstance(ended, Finished):
-        before = cancellations()
         try:
             state = await _projected(execution)
         except BaseException as error:
-            if not is_failure(error, is_stopping=cancellations() > before):
+            if not is_failure(error):
                 raise
             context = ProjectionContext(reason=name_and_words(error))
             ended = Ending(context, "validation", error)

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias, cast
 
 import orjson
 
-from journeyman.cancel import cancellations, is_failure
+from journeyman.cancel import is_failure
 from journeyman.errors import name_and_words
 from journeyman.tools import Effect
 from journeyman.types import JsonObject
@@ -95,7 +95,6 @@ Approver: TypeAlias = Callable[[Approval], Awaitable[Decision]]
 
 async def consult(gates: Sequence[Gate], request: GateRequest, approve: Approver | None) -> GateRequest | Deny:
     """Ask every gate in turn. Return the request as they let it through, or the first denial."""
-    before = cancellations()
     for gate in gates:
         try:
             verdict = cast("object", await gate.decide(request))
@@ -104,7 +103,7 @@ async def consult(gates: Sequence[Gate], request: GateRequest, approve: Approver
             if isinstance(verdict, Rewrite):
                 request = replace(request, arguments=_json_object(verdict.arguments))
         except BaseException as error:
-            if not is_failure(error, is_stopping=cancellations() > before):
+            if not is_failure(error):
                 raise
             return Deny(f"the gate failed: {name_and_words(error)}")
         if isinstance(verdict, Deny):

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from journeyman.agent import Agent, Escalate, KeepGoing, StopAfter, StopGuard, Stopping
 from journeyman.calls import Call, finish
-from journeyman.cancel import cancellations, is_failure
+from journeyman.cancel import is_failure
 from journeyman.contexts import (
     InvalidResponseContext,
     RefusedContext,
@@ -157,12 +157,11 @@ class SubmitHandIn:
             draft = self._schema.parse(raw)
         except InvalidArguments as invalid:
             return error_result(invalid)
-        before = cancellations()
         try:
             shown = self._reflection.handler(draft)
             return to_result(await shown if inspect.isawaitable(shown) else shown)
         except BaseException as error:
-            if not is_failure(error, is_stopping=cancellations() > before):
+            if not is_failure(error):
                 raise
             return error_result(error)
 
@@ -264,12 +263,11 @@ class TextHandIn:
             return candidate
         trigger = "answer" if candidate.terminal_result is None else "stop_after"
         stopping = Stopping(text=candidate.raw, attempt=talk.attempt, iteration=talk.iteration, trigger=trigger)
-        before = cancellations()
         try:
             verdict = self._stop_guard(stopping)
             verdict = await verdict if inspect.isawaitable(verdict) else verdict
         except BaseException as error:
-            if not is_failure(error, is_stopping=cancellations() > before):
+            if not is_failure(error):
                 raise
             verdict = Escalate(name_and_words(error))
         match verdict:

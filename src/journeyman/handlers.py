@@ -74,7 +74,7 @@ async def _run(talk: Conversation, tool: Tool[..., Any], use: ToolUse, arguments
     except _TimedOut:
         return Outcome.failed("timeout", f"Error: {tool.name} timed out after {tool.timeout_s:g}s")
     except BaseException as error:
-        if not is_failure(error, is_stopping=talk.scope.is_stopping()):
+        if not is_failure(error):
             raise
         return Outcome(error_result(error), "raised")
     if result.is_error:

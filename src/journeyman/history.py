@@ -150,11 +150,12 @@ class History:
         if not unanswered:
             return
         turn = self._last_turn()
-        del self._messages[-len(turn) :]
-        for message in turn:
-            kept = tuple(block for block in message.content if not _is_call_of(block, unanswered))
-            if kept:
-                self._messages.append(Message("assistant", kept, continues=self._ends_with("assistant")))
+        kept: list[Message] = []
+        for message in self._messages[turn]:
+            content = tuple(block for block in message.content if not _is_call_of(block, unanswered))
+            if content:
+                kept.append(Message("assistant", content, bool(kept)))
+        self._messages[turn] = kept
 
     # -- inside
 
@@ -174,6 +175,8 @@ class History:
             return _encodable(block)
         if not block.name.isascii():
             block = replace(block, name=_encodable_text(block.name))
+        if block.malformed is not None and not block.malformed.isascii():
+            block = replace(block, malformed=_encodable_text(block.malformed))
         if not _is_object(block.input_json):
             block = replace(block, input_json="{}", malformed=_encodable_text(block.input_json))
         if block.id in self._ids or not _SENDABLE_ID(block.id):
@@ -194,17 +197,24 @@ class History:
         if not self._has_opaque:
             return set()
         facts = [
-            _facts(block) for message in self._last_turn() for block in message.content if isinstance(block, Opaque)
+            _facts(block)
+            for message in self._messages[self._last_turn()]
+            for block in message.content
+            if isinstance(block, Opaque)
         ]
         asked = {str(each.get("id")) for each in facts if each.get("type") == "server_tool_use"}
         return asked - {str(each.get("tool_use_id")) for each in facts}
 
-    def _last_turn(self) -> Sequence[Message]:
-        """Return the model's messages at the end, which pauses may have made several."""
-        start = len(self._messages)
+    def _last_turn(self) -> slice:
+        """Return where the model's last turn is: pauses may have made it several messages. What the user's side said
+        after it does not count until the model has answered that."""
+        end = len(self._messages)
+        while end > 0 and self._messages[end - 1].role == "user":
+            end -= 1
+        start = end
         while start > 0 and self._messages[start - 1].role == "assistant":
             start -= 1
-        return self._messages[start:]
+        return slice(start, end)
 
     def _replay(self, message: Message) -> None:
         if message.role == "assistant":

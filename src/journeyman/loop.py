@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from journeyman.agent import Agent, Host, In, Out
 from journeyman.attempts import Finished, accept, begin_attempt, out_of_attempts, out_of_iterations, reject
-from journeyman.cancel import Abort, is_failure
+from journeyman.cancel import Abort, current_scope, is_failure
 from journeyman.concluding import announce, conclude, failed_inside
 from journeyman.conversation import Conversation
 from journeyman.endings import Ending
@@ -55,14 +55,15 @@ async def run(
         host=host or Host(),
     )
     execution = begin(agent, input, options)
-    outer = current_path.set(execution.path)
+    path, scope = current_path.set(execution.path), current_scope.set(execution.scope)
     try:
         ended: Finished | Ending | None = None
         async with execution.scope:
             ended = await _ended(execution)
         return await conclude(execution, ended)
     finally:
-        current_path.reset(outer)
+        current_path.reset(path)
+        current_scope.reset(scope)
 
 
 def run_sync(
@@ -105,7 +106,7 @@ async def _ended(execution: Execution) -> Finished | Ending:
     except Unprepared as unprepared:
         return unprepared.ending
     except BaseException as error:
-        if not is_failure(error, is_stopping=execution.scope.is_stopping()):
+        if not is_failure(error):
             raise
         return failed_inside(execution, error)
 

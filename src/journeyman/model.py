@@ -275,14 +275,13 @@ class Collector:
         self._is_counted = False
         """True once the output was counted too, and not just the input."""
 
-    def add(self, part: Part) -> bool:
-        """Take in the next part. True: it was the last."""
+    def add(self, part: Part) -> None:
+        """Take in the next part."""
         kind = type(part)
         if kind is BlockFinished:
             self._blocks.append(cast("BlockFinished", part).block)
         elif kind not in _FOR_DISPLAY:
             self._add_fact(part)
-        return kind is ResponseFinished
 
     def _add_fact(self, part: Part) -> None:
         match part:

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from journeyman.cancel import cancellations, is_failure
+from journeyman.cancel import is_failure
 from journeyman.connect import connect
 from journeyman.contexts import (
     InternalContext,
@@ -51,7 +51,7 @@ async def prepare(execution: Execution) -> Conversation:
     await execution.scope.checkpoint()
     given = _checked_input(execution)
     model = _resolved_model(execution)
-    states = States(run=await _run_state(execution, given))
+    states = States(run=None if execution.agent.run_state is None else await _run_state(execution, given))
     system = await _system(execution, given)
     prompt = await _prompt(execution, given)
     execution.history.forget_server_calls()
@@ -109,12 +109,11 @@ def _resolved_model(execution: Execution) -> Model:
 
 async def _run_state(execution: Execution, given: object) -> object:
     make = execution.agent.run_state
-    before = cancellations()
     try:
         state = None if make is None else make(given)
         return await state if inspect.isawaitable(state) else state
     except BaseException as error:
-        if not is_failure(error, is_stopping=cancellations() > before):
+        if not is_failure(error):
             raise
         context = InternalContext(where="Agent.run_state", error=name_and_words(error))
         raise Unprepared(context, error) from error
@@ -136,21 +135,20 @@ async def _prompt(execution: Execution, given: object) -> tuple[UserContent, ...
     if prompt is not None:
         return await _made("user", prompt, given)
     if isinstance(given, str):
-        return await _made("user", given, given)
+        return (Text(given),) if given.strip() else await _made("user", given, given)
     return (Text(execution.agent.plan.input.dump(given).decode()),)
 
 
 async def _made(
     which: Literal["system", "user"], prompt: str | Sequence[Any] | Callable[[Any], Any], given: object
 ) -> tuple[UserContent, ...]:
-    before = cancellations()
     try:
         value = prompt(given) if callable(prompt) else prompt
         return await made(await value if inspect.isawaitable(value) else value)
     except PromptFailed as failed:
         raise Unprepared(PromptContext(prompt=which, reason=failed.reason, attempt=0), failed) from failed
     except BaseException as error:
-        if not is_failure(error, is_stopping=cancellations() > before):
+        if not is_failure(error):
             raise
         context = PromptContext(prompt=which, reason=f"it raised {name_and_words(error)}", attempt=0)
         raise Unprepared(context, error) from error

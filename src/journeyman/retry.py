@@ -31,14 +31,12 @@ async def respond(
     retries: int,
     spent: Callable[[Usage], None],
     on_part: Callable[[Part], None] | None = None,
-    is_stopping: Callable[[], bool] = lambda: True,
     jitter: Callable[[], float] = random.random,
 ) -> Response:
     """Ask `model` until it answers, at most `retries` times more than once.
 
     `spent` is told what each request used, also one that failed or was cancelled; `Response.usage` is the last
-    request's. `on_part` sees every part, with `Retried` before and `Restarted` after each wait. `is_stopping` says
-    whether a `CancelledError` is meant for us; one that is not is the model's failure.
+    request's. `on_part` sees every part, with `Retried` before and `Restarted` after each wait.
 
     Raises:
         ProviderError: of the last request.
@@ -46,7 +44,7 @@ async def respond(
     requests = retries + 1
     for number in range(1, requests + 1):
         try:
-            return await _ask_once(model, request, spent=spent, on_part=on_part, is_stopping=is_stopping)
+            return await _ask_once(model, request, spent=spent, on_part=on_part)
         except ProviderError as error:
             wait_s = _wait_before_next(error, number, jitter)
             if number == requests or wait_s is None:
@@ -65,23 +63,21 @@ async def _ask_once(
     *,
     spent: Callable[[Usage], None],
     on_part: Callable[[Part], None] | None,
-    is_stopping: Callable[[], bool],
 ) -> Response:
     collector = Collector()
     try:
         async with model.stream(request) as parts:
             async for part in parts:
+                collector.add(part)
                 if on_part is not None:
                     on_part(part)
-                if collector.add(part):
-                    break
         response = collector.response()
     except ProviderError as error:
         spent(error.usage or collector.used())
         raise
     except BaseException as error:
         spent(collector.used())
-        if is_failure(error, is_stopping=is_stopping()):
+        if is_failure(error):
             raise _foreign(model, error) from error
         raise
     spent(response.usage)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar, cast
 
-from journeyman.cancel import Abort, cancellations, is_failure
+from journeyman.cancel import Abort, is_failure
 from journeyman.errors import Rejected, words_of
 from journeyman.issues import written_path
 from journeyman.result import LayerOutcome
@@ -112,13 +112,12 @@ async def check(validator: Validator[T], value: T, pristine: Pristine[T] | None)
 
 
 async def _raised(validator: Validator[T], value: T, name: str) -> BaseException | None:
-    before = cancellations()
     try:
         verdict: object = validator(value)
         if inspect.isawaitable(verdict):
             verdict = await verdict
     except BaseException as error:
-        if not is_failure(error, is_stopping=cancellations() > before):
+        if not is_failure(error):
             raise
         return error
     if verdict is not None:

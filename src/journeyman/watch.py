@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from journeyman.cancel import cancellations, is_failure
+from journeyman.cancel import is_failure
 from journeyman.events import (
     AttemptCompleted,
     AttemptStarted,
@@ -55,7 +55,7 @@ class Watch:
             try:
                 listener(event)
             except BaseException as error:
-                if not is_failure(error, is_stopping=False):
+                if not is_failure(error):
                     raise
                 self.errors.append(CallbackError(callback=_name_of(listener), error=error))
 
@@ -82,13 +82,12 @@ class Watch:
         callback = getattr(self.callbacks, name) if name else None
         if callback is None:
             return
-        before = cancellations()
         try:
             outcome = callback(self._context(facts), *arguments)
             if inspect.isawaitable(outcome):
                 await outcome
         except BaseException as error:
-            if not is_failure(error, is_stopping=cancellations() > before):
+            if not is_failure(error):
                 raise
             self.errors.append(CallbackError(callback=name, error=error))
 

@@ -9,7 +9,7 @@ import pytest
 from journeyman import Abort, Agent, Limits, Output, ProviderError, Rejection, ToolContext, run, tool
 from journeyman import validation_context as facts
 from journeyman.contexts import CancelledContext
-from journeyman.events import IterationStarted
+from journeyman.events import AttemptCompleted, IterationStarted
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Scripted, call, say
 from journeyman.types import Usage
@@ -61,7 +61,9 @@ async def test_the_signal_stops_a_request_in_flight(stage: Stage, reflected: boo
     check_balance(recorder.events)
     assert names(recorder.events)[-3:] == ["IterationStarted", "AttemptCompleted", "RunFailed"]
     if stage.api is not None:
-        assert [request.hung_up for request in stage.api.requests] == [False, True]
+        api = stage.api
+        await api.until(lambda: api.in_flight == 0)
+        assert [request.hung_up for request in api.requests] == [False, True]
 
 
 async def test_the_signal_stops_an_answer_half_way(stage: Stage) -> None:  # R74, R36, D21
@@ -201,8 +203,12 @@ async def test_a_signal_in_the_last_validator_is_no_success(stage: Stage) -> Non
     def stop(report: Report) -> None:
         abort.abort()
 
+    recorder = Recorder()
     agent = Agent(name="tester", model=stage.model([report()]), output=Output(Report), validators=[stop])
-    assert failed(await run(agent, "Go.", abort=abort)).code == "EXECUTION_CANCELLED"
+    result = failed(await run(agent, "Go.", abort=abort, on_event=recorder))
+    assert (result.code, result.phase) == ("EXECUTION_CANCELLED", "validation")
+    assert [event.succeeded for event in recorder.of(AttemptCompleted)] == [False]
+    assert transcript(result.history)[-1] == ("user", "#out! Error: the run was stopped before this call finished.")
 
 
 async def test_a_signal_between_attempts_names_the_attempt_that_was(stage: Stage) -> None:  # A23, D23

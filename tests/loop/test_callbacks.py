@@ -299,9 +299,13 @@ async def test_a_callback_that_raises_is_recorded_and_breaks_nothing(name: str, 
     agent = Agent(name="tester", model=model, tools=[look], output=Output(Report), validators=[small])
     plain = succeeded(await run(replace(agent, model=Scripted([call("look"), report(7), report(2)])), "Go."))
     callbacks = replace(Callbacks(), **{name: now if kind == "sync" else later})
-    result = succeeded(await run(agent, "Go.", callbacks=callbacks))
+    recorder = Recorder()
+    result = succeeded(await run(agent, "Go.", callbacks=callbacks, on_event=recorder))
     assert result.output == Report(total=2)
     assert result.history == plain.history
+    check_balance(recorder.events)
+    if name != "on_success":
+        assert recorder.of(RunSucceeded)[0].metadata == result.metadata
     assert result.metadata.callback_errors
     assert {(each.callback, each.error) for each in result.metadata.callback_errors} == {(name, error)}
 

@@ -161,6 +161,23 @@ async def test_a_cut_answer_is_asked_for_again_and_no_tool_is_run_twice() -> Non
     assert result.metadata.usage.output_tokens == 5 + 1 + 5 + 5
 
 
+@virtual_clock
+async def test_after_a_restart_the_output_grows_anew() -> None:  # R74
+    stage = Stage(over_http=False)
+    model = stage.model([broken(report(7), "and so on"), report(2)])
+    recorder = Recorder()
+    result = await run(Agent(name="tester", model=model, output=Output(Report)), "Go.", on_event=recorder)
+    assert succeeded(result).output == Report(total=2)
+    assert [event.partial() for event in recorder.of(OutputDelta)] == [{"total": 7}, {"total": 2}]
+    assert names(recorder.events, deltas=True)[3:8] == [
+        "IterationStarted",
+        "OutputDelta",
+        "ModelRetried",
+        "ModelRestarted",
+        "OutputDelta",
+    ]
+
+
 async def test_leaving_the_stream_early_stops_the_run(stage: Stage) -> None:  # R74
     ended = asyncio.Event()
 

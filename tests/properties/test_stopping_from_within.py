@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from journeyman import Event, Failure, Success
+from journeyman import Event, Failure, Listener, Success
 from journeyman.events import RunSucceeded
 from tests.properties.everywhere import EVERYTHING, SLOW
 from tests.properties.played_model import PlayedModel
@@ -68,7 +68,7 @@ def test_a_listener_may_stop_the_run_at_any_event(how: How) -> None:  # A22, des
     assert set(found[n_stopped:]) <= {"Success"}
 
 
-def _at_event(staging: Staging, number: int, how: How):  # noqa: ANN202 - a listener
+def _at_event(staging: Staging, number: int, how: How) -> Listener:
     def listener(event: Event) -> None:
         record = staging.actor.record
         if record is not None and len(record.events) == number:

@@ -160,8 +160,13 @@ def usage_faults(record: RunRecord) -> Iterator[str]:
             yield f"tokens are not tracked, and the usage is {result.metadata.usage}"
         return
     total = result.metadata.usage or Usage()
-    if record.replies is not None:
-        yield from _differences(total, [reply.usage for reply in record.replies], "the replies")
+    replies = record.replies or ()
+    measured = [reply.usage for reply in replies if reply.is_measured]
+    is_known = len(measured) == len(replies) and (record.replies_are_all or total.requests == len(replies))
+    if record.replies is not None and is_known:
+        yield from _differences(total, measured, "the replies")
+    elif total.requests < len(measured) or total.total_tokens < sum(each.total_tokens for each in measured):
+        yield f"the usage is {total}, and the replies that were heard had {measured}"
     yield from _differences(total, [each.usage for each in result.metadata.attempts], "the attempts")
     yield from _told_usage_faults(record, result)
 

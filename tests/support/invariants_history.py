@@ -63,7 +63,10 @@ def _judged(body: bytes) -> tuple[str, ...]:
 
 def origin_faults(record: RunRecord, messages: Sequence[Message]) -> Iterator[str]:
     """Yield where the history is not: what was given, and then what the model said, word for word."""
-    given = History(record.given).export()
+    history = History(record.given)
+    if len(messages) > len(history.messages):
+        history.forget_server_calls()  # as a prompt does that follows
+    given = history.export()
     kept = given[:-1] if given and given[-1].role == "user" else given
     if tuple(messages[: len(kept)]) != kept:
         yield "it does not begin with what was given"
@@ -94,6 +97,8 @@ def _as_written(block: Block) -> Block:
     """Return the block as the model wrote it: with its own id, and what it wrote instead of arguments."""
     if isinstance(block, Text):
         return replace(block, text=block.text.encode(errors="replace").decode())
+    if isinstance(block, Opaque):
+        return replace(block, json=orjson.dumps(orjson.loads(block.json), option=orjson.OPT_SORT_KEYS).decode())
     if not isinstance(block, ToolUse):
         return block
     wire_id = block.id if block.wire_id is None else block.wire_id

@@ -9,11 +9,11 @@ import asyncio
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from journeyman import Abort, Agent, Callbacks, Event, Failure, Host, Listener, Message, Success, Usage, run
-from journeyman.events import CallbackContext
+from journeyman.events import CallbackContext, ModelResponded
 from journeyman.types import Block, StopReason
 from tests.support.counting_loop import the_counting_loop
 
@@ -35,6 +35,8 @@ class Reply:
     """None: it broke off."""
     usage: Usage = field(default_factory=lambda: Usage(requests=1, exact=False))
     """What there is to count: what was reported, not exact if it broke off before all was."""
+    is_measured: bool = True
+    """False: how much of it arrived is not known, so `usage` is no more than a bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,8 @@ class RunRecord:
     abort: Abort | None = None
     replies: Sequence[Reply] | None = None
     """One for each request; None: the model kept no record."""
+    replies_are_all: bool = True
+    """False: requests may have been made that never arrived."""
     may_fail_inside: bool = False
     """Functions of the user that no rule protects may raise: `INTERNAL_ERROR` is then an ending like others."""
     was_cancelled: bool = False
@@ -87,6 +91,12 @@ class RunRecord:
     def path(self) -> tuple[str, ...]:
         above = self.events[0].path[:-1] if self.is_nested and self.events else ()
         return (*above, self.agent.name)
+
+    def heard(self, said: Sequence[Reply]) -> None:
+        """Take over what a server said; what was heard to the end is known."""
+        taken = {event.model for event in self.events if isinstance(event, ModelResponded)}
+        self.replies = [replace(reply, is_measured=reply.name in taken) for reply in said]
+        self.replies_are_all = False
 
     def tell(self, event: Event) -> None:
         """Keep the event, and let the listener have it."""

@@ -1,0 +1,300 @@
+"""Worlds over HTTP: the same scripts, said by the strict server in a thread of its own, heard by the real adapter.
+
+The client's event loop has a clock that runs fast, so that waits and deadlines take next to no time. Imports `world`
+and `staging`. Read `test_any_run_over_http.py` next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import selectors
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import orjson
+
+from journeyman import Limits, Price, Text, Usage
+from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.transport import Timeouts
+from journeyman.types import Block, Opaque, RedactedThinking, Thinking, ToolUse
+from tests.properties.played_model import FaultKind, Turn
+from tests.properties.staging import Staging
+from tests.properties.world import Act, Site, World
+from tests.support.counting_loop import CountingRealLoop
+from tests.support.messages_answers import (
+    Answer,
+    Reply,
+    answer,
+    broken_off,
+    cut,
+    fault,
+    html_page,
+    insert,
+    late,
+    raw,
+    redacted_thinking,
+    stall,
+    text,
+    thinking,
+    tool_use,
+)
+from tests.support.messages_api import MessagesApi
+from tests.support.messages_json import Json
+from tests.support.run_record import Reply as Heard
+from tests.support.run_record import RunRecord
+
+T = TypeVar("T")
+
+SPEED = 100.0
+"""Seconds of the fast clock in one real second."""
+_FOR_EVER = Timeouts(connect_s=1e6, idle_s=1e6)
+
+
+# -- a fast clock ------------------------------------------------------------------------------------------------------
+
+
+class HurriedLoop(CountingRealLoop):
+    """An event loop whose clock runs fast; input and output are real."""
+
+    def __init__(self) -> None:
+        self.began_s = 0.0
+        super().__init__(_Hurried())
+        self.began_s = super().time()
+
+    def time(self) -> float:
+        return self.began_s + (super().time() - self.began_s) * SPEED
+
+
+class _Hurried(selectors.DefaultSelector):
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        return super().select(timeout if timeout is None or timeout <= 0 else timeout / SPEED)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return super().get_map()
+
+
+def on_hurried_loop(scenario: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run `scenario` in a hurried loop of its own."""
+    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+        return runner.run(scenario())
+
+
+# -- a server in a thread ----------------------------------------------------------------------------------------------
+
+
+class ServerThread:
+    """A thread with an event loop, for servers: so that the client's loop holds nothing but the client."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="servers", daemon=True)
+        self._thread.start()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do `work` there, and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@dataclass(eq=False)
+class Server:
+    """Says a script, whoever asks, and keeps what was said."""
+
+    turns: Sequence[Turn]
+    price: Price | None
+    said: list[Heard] = field(default_factory=list[Heard])
+
+    def reply(self, body: Json) -> Reply:
+        turn = self.turns[min(len(self.said), len(self.turns) - 1)]
+        number = len(self.said) + 1
+        usage = turn.usage if self.price is None else replace(turn.usage, cost=self.price.of(turn.usage))
+        content = _heard(turn.content, number)
+        self.said.append(Heard(name=f"script-{number}", content=content, stop_reason=turn.stop_reason, usage=usage))
+        return late(_said(turn, number), seconds=turn.slow_s / SPEED)
+
+
+def run_over_http(servers: ServerThread, world: World) -> tuple[RunRecord, list[str]]:
+    """Run the world; return what was seen of it, and every rule of the API that a request broke."""
+    world = fit_for_the_wire(world)
+    server = Server(world.turns, world.price)
+    api = MessagesApi(server.reply, recording=False, accept_violations=True)
+    servers.do(api.__aenter__())
+    try:
+        model = AnthropicModel(
+            "claude-sonnet-4-6", api_key="k", base_url=api.url, timeouts=_FOR_EVER, price=world.price
+        )
+        record = on_hurried_loop(lambda: Staging(world, model).run())
+    finally:
+        servers.do(api.__aexit__(None, None, None))
+    record.heard(server.said)
+    return record, api.violations
+
+
+# -- from turns to what the server says --------------------------------------------------------------------------------
+
+_STOP_REASONS = {"context_window": "model_context_window_exceeded", "other": "a_new_reason"}
+_STATUSES: dict[FaultKind, int] = {
+    "rate_limited": 429,
+    "overloaded": 529,
+    "timeout": 504,
+    "auth": 401,
+    "quota": 402,
+    "not_found": 404,
+    "bad_request": 400,
+    "context_overflow": 413,
+    "content_filtered": 400,
+    "unknown": 418,
+}
+
+
+def _said(turn: Turn, number: int) -> Reply:
+    blocks = [_block(block, f"{number}_{place}") for place, block in enumerate(turn.content)]
+    whole = answer(
+        *(block for block in blocks if block is not None),
+        stop_reason=_STOP_REASONS.get(turn.stop_reason, turn.stop_reason),
+        usage=_counts(turn.usage),
+        model=f"script-{number}",
+        id=f"msg_{number}",
+    )
+    return whole if turn.fault is None else _faulty(turn, whole)
+
+
+def _faulty(turn: Turn, whole: Answer) -> Reply:
+    """Return an answer that fails: within, if some of it comes before, or instead of it."""
+    assert turn.fault is not None
+    made = _broken(whole, turn.fault.kind, turn.fault.after)
+    if made is not None:
+        return made
+    waits = {} if turn.fault.retry_after_s is None else {"retry-after": f"{turn.fault.retry_after_s:g}"}
+    return fault(_STATUSES[turn.fault.kind], headers=waits)
+
+
+def _broken(whole: Answer, kind: FaultKind, n_events: int) -> Reply | None:
+    garbage = b"event: content_block_delta\ndata: {garbage\n\n"
+    ways: dict[FaultKind, Callable[[], Reply]] = {
+        "hangs": lambda: stall(whole, after_events=n_events),
+        "ends": lambda: cut(whole, after_events=n_events, ending="end"),
+        "stream_cut": lambda: cut(whole, after_events=n_events, ending="close"),
+        "network": lambda: cut(whole, after_events=n_events, ending="reset"),
+        "stream_idle": lambda: cut(whole, after_events=n_events, ending="close"),
+        "raises": html_page,
+        "raises a group": lambda: insert(whole, garbage, after_events=n_events),
+        "leaks a CancelledError": lambda: raw(b"\xff\xfe garbage", content_type="text/event-stream"),
+    }
+    if kind in ways:
+        return ways[kind]()
+    within = "rate_limit_error" if kind == "rate_limited" else "overloaded_error"
+    return broken_off(whole, after_events=n_events, error_type=within, message=kind) if n_events > 2 else None
+
+
+def _counts(usage: Usage) -> dict[str, object]:
+    counts: dict[str, object] = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    counts["cache_read_input_tokens"] = usage.cache_read_tokens or 0
+    counts["cache_creation_input_tokens"] = usage.cache_write_tokens or 0
+    return counts
+
+
+def _block(block: Block, place: str) -> Json | None:
+    match block:
+        case Text(words):
+            return text(words)
+        case Thinking(words, signature):
+            return thinking(words, signature=signature)
+        case RedactedThinking(data):
+            return redacted_thinking(data)
+        case ToolUse():
+            return tool_use(block.name, orjson.loads(block.input_json), id=f"toolu_{place}")
+        case Opaque(json=raw_json):
+            return orjson.loads(raw_json)
+        case _:
+            return None
+
+
+def _heard(content: Sequence[Block], number: int) -> list[Block]:
+    return [_as_heard(block, f"{number}_{place}") for place, block in enumerate(content)]
+
+
+def _as_heard(block: Block, place: str) -> Block:
+    if not isinstance(block, ToolUse):
+        return block
+    return ToolUse(f"toolu_{place}", block.name, json.dumps(block.input) if block.input else "{}")
+
+
+# -- what cannot be on the wire, or takes too long ---------------------------------------------------------------------
+
+
+def fit_for_the_wire(world: World) -> World:
+    """Return the world without what no server can say, and without waiting for ever."""
+    has_tools = bool(world.tools) or world.output != "text"
+    turns = tuple(_fit(turn, number, has_tools=has_tools) for number, turn in enumerate(world.turns))
+    changes: dict[str, Any] = {
+        name: _unhung(value) for name in World.__dataclass_fields__ if isinstance(value := getattr(world, name), Site)
+    }
+    several: dict[str, Any] = {
+        "turns": turns,
+        "tools": tuple(replace(plan, acts=tuple(map(_unhung_act, plan.acts))) for plan in world.tools),
+        "validators": tuple(map(_unhung, world.validators)),
+        "middlewares": tuple(map(_unhung, world.middlewares)),
+        "callbacks": {name: _unhung(site) for name, site in world.callbacks.items()},
+    }
+    if world.reflection is not None:
+        several["reflection"] = replace(world.reflection, site=_unhung(world.reflection.site))
+    several["limits"] = _unhurried(world.limits, hangs=any(turn.fault and turn.fault.kind == "hangs" for turn in turns))
+    return replace(world, **changes, **several)
+
+
+def _unhurried(limits: Limits, *, hangs: bool) -> Limits:
+    """Return the limits with time enough for what is real: sockets, and the machine."""
+    seconds = 20.0 if hangs or limits.seconds is not None else None
+    return replace(limits, seconds=seconds, each_attempt=replace(limits.each_attempt, seconds=None))
+
+
+def _unhung(site: Site) -> Site:
+    return replace(site, acts=tuple(map(_unhung_act, site.acts)))
+
+
+def _unhung_act(act: Act) -> Act:
+    return Act("slow", 1.0) if act.kind == "hang" else act
+
+
+def _fit(turn: Turn, number: int, *, has_tools: bool) -> Turn:
+    sayable = [block for block in turn.content if has_tools or not isinstance(block, ToolUse)]  # as models are
+    content = tuple(fitting for block in sayable if (fitting := _fit_block(block, number)) is not None)
+    usage = Usage(
+        requests=1,
+        input_tokens=turn.usage.input_tokens,
+        output_tokens=turn.usage.output_tokens,
+        cache_read_tokens=turn.usage.cache_read_tokens or 0,
+        cache_write_tokens=turn.usage.cache_write_tokens or 0,
+    )
+    return replace(turn, content=content, usage=usage)
+
+
+def _fit_block(block: Block, number: int) -> Block | None:
+    match block:
+        case Text(words):
+            return Text(words.encode(errors="replace").decode())
+        case Thinking(words):
+            return Thinking(f"{words} {number}", f"signature{number}")
+        case ToolUse():
+            written = block.input_json if _is_plain_object(block.input_json) else "{}"
+            return replace(block, input_json=written, name=block.name if block.name.isalpha() else "unknown")
+        case Opaque(provider="anthropic") | RedactedThinking():
+            return block
+        case _:
+            return None
+
+
+def _is_plain_object(written: str) -> bool:
+    """Tell whether it is an object that the server can hold: without integers of more than 64 bits."""
+    try:
+        return isinstance(given := orjson.loads(written), dict) and given == json.loads(written)
+    except orjson.JSONDecodeError:
+        return False
