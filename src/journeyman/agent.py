@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeAlias, cast
+from typing import Any, Final, Generic, Literal, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
@@ -88,6 +88,10 @@ class Host:
     """Where tools start background work."""
     model: Model | None = None
     """Used instead of the agent's."""
+
+
+NOTHING_AROUND: Final = Host()
+"""What surrounds a run of which nothing is said."""
 
 
 # No slots: Python 3.11 cannot make a frozen generic dataclass with slots as `Agent[Report](…)`.

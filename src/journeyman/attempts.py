@@ -31,7 +31,7 @@ ACCEPTED = "Accepted."
 """The result of the call that handed in an output that passed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Finished:
     """The run has an output that passed."""
 
@@ -78,7 +78,7 @@ async def complete_attempt(execution: Execution, talk: Conversation, *, succeede
 async def accept(execution: Execution, talk: Conversation, candidate: Candidate, verdict: Verdict) -> Finished:
     """Answer the call that handed the output in, and close the attempt."""
     if candidate.call is not None:
-        outcome = Outcome(ToolResult(ACCEPTED))
+        outcome = Outcome(ToolResult(ACCEPTED, tool_use_id=candidate.call.id))
         await finish(talk, Call(candidate.call, call_kind(talk, candidate.call), outcome))
     await complete_attempt(execution, talk, succeeded=True)
     return Finished(verdict.value, candidate.terminal_result)

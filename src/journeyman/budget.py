@@ -129,8 +129,8 @@ class Budget:
         "tokens",
     )
 
-    def __init__(self, allowance: Allowance, *, scope: str, now: float, parent: Budget | None = None) -> None:
-        """`scope` names the level in failures; `now` is the event loop's clock."""
+    def __init__(self, allowance: Allowance | Limits, *, scope: str, now: float, parent: Budget | None = None) -> None:
+        """`allowance` may be a run's `Limits`; `scope` names the level in failures; `now` is the event loop's clock."""
         self.allowance = allowance
         self.scope = scope
         self.parent = parent

@@ -153,6 +153,8 @@ class Scope:
 
     def limit_attempt(self, seconds: float | None) -> None:
         """Stop the block `seconds` from now, whatever an earlier call said. None: not for the attempt's sake."""
+        if seconds is None and self._attempt_deadline is None:
+            return
         self._disarm()
         self._attempt_deadline = None if seconds is None else self.loop.time() + seconds
         self._arm()

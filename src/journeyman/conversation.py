@@ -28,7 +28,7 @@ from journeyman.watch import Watch
 from journeyman.window import Strategy, estimate_message, estimate_prefix
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HandInTool:
     """A tool that belongs to the loop itself: the output tool or submit."""
 
@@ -89,9 +89,9 @@ class Conversation:
     ledger: Ledger = field(default_factory=Ledger)
     call_usage: Usage = NOTHING_USED
     """Of the last model call, failed requests included."""
-    attempt_cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=dict[str, "asyncio.Future[Outcome]"])
-    run_cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=dict[str, "asyncio.Future[Outcome]"])
-    announced: dict[str, ToolUse] = field(default_factory=dict[str, ToolUse])
+    attempt_cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
+    run_cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
+    announced: dict[str, ToolUse] = field(default_factory=lambda: {})
     """The calls that were announced and have not finished."""
     _measured: tuple[int, Usage] = (0, NOTHING_USED)
     """How many messages the last response covered, and what it told of them."""

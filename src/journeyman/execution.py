@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.budget import Budget
 from journeyman.cancel import Abort, Scope
 from journeyman.conversation import Conversation
@@ -23,7 +23,7 @@ from journeyman.types import Message
 from journeyman.watch import Watch
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Layer:
     """A validation layer that is about to judge."""
 
@@ -43,7 +43,7 @@ current_path: ContextVar[Path] = ContextVar("journeyman_path", default=())
 """The run that is going on here, from the root down."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Options:
     """What a caller may say about one run."""
 
@@ -52,7 +52,7 @@ class Options:
     on_event: Listener | None = None
     abort: Abort | None = None
     history: Sequence[Message] = ()
-    host: Host = Host()
+    host: Host = NOTHING_AROUND
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Execution:
     hand_in: HandIn
     talk: Conversation | None = None
     """None until there are a model and prompts."""
-    records: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
+    records: list[AttemptRecord] = field(default_factory=lambda: [])
     report: ValidationReport | None = None
     """What validation last said."""
     attempt_report: ValidationReport | None = None
@@ -95,7 +95,7 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Execution:
     path = (*current_path.get(), agent.name)
     clock = asyncio.get_running_loop().time
     now = clock()
-    budget = Budget(agent.limits.run_allowance(), scope="run", now=now, parent=options.host.budget)
+    budget = Budget(agent.limits, scope="run", now=now, parent=options.host.budget)
     attempts = agent.limits.attempts if options.max_attempts is None else options.max_attempts
     return Execution(
         agent=agent,

@@ -34,7 +34,7 @@ from journeyman.types import Message, Text, ToolResult, ToolUse
 SUPERSEDED = "Error: superseded by a later call in the same response."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Candidate:
     """An output that was handed in and not validated yet."""
 

@@ -140,8 +140,9 @@ class History:
 
     def close(self, text: str = INTERRUPTED) -> Message | None:
         """Answer every unanswered call with the error `text`, and commit. Return the message, None if there is none."""
-        for call in self.unanswered:
-            self.answer(ToolResult(text, is_error=True, tool_use_id=call.id))
+        if len(self._answers) < len(self._calls):
+            for call in self.unanswered:
+                self.answer(ToolResult(text, is_error=True, tool_use_id=call.id))
         return self.commit()
 
     def forget_server_calls(self) -> None:

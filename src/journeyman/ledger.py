@@ -22,7 +22,7 @@ class _Tally:
     kind: ToolKind
     calls: int = 0
     cache_hits: int = 0
-    errors: dict[str, int] = field(default_factory=dict[str, int])
+    errors: dict[str, int] = field(default_factory=lambda: {})
     duration_s: float = 0.0
 
     def stats(self) -> ToolStats:
@@ -72,8 +72,9 @@ class Ledger:
     @property
     def attempt_usage(self) -> Usage:
         """Of this attempt."""
-        self._attempt = [sum(self._attempt, NOTHING_USED)]
-        return self._attempt[0]
+        if len(self._attempt) > 1:
+            self._attempt = [Usage.total(self._attempt)]
+        return self._attempt[0] if self._attempt else NOTHING_USED
 
     @property
     def usage(self) -> Usage:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from journeyman.agent import Agent, Host, In, Out
+from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
 from journeyman.attempts import Finished, accept, begin_attempt, out_of_attempts, out_of_iterations, reject
 from journeyman.cancel import Abort, current_scope, is_failure
 from journeyman.concluding import announce, conclude, failed_inside
@@ -52,7 +52,7 @@ async def run(
         on_event=on_event,
         abort=abort,
         history=history,
-        host=host or Host(),
+        host=host or NOTHING_AROUND,
     )
     execution = begin(agent, input, options)
     path, scope = current_path.set(execution.path), current_scope.set(execution.scope)

@@ -45,7 +45,7 @@ class ToolSpec:
     input_schema: JsonObject
     strict: bool = False
     """Ask the provider to guarantee the schema, where it can do so without loss."""
-    wire: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False, repr=False, compare=False)
+    wire: dict[str, bytes] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
     """The tool as sent, by codec id: encoded once."""
 
 
@@ -55,7 +55,7 @@ class Prefix:
 
     system: tuple[Text, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
-    wire: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False, repr=False, compare=False)
+    wire: dict[str, bytes] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
     """The prefix as sent, by codec id: encoded once."""
 
 

@@ -42,7 +42,7 @@ class ValidationReport:
 
     @property
     def passed(self) -> bool:
-        return all(layer.passed for layer in self.layers)
+        return all([layer.passed for layer in self.layers])
 
     @property
     def feedback(self) -> str:

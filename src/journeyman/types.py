@@ -176,7 +176,7 @@ class Message:
     continues: bool = False
     """True when this assistant message goes on where the one before it paused."""
     wire: Annotated[dict[str, bytes], Field(exclude=True)] = field(
-        default_factory=dict[str, bytes], init=False, repr=False, compare=False
+        default_factory=lambda: {}, init=False, repr=False, compare=False
     )
     """The message as sent, by codec id: encoded once, by the adapter. Not stored."""
 
@@ -220,29 +220,32 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         if self is NOTHING_USED or other is NOTHING_USED:
             return other if self is NOTHING_USED else self
-        return Usage(
-            requests=self.requests + other.requests,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cache_read_tokens=_sum(self.cache_read_tokens, other.cache_read_tokens),
-            cache_write_tokens=_sum(self.cache_write_tokens, other.cache_write_tokens),
-            reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
-            cost=self._cost_with(other),
-            exact=self.exact and other.exact,
+        return Usage.total((self, other))
+
+    @classmethod
+    def total(cls, usages: Sequence[Usage]) -> Usage:
+        """Add up many at once."""
+        return cls(
+            requests=sum([usage.requests for usage in usages]),
+            input_tokens=sum([usage.input_tokens for usage in usages]),
+            output_tokens=sum([usage.output_tokens for usage in usages]),
+            cache_read_tokens=_sum([usage.cache_read_tokens for usage in usages]),
+            cache_write_tokens=_sum([usage.cache_write_tokens for usage in usages]),
+            reasoning_tokens=_sum([usage.reasoning_tokens for usage in usages]),
+            cost=_cost([usage.cost for usage in usages if usage.requests]),
+            exact=all([usage.exact for usage in usages]),
         )
 
-    def _cost_with(self, other: Usage) -> float | None:
-        if self.requests == 0 or other.requests == 0:
-            return other.cost if self.requests == 0 else self.cost
-        if self.cost is None or other.cost is None:
-            return None
-        return self.cost + other.cost
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    told = [count for count in counts if count is not None]
+    return sum(told) if told else None
 
 
-def _sum(left: int | None, right: int | None) -> int | None:
-    if left is None:
-        return right
-    return left if right is None else left + right
+def _cost(costs: Sequence[float | None]) -> float | None:
+    """Return the sum of what counted responses cost; None when there is none, or one whose cost is unknown."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known and len(known) == len(costs) else None
 
 
 NOTHING_USED: Final = Usage()

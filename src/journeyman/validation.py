@@ -7,8 +7,7 @@ model could mend that. Imports `errors`, `result`, `schema` and `cancel`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -49,14 +48,19 @@ def validation_context() -> Checking:
     return _checking.get()
 
 
-@contextmanager
-def checking(facts: Checking) -> Generator[None]:
+class checking:
     """Make `facts` what `validation_context` returns inside the block."""
-    token = _checking.set(facts)
-    try:
-        yield
-    finally:
-        _checking.reset(token)
+
+    __slots__ = ("_facts", "_token")
+
+    def __init__(self, facts: Checking) -> None:
+        self._facts = facts
+
+    def __enter__(self) -> None:
+        self._token = _checking.set(self._facts)
+
+    def __exit__(self, *raised: object) -> None:
+        _checking.reset(self._token)
 
 
 class ValidatorBroken(Exception):

@@ -25,7 +25,7 @@ _SCHEMA_LAYER = "schema"
 _SCHEMA_DESCRIPTION = "The output must fit its type."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Verdict:
     """What the layers said of a candidate."""
 

@@ -91,6 +91,7 @@ class Staging:
             max_attempts=world.max_attempts,
             callbacks=self._callbacks() if world.callbacks else None,
             listener=self.listener,
+            watch=world.watch,
             host=self._host(),
             abort=self.actor.abort,
             replies=replies,

@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
+from journeyman import Allowance, Failure
+from tests.properties.examples import examples, patient
 from tests.properties.played_model import PlayedModel
 from tests.properties.staging import Staging
 from tests.properties.world import World
 from tests.properties.worlds import worlds
 from tests.support.counting_loop import on_counting_loop
 from tests.support.invariants import check_invariants
+from tests.support.run_record import RunRecord
 
-N_EXAMPLES = int(os.environ.get("JOURNEYMAN_FUZZ", "150"))
+pytestmark = patient
 
 
-async def _played(world: World) -> None:
-    check_invariants(await Staging(world, PlayedModel(world.turns, world.price)).run())
+def run_world(world: World) -> RunRecord:
+    """Return what was seen of a run of the world, on the virtual clock."""
+    return on_counting_loop(lambda: Staging(world, PlayedModel(world.turns, world.price)).run())
 
 
 @pytest.mark.fuzz
-@settings(max_examples=N_EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@examples()
 @given(worlds())
 def test_every_run_holds_what_every_run_must_hold(world: World) -> None:  # design, section 4, items 3 to 8
-    on_counting_loop(lambda: _played(world))
+    check_invariants(run_world(world))
+
+
+@pytest.mark.fuzz
+@examples(one_in=5)
+@given(worlds())
+def test_a_run_ends_the_same_whoever_watches(world: World) -> None:  # R74, design 4.2: there is one loop
+    """Where nobody watches the loop takes shorter ways, and `stream` runs it in a task of its own."""
+    limits = replace(world.limits, seconds=None, each_attempt=Allowance())
+    quiet = replace(world, limits=limits, stops=(), callbacks={}, on_message=None)
+    listened, streamed, unseen = (run_world(replace(quiet, watch=watch)) for watch in ("listener", "stream", "nobody"))
+    for record in (listened, streamed, unseen):
+        check_invariants(record)
+    assert _gist(listened) == _gist(streamed) == _gist(unseen)
+    assert [type(event) for event in listened.events] == [type(event) for event in streamed.events]
+
+
+def _gist(record: RunRecord) -> tuple[object, ...]:
+    result = record.result
+    if result is None:
+        return (type(record.raised),)
+    metadata = result.metadata
+    counted = {name: (stats.calls, stats.succeeded, dict(stats.errors)) for name, stats in metadata.tools.items()}
+    attempts = [(attempt.iterations, attempt.usage) for attempt in metadata.attempts]
+    ended = (result.code, result.candidate) if isinstance(result, Failure) else (result.output, result.terminal_result)
+    return (*ended, result.history, metadata.usage, attempts, counted, metadata.latency_s)

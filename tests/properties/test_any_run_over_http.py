@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
+from tests.properties.examples import examples, patient
 from tests.properties.wire_worlds import ServerThread, run_over_http
 from tests.properties.world import World
 from tests.properties.worlds import worlds
 from tests.support.invariants import check_invariants
 
-N_EXAMPLES = max(30, int(os.environ.get("JOURNEYMAN_FUZZ", "150")) // 5)
-
-pytestmark = pytest.mark.timeout(3_600)  # a failure is made smaller, which takes time
+pytestmark = patient
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +24,7 @@ def servers() -> Iterator[ServerThread]:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=N_EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@examples(one_in=5)
 @given(world=worlds())
 def test_every_run_over_http_holds_what_every_run_must_hold(servers: ServerThread, world: World) -> None:
     record, violations = run_over_http(servers, world)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -17,11 +16,11 @@ from journeyman.contexts import BudgetContext
 from journeyman.errors import BudgetRefused
 from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction, call, say
+from tests.properties.examples import examples, patient
 from tests.support.counting_loop import on_counting_loop
 
-N_EXAMPLES = int(os.environ.get("JOURNEYMAN_FUZZ", "150"))
+pytestmark = patient
 
-pytestmark = pytest.mark.timeout(300)  # a failure is made smaller, which takes time
 PRICE = Price(input=3.0, output=15.0, cache_write=3.75)
 A_MICRODOLLAR = 1e-6
 
@@ -109,7 +108,7 @@ BEYOND = st.sampled_from([0.0, 1.0, 1.5, 3.0])
 
 
 @pytest.mark.fuzz
-@settings(max_examples=N_EXAMPLES)
+@examples()
 @given(families(WITHIN))
 def test_a_budget_is_never_exceeded_when_nobody_reports_more_than_was_reserved(family: Family) -> None:  # 4.7
     ledgers = on_counting_loop(lambda: _spend(family))
@@ -120,7 +119,7 @@ def test_a_budget_is_never_exceeded_when_nobody_reports_more_than_was_reserved(f
 
 
 @pytest.mark.fuzz
-@settings(max_examples=N_EXAMPLES)
+@examples()
 @given(families(BEYOND))
 def test_a_surplus_is_kept_and_told_and_stops_what_comes_after(family: Family) -> None:  # 4.7 "marked overshoot"
     for ledger in on_counting_loop(lambda: _spend(family)):
@@ -200,7 +199,7 @@ def _check_refusal(refused: BudgetRefused, spending: Spending, ledgers: list[Led
 
 
 @pytest.mark.fuzz
-@settings(max_examples=max(10, N_EXAMPLES // 5))
+@examples(one_in=5)
 @given(
     tokens=st.integers(300, 12_000),
     parts=st.lists(st.floats(0, 1), min_size=2, max_size=6),

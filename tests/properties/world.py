@@ -134,6 +134,7 @@ class World:
     given: tuple[Message, ...] = ()
     max_attempts: int | None = None
     stops: tuple[Stop, ...] = ()
+    watch: Literal["listener", "stream", "nobody"] = "listener"
 
     @property
     def may_fail_inside(self) -> bool:

@@ -323,6 +323,7 @@ def _world(output: OutputKind) -> SearchStrategy[World]:
         given=rarely(histories(), tuple[Message, ...](), 3),
         max_attempts=maybe(st.sampled_from([0, 1, 2, -1]), 20),
         stops=rarely(stops.map(tuple), tuple[Stop, ...](), 5),
+        watch=rarely(st.sampled_from(["stream", "nobody"]), "listener", 5),
     ).map(_without_senseless_limits)
 
 

@@ -10,9 +10,9 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from journeyman import Abort, Agent, Callbacks, Event, Failure, Host, Listener, Message, Success, Usage, run
+from journeyman import Abort, Agent, Callbacks, Event, Failure, Host, Listener, Message, Success, Usage, run, stream
 from journeyman.events import CallbackContext, ModelResponded
 from journeyman.types import Block, StopReason
 from tests.support.counting_loop import the_counting_loop
@@ -67,6 +67,8 @@ class RunRecord:
     """False: requests may have been made that never arrived."""
     may_fail_inside: bool = False
     """Functions of the user that no rule protects may raise: `INTERNAL_ERROR` is then an ending like others."""
+    watch: Literal["listener", "stream", "nobody"] = "listener"
+    """Who sees the events. Without anybody there are none."""
     was_cancelled: bool = False
     """Somebody cancelled the task."""
     was_swallowed: bool = False
@@ -123,16 +125,7 @@ async def record(given: RunRecord) -> RunRecord:
     before = _Alive.now()
     cancelling = task.cancelling()
     try:
-        given.result = await run(
-            given.agent,
-            given.input,
-            max_attempts=given.max_attempts,
-            callbacks=_recording(given),
-            on_event=given.tell,
-            abort=given.abort,
-            history=given.given,
-            host=given.host,
-        )
+        given.result = await (_streamed(given) if given.watch == "stream" else _run(given))
     except asyncio.CancelledError as error:
         given.raised = error
     loop = the_counting_loop()
@@ -141,6 +134,35 @@ async def record(given: RunRecord) -> RunRecord:
     if given.raised is None and task.cancelling() != cancelling and not given.was_cancelled:
         given.leftovers.append("a cancellation that was not taken back")
     return given
+
+
+async def _run(given: RunRecord) -> AnyResult:
+    return await run(
+        given.agent,
+        given.input,
+        max_attempts=given.max_attempts,
+        callbacks=_recording(given),
+        on_event=given.tell if given.watch == "listener" else None,
+        abort=given.abort,
+        history=given.given,
+        host=given.host,
+    )
+
+
+async def _streamed(given: RunRecord) -> AnyResult:
+    streamed = stream(
+        given.agent,
+        given.input,
+        max_attempts=given.max_attempts,
+        callbacks=_recording(given),
+        abort=given.abort,
+        history=given.given,
+        host=given.host,
+    )
+    async with streamed as events:
+        async for event in events:
+            given.tell(event)
+    return events.result
 
 
 @dataclass(frozen=True, slots=True)
