@@ -286,7 +286,9 @@ def _fit_block(block: Block, number: int) -> Block | None:
         case ToolUse():
             written = block.input_json if _is_plain_object(block.input_json) else "{}"
             return replace(block, input_json=written, name=block.name if block.name.isalpha() else "unknown")
-        case Opaque(provider="anthropic") | RedactedThinking():
+        case Opaque(provider="anthropic"):
+            return replace(block, json=block.json.replace("srvtoolu_1", f"srvtoolu_of_{number}"))
+        case RedactedThinking():
             return block
         case _:
             return None
