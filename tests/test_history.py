@@ -151,6 +151,11 @@ def test_only_results_go_to_a_model_that_waits_for_a_tool_of_the_providers() -> 
 
 # -- any messages at all ----------------------------------------------------------------------------------------------
 
+
+def a_result(text: str, is_error: bool, id: str) -> ToolResult:
+    return ToolResult(text, is_error, id)
+
+
 few_ids = st.sampled_from(["a", "b", "", "call_1", "not sendable!"])
 texts = st.sampled_from(["", " ", "word", "two words"])
 json_texts = st.sampled_from(["{}", '{"x": 1}', "[]", "{", "null", "", "\ud800"])
@@ -160,20 +165,18 @@ any_block: st.SearchStrategy[Block] = st.one_of(
     st.just(RedactedThinking("xx")),
     st.just(PICTURE),
     st.builds(ToolUse, few_ids, st.just("look"), json_texts),
-    st.builds(lambda text, error, id: ToolResult(text, error, id), texts, st.booleans(), few_ids),
+    st.builds(a_result, texts, st.booleans(), few_ids),
     st.just(Opaque("anthropic", '{"type": "web_search_tool_result", "tool_use_id": "s1"}')),
     st.just(Opaque("anthropic", '{"type": "server_tool_use", "id": "s1"}')),
 )
 roles: st.SearchStrategy[Role] = st.sampled_from(["user", "assistant"])
-any_messages = st.lists(
-    st.builds(
-        lambda role, content, goes_on: Message(role, tuple(content), goes_on),
-        roles,
-        st.lists(any_block, max_size=5),
-        st.booleans(),
-    ),
-    max_size=8,
-)
+
+
+def a_message(role: Role, content: list[Block], goes_on: bool) -> Message:
+    return Message(role, tuple(content), goes_on)
+
+
+any_messages = st.lists(st.builds(a_message, roles, st.lists(any_block, max_size=5), st.booleans()), max_size=8)
 
 
 @given(any_messages)

@@ -55,9 +55,7 @@ def test_no_file_says_where_packages_come_from() -> None:
 
 def test_the_lock_has_every_dependency_with_a_hash_and_no_address() -> None:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-    pinned = set(
-        re.findall(r"^([a-z0-9-]+)==\S+(?: ;[^\\]+)? \\\n    --hash=sha256:", lock, flags=re.MULTILINE)
-    )
+    pinned = set(re.findall(r"^([a-z0-9-]+)==\S+(?: ;[^\\]+)? \\\n    --hash=sha256:", lock, flags=re.MULTILINE))
     wanted = [*project()["project"]["dependencies"], *project()["dependency-groups"]["dev"]]
     names = {re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-") for requirement in wanted}
     assert names - pinned == set(), "Run make lock."

@@ -53,9 +53,7 @@ def test_the_wheel_holds_the_package_its_type_marker_and_its_licence_only(instal
 
 
 def test_the_installed_package_imports_without_the_source_tree(installed: Path) -> None:
-    program = (
-        f"import sys; sys.path.insert(0, {str(installed)!r}); import journeyman; print(journeyman.__file__)"
-    )
+    program = f"import sys; sys.path.insert(0, {str(installed)!r}); import journeyman; print(journeyman.__file__)"
     origin = run(sys.executable, "-I", "-c", program, cwd=installed)
     assert Path(origin.strip()) == installed / "journeyman" / "__init__.py"
 

@@ -63,22 +63,30 @@ def _judged(body: bytes) -> tuple[str, ...]:
 
 def origin_faults(record: RunRecord, messages: Sequence[Message]) -> Iterator[str]:
     """Yield where the history is not: what was given, and then what the model said, word for word."""
-    history = History(record.given)
-    if len(messages) > len(history.messages):
-        history.forget_server_calls()  # as a prompt does that follows
-    given = history.export()
-    kept = given[:-1] if given and given[-1].role == "user" else given
-    if tuple(messages[: len(kept)]) != kept:
+    forgetful = History(record.given)
+    forgetful.forget_server_calls()  # as a prompt does that follows
+    n_given = next(
+        (n for each in (History(record.given), forgetful) if (n := _begins(messages, each)) is not None), None
+    )
+    if n_given is None:
         yield "it does not begin with what was given"
-    elif len(kept) < len(given):
-        grown = messages[len(kept)].content if len(messages) > len(kept) else ()
-        if grown[: len(given[-1].content)] != given[-1].content:
-            yield "it does not begin with the last message that was given"
-    said = [message.content for message in messages[len(kept) :] if message.role == "assistant"]
+        return
+    said = [message.content for message in messages[n_given:] if message.role == "assistant"]
     if record.replies is not None:
         expected = [content for reply in _heard(record) if (content := _as_stored(reply.content))]
         if [tuple(map(_as_written, content)) for content in said] != expected:
             yield f"the model said {expected}, and the history has {said}"
+
+
+def _begins(messages: Sequence[Message], history: History) -> int | None:
+    """Return how many messages are those of `history`, if it begins so; the user's last message may have grown."""
+    given = history.export()
+    kept = given[:-1] if given and given[-1].role == "user" else given
+    if tuple(messages[: len(kept)]) != kept:
+        return None
+    grown = messages[len(kept)].content if len(messages) > len(kept) else ()
+    last = given[-1].content if len(kept) < len(given) else ()
+    return len(kept) if grown[: len(last)] == last else None
 
 
 def _heard(record: RunRecord) -> Iterator[Reply]:
