@@ -17,6 +17,7 @@ from journeyman.conversation import Conversation
 from journeyman.deltas import shower
 from journeyman.endings import Context, Ending
 from journeyman.errors import BudgetRefused, ProviderError
+from journeyman.history import encodable
 from journeyman.model import Request, Response, context_window_of, max_output_tokens_of
 from journeyman.retry import respond
 from journeyman.types import NOTHING_USED, Message, Usage
@@ -93,7 +94,8 @@ async def _ask_recorded(talk: Conversation, messages: Sequence[Message], max_tok
         nonlocal asked
         asked = True
         response = await _ask_paid(talk, messages, max_tokens)
-        return _Answer(response, talk.call_usage)
+        content = tuple(encodable(block) for block in response.content)
+        return _Answer(replace(response, content=content), talk.call_usage)
 
     where = f"attempt/{talk.attempt}/iteration/{talk.iteration}/{key}"
     answer = await talk.journal.step(where, work, codec=_AnswerCodec(), effect="idempotent")

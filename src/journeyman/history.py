@@ -81,7 +81,7 @@ class History:
 
     def say(self, *content: UserContent) -> None:
         """Stage content for the next user message, after the results. Blank texts are left out."""
-        self._said += [_encodable(block) for block in content if not _is_blank(block)]
+        self._said += [encodable(block) for block in content if not _is_blank(block)]
 
     def answer(self, result: ToolResult) -> ToolResult:
         """Stage the result of a call, and return it as it will be sent.
@@ -173,11 +173,8 @@ class History:
     def _sendable(self, block: Block) -> Block:
         if not isinstance(block, ToolUse):
             self._has_opaque = self._has_opaque or isinstance(block, Opaque)
-            return _encodable(block)
-        if not block.name.isascii():
-            block = replace(block, name=_encodable_text(block.name))
-        if block.malformed is not None and not block.malformed.isascii():
-            block = replace(block, malformed=_encodable_text(block.malformed))
+            return encodable(block)
+        block = encodable(block)
         if not _is_object(block.input_json):
             block = replace(block, input_json="{}", malformed=_encodable_text(block.input_json))
         if block.id in self._ids or not _SENDABLE_ID(block.id):
@@ -250,17 +247,24 @@ def _never_blank(result: ToolResult) -> ToolResult:
         if content.isascii() and not content.isspace() and content:
             return result
         return replace(result, content=_encodable_text(content) if content.strip() else NO_OUTPUT)
-    kept = tuple(_encodable(block) for block in content if not _is_blank(block))
+    kept = tuple(encodable(block) for block in content if not _is_blank(block))
     return replace(result, content=kept or NO_OUTPUT)
 
 
-def _encodable(block: T) -> T:
+def encodable(block: T) -> T:
     """Return the block, its text fit for UTF-8: half a surrogate pair, as in a broken file name, is not."""
-    if isinstance(block, Text | Thinking) and (text := _encodable_text(block.text)) is not block.text:
-        return replace(block, text=text)
-    if isinstance(block, Opaque) and (json := _encodable_text(block.json)) is not block.json:
-        return replace(block, json=json)
-    return block
+    match block:
+        case Text(text) | Thinking(text):
+            return block if text.isascii() else replace(block, text=_encodable_text(text))
+        case Opaque(json=json):
+            return block if json.isascii() else replace(block, json=_encodable_text(json))
+        case ToolUse(name=name, input_json=json, malformed=malformed):
+            if name.isascii() and json.isascii() and (malformed is None or malformed.isascii()):
+                return block
+            wrong = malformed and _encodable_text(malformed)
+            return replace(block, name=_encodable_text(name), input_json=_encodable_text(json), malformed=wrong)
+        case _:
+            return block
 
 
 def _encodable_text(text: str) -> str:

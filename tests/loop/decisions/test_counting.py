@@ -139,6 +139,7 @@ async def test_neither_output_nor_submit_nor_unknown_tools_use_up_calls(stage: S
     agent = Agent(name="a", model=model, tools=[look], output=Output(Report, reflection=shown), limits=Limits(calls=1))
     result = await run(agent, "Go.")
     assert result.unwrap() == Report(total=1)
+    assert result.metadata.tools["look"].succeeded == 1
     assert {name: stats.kind for name, stats in result.metadata.tools.items()} == {
         **{"(unknown)": "unknown", "output": "output"},
         **{"look": "tool", "submit": "submit"},

@@ -278,14 +278,15 @@ async def test_a_reference_kept_from_one_call_does_not_reach_the_next(stage: Sta
     async def keep(ctx: ToolContext) -> str:
         for hostage in kept:
             hostage.items.append("forged")
+        found = ",".join(ctx.run_state(Cart).items)
         given = Cart(["own"])
         ctx.set_run_state(given)
         kept.extend([given, ctx.run_state(Cart), ctx.attempt_state(Cart)])
-        return ",".join(ctx.run_state(Cart).items)
+        return found
 
     states = await bought(stage, call("keep"), call("keep"), call("buy", item="fig"), keep=keep)
     assert states == (["own", "fig"], ["fig"])
-    assert stage.tool_results(2)[0].content == "own"
+    assert [stage.tool_results(n)[0].text for n in (1, 2)] == ["(no output)", "own"]
 
 
 async def test_a_state_that_all_runs_share_is_not_changed_by_a_run(stage: Stage) -> None:  # D29
