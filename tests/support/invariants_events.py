@@ -285,7 +285,8 @@ def _layer_names(record: RunRecord) -> list[str]:
 
 def stop_faults(record: RunRecord) -> Iterator[str]:
     """Once somebody has stopped the run, it begins nothing new (R36, D22, D23), unless the cancellation was caught."""
-    if record.stopped_at is not None and not (record.was_cancelled and record.was_swallowed):
+    is_seen_at_once = record.watch == "listener" and not record.is_nested
+    if record.stopped_at is not None and is_seen_at_once and not (record.was_cancelled and record.was_swallowed):
         for event in record.events[record.stopped_at :]:
             if isinstance(event, AttemptStarted | IterationStarted | LayerStarted):
                 yield f"{event} after the run was stopped"
@@ -307,7 +308,7 @@ _OF_A_STOP = ((), ("abort",), ("deadline",), ("attempt_deadline",))
 
 def callback_faults(record: RunRecord) -> Iterator[str]:
     """Every callback is called once for each event of its kind, in order; of the two last ones, one."""
-    if record.callbacks is None:
+    if record.callbacks is None or (record.result is None and record.watch == "stream"):
         return
     expected = [
         _CALLBACKS[type(event)]
