@@ -1,47 +1,51 @@
-"""`python -m benchmarks [--quick] [NAME ...]`: measure, and print a table."""
+"""The command line of the benchmarks: `python -m benchmarks [name ...] [--quick] [--json FILE]`."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import os
-import platform
-from collections.abc import Awaitable, Callable, Mapping
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from benchmarks import http, in_process, start_up
-from benchmarks.measuring import HEADER, Row
+from benchmarks import fan_out, growth, in_process, over_http, parallel_calls, start_up
+from benchmarks.measuring import FULL, QUICK, TINY, Effort, Row
+from benchmarks.table import document, header, table
 
-BENCHMARKS: Mapping[str, Callable[[int], Awaitable[list[Row]]]] = {
-    "iteration": in_process.iteration,
-    "growth": in_process.growth,
-    "parallel": in_process.parallel_calls,
-    "http": http.against_by_hand,
-    "http-growth": http.growth,
-    "fan-out": http.fan_out,
-    "start-up": start_up.start_up,
+BENCHMARKS: dict[str, Callable[[Effort], list[Row]]] = {
+    "in-process": in_process.measure,
+    "over-http": over_http.measure,
+    "growth": growth.measure,
+    "fan-out": fan_out.measure,
+    "parallel": parallel_calls.measure,
+    "start-up": start_up.measure,
 }
 
 
-def main() -> None:
-    """Run the benchmarks that were named, or all."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all if left out")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a measurement")
-    given = parser.parse_args()
-    unknown = sorted(set(given.names) - set(BENCHMARKS))
-    if unknown:
-        parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
-    load = os.getloadavg()[0]
-    print(f"Python {platform.python_version()}, {os.cpu_count()} processors, load {load:.1f}. Trust the ratios.\n")
-    print(HEADER)
-    for name in given.names or BENCHMARKS:
-        for row in asyncio.run(_measured(name, 2 if given.quick else 12)):
-            print(row, flush=True)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what is asked for, and print it."""
+    options = _parser().parse_args(arguments)
+    effort = TINY if options.tiny else QUICK if options.quick else FULL
+    rows: list[Row] = []
+    print(header(), flush=True)
+    for name in options.names or BENCHMARKS:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        rows += BENCHMARKS[name](effort)
+    print(table(rows))
+    if options.json is not None:
+        options.json.write_bytes(document(rows))
+    return 0
 
 
-async def _measured(name: str, rounds: int) -> list[Row]:
-    return await BENCHMARKS[name](rounds)
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure this library; see docs/performance.md."
+    )
+    parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], metavar="name", help=", ".join(BENCHMARKS))
+    parser.add_argument("--quick", action="store_true", help="a tenth of the turns: good for a first look only")
+    parser.add_argument("--tiny", action="store_true", help="as little as possible: only to see that everything works")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

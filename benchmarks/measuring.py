@@ -33,7 +33,7 @@ class Effort:
 
     def rounds(self, full: int) -> int:
         """Return how often to take turns."""
-        return max(2, round(full * self.share_of_rounds))
+        return max(1, round(full * self.share_of_rounds))
 
     def size(self, full: int) -> int:
         """Return how large one turn is: iterations, runs or milliseconds."""
@@ -74,7 +74,7 @@ async def taking_turns(
     """Let the contenders work in turn, `rounds` times and once to warm up. Return their costs, divided by `per`."""
     costs: dict[str, list[float]] = {name: [] for name in contenders}
     names = list(contenders)
-    with _only_new_garbage():
+    with only_new_garbage():
         for number in range(rounds + 1):
             for name in names[number % len(names) :] + names[: number % len(names)]:
                 started = clock()
@@ -85,7 +85,7 @@ async def taking_turns(
 
 
 @contextmanager
-def _only_new_garbage() -> Generator[None]:
+def only_new_garbage() -> Generator[None]:
     """Let the garbage collector look only at what is made in this block, not at all the packages imported so far."""
     gc.collect()
     gc.freeze()
@@ -99,7 +99,7 @@ def compared(what: str, costs: Costs, *, ours: str, reference: str, unit: str, s
     """Compare two contenders. `scale` turns the costs, in seconds, into `unit`."""
     mine, theirs = costs[ours], costs[reference]
     ratios = [one / other for one, other in zip(mine, theirs, strict=True)]
-    low, _, high = quantiles(ratios, n=4, method="inclusive")
+    low, _, high = quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
     return Row(
         what=what,
         unit=unit,

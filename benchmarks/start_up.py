@@ -1,42 +1,69 @@
-"""Starting: `import journeyman` and `journeyman --help`, in processes of their own."""
+"""What it costs to start: importing the library, and the command line's help, each in a process of its own."""
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
-from pathlib import Path
 
-from benchmarks.measuring import Pairs, Row
+from benchmarks.measuring import Costs, Effort, Row, compared
+from benchmarks.server import ROOT
 
-_MODEL = "import pydantic, asyncio\nclass A(pydantic.BaseModel):\n    x: int"
-_PLAIN = "import pydantic, asyncio"
+_BASE = "import pydantic, asyncio"
+_MODEL = f"{_BASE}\nclass Report(pydantic.BaseModel):\n    total: float"
+_USED = "from journeyman import Agent, Failure, Limits, Output, Success, run, tool"
+_AGENT = f"""{_USED}
+from pydantic import BaseModel
+class Report(BaseModel):
+    total: float
+@tool
+async def add(x: int) -> int:
+    '''Add one.'''
+    return x + 1
+Agent(name='counter', model='anthropic:claude-haiku-4-5', tools=[add], output=Output(Report))
+"""
+
+_COMMANDS = {
+    "pydantic": ["-c", _BASE],
+    "pydantic and one model": ["-c", _MODEL],
+    "import journeyman": ["-c", "import journeyman"],
+    "from journeyman import Agent, run, ...": ["-c", _USED],
+    "an agent with a tool and an output, made": ["-c", _AGENT],
+    "journeyman --help": ["-m", "journeyman", "--help"],
+}
+
+_COMPARED = [
+    ("import journeyman", "pydantic and one model", "≤ 1.3"),
+    ("from journeyman import Agent, run, ...", "pydantic and one model", "≤ 1.3"),
+    ("an agent with a tool and an output, made", "pydantic and one model", ""),
+    ("journeyman --help", "pydantic", "< 2"),
+]
 
 
-async def start_up(rounds: int) -> list[Row]:
-    """CPU of whole processes."""
-    python = sys.executable
-    program = str(Path(python).with_name("journeyman"))
-    rows = [
-        ("import journeyman, against pydantic and a model", [python, "-c", "import journeyman"], _MODEL, "<= 1.3"),
-        (
-            "from journeyman import Agent, run, likewise",
-            [python, "-c", "from journeyman import Agent, run"],
-            _MODEL,
-            "-",
-        ),
-        ("journeyman --help, against import pydantic", [program, "--help"], _PLAIN, "< 2"),
-    ]
+def measure(effort: Effort) -> list[Row]:
+    """Measure the CPU time of whole processes, from start to exit."""
+    costs = _costs(effort.rounds(25))
     return [
-        Pairs([(_cpu(ours), _cpu([python, "-c", other])) for _ in range(rounds + 1)][1:]).row(
-            name, per=1, unit="ms", target=target
-        )
-        for name, ours, other, target in rows
+        compared(f"start: {ours}", costs, ours=ours, reference=reference, unit="ms CPU", scale=1e3, target=target)
+        for ours, reference, target in _COMPARED
     ]
 
 
-def _cpu(command: list[str]) -> float:
+def _costs(rounds: int) -> Costs:
+    for arguments in _COMMANDS.values():
+        _cpu_s(arguments)  # once unmeasured, so that the byte code is on the disk
+    costs: dict[str, list[float]] = {name: [] for name in _COMMANDS}
+    for _ in range(rounds):
+        for name, arguments in _COMMANDS.items():
+            costs[name].append(_cpu_s(arguments))
+    return costs
+
+
+def _cpu_s(arguments: list[str]) -> float:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    command = [sys.executable, *arguments]
+    subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime

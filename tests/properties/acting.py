@@ -104,7 +104,7 @@ class Actor:
         """Do it outside of the loop: what hangs is parked there, until the test is over."""
         match act.kind:
             case "hang" | "slow" | "swallow":
-                if isinstance(loop, CountingLoop):
+                if isinstance(loop, CountingLoop) and not self.released.is_set():
                     loop.parked.add(threading.current_thread())
                     self.released.wait()
             case "abort":

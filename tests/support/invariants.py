@@ -10,7 +10,6 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Iterator
-from functools import reduce
 from typing import get_args
 
 from journeyman import ErrorCode, Failure, Message, Success, Usage
@@ -197,8 +196,8 @@ def told_usage_faults(record: RunRecord) -> Iterator[str]:
         events = [event for event in own_events(record) if getattr(event, "attempt", None) == attempt.number]
         told = [event.usage for event in events if isinstance(event, ModelResponded)]
         n_asked = sum(isinstance(event, IterationStarted) for event in events)
-        if n_asked == len(told) and reduce(Usage.__add__, told, Usage()) != attempt.usage:
-            yield f"attempt {attempt.number} used {attempt.usage}, and was told to use {told}"
+        if n_asked == len(told):
+            yield from _differences(attempt.usage, told, f"the responses told in attempt {attempt.number}")
 
 
 def record_faults(record: RunRecord) -> Iterator[str]:

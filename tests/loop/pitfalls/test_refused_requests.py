@@ -28,6 +28,7 @@ from journeyman import (
 from journeyman.contexts import InvalidResponseContext, PromptContext
 from journeyman.model import Response
 from journeyman.models.scripted import Scripted, call, say
+from journeyman.tools import MiddlewareCall, Next
 from journeyman.types import JsonObject, Opaque
 from tests.loop.pitfalls.players import Report, failed, look, report, shown, small, submit
 from tests.support.naming import steady_repr
@@ -111,6 +112,15 @@ async def test_an_error_result_without_content_gets_some(stage: Stage) -> None: 
         return ToolResult("", is_error=True)
 
     agent = Agent(name="a", model=stage.model([call("fail", id="a"), "Done."]), tools=[fail])
+    await run(agent, "Go.")
+    assert stage.tool_results(1) == [ToolResult("(no output)", is_error=True, tool_use_id="a")]
+
+
+async def test_a_middleware_that_answers_without_words_still_gives_a_result(stage: Stage) -> None:  # D7
+    async def silence(call: MiddlewareCall, proceed: Next) -> ToolResult:
+        return ToolResult(" ", is_error=True)
+
+    agent = Agent(name="a", model=stage.model([call("look", id="a"), "Done."]), tools=[look], middlewares=[silence])
     await run(agent, "Go.")
     assert stage.tool_results(1) == [ToolResult("(no output)", is_error=True, tool_use_id="a")]
 
