@@ -4,6 +4,7 @@
 # Variables:  PYTHON=python3.13   what to build .venv from, if there is none yet
 #             ARGS="-k name -x"   more arguments for pytest, the demo or the benchmarks
 #             SEED=7              the random seed of test, docs and fuzz, to repeat a run
+#             SHARE=7             the seed of the generated cases that test runs; fuzz draws others
 #             WORKERS=2           test processes
 #             FUZZ=5000           generated cases per fuzz test
 
@@ -18,6 +19,7 @@ export PATH
 ARGS ?=
 FUZZ ?= 5000
 WORKERS ?= 2
+SHARE ?= 7
 SEED ?= $(shell exec date +%s)
 SEED := $(SEED)
 
@@ -54,7 +56,7 @@ demo: $(VENV_STAMP) ## Watch an agent work, without a key and without a network
 	@$(BIN)/journeyman demo $(ARGS)
 
 test: $(VENV_STAMP) ## Run all tests, in random order
-	$(BIN)/pytest -n $(WORKERS) --inline-snapshot=disable --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --inline-snapshot=disable --randomly-seed=$(SEED) --hypothesis-seed=$(SHARE) $(ARGS)
 
 check: $(VENV_STAMP) ## The gate: format, lint, types, dependencies, architecture
 	@failed=''; \
@@ -79,7 +81,7 @@ docs: $(VENV_STAMP) ## Run every code block of README and docs, and the examples
 fuzz: $(VENV_STAMP) ## Run the generated tests with many more cases
 	@printf 'seed %s, %s cases each; to repeat: make fuzz SEED=%s FUZZ=%s\n' $(SEED) $(FUZZ) $(SEED) $(FUZZ)
 	JOURNEYMAN_FUZZ=$(FUZZ) $(BIN)/pytest -m fuzz -n $(WORKERS) --inline-snapshot=disable -o timeout=3600 \
-		--randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
+		--randomly-seed=$(SEED) --hypothesis-seed=$(SHARE) $(ARGS)
 
 bench: $(VENV_STAMP) ## Measure speed and size
 	@$(BIN)/python -m benchmarks $(ARGS)
