@@ -81,7 +81,7 @@ docs: $(VENV_STAMP) ## Run every code block of README and docs, and the examples
 fuzz: $(VENV_STAMP) ## Run the generated tests with many more cases
 	@printf 'seed %s, %s cases each; to repeat: make fuzz SEED=%s FUZZ=%s\n' $(SEED) $(FUZZ) $(SEED) $(FUZZ)
 	JOURNEYMAN_FUZZ=$(FUZZ) $(BIN)/pytest -m fuzz -n $(WORKERS) --inline-snapshot=disable -o timeout=3600 \
-		--randomly-seed=$(SEED) --hypothesis-seed=$(SHARE) $(ARGS)
+		--randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
 
 bench: $(VENV_STAMP) ## Measure speed and size
 	@$(BIN)/python -m benchmarks $(ARGS)
