@@ -79,8 +79,9 @@ async def taking_turns(
             for name in names[number % len(names) :] + names[: number % len(names)]:
                 started = clock()
                 await contenders[name]()
-                if number:
-                    costs[name].append((clock() - started) / per)
+                cost = (clock() - started) / per
+                if number > 0:
+                    costs[name].append(cost)
     return costs
 
 

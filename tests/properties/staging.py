@@ -12,17 +12,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
-from pydantic import BaseModel
-
 from journeyman import (
     Agent,
     Allowance,
     Budget,
     Callbacks,
-    Escalate,
     Host,
     InMemoryJournal,
-    KeepGoing,
     Listener,
     Message,
     Model,
@@ -35,15 +31,15 @@ from journeyman import (
     ToolResult,
     tool,
 )
-from journeyman.budget import Exceeded, Spent
-from journeyman.gate import Allow, Approval, Ask, Deny, GateRequest, Rewrite
+from journeyman.budget import Spent
+from journeyman.gate import GateRequest
 from journeyman.output import TEXT, Reflection
-from journeyman.prompt import Rejection
-from journeyman.tools import AnyTool, MiddlewareCall, Next, States
+from journeyman.tools import AnyTool, MiddlewareCall, Next
 from journeyman.window import View
+from tests.properties import giving
 from tests.properties.acting import Actor, tool_value, use_context
 from tests.properties.played_model import HANG_S, PlayedModel, Turn
-from tests.properties.world import Act, Site, ToolPlan, World
+from tests.properties.world import Site, ToolPlan, World
 from tests.support.run_record import AnyAgent, RunRecord, record
 
 LIMITLESS = 10**9
@@ -53,18 +49,11 @@ _PAGES_TURNS = (
 )
 
 
-class Report(BaseModel):
-    """What an agent of these tests hands in. It can be changed, so that a validator can do wrong."""
-
-    title: str
-    total: int = 0
-
-
 OUTPUTS: dict[str, Output[Any]] = {
     "text": TEXT,
-    "model": Output(Report),
+    "model": Output(giving.Report),
     "list": Output(list[int]),
-    "optional": Output(Report | None),
+    "optional": Output(giving.Report | None),
 }
 
 
@@ -120,16 +109,18 @@ class Staging:
             model=self.model,
             output=self._output(),
             tools=[self._tool(plan) for plan in world.tools],
-            validators=[self._named(self._site(site, _judged), number) for number, site in enumerate(world.validators)],
+            validators=[
+                self._named(self._site(site, giving.judged), number) for number, site in enumerate(world.validators)
+            ],
             limits=world.limits,
             settings=Settings(max_tokens=world.max_tokens),
             retries=world.retries,
             nudge=world.nudge and not is_text,
             feedback=world.feedback,
             stop_after=self._stop_after() if is_text else (),
-            stop_guard=self._optional(world.stop_guard, _guarded) if is_text else None,
-            system=self._optional(world.system, _prompted) or "",
-            prompt=self._optional(world.prompt, _prompted),
+            stop_guard=self._optional(world.stop_guard, giving.guarded) if is_text else None,
+            system=self._optional(world.system, giving.prompted) or "",
+            prompt=self._optional(world.prompt, giving.prompted),
             observability=Observability(track_tokens=world.tracks_tokens),
             **self._more(),
         )
@@ -137,12 +128,12 @@ class Staging:
     def _more(self) -> dict[str, Any]:
         world = self.world
         given = {
-            "error_prompt": self._optional(world.error_prompt, _error_prompted),
-            "run_state": self._optional(world.run_state, _counted),
-            "attempt_state": self._optional(world.attempt_state, _zero),
-            "project": self._optional(world.project, _projected),
-            "convert": self._optional(world.convert, _converted),
-            "on_message": self._optional(world.on_message, _nothing),
+            "error_prompt": self._optional(world.error_prompt, giving.error_prompted),
+            "run_state": self._optional(world.run_state, giving.counted),
+            "attempt_state": self._optional(world.attempt_state, giving.zero),
+            "project": self._optional(world.project, giving.projected),
+            "convert": self._optional(world.convert, giving.converted),
+            "on_message": self._optional(world.on_message, giving.nothing),
         }
         several = {
             "gate": _Gate(self.actor, world.gate) if world.gate else None,
@@ -157,7 +148,7 @@ class Staging:
         if plan is None or output is TEXT:
             return output
         reflection = Reflection[Any](
-            self._site(plan.site, _shown),
+            self._site(plan.site, giving.shown),
             require_clean=plan.require_clean,
             submit_alone=plan.submit_alone,
             early_submit=plan.early_submit,
@@ -166,7 +157,7 @@ class Staging:
 
     def _stop_after(self) -> Any:  # noqa: ANN401 - names or a predicate
         given = self.world.stop_after
-        return self._site(given, _stops) if isinstance(given, Site) else given
+        return self._site(given, giving.stops) if isinstance(given, Site) else given
 
     def _site(self, site: Site, give: Callable[..., object]) -> Callable[..., Any]:
         return self.actor.function(site, give)
@@ -183,7 +174,7 @@ class Staging:
 
     def _callbacks(self) -> Callbacks:
         sites = self.world.callbacks
-        return Callbacks(**{name: self._site(site, _nothing) for name, site in sites.items()})
+        return Callbacks(**{name: self._site(site, giving.nothing) for name, site in sites.items()})
 
     def _host(self) -> Host:
         world = self.world
@@ -191,7 +182,9 @@ class Staging:
         return Host(
             journal=InMemoryJournal() if world.is_journalled else None,
             gate=_Gate(self.actor, world.host_gate) if world.host_gate else None,
-            approve=cast("Any", self.actor.coroutine_function(world.approve, _decided)) if world.approve else None,
+            approve=cast("Any", self.actor.coroutine_function(world.approve, giving.decided))
+            if world.approve
+            else None,
             budget=Budget(unlimited, scope="host", now=0.0) if unlimited else None,
         )
 
@@ -273,100 +266,12 @@ def _raw(handler: Callable[..., object]) -> Callable[..., object]:
     return sync
 
 
-# -- what the functions give -------------------------------------------------------------------------------------------
-
-
-def _nothing(act: Act, *_: object) -> None:
-    return
-
-
-def _zero(act: Act, *_: object) -> int:
-    return 0
-
-
-def _counted(act: Act, *_: object) -> object:
-    return {"n": 1}
-
-
-def _stops(act: Act, *_: object) -> bool:
-    return act.kind == "stop"
-
-
-def _exceeded(act: Act, spent: Spent) -> Exceeded | None:
-    return Exceeded(limit=1, used=2) if act.kind == "deny" else None
-
-
-def _converted(act: Act, messages: Sequence[Message]) -> list[Message]:
-    return list(messages)
-
-
-def _judged(act: Act, value: object) -> object:
-    if act.kind == "mutate" and isinstance(value, Report):
-        value.total += 1
-    elif act.kind == "mutate" and isinstance(value, list):
-        cast("list[int]", value).append(1)
-    return 1 if act.kind == "return" else None
-
-
-def _shown(act: Act, draft: object) -> object:
-    return f"You propose {draft}." if act.kind == "fine" else tool_value(act)
-
-
-def _prompted(act: Act, given: object) -> object:
-    match act.kind:
-        case "garbage":
-            return 5
-        case "nothing":
-            return None
-        case "blank":
-            return " "
-        case "blocks":
-            return [Text("Look:", cache_mark=True), Text(" "), Text("there.")]
-        case "surrogate":
-            return "half \ud83d of a pair"
-        case _:
-            return "Look for it."
-
-
-def _error_prompted(act: Act, rejection: Rejection) -> object:
-    return f"Wrong: {rejection.feedback}." if act.kind == "fine" else _prompted(act, None)
-
-
-def _projected(act: Act, states: States) -> object:
-    return states.run
-
-
-def _guarded(act: Act, stopping: object) -> object:
-    match act.kind:
-        case "keep going":
-            return KeepGoing("Go on.")
-        case "blank":
-            return KeepGoing(" ")
-        case "escalate":
-            return Escalate("it must not stop")
-        case _:
-            return None
-
-
-def _decided(act: Act, request: GateRequest | Approval) -> object:
-    match act.kind:
-        case "deny":
-            return Deny("it is not allowed")
-        case "ask":
-            return Ask("May it?")
-        case "rewrite":
-            return Rewrite({"value": 7})
-        case "bad rewrite":
-            return Rewrite(cast("Any", {"value": object()}))
-        case "garbage":
-            return None
-        case _:
-            return Allow()
+# -- the ports ---------------------------------------------------------------------------------------------------------
 
 
 class _Gate:
     def __init__(self, actor: Actor, site: Site) -> None:
-        self._function = actor.coroutine_function(site, _decided)
+        self._function = actor.coroutine_function(site, giving.decided)
 
     async def decide(self, request: GateRequest) -> Any:  # noqa: ANN401 - a gate may give garbage
         return await self._function(request)
@@ -376,7 +281,7 @@ class _Policy:
     name = "patience"
 
     def __init__(self, actor: Actor, site: Site) -> None:
-        self._function = actor.function(Site("sync", site.acts), _exceeded)
+        self._function = actor.function(Site("sync", site.acts), giving.exceeded)
 
     def check(self, spent: Spent) -> Any:  # noqa: ANN401
         return self._function(spent)
@@ -386,7 +291,7 @@ class _Strategy:
     name = "nothing"
 
     def __init__(self, actor: Actor, site: Site) -> None:
-        self._function = actor.coroutine_function(site, _nothing)
+        self._function = actor.coroutine_function(site, giving.nothing)
 
     async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> View:
         await self._function()

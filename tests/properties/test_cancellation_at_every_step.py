@@ -111,3 +111,9 @@ def test_a_run_inside_a_tool_of_another_run_is_stopped_with_it_at_any_step() -> 
     nested = replace(EVERYTHING, tools=(ToolPlan(name="look", acts=(Act("nested run"),)), *EVERYTHING.tools[1:]))
     assert set(endings(nested, abort)) == {"Success", "EXECUTION_CANCELLED"}
     assert set(endings(nested, cancel)) == {"Success", "CancelledError"}
+
+
+def test_a_stream_is_stopped_at_any_step_with_whoever_reads_it() -> None:  # R74, design 4.14
+    streamed = replace(EVERYTHING, watch="stream")
+    assert set(endings(streamed, abort)) == {"Success", "EXECUTION_CANCELLED"}
+    assert set(endings(streamed, cancel)) == {"Success", "CancelledError"}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
 import pytest
 
-from journeyman import Event, Failure, Listener, Success
+from journeyman import Abort, Agent, Callbacks, Event, Failure, Listener, Success, run, stream, tool
 from journeyman.events import RunSucceeded
+from journeyman.models.scripted import Scripted, call
 from tests.properties.everywhere import EVERYTHING, SLOW
 from tests.properties.played_model import PlayedModel
 from tests.properties.staging import Staging
@@ -239,3 +242,108 @@ def test_one_signal_stops_many_runs_of_one_agent() -> None:  # A48, design 4.5
         return [ending(record) for record in records]
 
     assert on_counting_loop(scenario) == ["EXECUTION_CANCELLED"] * 20
+
+
+def test_leaving_a_stream_at_any_event_ends_its_run_at_once() -> None:  # design 2: "cancels the run and awaits it"
+    async def scenario() -> list[str]:
+        loop, staging = the_counting_loop(), staged(EVERYTHING)
+        assert loop is not None
+        n_events = len((await staging.run()).events)
+        before = (asyncio.all_tasks(), loop.pending_timers())
+        found: list[str] = []
+        for number in range(1, n_events + 1):
+            staging.actor.begin()
+            found.append(await _left(staging, number))
+            assert (asyncio.all_tasks(), loop.pending_timers()) == before
+        return found
+
+    found = on_counting_loop(scenario)
+    n_cancelled = found.count("CancelledError")
+    assert n_cancelled > 30
+    assert found[n_cancelled:] == ["Success"] * (len(found) - n_cancelled)  # the run was ahead of its reader
+
+
+async def _left(staging: Staging, number: int) -> str:
+    """Read so many events of a stream, and leave it; return how its run ended."""
+    n_read = 0
+    async with stream(staging.agent, "What sold best?") as events:
+        async for _ in events:
+            n_read += 1
+            if n_read == number:
+                break
+    try:
+        return type(events.result).__name__
+    except asyncio.CancelledError:
+        return "CancelledError"
+
+
+@pytest.mark.parametrize("where", ["tool", "validator", "project", "listener", "callback"])
+async def test_a_signal_from_another_thread_never_hits_the_caller(where: str) -> None:  # A22
+    """The signal may still be on its way to the loop when the run ends: it must not cancel whoever goes on then."""
+    abort = Abort()
+
+    def fire(here: str) -> None:
+        if here == where:
+            thread = threading.Thread(target=abort.abort)
+            thread.start()
+            thread.join()
+
+    @tool(thread=False)
+    def look() -> None:
+        """Look."""
+        fire("tool")
+
+    agent = Agent(
+        name="hero",
+        model=Scripted([call("look"), "Done."]),
+        tools=[look],
+        validators=[lambda text: fire("validator")],
+        project=lambda states: fire("project"),
+    )
+    result = await run(
+        agent,
+        "Go.",
+        abort=abort,
+        on_event=lambda event: fire("listener") if isinstance(event, RunSucceeded) else None,
+        callbacks=Callbacks(on_success=lambda context, output: fire("callback")),
+    )
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert abort.aborted
+    assert isinstance(result, Success) or result.code == "EXECUTION_CANCELLED"
+
+
+@pytest.mark.parametrize("stop", [None, "abort", "cancel", "deadline"])
+def test_a_run_in_the_clean_up_of_a_cancelled_task_is_a_run_like_any(stop: str | None) -> None:  # design 4.5
+    """Its task has a cancellation behind it that nobody took back: that is none of the run's."""
+
+    async def scenario() -> tuple[str, int]:
+        staging = staged(
+            replace(EVERYTHING, limits=replace(EVERYTHING.limits, seconds=10.0 if stop == "deadline" else None))
+        )
+
+        async def cleaning_up(recorded: Coroutine[Any, Any, RunRecord]) -> RunRecord:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1)
+            if stop in ("abort", "cancel"):
+                asyncio.get_running_loop().call_later(5.0, staging.actor.stop, stop)
+            made = await recorded
+            counts.append(task.cancelling())
+            return made
+
+        counts: list[int] = []
+        staging.around = cleaning_up
+        record = await staging.run()
+        check_invariants(record)
+        return ending(record), counts[0]
+
+    expected = {
+        None: "Success",
+        "abort": "EXECUTION_CANCELLED",
+        "cancel": "CancelledError",
+        "deadline": "BUDGET_EXCEEDED",
+    }
+    assert on_counting_loop(scenario) == (expected[stop], 2 if stop == "cancel" else 1)

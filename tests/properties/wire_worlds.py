@@ -120,8 +120,19 @@ class Server:
         return late(_said(turn, number), seconds=turn.slow_s / SPEED)
 
 
-def run_over_http(servers: ServerThread, world: World) -> tuple[RunRecord, list[str]]:
-    """Run the world; return what was seen of it, and every rule of the API that a request broke."""
+@dataclass(frozen=True, slots=True)
+class Overheard:
+    """A run over HTTP."""
+
+    record: RunRecord
+    violations: list[str]
+    """Every rule of the API that a request broke."""
+    n_steps: int
+    """Of the client's event loop."""
+
+
+def run_over_http(servers: ServerThread, world: World, *, how: str = "", before_step: int = 0) -> Overheard:
+    """Run the world; stop it before a step of the client's event loop, if it says how."""
     world = fit_for_the_wire(world)
     server = Server(world.turns, world.price)
     api = MessagesApi(server.reply, recording=False, accept_violations=True)
@@ -130,11 +141,20 @@ def run_over_http(servers: ServerThread, world: World) -> tuple[RunRecord, list[
         model = AnthropicModel(
             "claude-sonnet-4-6", api_key="k", base_url=api.url, timeouts=_FOR_EVER, price=world.price
         )
-        record = on_hurried_loop(lambda: Staging(world, model).run())
+        record, n_steps = on_hurried_loop(lambda: _stopped(Staging(world, model), how, before_step))
     finally:
         servers.do(api.__aexit__(None, None, None))
     record.heard(server.said)
-    return record, api.violations
+    return Overheard(record, api.violations, n_steps)
+
+
+async def _stopped(staging: Staging, how: str, before_step: int) -> tuple[RunRecord, int]:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, HurriedLoop)
+    loop.count_from_here()
+    if how:
+        loop.before_step(before_step, lambda: staging.actor.stop(how))
+    return await staging.run(), loop.steps
 
 
 # -- from turns to what the server says --------------------------------------------------------------------------------

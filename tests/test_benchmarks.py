@@ -1,0 +1,140 @@
+"""The benchmarks work: each measures a little and shows what it measured. How fast anything is, is not judged here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.growth import Windows
+from benchmarks.measuring import Effort, Row, alone, compared, taking_turns
+from benchmarks.table import table
+
+LONGEST_STALL = "longest stall of the event loop, tool blocks 200 ms"
+
+MEASURED = {
+    "in-process": ["in process, 2 iterations | by hand", "in process, 6 iterations | by hand"],
+    "over-http": ["over HTTP, 2 iterations | SDK by hand", "over HTTP, 2 iterations | aiohttp by hand"],
+    "growth": [
+        "in process, iterations 27 to 30: journeyman | 2 to 5",
+        "in process, iterations 27 to 30: by hand | 2 to 5",
+        "over HTTP, iterations 27 to 30: journeyman | 2 to 5",
+        "over HTTP, iterations 27 to 30: aiohttp by hand | 2 to 5",
+        "over HTTP, 2 KB results, iterations 6 to 8: journeyman | 2 to 4",
+        "over HTTP, 2 KB results, iterations 6 to 8: aiohttp by hand | 2 to 4",
+        "over HTTP, 2 KB results, iterations 6 to 8: SDK by hand | 2 to 4",
+    ],
+    "fan-out": [
+        "30 runs at once, 5 requests each | aiohttp by hand",
+        "30 runs at once, 5 requests each | aiohttp by hand",
+        "memory of 30 runs at once: journeyman | ",
+        "memory of 30 runs at once: aiohttp by hand | ",
+        "3 runs at once, 5 requests each | aiohttp by hand",
+        "3 runs at once, 5 requests each | SDK by hand",
+    ],
+    "parallel": [
+        "2 parallel calls of 20 ms | gather",
+        f"{LONGEST_STALL}: journeyman | ",
+        f"{LONGEST_STALL}: to_thread | ",
+    ],
+    "start-up": [
+        "start: import journeyman | pydantic and one model",
+        "start: from journeyman import Agent, run, ... | pydantic and one model",
+        "start: an agent with a tool and an output, made | pydantic and one model",
+        "start: journeyman --help | pydantic",
+    ],
+}
+
+
+def cells(printed: str) -> list[list[str]]:
+    """Return the table's cells, line by line, without its head."""
+    lines = [line for line in printed.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_benchmark_measures_a_little_and_prints_its_rows(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--tiny", name]) == 0
+    rows = cells(capsys.readouterr().out)
+    assert [f"{row[0]} | {row[3]}" for row in rows] == MEASURED[name]
+    assert all(float(row[2].replace(",", "")) > 0 for row in rows)
+
+
+def test_the_results_are_written_as_json_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--tiny", "in-process", "--json", str(tmp_path / "results.json")])
+    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert sorted(results) == ["date", "machine", "python", "rows"]
+    assert [row["what"] for row in results["rows"]] == [row[0] for row in cells(capsys.readouterr().out)]
+
+
+def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--tiny", "in-proces"])
+    assert stopped.value.code == 2
+    assert "in-process" in capsys.readouterr().err
+
+
+def ticking(seconds: list[float]) -> Callable[[], float]:
+    """Return a clock that gives these readings."""
+    readings = iter(seconds)
+    return lambda: next(readings)
+
+
+async def test_contenders_take_turns_and_the_first_turns_do_not_count() -> None:
+    worked: list[str] = []
+
+    async def one() -> None:
+        worked.append("one")
+
+    async def other() -> None:
+        worked.append("other")
+
+    clock = ticking([0, 9, 9, 18, 20, 24, 24, 26, 30, 36, 36, 39])
+    costs = await taking_turns({"one": one, "other": other}, rounds=2, clock=clock, per=2)
+    assert worked == ["one", "other", "other", "one", "one", "other"]
+    assert costs == {"one": [1.0, 3.0], "other": [2.0, 1.5]}
+
+
+def test_a_ratio_is_the_median_of_the_ratios_of_all_turns() -> None:
+    costs = {"ours": [2.0, 9.0, 4.0], "by hand": [1.0, 3.0, 1.0]}
+    assert compared("it", costs, ours="ours", reference="by hand", unit="ms", scale=1e3, target="≤ 4") == Row(
+        what="it",
+        unit="ms",
+        ours=4_000.0,
+        reference="by hand",
+        theirs=1_000.0,
+        ratio=3.0,
+        ratio_low=2.5,
+        ratio_high=3.5,
+        target="≤ 4",
+        turns=3,
+    )
+
+
+def test_growth_compares_an_early_window_with_a_late_one_of_the_same_run() -> None:
+    windows = Windows(early=1, late=4, width=2)
+    assert windows.iterations == 8
+    assert windows.costs([0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 11.0]) == (1.0, 3.0)
+
+
+def test_the_table_shows_figures_ratios_and_targets() -> None:
+    costs = {"ours": [0.0251], "by hand": [0.0119]}
+    rows = [
+        compared("a loop", costs, ours="ours", reference="by hand", unit="us CPU", scale=1e6, target="≤ 5"),
+        alone("memory", [41.27, 39.0], unit="KB"),
+    ]
+    assert table(rows).splitlines() == [
+        "| benchmark | unit   | journeyman | reference | its cost | ratio | quartiles    | target | turns |",
+        "|-----------|--------|------------|-----------|----------|-------|--------------|--------|-------|",
+        "| a loop    | us CPU | 25,100     | by hand   | 11,900   | 2.11  | 2.11 to 2.11 | ≤ 5    | 1     |",
+        "| memory    | KB     | 40.1       |           |          |       |              |        | 2     |",
+    ]
+
+
+def test_less_effort_takes_fewer_and_smaller_turns_but_never_none() -> None:
+    effort = Effort(share_of_rounds=0.1, share_of_size=0.01)
+    assert (effort.rounds(600), effort.rounds(4), effort.size(1_000), effort.size(20)) == (60, 1, 10, 2)
