@@ -35,7 +35,8 @@ LAYERS: dict[str, str] = {
     "groups": "team subagents",
     "adapters": (
         "models models.sse models.transport models.refusal models.strictness models.anthropic models.anthropic_encode"
-        " models.anthropic_decode models.openai models.bridge models.scripted models.cassette models.wrappers"
+        " models.anthropic_decode models.anthropic_blocks models.untrusted models.openai models.bridge models.scripted"
+        " models.cassette models.wrappers"
         " permission toolbox mcp_tools durable otel store"
     ),
     "hosts": "mcp_server worker",
@@ -92,7 +93,10 @@ NEIGHBOURS: dict[str, str] = {
     "models": "models.scripted models.cassette models.wrappers",
     "models.transport": "models.sse",
     "models.refusal": "models.transport",
-    "models.anthropic": "models.transport models.refusal models.anthropic_encode models.anthropic_decode",
+    "models.anthropic": "models.transport models.refusal models.anthropic_encode models.anthropic_decode"
+    " models.anthropic_blocks",
+    "models.anthropic_decode": "models.anthropic_blocks models.untrusted",
+    "models.anthropic_blocks": "models.untrusted",
     "models.anthropic_encode": "models.strictness",
     "models.openai": "models.transport",
 }

@@ -39,11 +39,11 @@ def to_result(value: object, *, max_chars: int | None = None, tool_use_id: str =
         ValueError: it cannot be written as JSON, for example because it contains itself.
     """
     kind = type(value)
-    if kind is str or kind is int or kind is dict:  # the commonest results; nothing in them waits to be awaited
-        text = value if kind is str else _json(value)
-        return ToolResult(_content(cast("str", text), max_chars), False, tool_use_id)
+    if kind is dict or kind is int:  # so common that they are not looked at any further
+        return ToolResult(_content(_json(value), max_chars), False, tool_use_id)
     if isinstance(value, str):
-        return ToolResult(_content(str.__str__(value), max_chars), False, tool_use_id)  # of an enum's text, that text
+        text = value if kind is str else str.__str__(value)  # of an enum's text, that text
+        return ToolResult(_content(text, max_chars), False, tool_use_id)
     if isinstance(value, ToolResult):
         return ToolResult(_content(value.content, max_chars), value.is_error, tool_use_id)
     blocks = _blocks(value)
@@ -75,7 +75,9 @@ def encodable(text: str) -> str:
 
 def _content(content: str | tuple[_Block, ...], max_chars: int | None) -> str | tuple[_Block, ...]:
     if isinstance(content, str):
-        return _cut(encodable(content), max_chars) if content.strip() else NO_OUTPUT
+        if not content or content.isspace():
+            return NO_OUTPUT
+        return _cut(encodable(content), max_chars)
     kept: list[_Block] = []
     left = max_chars
     for block in content:

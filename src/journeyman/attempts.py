@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from journeyman.budget import Allowance, Budget
-from journeyman.calls import Call, call_kind, finish
+from journeyman.calls import finish
 from journeyman.cancel import is_failure
 from journeyman.contexts import AttemptsContext, IterationsContext, PromptContext
 from journeyman.conversation import Conversation
@@ -79,7 +79,7 @@ async def accept(execution: Execution, talk: Conversation, candidate: Candidate,
     """Answer the call that handed the output in, and close the attempt."""
     if candidate.call is not None:
         outcome = Outcome(ToolResult(ACCEPTED, tool_use_id=candidate.call.id))
-        await finish(talk, Call(candidate.call, call_kind(talk, candidate.call), outcome))
+        await finish(talk, candidate.call, outcome)
     await complete_attempt(execution, talk, succeeded=True)
     return Finished(verdict.value, candidate.terminal_result)
 
@@ -133,7 +133,7 @@ async def _give_back(execution: Execution, talk: Conversation, candidate: Candid
     in_result = execution.agent.feedback == "result"
     text = told if in_result else "Error: the output did not pass validation. The reason follows."
     outcome = Outcome(ToolResult(text, is_error=True), "rejected")
-    await finish(talk, Call(candidate.call, call_kind(talk, candidate.call), outcome))
+    await finish(talk, candidate.call, outcome)
     if not in_result:
         talk.history.say(Text(told))
 

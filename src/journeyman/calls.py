@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from journeyman.conversation import Conversation, HandInTool
 from journeyman.errors import InvalidArguments, OutcomeUnknown
@@ -29,7 +29,6 @@ class Call:
     """One call of a response, after it ended."""
 
     use: ToolUse
-    kind: ToolKind
     outcome: Outcome | None
     """None: withheld until the output was validated."""
 
@@ -85,7 +84,7 @@ def _reserve(talk: Conversation, use: ToolUse) -> Reservation | None:
     return talk.journal.reserve(f"attempt/{talk.attempt}/iteration/{talk.iteration}/call/{use.id}")
 
 
-def call_kind(talk: Conversation, use: ToolUse) -> ToolKind:
+def _kind(talk: Conversation, use: ToolUse) -> ToolKind:
     """Say whose call it is."""
     own = talk.hand_in.get(use.name)
     if own is not None:
@@ -101,7 +100,7 @@ async def _announce(talk: Conversation, watch: Watch, use: ToolUse) -> None:
             iteration=talk.iteration,
             tool_use_id=use.id,
             tool_name=use.name,
-            kind=call_kind(talk, use),
+            kind=_kind(talk, use),
             tool_input=use.input,
         )
     )
@@ -110,11 +109,10 @@ async def _announce(talk: Conversation, watch: Watch, use: ToolUse) -> None:
 async def _run_call(talk: Conversation, use: ToolUse, reservation: Reservation | None) -> Call:
     started = talk.now()
     own = talk.hand_in.get(use.name)
-    kind = call_kind(talk, use) if own is None else own.kind
     outcome = await (_outcome(talk, use, reservation) if own is None else _hand_in(own, use))
     if outcome is not None:
-        await finish(talk, Call(use, kind, outcome), duration_s=talk.now() - started)
-    return Call(use, kind, outcome)
+        await finish(talk, use, outcome, duration_s=talk.now() - started)
+    return Call(use, outcome)
 
 
 async def _hand_in(own: HandInTool, use: ToolUse) -> Outcome | None:
@@ -122,15 +120,14 @@ async def _hand_in(own: HandInTool, use: ToolUse) -> Outcome | None:
     return None if result is None else Outcome(result, "rejected" if result.is_error else None)
 
 
-async def finish(talk: Conversation, call: Call, *, duration_s: float = 0.0) -> None:
+async def finish(talk: Conversation, use: ToolUse, outcome: Outcome, *, duration_s: float = 0.0) -> None:
     """Stage the result of a call, count it, and tell."""
-    outcome, use = cast("Outcome", call.outcome), call.use
-    result = outcome.result
+    kind, result = _kind(talk, use), outcome.result
     if result.tool_use_id != use.id:
         result = ToolResult(result.content, result.is_error, use.id)
     result = talk.history.answer(result)
     talk.announced.pop(use.id, None)
-    talk.ledger.count(call.kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)
+    talk.ledger.count(kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)
     if talk.watch is not None:
         await talk.watch.tell(
             ToolFinished(
@@ -139,7 +136,7 @@ async def finish(talk: Conversation, call: Call, *, duration_s: float = 0.0) -> 
                 iteration=talk.iteration,
                 tool_use_id=use.id,
                 tool_name=use.name,
-                kind=call.kind,
+                kind=kind,
                 tool_result=result.text,
                 is_error=result.is_error,
                 cached=outcome.cached,

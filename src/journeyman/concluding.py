@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from journeyman.attempts import Finished, complete_attempt
-from journeyman.calls import Call, call_kind, finish
+from journeyman.calls import finish
 from journeyman.cancel import Cause, is_failure
 from journeyman.contexts import (
     BudgetContext,
@@ -127,7 +127,7 @@ async def _close(execution: Execution, talk: Conversation) -> None:
         await complete_layer(execution, talk, execution.open_layer.cut_short("The run was stopped."))
     for use in list(talk.announced.values()):
         outcome = Outcome.failed("interrupted", INTERRUPTED)
-        await finish(talk, Call(use, call_kind(talk, use), outcome))
+        await finish(talk, use, outcome)
     await talk.committed(talk.history.close(INTERRUPTED))
     if execution.attempt_is_open:
         await complete_attempt(execution, talk, succeeded=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from journeyman.agent import Agent, Escalate, KeepGoing, StopAfter, StopGuard, Stopping
@@ -179,7 +179,7 @@ class SubmitHandIn:
             return Candidate(draft.raw, call.use)
         if draft is None and self._reflection.early_submit == "fail":
             return self._too_early(talk)
-        await finish(talk, replace(call, outcome=Outcome.failed("rejected", f"Error: {refusal}")))
+        await finish(talk, call.use, Outcome.failed("rejected", f"Error: {refusal}"))
         return None
 
     def _refusal(self, draft: _Draft | None, *, fresh: bool) -> str | None:
@@ -209,7 +209,7 @@ def _raw(use: ToolUse) -> str:
 async def _last(talk: Conversation, withheld: Sequence[Call]) -> Call:
     """Return the last of the calls that wait for the verdict; those before it are superseded."""
     for call in withheld[:-1]:
-        await finish(talk, replace(call, outcome=Outcome.failed("rejected", SUPERSEDED)))
+        await finish(talk, call.use, Outcome.failed("rejected", SUPERSEDED))
     return withheld[-1]
 
 

@@ -254,15 +254,15 @@ def _never_blank(result: ToolResult) -> ToolResult:
 def encodable(block: T) -> T:
     """Return the block, its text fit for UTF-8: half a surrogate pair, as in a broken file name, is not."""
     match block:
-        case Text(text) | Thinking(text):
-            return block if text.isascii() else replace(block, text=_encodable_text(text))
-        case Opaque(json=json):
-            return block if json.isascii() else replace(block, json=_encodable_text(json))
         case ToolUse(name=name, input_json=json, malformed=malformed):
             if name.isascii() and json.isascii() and (malformed is None or malformed.isascii()):
                 return block
             wrong = malformed and _encodable_text(malformed)
             return replace(block, name=_encodable_text(name), input_json=_encodable_text(json), malformed=wrong)
+        case Text(text) | Thinking(text):
+            return block if text.isascii() else replace(block, text=_encodable_text(text))
+        case Opaque(json=json):
+            return block if json.isascii() else replace(block, json=_encodable_text(json))
         case _:
             return block
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias, cast
+from typing import Literal, Protocol, TypeAlias
 
 from journeyman.errors import ProviderError
 from journeyman.types import NOTHING_USED, Block, JsonObject, Message, Price, StopReason, Text, Usage
@@ -277,18 +277,17 @@ class Collector:
 
     def add(self, part: Part) -> None:
         """Take in the next part."""
-        kind = type(part)
-        if kind is BlockFinished:
-            self._blocks.append(cast("BlockFinished", part).block)
-        elif kind not in _FOR_DISPLAY:
+        if isinstance(part, BlockFinished):
+            self._blocks.append(part.block)
+        elif isinstance(part, ResponseFinished):
+            self._finished = part
+            if part.usage is not None:
+                self._usage, self._is_counted = part.usage, True
+        elif type(part) not in _FOR_DISPLAY:
             self._add_fact(part)
 
     def _add_fact(self, part: Part) -> None:
         match part:
-            case ResponseFinished():
-                self._finished = part
-                if part.usage is not None:
-                    self._usage, self._is_counted = part.usage, True
             case UsageSeen():
                 self._usage, self._is_counted = part.usage, True
             case ResponseStarted():

@@ -188,7 +188,7 @@ class Message:
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
         """The calls this message asks for, in order."""
-        return tuple(block for block in self.content if isinstance(block, ToolUse))
+        return tuple([block for block in self.content if isinstance(block, ToolUse)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

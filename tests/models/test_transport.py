@@ -25,7 +25,7 @@ from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.models import transport
 from journeyman.models.refusal import refused
 from journeyman.models.sse import Event, Parser, TooLarge
-from journeyman.models.transport import Answer, Timeouts, lease, open_stream
+from journeyman.models.transport import EVENT_LIMIT_BYTES, Answer, Timeouts, lease, open_stream
 from journeyman.types import Usage
 from tests.models.raw_server import Answer as RawAnswer
 from tests.models.raw_server import RawServer, closing_after, hanging_after, http
@@ -42,8 +42,11 @@ def stream(url: str, *, body: bytes = b"{}", timeouts: Timeouts = PATIENT):
     return open_stream(url, headers=HEADERS, body=body, timeouts=timeouts)
 
 
-async def events_of(answer: Answer, limit_bytes: int = 1_000_000) -> list[Event]:
-    return [event async for batch in answer.batches(limit_bytes) for event in batch]
+async def events_of(answer: Answer) -> list[Event]:
+    found: list[Event] = []
+    while events := await answer.events():
+        found += events
+    return found
 
 
 async def ask(url: str, timeouts: Timeouts = PATIENT) -> list[Event]:
@@ -124,9 +127,7 @@ async def test_a_request_without_a_lease_takes_one_for_itself() -> None:
 async def test_leaving_early_closes_the_request() -> None:
     async with RawServer(hanging_after(BEGINNING)) as server, lease():
         async with stream(server.url) as answer:
-            async for batch in answer.batches():
-                assert batch == [(b"", b"1")]
-                break
+            assert await answer.events() == [(b"", b"1")]
         await server.until(lambda: server.n_hung_up == 1)
 
 
@@ -152,9 +153,8 @@ async def test_a_drained_answer_gives_its_connection_back_even_if_its_end_comes_
 
     async with RawServer(in_two_pieces) as server, lease():
         async with stream(server.url) as answer:
-            async for _ in answer.batches():
-                seen.set()
-                break
+            assert await answer.events()
+            seen.set()
             await answer.drain()
         assert await ask(server.url) == [(b"", b"2")]
         assert server.n_connections == 1
@@ -163,8 +163,7 @@ async def test_a_drained_answer_gives_its_connection_back_even_if_its_end_comes_
 async def test_draining_does_not_wait_for_a_server_that_never_ends() -> None:
     async with RawServer(hanging_after(BEGINNING)) as server:
         async with stream(server.url) as answer:
-            async for _ in answer.batches():
-                break
+            assert await answer.events()
             await answer.drain()
         await server.until(lambda: server.n_hung_up == 1)
 
@@ -178,8 +177,8 @@ async def main():
     async with RawServer(http(b"data: 1\\n\\n"), hanging_after(b"")) as server:
         async with lease():
             async with open_stream(server.url, headers={}, body=b"{}", timeouts=Timeouts()) as answer:
-                async for batch in answer.batches():
-                    print(batch[0][1].decode())
+                while events := await answer.events():
+                    print(events[0][1].decode())
             task = asyncio.create_task(hanging(server.url))
             await server.until(lambda: len(server.requests) == 2)
             task.cancel()
@@ -311,10 +310,10 @@ async def test_silence_within_the_answer_is_an_idle_stream() -> None:
 
 
 async def test_an_enormous_event_is_an_error() -> None:
-    async with RawServer(http(b"data: " + b"x" * 2_000_000)) as server:
+    async with RawServer(http(b"data: " + b"x" * (EVENT_LIMIT_BYTES + 1))) as server:
         error = await failure_of(server.url)
     assert error.kind == "unknown"
-    assert "1,000,000 bytes" in str(error)
+    assert f"{EVENT_LIMIT_BYTES:,} bytes" in str(error)
 
 
 def foreign_exceptions() -> Iterator[type[Exception]]:

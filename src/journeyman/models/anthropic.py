@@ -7,15 +7,16 @@ The bytes of a conversation are made in `anthropic_encode`, answers are read in 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.model import Part, Request, Settings, ThinkingLevel
-from journeyman.models.anthropic_decode import KINDS, PROVIDER, Decoder
+from journeyman.models.anthropic_blocks import PROVIDER
+from journeyman.models.anthropic_decode import KINDS, Decoder
 from journeyman.models.anthropic_encode import encode
 from journeyman.models.refusal import quoted, refused
 from journeyman.models.transport import Answer, Timeouts, lease, open_stream
@@ -156,8 +157,7 @@ class AnthropicModel:
         async with open_stream(self._url, headers=self._headers, body=body, timeouts=self.timeouts) as answer:
             if answer.status >= 300:
                 raise _with_overflow(await refused(answer, KINDS))
-            async with aclosing(_parts(answer, Decoder(self.price, deltas=request.deltas))) as parts:
-                yield parts
+            yield _Parts(answer, Decoder(self.price, deltas=request.deltas))
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as it is sent.
@@ -304,38 +304,51 @@ def _refused_here(text: str) -> ProviderError:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-async def _parts(answer: Answer, decoder: Decoder) -> AsyncGenerator[Part]:
-    try:
+class _Parts:
+    """The parts of an answer, whether it came in events or in one piece. Holds nothing open: `open_stream` does."""
+
+    __slots__ = ("_answer", "_decoder", "_is_over", "_ready")
+
+    def __init__(self, answer: Answer, decoder: Decoder) -> None:
+        self._answer = answer
+        self._decoder = decoder
+        self._ready: Iterator[Part] = iter(())
+        self._is_over = False
+
+    def __aiter__(self) -> _Parts:
+        return self
+
+    async def __anext__(self) -> Part:
+        answer = self._answer
+        try:
+            while (part := next(self._ready, None)) is None:
+                if self._is_over:
+                    raise StopAsyncIteration
+                self._ready = await self._more()
+        except ProviderError as error:
+            error.status = error.status or answer.status
+            error.request_id = error.request_id or answer.request_id
+            if error.usage is None and (seen := self._decoder.usage()) is not None:
+                error.usage = replace(seen, exact=False)
+            raise
+        return part
+
+    async def _more(self) -> Iterator[Part]:
+        answer, decoder = self._answer, self._decoder
         match answer.media_type:
             case "text/event-stream":
-                async with aclosing(_streamed(answer, decoder)) as parts:
-                    async for part in parts:
-                        yield part
+                events = () if decoder.complete else await answer.events()
+                if events:
+                    return decoder.parts(events)
+                await answer.drain()
+                parts = decoder.end()
             case "application/json":
-                for part in decoder.document(await answer.body()):
-                    yield part
+                parts = decoder.document(await answer.body())
             case _:
                 found = quoted(answer, await answer.body(_QUOTED_BYTES))
                 raise answer.failure("did not answer with a Messages API stream", "unknown", found)
-    except ProviderError as error:
-        error.status = error.status or answer.status
-        error.request_id = error.request_id or answer.request_id
-        if error.usage is None and (seen := decoder.usage()) is not None:
-            error.usage = replace(seen, exact=False)
-        raise
-
-
-async def _streamed(answer: Answer, decoder: Decoder) -> AsyncGenerator[Part]:
-    async with aclosing(answer.batches()) as batches:
-        async for batch in batches:
-            for _, data in batch:
-                for part in decoder.feed(data):
-                    yield part
-            if decoder.complete:
-                break
-    await answer.drain()
-    for part in decoder.end():
-        yield part
+        self._is_over = True
+        return iter(parts)
 
 
 def _with_overflow(error: ProviderError) -> ProviderError:

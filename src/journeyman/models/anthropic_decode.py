@@ -1,45 +1,22 @@
 """Messages API answers as parts: a state machine fed with one event at a time, without waiting or input of its own.
 
-Unknown events are ignored and unknown blocks kept as they are, so that a newer API does no harm. Imports `model`,
-`errors` and `types`. Read `anthropic.py` next.
+Unknown events are ignored, so that a newer API does no harm. Imports `anthropic_blocks`, `model`, `errors` and `types`.
+Read `anthropic.py` next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Protocol, cast
-from uuid import uuid4
+from typing import Final
 
-import orjson
 from pydantic import JsonValue
-from pydantic_core import from_json
 
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.model import (
-    BlockFinished,
-    InputPart,
-    Part,
-    ResponseFinished,
-    ResponseStarted,
-    TextPart,
-    ThinkingPart,
-    UsageSeen,
-)
-from journeyman.types import (
-    Block,
-    JsonObject,
-    Opaque,
-    Price,
-    RedactedThinking,
-    StopReason,
-    Text,
-    Thinking,
-    ToolUse,
-    Usage,
-)
-
-PROVIDER: Final = "anthropic"
+from journeyman.model import BlockFinished, Part, ResponseFinished, ResponseStarted, UsageSeen
+from journeyman.models.anthropic_blocks import OpenBlock, first_delta, open_block
+from journeyman.models.untrusted import as_list, as_object, as_text, damaged, parsed
+from journeyman.types import JsonObject, Price, StopReason, Usage
 
 KINDS: Final[Mapping[str, ProviderErrorKind]] = {
     "contract_spend_limit_reached": "quota",
@@ -81,7 +58,7 @@ class Decoder:
         self._price = price
         self._deltas = deltas
         self._counts: dict[str, int] = {}
-        self._open: dict[JsonValue, _OpenBlock] = {}
+        self._open: dict[JsonValue, OpenBlock] = {}
         self._ids: set[str] = set()
         self._started = False
         self._stop: str | None = None
@@ -89,13 +66,18 @@ class Decoder:
         self.complete = False
         """True when the last part was given."""
 
+    def parts(self, events: Iterable[tuple[bytes, bytes]]) -> Iterator[Part]:
+        """Yield the parts that some events bring, up to the last part of the answer; see `feed`."""
+        for _, data in events:
+            yield from self.feed(data)
+
     def feed(self, data: bytes) -> Sequence[Part]:
         """Return the parts that an event's data brings.
 
         Raises:
             ProviderError: the event reports an error, or is damaged.
         """
-        event = _object(_parsed(data))
+        event = parsed(data)
         parts: Sequence[Part] = ()
         match event.get("type"):
             case "content_block_delta":
@@ -122,13 +104,13 @@ class Decoder:
         Raises:
             ProviderError: the document reports an error, or is no answer.
         """
-        message = _object(_parsed(data))
+        message = parsed(data)
         if message.get("type") == "error":
             raise _reported(message)
         if message.get("type") != "message":
-            raise _damaged("it is no message", "unknown")
+            raise damaged("it is no message", "unknown")
         parts = [*self._start({"message": message})]
-        for index, block in enumerate(_list(message.get("content"))):
+        for index, block in enumerate(as_list(message.get("content"))):
             parts += self._start_block({"index": index, "content_block": block})
             parts += self._finish_block({"index": index})
         return [*parts, *self._change({"delta": message, "usage": message.get("usage")}), *self._finish()]
@@ -142,7 +124,7 @@ class Decoder:
         if self.complete:
             return ()
         if self._stop is None or self._open:
-            raise _damaged("it ended before it was complete" if self._started else "it is empty")
+            raise damaged("it ended before it was complete" if self._started else "it is empty")
         return self._finish()
 
     def usage(self) -> Usage | None:
@@ -162,25 +144,28 @@ class Decoder:
         return usage if self._price is None else replace(usage, cost=self._price.of(usage))
 
     def _start(self, event: JsonObject) -> Sequence[Part]:
-        message = _object(event.get("message"))
+        message = as_object(event.get("message"))
         self._started = True
         self._count(message)
         usage = self.usage() or Usage(requests=1, exact=False)
-        return (ResponseStarted(_text(message.get("model")), _text(message.get("id")), usage),)
+        return (ResponseStarted(as_text(message.get("model")), as_text(message.get("id")), usage),)
 
     def _start_block(self, event: JsonObject) -> Sequence[Part]:
         if not self._started:
-            raise _damaged("it has no beginning")
-        block = _object(event.get("content_block"))
-        opened = self._open[event.get("index")] = _open(block, self._ids)
-        part = opened.add(_first_delta(block))
-        return (part,) if part is not None and self._deltas else ()
+            raise damaged("it has no beginning")
+        block = as_object(event.get("content_block"))
+        opened = self._open[event.get("index")] = open_block(block, self._ids)
+        first = first_delta(block)
+        return self._extend(opened, first) if first else ()
 
     def _extend_block(self, event: JsonObject) -> Sequence[Part]:
         opened = self._open.get(event.get("index"))
         if opened is None:
-            raise _damaged(f"block {event.get('index')} goes on without having begun")
-        part = opened.add(_object(event.get("delta")))
+            raise damaged(f"block {event.get('index')} goes on without having begun")
+        return self._extend(opened, as_object(event.get("delta")))
+
+    def _extend(self, opened: OpenBlock, delta: JsonObject) -> Sequence[Part]:
+        part = opened.add(delta)
         return (part,) if part is not None and self._deltas else ()
 
     def _finish_block(self, event: JsonObject) -> Sequence[Part]:
@@ -189,7 +174,7 @@ class Decoder:
         return () if block is None else (BlockFinished(block),)
 
     def _change(self, event: JsonObject) -> Sequence[Part]:
-        delta = _object(event.get("delta"))
+        delta = as_object(event.get("delta"))
         counted = self._count(event)
         if isinstance(reason := delta.get("stop_reason"), str):
             self._stop = reason
@@ -199,199 +184,36 @@ class Decoder:
 
     def _finish(self) -> Sequence[Part]:
         if not self._started:
-            raise _damaged("it has no beginning")
+            raise damaged("it has no beginning")
         self.complete = True
         blocks = [part for index in [*self._open] for part in self._finish_block({"index": index})]
         return (*blocks, ResponseFinished(_STOP_REASONS.get(self._stop or "", "other"), self._detail))
 
     def _count(self, holder: JsonObject) -> bool:
         """Take over the counts, which are totals so far: later ones replace, those left out stand. False for none."""
-        usage = _object(holder.get("usage"))
-        found: dict[str, object] = {name: usage.get(name) for name in _COUNTS}
-        found["thinking_tokens"] = _object(usage.get("output_tokens_details")).get("thinking_tokens")
-        counts = {name: count for name, count in found.items() if isinstance(count, int)}
+        usage = as_object(holder.get("usage"))
+        counts = {name: count for name in _COUNTS if isinstance(count := usage.get(name), int)}
+        if isinstance(count := as_object(usage.get("output_tokens_details")).get("thinking_tokens"), int):
+            counts["thinking_tokens"] = count
         self._counts.update(counts)
         return bool(counts)
 
 
 def _detail(reason: str, delta: JsonObject) -> str | None:
     if reason == "refusal":
-        category = _object(delta.get("stop_details")).get("category")
+        category = as_object(delta.get("stop_details")).get("category")
         return category if isinstance(category, str) else None
     if reason == "stop_sequence":
-        return _text(delta.get("stop_sequence")) or None
+        return as_text(delta.get("stop_sequence")) or None
     return None if reason in _STOP_REASONS else reason
-
-
-# -- blocks ------------------------------------------------------------------------------------------------------------
-
-
-class _OpenBlock(Protocol):
-    """A block that still grows."""
-
-    def add(self, delta: JsonObject) -> Part | None: ...
-
-    def finish(self) -> Block | None:
-        """Return the whole block; None if there is nothing in it."""
-        ...
-
-
-def _open(block: JsonObject, ids: set[str]) -> _OpenBlock:
-    match block.get("type"):
-        case "text":
-            return _OpenText(block)
-        case "thinking":
-            return _OpenThinking(block)
-        case "tool_use":
-            return _OpenToolUse(block, ids)
-        case _:
-            return _OpenOther(block)
-
-
-def _first_delta(block: JsonObject) -> JsonObject:
-    """Return what a block brings along when it begins: usually nothing, all of it in an answer of one piece."""
-    return {key: block[key] for key in ("text", "thinking") if block.get("type") == key and block.get(key)}
-
-
-class _OpenText:
-    __slots__ = ("_citations", "_extra", "_pieces")
-
-    def __init__(self, block: JsonObject) -> None:
-        self._pieces: list[str] = []
-        self._citations = list(_list(block.get("citations")))
-        self._extra: JsonObject = {
-            k: v for k, v in block.items() if k not in ("type", "text", "citations") and v is not None
-        }
-
-    def add(self, delta: JsonObject) -> Part | None:
-        if (citation := delta.get("citation")) is not None:
-            self._citations.append(citation)
-        if not (text := _text(delta.get("text"))):
-            return None
-        self._pieces.append(text)
-        return TextPart(text)
-
-    def finish(self) -> Block | None:
-        text = "".join(self._pieces)
-        if self._citations:
-            self._extra["citations"] = self._citations
-        return Text(text, extra=self._extra or None) if text else None
-
-
-class _OpenThinking:
-    __slots__ = ("_pieces", "_signature")
-
-    def __init__(self, block: JsonObject) -> None:
-        self._pieces: list[str] = []
-        self._signature = _text(block.get("signature"))
-
-    def add(self, delta: JsonObject) -> Part | None:
-        self._signature = _text(delta.get("signature")) or self._signature
-        if not (text := _text(delta.get("thinking"))):
-            return None
-        self._pieces.append(text)
-        return ThinkingPart(text)
-
-    def finish(self) -> Block | None:
-        text = "".join(self._pieces)
-        return Thinking(text, self._signature or None) if text or self._signature else None
-
-
-class _OpenToolUse:
-    __slots__ = ("_given", "_id", "_name", "_pieces", "_wire_id")
-
-    def __init__(self, block: JsonObject, ids: set[str]) -> None:
-        wire_id = _text(block.get("id"))
-        self._id = wire_id if wire_id and wire_id not in ids else f"toolu_{uuid4().hex[:24]}"
-        self._wire_id = None if self._id == wire_id else wire_id
-        ids.add(self._id)
-        self._name = _text(block.get("name"))
-        self._given = _object(block.get("input"))
-        self._pieces: list[str] = []
-
-    def add(self, delta: JsonObject) -> Part | None:
-        if not (piece := _text(delta.get("partial_json"))):
-            return None
-        self._pieces.append(piece)
-        return InputPart(self._id, self._name, piece)
-
-    def finish(self) -> Block:
-        raw = "".join(self._pieces)
-        if not raw.strip():
-            raw = orjson.dumps(self._given).decode()
-        if is_object(raw):
-            return ToolUse(self._id, self._name, raw, wire_id=self._wire_id)
-        return ToolUse(self._id, self._name, malformed=raw, wire_id=self._wire_id)
-
-
-class _OpenOther:
-    __slots__ = ("_block", "_pieces")
-
-    def __init__(self, block: JsonObject) -> None:
-        self._block = block
-        self._pieces: list[str] = []
-
-    def add(self, delta: JsonObject) -> Part | None:
-        # Every kind of delta known so far names the field that it extends.
-        for key, value in delta.items():
-            if key == "partial_json":
-                self._pieces.append(_text(value))
-            elif key != "type":
-                before = self._block.get(key)
-                self._block[key] = before + value if isinstance(before, str) and isinstance(value, str) else value
-        return None
-
-    def finish(self) -> Block:
-        if self._block.get("type") == "redacted_thinking":
-            return RedactedThinking(_text(self._block.get("data")))
-        raw = "".join(self._pieces)
-        block: dict[str, object] = {**self._block}
-        if is_object(raw):
-            block["input"] = orjson.Fragment(raw)
-        return Opaque(PROVIDER, orjson.dumps(block).decode())
-
-
-def is_object(raw: str) -> bool:
-    """Return whether `raw` is a JSON object that every reader of this package can parse."""
-    try:
-        return isinstance(from_json(raw, allow_inf_nan=False), dict)
-    except ValueError:
-        return False
-
-
-# -- untrusted JSON ----------------------------------------------------------------------------------------------------
 
 
 def _reported(event: JsonObject) -> ProviderError:
     """Return the error that the API reports within an answer."""
-    error = _object(event.get("error"))
-    code, type = _text(_object(error.get("details")).get("error_code")), _text(error.get("type"))
+    error = as_object(event.get("error"))
+    code, type = as_text(as_object(error.get("details")).get("error_code")), as_text(error.get("type"))
     kind: ProviderErrorKind = "bad_request" if type == "invalid_request_error" else "unknown"
     kind = KINDS.get(code) or KINDS.get(type) or kind
-    message = f"The answer broke off with {type or 'an error'}: {_text(error.get('message')) or 'no message'}"
-    request_id = _text(event.get("request_id")) or None
+    message = f"The answer broke off with {type or 'an error'}: {as_text(error.get('message')) or 'no message'}"
+    request_id = as_text(event.get("request_id")) or None
     return ProviderError(message, kind=kind, type=code or type or None, request_id=request_id)
-
-
-def _damaged(what: str, kind: ProviderErrorKind = "stream_cut") -> ProviderError:
-    return ProviderError(f"The answer cannot be read: {what}.", kind=kind)
-
-
-def _parsed(data: bytes) -> object:
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        damage = f"{error}, in {data[:200].decode('utf-8', 'replace')!r}"
-    raise _damaged(damage)
-
-
-def _object(value: object) -> JsonObject:
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[JsonValue]:
-    return cast("list[JsonValue]", value) if isinstance(value, list) else []
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -120,6 +120,8 @@ class FromFunction:
 class _Stream:
     """One answer, in parts. The function is asked for it with the first part."""
 
+    __slots__ = ("_model", "_parts", "_request")
+
     def __init__(self, model: FromFunction, request: Request) -> None:
         self._model = model
         self._request = request
@@ -150,15 +152,13 @@ def _parts_of(model: FromFunction, request: Request, response: Response) -> list
     if model.price is not None and usage.cost is None:
         usage = replace(usage, cost=model.price.of(usage))
     blocks = _with_ids(response.content, turn=len(request.messages))
-    parts: list[Part] = []
-    if request.deltas:
-        parts.append(ResponseStarted(response.model or model.name, response.id, _of_input(usage)))
+    finished = ResponseFinished(response.stop_reason, response.stop_detail, usage)
+    if not request.deltas:
+        return [*map(BlockFinished, blocks), finished]
+    parts: list[Part] = [ResponseStarted(response.model or model.name, response.id, _of_input(usage))]
     for block in blocks:
-        if request.deltas:
-            parts += _deltas(block)
-        parts.append(BlockFinished(block))
-    parts.append(ResponseFinished(response.stop_reason, response.stop_detail, usage))
-    return parts
+        parts += [*_deltas(block), BlockFinished(block)]
+    return [*parts, finished]
 
 
 async def _answer(policy: Policy, request: Request) -> Answer:
@@ -196,7 +196,7 @@ def _of_input(usage: Usage) -> Usage:
 
 
 def _with_ids(blocks: Sequence[Block], *, turn: int) -> Sequence[Block]:
-    if all(not isinstance(block, ToolUse) or block.id for block in blocks):
+    if all([not isinstance(block, ToolUse) or block.id for block in blocks]):
         return blocks
     return [
         ToolUse(f"call_{turn}_{number}", block.name, block.input_json, block.malformed)

@@ -11,8 +11,9 @@ import asyncio
 import io
 import urllib.request
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -53,42 +54,46 @@ class Timeouts:
 class _Client:
     session: aiohttp.ClientSession
     leases: int = 0
-    proxies: dict[tuple[str, str], str | None] = field(default_factory=dict[tuple[str, str], str | None])
+    proxies: dict[str, str | None] = field(default_factory=dict[str, str | None])
 
     def proxy_for(self, url: str) -> str | None:
         """Return the proxy that the environment names for `url`."""
         # aiohttp's own trust_env would ask anew, in two threads, for every request, and read passwords from ~/.netrc.
-        parts = urlsplit(url)
-        key = (parts.scheme, parts.hostname or "")
-        if key not in self.proxies:
-            bypassed = urllib.request.proxy_bypass(key[1])
-            self.proxies[key] = None if bypassed else urllib.request.getproxies().get(parts.scheme)
-        return self.proxies[key]
+        if url not in self.proxies:
+            parts = urlsplit(url)
+            bypassed = urllib.request.proxy_bypass(parts.hostname or "")
+            self.proxies[url] = None if bypassed else urllib.request.getproxies().get(parts.scheme)
+        return self.proxies[url]
 
 
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _Client] = WeakKeyDictionary()
 
 
-def lease() -> AbstractAsyncContextManager[object]:
-    """Keep this event loop's client open. Leases nest; the last one closes it."""
-    return _leased()
-
-
 @asynccontextmanager
-async def _leased() -> AsyncGenerator[_Client]:
+async def lease() -> AsyncGenerator[None]:
+    """Keep this event loop's client open. Leases nest; the last one closes it."""
+    client = _leased()
+    try:
+        yield
+    finally:
+        await _given_back(client)
+
+
+def _leased() -> _Client:
     loop = asyncio.get_running_loop()
     client = _clients.get(loop)
     if client is None:
         client = _clients[loop] = _Client(_session())
     client.leases += 1
-    try:
-        yield client
-    finally:
-        client.leases -= 1
-        if client.leases == 0:
-            del _clients[loop]
-            await client.session.close()
-            await asyncio.sleep(0)  # connections closed before are gone one round later
+    return client
+
+
+async def _given_back(client: _Client) -> None:
+    client.leases -= 1
+    if client.leases == 0:
+        del _clients[asyncio.get_running_loop()]
+        await client.session.close()
+        await asyncio.sleep(0)  # connections closed before are gone one round later
 
 
 def _session() -> aiohttp.ClientSession:
@@ -136,11 +141,12 @@ class Exchange:
 class Answer:
     """An answer whose body is still to be read."""
 
-    __slots__ = ("_exchange", "_response")
+    __slots__ = ("_exchange", "_parser", "_response")
 
     def __init__(self, response: aiohttp.ClientResponse, exchange: Exchange) -> None:
         self._response = response
         self._exchange = exchange
+        self._parser = Parser(EVENT_LIMIT_BYTES)
 
     @property
     def status(self) -> int:
@@ -161,23 +167,20 @@ class Answer:
         """The provider's id of the request, to quote when asking for help."""
         return self.headers.get("request-id") or self.headers.get("x-request-id")
 
-    async def batches(self, limit_bytes: int = EVENT_LIMIT_BYTES) -> AsyncGenerator[list[Event]]:
-        """Yield the events, as many at once as have arrived.
+    async def events(self) -> list[Event]:
+        """Return the next events, as many as have arrived: at least one, and none when the stream has ended.
 
         Raises:
-            ProviderError: the stream broke off, fell silent, or holds an event of more than `limit_bytes`.
+            ProviderError: the stream broke off, fell silent, or holds an event of more than `EVENT_LIMIT_BYTES`.
         """
-        parser = Parser(limit_bytes)
         try:
-            async for chunk in self._response.content.iter_any():
-                if batch := parser.feed(chunk):
-                    yield batch
+            while chunk := await self._response.content.readany():
+                if events := self._parser.feed(chunk):
+                    return events
         except (TooLarge, *FOREIGN) as error:
             failure = failure_within(error, self._exchange)
         else:
-            if batch := parser.end():
-                yield batch
-            return
+            return self._parser.end()
         raise failure
 
     async def body(self, limit_bytes: int = EVENT_LIMIT_BYTES) -> bytes:
@@ -225,12 +228,15 @@ async def open_stream(
     Raises:
         ProviderError: there was no answer.
     """
-    async with _leased() as client:
-        response = await _post(client, Exchange(url, headers), body, timeouts)
+    exchange, client = Exchange(url, headers), _leased()
+    try:
+        response = await _post(client, exchange, body, timeouts)
         try:
-            yield Answer(response, Exchange(url, headers))
+            yield Answer(response, exchange)
         finally:
             response.close()
+    finally:
+        await _given_back(client)
 
 
 async def _post(client: _Client, exchange: Exchange, body: bytes, timeouts: Timeouts) -> aiohttp.ClientResponse:
@@ -240,12 +246,17 @@ async def _post(client: _Client, exchange: Exchange, body: bytes, timeouts: Time
             data=body if len(body) <= _RAW_BODY_BYTES else io.BytesIO(body),
             headers=exchange.headers,
             proxy=client.proxy_for(exchange.url),
-            timeout=aiohttp.ClientTimeout(total=None, connect=timeouts.connect_s, sock_read=timeouts.idle_s),
+            timeout=_client_timeout(timeouts),
             allow_redirects=False,
         )
     except FOREIGN as error:
         failure = failure_before(error, exchange)
     raise failure  # outside of `except`: aiohttp's exception holds the request's headers, and with them the key
+
+
+@cache
+def _client_timeout(timeouts: Timeouts) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, connect=timeouts.connect_s, sock_read=timeouts.idle_s)
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
