@@ -35,8 +35,10 @@ LAYERS: dict[str, str] = {
     "groups": "team subagents",
     "adapters": (
         "models models.sse models.transport models.refusal models.strictness models.anthropic models.anthropic_encode"
-        " models.anthropic_decode models.anthropic_blocks models.untrusted models.openai models.bridge models.scripted"
-        " models.cassette models.wrappers"
+        " models.anthropic_decode models.anthropic_blocks models.anthropic_client models.untrusted models.foreign"
+        " models.openai models.openai_endpoint models.openai_chat models.openai_chat_encode models.openai_chat_decode"
+        " models.openai_responses models.openai_responses_encode models.openai_responses_decode models.bridge"
+        " models.scripted models.faulty models.cassette models.redaction models.nearest models.wrappers models.prices"
         " permission toolbox mcp_tools durable otel store"
     ),
     "hosts": "mcp_server worker",
@@ -97,8 +99,19 @@ NEIGHBOURS: dict[str, str] = {
     " models.anthropic_blocks",
     "models.anthropic_decode": "models.anthropic_blocks models.untrusted",
     "models.anthropic_blocks": "models.untrusted",
-    "models.anthropic_encode": "models.strictness",
-    "models.openai": "models.transport",
+    "models.anthropic_encode": "models.foreign models.strictness",
+    "models.anthropic_client": "models.anthropic models.anthropic_decode models.anthropic_encode models.refusal",
+    "models.openai": "models.openai_chat models.openai_endpoint models.openai_responses",
+    "models.openai_endpoint": "models.transport",
+    "models.openai_chat": "models.transport models.refusal models.openai_endpoint models.openai_chat_encode"
+    " models.openai_chat_decode",
+    "models.openai_chat_encode": "models.foreign models.strictness models.openai_endpoint",
+    "models.openai_chat_decode": "models.untrusted models.openai_endpoint",
+    "models.openai_responses": "models.transport models.refusal models.openai_endpoint models.openai_responses_encode"
+    " models.openai_responses_decode",
+    "models.openai_responses_encode": "models.foreign models.strictness models.openai_endpoint",
+    "models.openai_responses_decode": "models.untrusted models.openai_endpoint",
+    "models.cassette": "models.redaction models.nearest",
 }
 ROOMS = ("toolbox", "cli", "web")
 
@@ -326,7 +339,7 @@ PLANTED_IMPORTS = {
     ("retry", "from journeyman.models.openai import body"): "models.openai",
     ("retry", "from journeyman.model import Model\nfrom journeyman.types import Text"): None,
     ("toolbox.grep", "from journeyman.toolbox.workspace import Workspace"): None,
-    ("models.openai", "from journeyman.models.transport import post"): None,
+    ("models.openai_chat", "from journeyman.models.transport import post"): None,
     ("models.openai", "from journeyman.models.anthropic import body"): "models.anthropic",
     ("otel", "from journeyman.loop import run"): "loop",
 }

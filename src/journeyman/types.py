@@ -91,6 +91,8 @@ class Thinking:
 
     text: str
     signature: str | None = None
+    provider: str | None = None
+    """Whose it is: others read it as a text. None: not known, and taken for the reader's own."""
     type: Literal["thinking"] = field(default="thinking", repr=False, kw_only=True)
 
 
@@ -99,6 +101,8 @@ class RedactedThinking:
     """Reasoning that the provider encrypted; sent back unchanged."""
 
     data: str
+    provider: str | None = None
+    """Whose it is: others cannot read it. None: not known, and taken for the reader's own."""
     type: Literal["redacted_thinking"] = field(default="redacted_thinking", repr=False, kw_only=True)
 
 

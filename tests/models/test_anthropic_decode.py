@@ -115,7 +115,7 @@ def test_an_answer_becomes_parts_in_order() -> None:
     assert decoded(events) == [
         ResponseStarted("claude-x", "msg_1", used),
         ThinkingPart("Hm."),
-        BlockFinished(Thinking("Hm.")),
+        BlockFinished(Thinking("Hm.", None, "anthropic")),
         TextPart("Hel"),
         TextPart("lo"),
         BlockFinished(Text("Hello")),
@@ -158,7 +158,7 @@ def test_every_kind_of_block_is_read_whole() -> None:  # A41
     calls = [block for block in content if isinstance(block, ToolUse)]
     assert isinstance(content[0], Thinking)
     assert (content[0].text, bool(content[0].signature)) == ("Hm, let me see.", True)
-    assert content[1] == RedactedThinking("x9==")
+    assert content[1] == RedactedThinking("x9==", "anthropic")
     assert content[2] == Text("I look. Grüße 😀")
     assert searched == server_tool_use("web_search", {"query": "may"}, id="srvtoolu_1")
     assert results == web_search_tool_result("srvtoolu_1", "First", "Second")
@@ -214,7 +214,7 @@ def test_an_empty_block_is_dropped(empty: Json) -> None:
 
 def test_thinking_without_text_keeps_its_signature() -> None:
     signed = block(0, {"type": "thinking", "thinking": ""}, {"type": "signature_delta", "signature": "sig"})
-    assert content_of(*signed) == (Thinking("", "sig"),)
+    assert content_of(*signed) == (Thinking("", "sig", "anthropic"),)
 
 
 def test_what_a_block_brings_along_is_kept() -> None:
@@ -222,7 +222,7 @@ def test_what_a_block_brings_along_is_kept() -> None:
         *block(0, {"type": "text", "text": "Hi", "citations": None, "mood": "good"}),
         *block(1, {"type": "thinking", "thinking": "Hm", "signature": "sig"}),
         *block(2, {"type": "tool_use", "id": "t", "name": "query", "input": {"sql": 1}}),
-    ) == (Text("Hi", extra={"mood": "good"}), Thinking("Hm", "sig"), ToolUse("t", "query", '{"sql":1}'))
+    ) == (Text("Hi", extra={"mood": "good"}), Thinking("Hm", "sig", "anthropic"), ToolUse("t", "query", '{"sql":1}'))
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ class _OpenThinking:
 
     def finish(self) -> Block | None:
         text = "".join(self._pieces)
-        return Thinking(text, self._signature or None) if text or self._signature else None
+        return Thinking(text, self._signature or None, PROVIDER) if text or self._signature else None
 
 
 class _OpenToolUse:
@@ -134,7 +134,7 @@ class _OpenOther:
 
     def finish(self) -> Block:
         if self._block.get("type") == "redacted_thinking":
-            return RedactedThinking(as_text(self._block.get("data")))
+            return RedactedThinking(as_text(self._block.get("data")), PROVIDER)
         raw = "".join(self._pieces)
         block: dict[str, object] = {**self._block}
         if is_object(raw):

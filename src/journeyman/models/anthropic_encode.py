@@ -3,14 +3,13 @@
 A request's bytes, cache marks aside, are the beginning of the next request's: the provider's prompt cache and the
 signatures of the model's reasoning depend on that. What the API would refuse is settled here, block by block:
 
-- left out: empty texts, blank texts of the user, and reasoning without a signature (another provider's, or cut off);
-- a block that only another provider can read becomes a text that says so;
-- ids and tool names outside of `[a-zA-Z0-9_-]` are rewritten, a call's and its result's alike;
+- left out: empty texts, blank texts of the user, and reasoning without a signature (it was cut off);
+- what only another provider can read, and ids and names that this one would refuse: see `foreign.py`;
 - an assistant message that `continues` the one before is joined to it; what comes before a continuation, or ends the
   conversation, loses its trailing white space;
 - at most four cache marks: the last four set by hand, then automatic ones in what is left of the four.
 
-Imports `model`, `types` and `strictness`. Read `anthropic_decode.py` next.
+Imports `model`, `types`, `foreign` and `strictness`. Read `anthropic_decode.py` next.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ import re
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from typing import Final
 
 import orjson
 
 from journeyman.model import CachePolicy, Prefix, ToolSpec
+from journeyman.models.foreign import readable, safe_id, safe_name
 from journeyman.models.strictness import Grammars
 from journeyman.types import (
     Base64,
@@ -60,8 +59,6 @@ _LOOK_BACK_BLOCKS: Final = 20  # the API finds a cached beginning up to so many 
 _HAND_MARKS: Final = f"{CODEC}/marks"  # in `Message.wire`: how many marks the user has set; absent for none
 _MARKABLE_OPAQUE: Final = re.compile(r"server_tool_use|\w+_tool_result|container_upload|search_result")
 
-_SAFE: Final = re.compile(r"[a-zA-Z0-9_-]+")
-_UNSAFE_CHARACTER: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _NAME_CHARACTERS: Final = 128
 
 
@@ -162,7 +159,13 @@ def _without_trailing_space(message: Message, piece: bytes) -> bytes:
 
 
 def _blocks(content: Iterable[Block], role: Role) -> bytes:
-    return b",".join([_block(block, role) for block in content if _is_sent(block, role)])
+    return b",".join([_block(block, role) for block in _sent(content, role)])
+
+
+def _sent(content: Iterable[Block], role: Role) -> list[Block]:
+    """Return the blocks as this provider can read them, without those that it would refuse."""
+    blocks = [readable(block, CODEC) for block in content]
+    return [block for block in blocks if block is not None and _is_sent(block, role)]
 
 
 def _is_sent(block: Block, role: Role) -> bool:
@@ -192,7 +195,7 @@ def _block(block: Block, role: Role) -> bytes:
         case Document():
             encoded = _document(block)
         case Opaque():
-            encoded = _opaque(block)
+            encoded = block.json.strip().encode("utf-8", "replace")
     return encoded
 
 
@@ -204,7 +207,7 @@ def _text(block: Text, role: Role) -> bytes:
 
 
 def _tool_use(block: ToolUse) -> bytes:
-    id, name = to_json(_safe_id(block.id)), to_json(_safe_name(block.name))
+    id, name = to_json(safe_id(block.id)), to_json(safe_name(block.name, longest=_NAME_CHARACTERS))
     return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (id, name, block.input_json.encode("utf-8", "replace"))
 
 
@@ -213,7 +216,7 @@ def _tool_result(block: ToolResult) -> bytes:
     if block.is_error and content in (b'""', b"[]"):
         content = b'"(no output)"'  # the API refuses an error without content
     error = b',"is_error":true' if block.is_error else b""
-    id = to_json(_safe_id(block.tool_use_id))
+    id = to_json(safe_id(block.tool_use_id))
     return b'{"type":"tool_result","tool_use_id":%b,"content":%b%b}' % (id, content, error)
 
 
@@ -230,24 +233,6 @@ def _document(block: Document) -> bytes:
         source = {"type": "text", "media_type": "text/plain", "data": text}
     title: JsonObject = {"title": block.title} if block.title else {}
     return to_json({"type": "document", "source": source, **title})
-
-
-def _opaque(block: Opaque) -> bytes:
-    if block.provider == CODEC:
-        return block.json.strip().encode("utf-8", "replace")
-    return to_json(
-        {"type": "text", "text": f"[A {block.kind!r} block that only {block.provider} can read is left out.]"}
-    )
-
-
-def _safe_id(id: str) -> str:
-    return id if _SAFE.fullmatch(id) else f"id_{sha256(id.encode('utf-8', 'replace')).hexdigest()[:24]}"
-
-
-def _safe_name(name: str) -> str:
-    if _SAFE.fullmatch(name) and len(name) <= _NAME_CHARACTERS:
-        return name
-    return _UNSAFE_CHARACTER.sub("_", name)[:_NAME_CHARACTERS] or "_"
 
 
 # -- tools and system --------------------------------------------------------------------------------------------------
@@ -306,7 +291,7 @@ def _is_markable(block: Block) -> bool:
         case Thinking() | RedactedThinking():
             return False
         case Opaque():
-            return block.provider != CODEC or _MARKABLE_OPAQUE.fullmatch(block.kind) is not None
+            return _MARKABLE_OPAQUE.fullmatch(block.kind) is not None
         case _:
             return True
 
@@ -352,7 +337,7 @@ class _Marks:
     def _add(self, pieces: list[bytes], messages: Sequence[Message], index: int) -> bool:
         """Mark the end of a message; return False when it cannot be marked."""
         message, piece = messages[index], pieces[index]
-        last = next((block for block in reversed(message.content) if _is_sent(block, message.role)), None)
+        last = next(reversed(_sent(message.content[-1:], message.role) or _sent(message.content, message.role)), None)
         if not piece or last is None or not _is_markable(last):
             return False
         if not piece.endswith(_MARK) and self.take(1):
@@ -366,7 +351,7 @@ def _hand_marked(message: Message, kept: int) -> bytes:
     if key not in message.wire:
         blocks: list[bytes] = []
         left = kept
-        for block in reversed([block for block in message.content if _is_sent(block, message.role)]):
+        for block in reversed(_sent(message.content, message.role)):
             marked = left > 0 and _is_marked(block)
             left -= marked
             encoded = _block(block, message.role)
