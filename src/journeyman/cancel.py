@@ -102,6 +102,15 @@ def is_failure(error: BaseException) -> bool:
     return isinstance(error, Exception)
 
 
+def is_cancellation(error: BaseException | None) -> bool:
+    """Tell whether this is a cancellation, alone or in a group with failures."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        cancellations, others = group.split(asyncio.CancelledError)
+        return cancellations is not None and (others is None or isinstance(others, ExceptionGroup))
+    return isinstance(error, asyncio.CancelledError)
+
+
 current_scope: ContextVar[Scope | None] = ContextVar("journeyman_scope", default=None)
 """What stops the run that is going on here."""
 
@@ -243,15 +252,14 @@ class Scope:
             call_off()
         if self.cause is None:
             return False
-        if kind is None:
-            await self._receive_pending_cancellation()
+        await self._receive_pending_cancellation()
         came_from_elsewhere = self._task.uncancel() > self._entered_with
         if kind is None and came_from_elsewhere:
             raise asyncio.CancelledError
-        return kind is asyncio.CancelledError and not came_from_elsewhere
+        return is_cancellation(error) and not came_from_elsewhere
 
     async def _receive_pending_cancellation(self) -> None:
-        # A signal fired by the task itself is delivered at its next await; without this one it would hit the caller.
+        # A signal fired by the task itself is delivered at its next await; without this one it could hit the caller.
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:

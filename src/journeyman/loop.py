@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
 from journeyman.attempts import Finished, accept, begin_attempt, out_of_attempts, out_of_iterations, reject
-from journeyman.cancel import Abort, current_scope, is_failure
+from journeyman.cancel import Abort, current_scope, is_cancellation, is_failure
 from journeyman.concluding import announce, conclude, failed_inside
 from journeyman.conversation import Conversation
 from journeyman.endings import Ending
@@ -61,6 +61,10 @@ async def run(
         async with execution.scope:
             ended = await _ended(execution)
         return await conclude(execution, ended)
+    except BaseExceptionGroup as group:
+        if is_cancellation(group):
+            raise asyncio.CancelledError from group
+        raise
     finally:
         current_path.reset(path)
         current_scope.reset(scope)

@@ -13,6 +13,7 @@ from journeyman import (
     Abort,
     Agent,
     Callbacks,
+    ErrorCode,
     Event,
     Limits,
     Output,
@@ -249,6 +250,50 @@ async def test_validators_and_callbacks_may_recover_from_a_group_that_failed(sta
     agent = Agent(name="a", model=stage.model([[call("look"), report(1)]]), tools=[look], output=Output(Report))
     callbacks = Callbacks(on_iteration_start=recover, on_tool_call=recover, on_layer_start=recover)
     assert (await run(replace(agent, validators=[recover]), "Go.", callbacks=callbacks)).unwrap() == Report(total=1)
+
+
+async def test_a_signal_that_comes_up_in_a_group_with_failures_still_ends_the_run_with_a_result(
+    stage: Stage,
+) -> None:  # A21, A22
+    abort = Abort()
+
+    async def stop_and_fail(*given: object) -> None:
+        abort.abort("enough")
+        await group_with_a_cancellation()
+
+    agent = Agent(name="a", model=stage.model([report(1)]), output=Output(Report))
+    result = await run(agent, "Go.", abort=abort, callbacks=Callbacks(on_layer_complete=stop_and_fail))
+    assert (type(result).__name__, getattr(result, "code", None)) == ("Failure", ErrorCode.EXECUTION_CANCELLED)
+
+
+async def test_a_signal_is_not_delivered_to_the_caller_when_the_run_leaves_by_an_error_of_its_own(
+    stage: Stage,
+) -> None:  # A22
+    abort = Abort()
+
+    def stop_and_leak(*given: object) -> None:
+        abort.abort("enough")
+        raise asyncio.CancelledError
+
+    agent = Agent(name="a", model=stage.model([report(1)]), output=Output(Report), validators=[stop_and_leak])
+    assert getattr(await run(agent, "Go.", abort=abort), "code", None) == ErrorCode.EXECUTION_CANCELLED
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("moment", ["on_run_start", "on_layer_complete", "on_success"])
+async def test_a_cancellation_that_comes_up_in_a_group_with_failures_leaves_as_a_cancellation(
+    stage: Stage, moment: str
+) -> None:  # A21, A22
+    async def cancel_and_fail(*given: object) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await group_with_a_cancellation()
+
+    agent = Agent(name="a", model=stage.model([report(1)]), output=Output(Report))
+    running = asyncio.create_task(run(agent, "Go.", callbacks=Callbacks(**{moment: cancel_and_fail})))
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 async def test_a_validator_that_leaks_a_cancellation_rejects(stage: Stage) -> None:  # A21, A33
