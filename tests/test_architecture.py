@@ -25,21 +25,28 @@ FRONT_PAGE = "__init__"
 
 # A module may import modules of the layers named after its own, wherever the import stands in the file.
 LAYERS: dict[str, str] = {
-    "values": "types errors contexts endings result events",
+    "values": "types errors contexts endings result chat_events events",
     "parts": (
-        "cancel model connect retry budget journal gate output prompt validation history window watch ledger"
-        " tools tool_context answer signature schema raw_schema docstrings issues canonical"
+        "cancel model connect retry budget journal gate output guard prompt validation history window watch ledger"
+        " tools tool_context answer signature schema raw_schema docstrings issues canonical inbox"
     ),
-    "iteration": "definition agent outcome conversation deltas handlers calls asking iteration compaction",
-    "conversations": "handin execution verdict preparing attempts concluding loop streaming chat tasks",
+    "iteration": "definition agent outcome conversation deltas handlers permitting calls asking iteration compaction",
+    "conversations": "handin execution verdict preparing attempts concluding loop streaming turn questions question_tool chat tasks",
     "groups": "team subagents",
     "adapters": (
-        "models models.sse models.transport models.refusal models.strictness models.anthropic models.anthropic_encode"
-        " models.anthropic_decode models.anthropic_blocks models.anthropic_client models.untrusted models.foreign"
-        " models.openai models.openai_endpoint models.openai_chat models.openai_chat_encode models.openai_chat_decode"
-        " models.openai_responses models.openai_responses_encode models.openai_responses_decode models.bridge"
-        " models.scripted models.faulty models.cassette models.redaction models.nearest models.wrappers models.prices"
-        " permission toolbox mcp_tools durable otel store"
+        "models models.sse models.transport models.refusal models.parts models.json_bytes models.strictness"
+        " models.untrusted models.foreign"
+        " models.anthropic models.anthropic_encode models.anthropic_decode models.anthropic_blocks"
+        " models.anthropic_client models.openai models.openai_endpoint models.openai_facts models.openai_strict"
+        " models.openai_media models.openai_chat"
+        " models.openai_chat_encode models.openai_chat_decode models.openai_responses"
+        " models.openai_responses_encode models.openai_responses_decode models.openai_responses_blocks"
+        " models.bridge"
+        " models.bridge_encode models.bridge_decode models.bridge_settings models.bridge_failure models.vendor_errors"
+        " models.scripted models.faulty models.wrappers models.rate_limit models.prices models.offline"
+        " models.cassette models.deck models.recording models.recorded models.playback models.tape"
+        " models.redaction models.nearest"
+        " permission rules shell roots capability approvals approval_file audit taint toolbox mcp_tools durable otel store"
     ),
     "hosts": "mcp_server worker",
     "applications": f"cli pytest_plugin web __main__ {FRONT_PAGE}",
@@ -61,7 +68,8 @@ NEIGHBOURS: dict[str, str] = {
     "contexts": "types errors",
     "endings": "contexts",
     "result": "types errors contexts endings",
-    "events": "types errors endings result",
+    "chat_events": "types result",
+    "events": "types errors endings result chat_events",
     "connect": "model",
     "retry": "cancel model",
     "window": "model",
@@ -74,13 +82,15 @@ NEIGHBOURS: dict[str, str] = {
     "tool_context": "cancel",
     "tools": "answer canonical model raw_schema schema signature tool_context",
     "gate": "cancel tools",
+    "guard": "cancel gate",
     "journal": "tools",
     # Inside the iteration, from the values of a call up to the two verbs.
     "agent": "definition",
     "conversation": "outcome",
     "deltas": "conversation",
     "handlers": "conversation outcome",
-    "calls": "conversation handlers outcome",
+    "permitting": "conversation handlers outcome",
+    "calls": "conversation outcome permitting",
     "asking": "conversation deltas",
     "iteration": "asking calls conversation",
     # Inside a run, from what counts as handing in up to the loop.
@@ -91,27 +101,52 @@ NEIGHBOURS: dict[str, str] = {
     "concluding": "attempts execution verdict",
     "loop": "attempts concluding execution handin preparing verdict",
     "streaming": "loop",
+    "question_tool": "questions",
+    "turn": "execution",
+    "chat": "execution loop questions turn",
     "subagents": "team",
-    "models": "models.scripted models.cassette models.wrappers",
-    "models.transport": "models.sse",
+    "rules": "capability roots shell",
+    "approvals": "approval_file",
+    "audit": "capability",
+    "permission": "approvals audit capability roots rules",
+    "taint": "capability",
+    "models": "models.scripted models.faulty models.cassette models.wrappers models.rate_limit models.prices",
+    "models.prices": "models.untrusted",
+    "models.transport": "models.sse models.offline",
     "models.refusal": "models.transport",
-    "models.anthropic": "models.transport models.refusal models.anthropic_encode models.anthropic_decode"
-    " models.anthropic_blocks",
+    "models.parts": "models.refusal models.sse models.transport",
+    "models.anthropic": "models.transport models.refusal models.parts models.prices models.anthropic_encode"
+    " models.anthropic_decode models.anthropic_blocks",
     "models.anthropic_decode": "models.anthropic_blocks models.untrusted",
     "models.anthropic_blocks": "models.untrusted",
-    "models.anthropic_encode": "models.foreign models.strictness",
-    "models.anthropic_client": "models.anthropic models.anthropic_decode models.anthropic_encode models.refusal",
-    "models.openai": "models.openai_chat models.openai_endpoint models.openai_responses",
-    "models.openai_endpoint": "models.transport",
-    "models.openai_chat": "models.transport models.refusal models.openai_endpoint models.openai_chat_encode"
-    " models.openai_chat_decode",
-    "models.openai_chat_encode": "models.foreign models.strictness models.openai_endpoint",
+    "models.anthropic_encode": "models.json_bytes models.foreign models.strictness",
+    "models.anthropic_client": "models.transport models.refusal models.anthropic models.anthropic_decode"
+    " models.anthropic_blocks models.untrusted models.vendor_errors",
+    "models.vendor_errors": "models.refusal",
+    "models.bridge": "models.transport models.bridge_encode models.bridge_decode models.bridge_settings"
+    " models.bridge_failure models.vendor_errors",
+    "models.bridge_settings": "models.untrusted",
+    "models.bridge_encode": "models.foreign models.strictness models.untrusted",
+    "models.bridge_decode": "models.untrusted",
+    "models.bridge_failure": "models.refusal models.vendor_errors",
+    "models.openai": "models.openai_chat models.openai_endpoint models.openai_responses models.prices models.transport",
+    "models.openai_endpoint": "models.openai_facts models.refusal",
+    "models.openai_chat": "models.transport models.refusal models.parts models.openai_endpoint"
+    " models.openai_chat_encode models.openai_chat_decode",
+    "models.openai_chat_encode": "models.json_bytes models.foreign models.openai_strict models.openai_endpoint"
+    " models.openai_media",
     "models.openai_chat_decode": "models.untrusted models.openai_endpoint",
-    "models.openai_responses": "models.transport models.refusal models.openai_endpoint models.openai_responses_encode"
-    " models.openai_responses_decode",
-    "models.openai_responses_encode": "models.foreign models.strictness models.openai_endpoint",
-    "models.openai_responses_decode": "models.untrusted models.openai_endpoint",
-    "models.cassette": "models.redaction models.nearest",
+    "models.openai_responses": "models.transport models.refusal models.parts models.openai_endpoint"
+    " models.openai_facts models.openai_responses_encode models.openai_responses_decode",
+    "models.openai_responses_encode": "models.json_bytes models.foreign models.openai_strict models.openai_endpoint"
+    " models.openai_media models.untrusted",
+    "models.openai_responses_decode": "models.openai_responses_blocks models.untrusted models.openai_endpoint",
+    "models.openai_responses_blocks": "models.untrusted",
+    "models.cassette": "models.deck models.playback models.recording models.redaction models.tape",
+    "models.deck": "models.playback models.recorded models.recording models.tape",
+    "models.playback": "models.nearest models.tape",
+    "models.recording": "models.recorded models.redaction models.tape",
+    "models.tape": "models.recorded",
 }
 ROOMS = ("toolbox", "cli", "web")
 
@@ -122,7 +157,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "models.transport",
         "toolbox.fetch",
     ),  # fetch talks to any site, the transport only to providers
-    "anthropic": ("models.anthropic",),
+    "anthropic": ("models.anthropic_client",),
     "cyclopts": ("cli",),
     "dbos": ("durable",),
     "griffe": ("docstrings",),
@@ -131,7 +166,14 @@ HOMES: dict[str, tuple[str, ...]] = {
     "mcp": ("mcp_tools", "mcp_server"),  # the two ends of one protocol
     "openai": ("models.openai",),
     "opentelemetry": ("otel",),
-    "pydantic_ai": ("models.bridge",),
+    # One adapter in five modules: what it sends and asks for, what it reads, and what goes wrong.
+    "pydantic_ai": (
+        "models.bridge",
+        "models.bridge_encode",
+        "models.bridge_decode",
+        "models.bridge_settings",
+        "models.bridge_failure",
+    ),
     "pytest": ("pytest_plugin",),
     "rich": ("cli",),
     "starlette": ("web",),
@@ -140,7 +182,7 @@ HOMES: dict[str, tuple[str, ...]] = {
 # Imported inside a function, in its home: needed by few programs, and paid for in start-up time by all.
 LAZY_PACKAGES = {"anthropic", "griffe", "jsonschema_rs", "openai"}
 # Turns a name into a module at run time; nothing else may.
-LAZY_MODULES = {"connect", FRONT_PAGE}
+LAZY_MODULES = {"connect", "models", "toolbox", FRONT_PAGE}
 # What `import journeyman` alone must not load.
 NOT_AT_IMPORT = {*HOMES, "griffelib"}
 

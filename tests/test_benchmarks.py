@@ -18,6 +18,7 @@ LONGEST_STALL = "longest stall of the event loop, tool blocks 200 ms"
 MEASURED = {
     "in-process": ["in process, 2 iterations | by hand", "in process, 6 iterations | by hand"],
     "over-http": ["over HTTP, 2 iterations | SDK by hand", "over HTTP, 2 iterations | aiohttp by hand"],
+    "openai": ["OpenAI's wire, one answer in one piece, 2 messages, 20 tools | SDK: create()"],
     "growth": [
         "in process, iterations 27 to 30: journeyman | 2 to 5",
         "in process, iterations 27 to 30: by hand | 2 to 5",

@@ -128,6 +128,24 @@ died after: ['reserve 7C', 'pay 120.0']
 Please check whether 120 was paid.
 in both runs together: ['reserve 7C', 'pay 120.0']
 """,
+    "13_toolbox.py": """\
+> edit mean.sh
+  mean.sh has not been read. Read it before you change it.
+> bash bash mean.sh 2>&1 | grep -o 'division by 0'
+  division by 0
+  [exit code 0]
+> read mean.sh
+  1	total=0
+  2	for value in "$@"; do total=$((total + value)); done
+  3	echo "mean: $((total / $#))"
+> edit mean.sh
+  Edited mean.sh: 1 place, at line 3.
+> bash bash mean.sh && bash mean.sh 2 4
+  mean: 0
+  mean: 3
+  [exit code 0]
+Without any value it divided by 0; now the mean is 0.
+""",
 }
 
 

@@ -13,25 +13,32 @@ if TYPE_CHECKING:
     from journeyman.agent import Agent, Escalate, Host, KeepGoing, Observability, Stopping
     from journeyman.budget import Allowance, Budget, BudgetPolicy, Exceeded, Limits, Spent
     from journeyman.cancel import Abort
+    from journeyman.chat import Chat
     from journeyman.contexts import ErrorCode
     from journeyman.endings import Ending
     from journeyman.errors import (
+        ChatBusy,
+        ChatHeld,
         DefinitionError,
         JourneymanError,
         ModelUnavailable,
+        NothingToContinue,
         ProviderError,
         Rejected,
         RunError,
     )
     from journeyman.events import CallbackContext, Callbacks, Event, Listener
+    from journeyman.inbox import Receipt
     from journeyman.journal import InMemoryJournal
     from journeyman.loop import run, run_sync
     from journeyman.model import Model, Settings
     from journeyman.output import Output, Reflection, Submit
     from journeyman.prompt import Rejection
+    from journeyman.question_tool import ask_user
     from journeyman.result import Failure, Metadata, Result, Success
     from journeyman.streaming import Events, stream
     from journeyman.tools import Tool, ToolContext, tool
+    from journeyman.turn import ChatState, Turn
     from journeyman.types import Document, Image, Message, Price, Text, ToolResult, Usage, dump_messages, load_messages
     from journeyman.validation import validation_context
 
@@ -43,6 +50,10 @@ __all__ = [
     "BudgetPolicy",
     "CallbackContext",
     "Callbacks",
+    "Chat",
+    "ChatBusy",
+    "ChatHeld",
+    "ChatState",
     "DefinitionError",
     "Document",
     "Ending",
@@ -63,10 +74,12 @@ __all__ = [
     "Metadata",
     "Model",
     "ModelUnavailable",
+    "NothingToContinue",
     "Observability",
     "Output",
     "Price",
     "ProviderError",
+    "Receipt",
     "Reflection",
     "Rejected",
     "Rejection",
@@ -81,7 +94,9 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolResult",
+    "Turn",
     "Usage",
+    "ask_user",
     "dump_messages",
     "load_messages",
     "run",
@@ -95,18 +110,22 @@ _HOMES = {
     "agent": "Agent Escalate Host KeepGoing Observability Stopping",
     "budget": "Allowance Budget BudgetPolicy Exceeded Limits Spent",
     "cancel": "Abort",
+    "chat": "Chat",
     "contexts": "ErrorCode",
     "endings": "Ending",
-    "errors": "DefinitionError JourneymanError ModelUnavailable ProviderError Rejected RunError",
+    "errors": "ChatBusy ChatHeld DefinitionError JourneymanError ModelUnavailable NothingToContinue ProviderError Rejected RunError",
     "events": "CallbackContext Callbacks Event Listener",
+    "inbox": "Receipt",
     "journal": "InMemoryJournal",
     "loop": "run run_sync",
     "model": "Model Settings",
     "output": "Output Reflection Submit",
     "prompt": "Rejection",
+    "question_tool": "ask_user",
     "result": "Failure Metadata Result Success",
     "streaming": "Events stream",
     "tools": "Tool ToolContext tool",
+    "turn": "ChatState Turn",
     "types": "Document Image Message Price Text ToolResult Usage dump_messages load_messages",
     "validation": "validation_context",
 }

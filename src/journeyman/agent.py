@@ -78,8 +78,8 @@ class Host:
 
     journal: Journal | None = None
     """Remembers finished steps, so that a run that died can go on."""
-    gate: Gate | None = None
-    """Asked after the agent's own gate."""
+    gate: Gate | Sequence[Gate] | None = None
+    """Asked after the agent's own gate; of several, one after the other."""
     approve: Approver | None = None
     """Answers what a gate asks. None: what is asked is denied."""
     budget: Budget | None = None
@@ -145,8 +145,8 @@ class Agent(Generic[Out, In]):
     """Makes the state of one attempt, from the input and the run's state."""
     project: Callable[[States], object] | None = None
     """Makes `Success.state` of the final state."""
-    gate: Gate | None = None
-    """Decides about every call before its effect."""
+    gate: Gate | Sequence[Gate] | None = None
+    """Decides about every call before its effect; of several, all must let it through."""
     middlewares: Sequence[Middleware] = ()
     """Wrapped around every call of a tool; the first is outermost."""
     compaction: Sequence[Strategy] | Callable[[Model], Sequence[Strategy]] = ()
@@ -165,7 +165,7 @@ class Agent(Generic[Out, In]):
     _plan: Plan[Out] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("tools", "validators", "budget", "middlewares", "stop_after", "compaction"):
+        for name in ("tools", "validators", "budget", "middlewares", "stop_after", "compaction", "gate"):
             value = getattr(self, name)
             if isinstance(value, list):  # the caller may go on changing it
                 object.__setattr__(self, name, tuple(cast("list[object]", value)))

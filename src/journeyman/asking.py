@@ -12,13 +12,19 @@ from functools import cache
 from pydantic import TypeAdapter
 
 from journeyman.budget import Spent
-from journeyman.contexts import ApiErrorContext, BudgetContext, OverflowContext, RateLimitContext
+from journeyman.contexts import (
+    ApiErrorContext,
+    BudgetContext,
+    ModelUnavailableContext,
+    OverflowContext,
+    RateLimitContext,
+)
 from journeyman.conversation import Conversation
 from journeyman.deltas import shower
 from journeyman.endings import Context, Ending
-from journeyman.errors import BudgetRefused, ProviderError
+from journeyman.errors import BudgetRefused, ModelUnavailable, ProviderError
 from journeyman.history import encodable
-from journeyman.model import Request, Response, context_window_of, max_output_tokens_of
+from journeyman.model import Request, Response, context_window_of, max_output_tokens_of, price_of, unpriced
 from journeyman.retry import respond
 from journeyman.types import NOTHING_USED, Message, Usage
 from journeyman.window import fitted
@@ -111,7 +117,10 @@ async def _ask_paid(talk: Conversation, messages: Sequence[Message], max_tokens:
     request = Request(prefix=talk.prefix, messages=messages, settings=settings, max_tokens=max_tokens, deltas=watched)
     if not talk.budget.limits_spending:
         return await _respond(talk, request)
-    grant = await talk.budget.reserve(input_tokens=talk.estimated_tokens(), max_tokens=max_tokens, price=talk.price)
+    price = price_of(talk.model)
+    if price is None and talk.budget.limits_cost:
+        raise unpriced(talk.model).in_stream()
+    grant = await talk.budget.reserve(input_tokens=talk.estimated_tokens(), max_tokens=max_tokens, price=price)
     before = talk.call_usage
     talk.call_usage = NOTHING_USED
     try:
@@ -164,6 +173,8 @@ def _budget_context(talk: Conversation, refused: BudgetRefused) -> BudgetContext
 
 
 def _provider_context(talk: Conversation, error: ProviderError) -> Context:
+    if isinstance(error.__cause__, ModelUnavailable):
+        return ModelUnavailableContext.of(error.__cause__)
     if error.kind == "context_overflow":
         return OverflowContext(message=str(error), attempt=talk.attempt, iteration=talk.iteration)
     if error.kind == "rate_limited":

@@ -55,6 +55,8 @@ class Limits:
     """Repeat a response that `max_tokens` cut, once, with this many. None: it ends the run."""
     parallel_calls: int = 8
     """How many calls of parallel tools run at the same time."""
+    tool_failures: int | None = None
+    """How often in a row one tool may fail; its calls are then answered with an error. None: as often as it does."""
     approval_seconds: float | None = None
     """How long an approval may take; the wait then does not count against `seconds`. None: it does."""
 
@@ -179,6 +181,7 @@ class Budget:
             BudgetRefused: too little is left, even if all reservations were given back.
         """
         smallest = min(max_tokens, SMALLEST_ANSWER_TOKENS)
+        price = None if price is None else price.at(input_tokens)
         while True:
             tightest = min(self._levels(), key=lambda level: level._output_left(input_tokens, price))
             left = tightest._output_left(input_tokens, price)

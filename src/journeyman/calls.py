@@ -9,19 +9,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from journeyman.conversation import Conversation, HandInTool
-from journeyman.errors import InvalidArguments, OutcomeUnknown
+from journeyman.errors import OutcomeUnknown
 from journeyman.events import ToolCalled, ToolFinished
-from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, consult
-from journeyman.handlers import execute
+from journeyman.guard import seen_of
 from journeyman.journal import Reservation
 from journeyman.outcome import Outcome, OutcomeCodec
+from journeyman.permitting import permitted
 from journeyman.result import ToolKind
-from journeyman.tools import Tool, error_result
 from journeyman.types import ToolResult, ToolUse
 from journeyman.watch import Watch
+
+SKIPPED = "Error: not run, because the user wrote something new. Read it first; call again if that is still right."
+"""The result of a call that had not begun when steering came."""
+
+_FAILING = "Error: not run: {name} failed {n} times in a row. Do not call it again; go on without it, or say so."
+
+_SAYS_NOTHING = frozenset(("denied", "over_budget", "interrupted", "skipped", "failing"))
+"""The kinds of failure for which the tool is not to blame."""
+
+_NOT_RUN = _SAYS_NOTHING | {"unknown", "invalid_input", "timeout"}
+"""The kinds of failure whose text is the loop's own."""
 
 
 @dataclass(slots=True)
@@ -108,6 +117,10 @@ async def _announce(talk: Conversation, watch: Watch, use: ToolUse) -> None:
 
 async def _run_call(talk: Conversation, use: ToolUse, reservation: Reservation | None) -> Call:
     started = talk.now()
+    if talk.inbox is not None and talk.inbox.has_steering:
+        skipped = Outcome.failed("skipped", SKIPPED)
+        await finish(talk, use, skipped)
+        return Call(use, skipped)
     own = talk.hand_in.get(use.name)
     outcome = await (_outcome(talk, use, reservation) if own is None else _hand_in(own, use))
     if outcome is not None:
@@ -126,6 +139,11 @@ async def finish(talk: Conversation, use: ToolUse, outcome: Outcome, *, duration
     if result.tool_use_id != use.id:
         result = ToolResult(result.content, result.is_error, use.id)
     result = talk.history.answer(result)
+    if talk.guard is not None and talk.guard.memories and kind == "tool":
+        untrusted = talk.tools[use.name].untrusted and outcome.error not in _NOT_RUN
+        talk.guard.see(seen_of(use, result, untrusted=untrusted, n_model_calls=talk.iterations))
+    if talk.limits.tool_failures is not None and kind in ("tool", "unknown"):
+        _count_failure(talk, use.name, outcome)
     talk.announced.pop(use.id, None)
     talk.ledger.count(kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)
     if talk.watch is not None:
@@ -145,65 +163,30 @@ async def finish(talk: Conversation, use: ToolUse, outcome: Outcome, *, duration
         )
 
 
+def _count_failure(talk: Conversation, name: str, outcome: Outcome) -> None:
+    """Count how often a tool has failed in a row. What was not tried says nothing about the tool."""
+    if outcome.error is None:
+        talk.failures.pop(name, None)
+    elif outcome.error not in _SAYS_NOTHING:
+        talk.failures[name] = talk.failures.get(name, 0) + 1
+
+
 async def _outcome(talk: Conversation, use: ToolUse, reservation: Reservation | None) -> Outcome:
     """Say what comes of one call of a tool."""
+    most = talk.limits.tool_failures
+    if most is not None and talk.failures.get(use.name, 0) >= most:
+        return Outcome.failed("failing", _FAILING.format(name=use.name, n=talk.failures[use.name]))
     tool = talk.tools.get(use.name)
     if tool is None:
         return Outcome.failed("unknown", f"Error: Unknown tool {use.name}")
     if not talk.budget.take_call():
         return Outcome.failed("over_budget", "Error: not run: this run may make no more tool calls.")
     if reservation is None:
-        return await _permitted(talk, tool, use)
+        return await permitted(talk, tool, use)
     effect = tool.effect or talk.default_effect
     try:
         return await reservation.step(
-            lambda: _permitted(talk, tool, use), codec=OutcomeCodec(talk.states), effect=effect
+            lambda: permitted(talk, tool, use), codec=OutcomeCodec(talk.states), effect=effect
         )
     except OutcomeUnknown as unknown:
         return Outcome.failed("interrupted", f"Error: {unknown}")
-
-
-def _approver(talk: Conversation) -> Approver | None:
-    """Return who answers what a gate asks, with the time that the limits give for it."""
-    approve, seconds = talk.approve, talk.limits.approval_seconds
-    if approve is None or seconds is None:
-        return approve
-
-    async def approve_in_time(approval: Approval) -> Decision:
-        try:
-            async with talk.scope.unhurried(), asyncio.timeout(seconds):
-                return await approve(approval)
-        except TimeoutError:
-            return Deny(f"nobody answered within {seconds:g}s: {approval.question}")
-
-    return approve_in_time
-
-
-async def _permitted(talk: Conversation, tool: Tool[..., Any], use: ToolUse) -> Outcome:
-    """Validate the arguments, ask the gates, and run the tool with what they let through."""
-    try:
-        arguments = tool.parse(use.malformed if use.malformed is not None else use.input_json)
-    except InvalidArguments as invalid:
-        return Outcome(error_result(invalid), "invalid_input")
-    if not talk.gates:
-        return await execute(talk, tool, use, arguments)
-    effect = tool.effect or talk.default_effect
-    asked = GateRequest(
-        path=talk.path,
-        tool_use_id=use.id,
-        tool_name=use.name,
-        arguments=use.input,
-        effect=effect,
-        untrusted=tool.untrusted,
-    )
-    allowed = await consult(talk.gates, asked, _approver(talk))
-    if isinstance(allowed, Deny):
-        return Outcome.failed("denied", f"Error: denied: {allowed.reason}")
-    if allowed.arguments == asked.arguments:
-        return await execute(talk, tool, use, arguments)
-    try:
-        arguments = tool.parse(allowed.input_json)
-    except InvalidArguments as invalid:
-        return Outcome.failed("invalid_input", f"Error: denied: the gate's own arguments do not fit. {invalid}")
-    outcome = await execute(talk, tool, use, arguments)
-    return outcome.noting(f"The call was made with other arguments: {allowed.input_json}")

@@ -132,7 +132,7 @@ class Scope:
             "_task",
             "_thread",
         ),
-        *("_timers", "cause", "is_over", "loop"),
+        *("_timers", "cause", "is_over", "loop", "reason"),
     )
 
     def __init__(self, abort: Abort | None = None, deadline: float | None = None) -> None:
@@ -143,6 +143,8 @@ class Scope:
         self._timers: dict[Cause, Callable[[], None]] = {}
         """How to call off what would stop the block."""
         self.cause: Cause | None = None
+        self.reason: str | None = None
+        """What `stop` was given."""
         self.is_over = False
         self._n_unhurried = 0
         self._paused_at = 0.0
@@ -238,6 +240,12 @@ class Scope:
             raise asyncio.CancelledError
         while self._task.cancelling() > self._entered_with:
             self._task.uncancel()
+
+    def stop(self, reason: str) -> None:
+        """End the block as the caller's signal would."""
+        if self.cause is None:
+            self.reason = reason
+        self._stop("abort")
 
     def _stop(self, cause: Cause) -> None:
         if self.cause is None and not self.is_over:

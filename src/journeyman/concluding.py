@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import from_json
 
@@ -27,7 +27,7 @@ from journeyman.events import RunFailed, RunStarted, RunSucceeded
 from journeyman.execution import Execution
 from journeyman.outcome import Outcome
 from journeyman.result import Failure, Metadata, Result, Success
-from journeyman.types import NOTHING_USED, JsonObject
+from journeyman.types import NOTHING_USED, JsonObject, Text
 from journeyman.verdict import complete_layer
 
 INTERRUPTED = "Error: the run was stopped before this call finished."
@@ -62,7 +62,14 @@ def failed_inside(execution: Execution, error: BaseException) -> Ending:
     talk = execution.talk
     where = "preparing the run" if talk is None else talk.doing
     phase = "prompt_generation" if talk is None else talk.phase
-    return Ending(InternalContext(where=where, error=name_and_words(error)), phase, error)
+    return Ending(InternalContext(where=where, error=name_and_words(_first(error))), phase, error)
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return the first of a group's errors, as of calls that ran together: the group's own words say nothing."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
 
 
 def _stopped(execution: Execution, cause: Cause | None) -> Ending:
@@ -74,7 +81,7 @@ def _stopped(execution: Execution, cause: Cause | None) -> Ending:
         return Ending(_late(execution, attempt, iteration), phase)
     abort = execution.options.abort
     context = CancelledContext(
-        reason=(abort.reason if abort is not None else None) or "",
+        reason=execution.scope.reason or (abort.reason if abort is not None else None) or "",
         doing="building the prompts" if talk is None else talk.doing,
         attempt=attempt,
         iteration=iteration,
@@ -128,6 +135,9 @@ async def _close(execution: Execution, talk: Conversation) -> None:
     for use in list(talk.announced.values()):
         outcome = Outcome.failed("interrupted", INTERRUPTED)
         await finish(talk, use, outcome)
+    note = execution.options.abort_note
+    if note is not None and execution.scope.cause == "abort" and talk.history.expects_answer:
+        talk.history.say(Text(note()))
     await talk.committed(talk.history.close(INTERRUPTED))
     if execution.attempt_is_open:
         await complete_attempt(execution, talk, succeeded=False)

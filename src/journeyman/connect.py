@@ -25,7 +25,22 @@ GROUP: Final = "journeyman.models"
 """The entry point group for providers of other packages."""
 
 _PROVIDERS: Final[Mapping[str, str]] = {
-    "anthropic": "journeyman.models.anthropic:from_environment",
+    "anthropic": "journeyman.models.anthropic_client:from_environment",
+    "azure": "journeyman.models.openai:azure",
+    "azure-responses": "journeyman.models.openai:azure_responses",
+    "bridge": "journeyman.models.bridge:from_name",
+    "llama-cpp": "journeyman.models.openai:llama_cpp",
+    "lm-studio": "journeyman.models.openai:lm_studio",
+    "ollama": "journeyman.models.openai:ollama",
+    "openai": "journeyman.models.openai:responses",
+    "openai-chat": "journeyman.models.openai:chat",
+    "openrouter": "journeyman.models.openai:openrouter",
+    "vllm": "journeyman.models.openai:vllm",
+}
+
+# What to install for a package that a provider of the table needs; for any other, the package itself.
+_EXTRAS: Final[Mapping[str, str]] = {
+    "pydantic_ai": "'journeyman[providers]'",
 }
 
 _FORM: Final = re.compile(r"[A-Za-z][\w.-]*:\S+")
@@ -58,7 +73,7 @@ def connect(name: str, **options: object) -> Model:
         raise ModelUnavailable(
             f"The model {name!r} needs the package {missing!r}, which is not installed.",
             model=name,
-            hint=f"Install it: pip install {missing}",
+            hint=f"Install it: pip install {_EXTRAS.get(missing, missing)}",
         ) from error
     if maker is None:
         raise ModelUnavailable(f"No provider is called {provider!r}.", model=name, hint=_suggestion(provider, model))

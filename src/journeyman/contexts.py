@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from journeyman.errors import ProviderErrorKind
+from journeyman.errors import ModelUnavailable, ProviderErrorKind
 from journeyman.types import StopReason
 
 Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
@@ -54,6 +54,7 @@ _API_HINTS: Final[dict[ProviderErrorKind, str]] = {
     "timeout": "The provider took too long; run again, or raise the model's timeout.",
     "stream_idle": "The provider fell silent in mid-answer; run again, or raise the model's idle timeout.",
     "stream_cut": "The connection broke in mid-answer; run again, or raise Agent(retries=…).",
+    "not_recorded": "The cassette holds another conversation: undo the change, or record it again.",
 }
 
 
@@ -62,13 +63,18 @@ _API_HINTS: Final[dict[ProviderErrorKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelUnavailableContext:
-    """No model answers to that name, or its key is missing. No request was made."""
+    """No model answers to that name, its key is missing, or none is set. No request was made to it."""
 
     code: ClassVar = ErrorCode.MODEL_UNAVAILABLE
     category: ClassVar[Category] = "model"
     model: str
     reason: str
     hint: str
+
+    @classmethod
+    def of(cls, error: ModelUnavailable) -> ModelUnavailableContext:
+        """Return the facts of the exception."""
+        return cls(model=error.model, reason=str(error), hint=error.hint)
 
     def __str__(self) -> str:
         return f"Model {self.model!r} cannot be used: {self.reason.rstrip('.')}."

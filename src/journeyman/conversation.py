@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from journeyman.budget import Budget, BudgetPolicy, Limits
 from journeyman.cancel import Abort, Scope
 from journeyman.contexts import Phase
 from journeyman.events import MessageCommitted, Path
-from journeyman.gate import Approver, Gate
+from journeyman.guard import Guard
 from journeyman.history import History
+from journeyman.inbox import Inbox
 from journeyman.journal import Journal
 from journeyman.ledger import Ledger
 from journeyman.model import Model, Prefix, Settings
 from journeyman.outcome import Outcome
 from journeyman.result import ToolKind
 from journeyman.tools import BackgroundTasks, Effect, Middleware, States, Tool
-from journeyman.types import NOTHING_USED, Message, Price, ToolResult, ToolUse, Usage
+from journeyman.types import NOTHING_USED, Message, ToolResult, ToolUse, Usage, UserContent
 from journeyman.watch import Watch
 from journeyman.window import Strategy, estimate_message, estimate_prefix
 
@@ -48,8 +49,6 @@ class Conversation:
     prefix: Prefix
     settings: Settings
     limits: Limits
-    price: Price | None
-    """Of the model; None when unknown."""
     max_tokens: int
     """The longest answer to ask for, before a budget lowers it."""
     asked_max_tokens: int = 0
@@ -64,11 +63,13 @@ class Conversation:
     policies: Sequence[BudgetPolicy] = ()
     strategies: Sequence[Strategy] = ()
     convert: Callable[[Sequence[Message]], Sequence[Message]] | None = None
-    gates: Sequence[Gate] = ()
-    approve: Approver | None = None
+    guard: Guard | None = None
+    """What guards the calls; None where there is neither gate nor approver."""
     middlewares: Sequence[Middleware] = ()
     journal: Journal | None = None
     tasks: BackgroundTasks | None = None
+    inbox: Inbox | None = None
+    """What a chat's user says while the run goes on; None outside a chat."""
     abort: Abort | None = None
     scope: Scope
     """What stops the run. Its checkpoints stand where nothing else would wait."""
@@ -91,20 +92,27 @@ class Conversation:
     """Of the last model call, failed requests included."""
     attempt_cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
     run_cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
+    failures: dict[str, int] = field(default_factory=lambda: {})
+    """How often each tool has failed in a row; counted only where that is limited."""
     announced: dict[str, ToolUse] = field(default_factory=lambda: {})
     """The calls that were announced and have not finished."""
     _measured: tuple[int, Usage] = (0, NOTHING_USED)
     """How many messages the last response covered, and what it told of them."""
 
+    def say(self, *content: UserContent) -> None:
+        """Stage what the run's user says."""
+        self.history.say(*content)
+        if self.guard is not None:
+            self.guard.hear(content)
+
     async def committed(self, message: Message | None) -> None:
         """Announce a message that became part of the history."""
         if message is not None and self.watch is not None:
-            await self.watch.tell(MessageCommitted(path=self.path, message=message))
+            index = len(self.history.messages) - 1
+            await self.watch.tell(MessageCommitted(path=self.path, message=message, index=index))
 
     def spend(self, usage: Usage) -> None:
         """Count what a request used."""
-        if usage.cost is None and usage.requests and self.price is not None:
-            usage = replace(usage, cost=self.price.of(usage))
         self.ledger.add(usage)
         self.call_usage = usage if self.call_usage is NOTHING_USED else self.call_usage + usage
 

@@ -290,11 +290,10 @@ def _check_limits(agent: Definition) -> Iterator[Problem]:
                 f"limits.{name} is {getattr(limits, name)!r}.",
                 f"Pass a whole number of at least {least}.",
             )
-    longer = limits.extended_max_tokens
-    if longer is not None and not is_count(longer, 1):
-        yield Problem(
-            "INVALID_LIMIT", f"limits.extended_max_tokens is {longer!r}.", "Pass a whole number of at least 1."
-        )
+    for name in ("extended_max_tokens", "tool_failures"):
+        count = getattr(limits, name)
+        if count is not None and not is_count(count, 1):
+            yield Problem("INVALID_LIMIT", f"limits.{name} is {count!r}.", "Pass a whole number of at least 1.")
     if limits.approval_seconds is not None and not is_amount(limits.approval_seconds):
         yield Problem(
             "INVALID_LIMIT",

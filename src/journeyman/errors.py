@@ -4,10 +4,16 @@
     ├── DefinitionError       an agent or a tool is defined wrongly; lists every problem
     ├── ModelUnavailable      no model answers to that name, or its key is missing
     ├── ProviderError         a model call failed; `kind` says how
+    │   └── NotRecorded       a cassette is replayed, and does not hold what was asked for
+    ├── CassetteError         a cassette cannot be read or written; names the line
     ├── InvalidArguments      a call's arguments, or a value, do not fit their schema; lists every issue
     ├── Rejected              raised by a validator or a tool: not good enough, with the reason for the model
     ├── BudgetRefused         a reservation does not fit; becomes `Failure(BUDGET_EXCEEDED)`
+    ├── ApprovalsUnreadable   stored approvals cannot be trusted: damaged, or others may write them
     ├── OutcomeUnknown        a step with effect `once` was cut off before; it is not repeated
+    ├── ChatBusy              a chat has a turn already
+    ├── ChatHeld              a chat is held: no turn may begin
+    ├── NothingToContinue     a chat's last word is the model's, and nothing waits
     └── RunError              `Failure.unwrap()` was called
 
 A run itself raises none of them but `DefinitionError`: it returns a `Failure`. Imports `types` only.
@@ -18,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from journeyman.types import Usage
+from journeyman.types import NOTHING_USED, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +42,7 @@ ProviderErrorKind: TypeAlias = Literal[
     "context_overflow",
     "bad_request",
     "not_found",
+    "not_recorded",
     "unknown",
 ]
 """How a model call failed. These labels do not change."""
@@ -95,6 +102,12 @@ class ModelUnavailable(JourneymanError):
         self.model = model
         self.hint = hint
 
+    def in_stream(self) -> ProviderError:
+        """Return it as `Model.stream` may raise it. A run that meets it ends as `MODEL_UNAVAILABLE`."""
+        error = ProviderError(str(self), kind="not_found", usage=NOTHING_USED)
+        error.__cause__ = self
+        return error
+
 
 class ProviderError(JourneymanError):
     """A model call failed."""
@@ -121,6 +134,27 @@ class ProviderError(JourneymanError):
         """How long the provider asks to wait, in seconds."""
         self.usage = usage
         """What was used up to the failure; None when that is unknown."""
+
+
+class NotRecorded(ProviderError):
+    """A cassette is replayed, and does not hold this request or call. The first line says what differs, the others show
+    it. Never retried, and never the model's to read."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, kind="not_recorded", usage=NOTHING_USED)
+
+
+class CassetteError(JourneymanError):
+    """A cassette cannot be read or written."""
+
+    def __init__(self, message: str, *, hint: str, line: int | None = None) -> None:
+        super().__init__(f"{message} {hint}")
+        self.message = message
+        """What is wrong, with the file and the line."""
+        self.hint = hint
+        """What to do about it."""
+        self.line = line
+        """The number of the line, from 1; None when it is no single one."""
 
 
 class InvalidArguments(JourneymanError):
@@ -164,6 +198,30 @@ class OutcomeUnknown(JourneymanError):
     def __init__(self, key: str) -> None:
         super().__init__(f"step {key!r} was interrupted; whether it took effect is unknown, and it is not repeated")
         self.key = key
+
+
+class ApprovalsUnreadable(JourneymanError):
+    """The file with stored approvals cannot be trusted: damaged, or not ours alone. Nothing is approved by it."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"The approvals in {path} cannot be used: {reason}. Look at the file, or remove it: what was approved is"
+            " then asked again."
+        )
+        self.path = path
+        self.reason = reason
+
+
+class ChatBusy(JourneymanError):
+    """A turn of the chat goes on. Steer it, let a follow-up wait for its end, or abort it."""
+
+
+class ChatHeld(JourneymanError):
+    """The chat is held, so no turn may begin. Try again when it was released."""
+
+
+class NothingToContinue(JourneymanError):
+    """The model has nothing to answer: its own words are the last, and no text waits. Prompt the chat instead."""
 
 
 class RunError(JourneymanError):

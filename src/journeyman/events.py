@@ -3,7 +3,8 @@
 Every event names the run it belongs to by `path`: the agent's name, or, for a sub-agent, the names from the root down
 with an instance number (`("lead", "scout#2")`). The docstring of each class is its promise about order. A `Listener`
 gets every event and is never awaited; `Callbacks` get the lifecycle and the calls and are awaited in place. Neither
-can break a run. Read `watch.py` next: it does the telling. Imports `types`, `errors` and `result`.
+can break a run. Read `watch.py` next: it does the telling. Shows the events of `chat_events.py` too. Imports those,
+`types`, `errors` and `result`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from typing import TypeAlias
 
 from pydantic_core import from_json
 
+from journeyman.chat_events import ApprovalAnswered as ApprovalAnswered
+from journeyman.chat_events import ApprovalRequested as ApprovalRequested
+from journeyman.chat_events import QuestionAnswered as QuestionAnswered
+from journeyman.chat_events import QuestionAsked as QuestionAsked
+from journeyman.chat_events import TurnEnded as TurnEnded
 from journeyman.endings import Ending
 from journeyman.result import LayerOutcome, Metadata, ToolKind
 from journeyman.types import JsonObject, Message, StopReason, Usage
@@ -36,10 +42,15 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageCommitted:
-    """A message became part of the history, the initial prompt included. In the order of the history."""
+    """A message became part of the history, the initial prompt included. In the order of the history.
+
+    In a chat, the user's last message may grow until the model reads it: it is then told again, under the same index.
+    """
 
     path: Path
     message: Message
+    index: int = 0
+    """Its place in the history, from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +289,11 @@ Event: TypeAlias = (
     | AttemptCompleted
     | RunSucceeded
     | RunFailed
+    | ApprovalRequested
+    | ApprovalAnswered
+    | QuestionAsked
+    | QuestionAnswered
+    | TurnEnded
 )
 
 """Anything that a listener may be given."""

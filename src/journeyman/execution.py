@@ -18,8 +18,9 @@ from journeyman.conversation import Conversation
 from journeyman.events import Callbacks, Listener, MessageCommitted, Path
 from journeyman.handin import HandIn, hand_in_of
 from journeyman.history import History
+from journeyman.inbox import Inbox
 from journeyman.result import AttemptRecord, LayerOutcome, ValidationReport
-from journeyman.types import Message
+from journeyman.types import Message, UserContent
 from journeyman.watch import Watch
 
 
@@ -49,10 +50,18 @@ class Options:
 
     max_attempts: int | None = None
     callbacks: Callbacks | None = None
-    on_event: Listener | None = None
+    listeners: Sequence[Listener] = ()
+    """Read anew at each event."""
     abort: Abort | None = None
-    history: Sequence[Message] = ()
+    history: Sequence[Message] | History = ()
+    """The conversation to go on from. A `History` is lent: it is written to, and nothing of it is copied."""
     host: Host = NOTHING_AROUND
+    inbox: Inbox | None = None
+    """What is said while the run goes on."""
+    going_on: Callable[[], Sequence[UserContent]] | None = None
+    """What is said instead of a prompt: asked for when it is said, perhaps nothing. None: the prompt."""
+    abort_note: Callable[[], str] | None = None
+    """What the model reads of it when the signal has interrupted it; empty for nothing."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,6 +81,8 @@ class Execution:
     scope: Scope
     watch: Watch | None
     hand_in: HandIn
+    wrong_history: Exception | None = None
+    """Why the conversation that was given cannot be gone on from."""
     talk: Conversation | None = None
     """None until there are a model and prompts."""
     records: list[AttemptRecord] = field(default_factory=lambda: [])
@@ -97,6 +108,7 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Execution:
     now = clock()
     budget = Budget(agent.limits, scope="run", now=now, parent=options.host.budget)
     attempts = agent.limits.attempts if options.max_attempts is None else options.max_attempts
+    history, wrong_history = _history_of(options.history)
     return Execution(
         agent=agent,
         input=input,
@@ -105,7 +117,8 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Execution:
         now=clock,
         started_s=now,
         max_attempts=attempts,
-        history=History(),
+        history=history,
+        wrong_history=wrong_history,
         budget=budget,
         scope=Scope(options.abort, budget.deadline),
         watch=_watch(agent, options, path, attempts),
@@ -113,19 +126,32 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Execution:
     )
 
 
+def _history_of(messages: Sequence[Message] | History) -> tuple[History, Exception | None]:
+    """Return the history to go on from: an empty one, and why, if `messages` hold what is no message."""
+    if isinstance(messages, History):
+        return messages, None
+    try:
+        return History(messages), None
+    except Exception as error:  # noqa: BLE001 - whatever the caller gave
+        return History(), error
+
+
 def _watch(agent: Agent[Any, Any], options: Options, path: Path, attempts: int) -> Watch | None:
-    listeners = [options.on_event] if options.on_event is not None else []
-    if agent.on_message is not None:
-        listeners.append(_message_listener(agent))
-    if not listeners and options.callbacks is None:
+    if not options.listeners and options.callbacks is None:
         return None
     return Watch(
         path=path,
-        listeners=listeners,
+        listeners=options.listeners,
         callbacks=options.callbacks or Callbacks(),
         max_attempts=attempts,
         max_iterations=agent.limits.iterations,
     )
+
+
+def listeners_of(agent: Agent[Any, Any], on_event: Listener | None) -> list[Listener]:
+    """Return who listens to a run of `agent`: the caller, and the agent's own `on_message`."""
+    listeners = [on_event] if on_event is not None else []
+    return listeners if agent.on_message is None else [*listeners, _message_listener(agent)]
 
 
 def _message_listener(agent: Agent[Any, Any]) -> Listener:

@@ -1,15 +1,19 @@
 """The port that decides whether a call may happen, asked once for each call, before any effect.
 
 A gate allows, denies, asks a person or program, or rewrites the arguments. Where several gates apply, each can only
-narrow what the one before it let through. Imports `types` and, for the declared effects, `tools`.
+narrow what the others let through: after a rewrite, all others are asked again. A gate may also keep a memory of each
+run: see `RunGate`. Imports `cancel`, `types` and, for the declared effects, `tools`. `permission.py` and `taint.py` are
+ready gates.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Awaitable, Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias, cast
+from typing import Final, Literal, Protocol, TypeAlias, cast, get_args, runtime_checkable
 
 import orjson
 
@@ -18,10 +22,18 @@ from journeyman.errors import name_and_words
 from journeyman.tools import Effect
 from journeyman.types import JsonObject
 
+Extent: TypeAlias = Literal["once", "session", "always"]
+"""How far an approval reaches: this call; this session; every session."""
+
+ONCE: Final[tuple[Extent, ...]] = ("once",)
+
 
 @dataclass(frozen=True, slots=True)
 class Allow:
     """The call may happen."""
+
+    extent: Extent = "once"
+    """As the answer to an `Ask`: how far it reaches. More than `once` only has a meaning for a gate that offers it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +48,8 @@ class Ask:
     """Somebody must decide. Without an approver it is a denial, with this as its reason."""
 
     question: str
+    offers: tuple[Extent, ...] = ONCE
+    """How far an approval may reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +58,13 @@ class Rewrite:
 
     arguments: JsonObject
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The call must not happen, and the run ends, with those that it is part of."""
+
+    reason: str = "stopped by the approver"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +76,12 @@ class GateRequest:
     tool_use_id: str
     tool_name: str
     arguments: JsonObject
-    """As they will be given to the tool, rewrites of earlier gates included."""
+    """As they will be given to the tool, rewrites of earlier gates included. Each gate reads a copy of its own."""
     effect: Effect
     untrusted: bool = False
     """True when the tool's results come from outside."""
+    n_model_calls: int = 0
+    """How many model calls the run had made when the model wrote this call; 0: not known."""
 
     @property
     def input_json(self) -> str:
@@ -68,13 +91,17 @@ class GateRequest:
     @property
     def digest(self) -> str:
         """SHA-256 over tool and arguments: what an approval is bound to."""
-        return hashlib.sha256(orjson.dumps([self.tool_name, self.arguments], option=orjson.OPT_SORT_KEYS)).hexdigest()
+        canonical = json.dumps([self.tool_name, self.arguments], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+Verdict: TypeAlias = Allow | Deny | Ask | Rewrite | Stop
 
 
 class Gate(Protocol):
     """Decides about calls."""
 
-    async def decide(self, request: GateRequest) -> Allow | Deny | Ask | Rewrite:
+    async def decide(self, request: GateRequest) -> Verdict:
         """Decide about one call. Raising denies it."""
         ...
 
@@ -87,30 +114,101 @@ class Approval:
     question: str
     digest: str
     """Of the request: the answer holds for exactly these arguments."""
+    offers: tuple[Extent, ...] = ONCE
+    """How far `Allow` may reach."""
 
 
-Decision: TypeAlias = Allow | Deny | Rewrite
+Decision: TypeAlias = Allow | Deny | Rewrite | Stop
 Approver: TypeAlias = Callable[[Approval], Awaitable[Decision]]
 
 
-async def consult(gates: Sequence[Gate], request: GateRequest, approve: Approver | None) -> GateRequest | Deny:
-    """Ask every gate in turn. Return the request as they let it through, or the first denial."""
-    for gate in gates:
+@runtime_checkable
+class Settles(Protocol):
+    """What a gate may be besides: one that learns what became of its questions."""
+
+    def settle(self, approval: Approval, decision: Decision | None) -> Decision:
+        """Take note of the answer to an `Ask`, and return it, or a narrower one. None: nobody is there to answer.
+
+        Called once for each `Ask`, but for those that were cancelled. Raising denies the call.
+        """
+        ...
+
+
+# -- gates with a memory ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The result of a call, as the model will read it with the next model call."""
+
+    tool_use_id: str
+    tool_name: str
+    arguments: JsonObject
+    text: str
+    untrusted: bool
+    """True when the tool has run, and says that its results come from outside."""
+    n_model_calls: int
+    """How many model calls the run had made when the model wrote the call."""
+
+
+class RunGate(Gate, Protocol):
+    """The gate of one run, which sees what the model reads. None of these may block; raising ends the run."""
+
+    def hear(self, text: str) -> None:
+        """Take note of what the run's user says: the prompt, then what is said while it goes on."""
+        ...
+
+    def see(self, seen: Seen) -> None:
+        """Take note of a result, once it is staged."""
+        ...
+
+    def for_run(self, path: tuple[str, ...]) -> RunGate:
+        """Return the gate of a run that a call of this one starts."""
+        ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """What a gate may be besides: one that keeps a memory of each run."""
+
+    def for_run(self, path: tuple[str, ...]) -> RunGate:
+        """Return the gate of a run that is about to begin. It is asked instead of this one."""
+        ...
+
+
+# -- asking them ------------------------------------------------------------------------------------------------------
+
+
+_ROUNDS: Final = 4
+"""How often the gates may rewrite one another's arguments."""
+
+
+async def consult(gates: Sequence[Gate], request: GateRequest, approve: Approver | None) -> GateRequest | Deny | Stop:
+    """Ask every gate in turn. Return the request as all of them let it through, or the first refusal.
+
+    A rewrite by one gate is shown to all others, so that nothing gets past a gate that has not seen it.
+    """
+    agreed: set[int] = set()
+    for _ in range(_ROUNDS * len(gates)):
+        index = next((each for each in range(len(gates)) if each not in agreed), None)
+        if index is None:
+            return request
         try:
-            verdict = cast("object", await gate.decide(request))
-            if isinstance(verdict, Ask):
-                verdict = await _ask(verdict, request, approve)
+            verdict = await _verdict(gates[index], request, approve)
             if isinstance(verdict, Rewrite):
-                request = replace(request, arguments=_json_object(verdict.arguments))
+                rewritten = replace(request, arguments=_json_object(verdict.arguments))
+                if rewritten.digest != request.digest:
+                    request, agreed = rewritten, set()
         except BaseException as error:
             if not is_failure(error):
                 raise
             return Deny(f"the gate failed: {name_and_words(error)}")
-        if isinstance(verdict, Deny):
+        if isinstance(verdict, Deny | Stop):
             return verdict
         if not isinstance(verdict, Allow | Rewrite):
             return Deny(f"the gate gave no verdict, but {type(verdict).__name__}")
-    return request
+        agreed.add(index)
+    return request if len(agreed) == len(gates) else Deny("the gates keep rewriting the arguments for one another")
 
 
 def _json_object(arguments: JsonObject) -> JsonObject:
@@ -121,7 +219,34 @@ def _json_object(arguments: JsonObject) -> JsonObject:
     return cast("JsonObject", value)
 
 
-async def _ask(ask: Ask, request: GateRequest, approve: Approver | None) -> Decision:
-    if approve is None:
-        return Deny(ask.question)
-    return await approve(Approval(request=request, question=ask.question, digest=request.digest))
+async def _verdict(gate: Gate, request: GateRequest, approve: Approver | None) -> object:
+    verdict = cast("object", await gate.decide(_copy(request)))
+    if not isinstance(verdict, Ask):
+        return verdict
+    approval = Approval(request=_copy(request), question=verdict.question, digest=request.digest, offers=verdict.offers)
+    decision = None if approve is None else await _answer(approval, approve)
+    if isinstance(gate, Settles):
+        return gate.settle(replace(approval, request=_copy(request)), decision)
+    return Deny(approval.question) if decision is None else decision
+
+
+def _copy(request: GateRequest) -> GateRequest:
+    """Return the request with arguments that nobody else can change."""
+    return replace(request, arguments=deepcopy(request.arguments))
+
+
+async def _answer(approval: Approval, approve: Approver) -> Decision:
+    """Return what the approver decides. Whatever is no decision is a denial."""
+    try:
+        decision = cast("object", await approve(approval))
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        return Deny(f"the gate failed: {name_and_words(error)}")
+    match decision:
+        case Allow(extent) if extent not in get_args(Extent):
+            return Deny(f"the approver answered with an unknown extent: {extent!r}")
+        case Allow() | Deny() | Rewrite() | Stop():
+            return decision
+        case _:
+            return Deny(f"the gate gave no verdict, but {type(decision).__name__}")

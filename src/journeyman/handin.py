@@ -259,7 +259,7 @@ class TextHandIn:
 
     async def _guarded(self, talk: Conversation, candidate: Candidate) -> Candidate | Ending | None:
         self.last_raw = candidate.raw
-        if self._stop_guard is None:
+        if self._stop_guard is None or _goes_on_anyway(talk, candidate):
             return candidate
         trigger = "answer" if candidate.terminal_result is None else "stop_after"
         stopping = Stopping(text=candidate.raw, attempt=talk.attempt, iteration=talk.iteration, trigger=trigger)
@@ -279,6 +279,11 @@ class TextHandIn:
                 return Ending(context, "iteration")
             case _:
                 return candidate
+
+
+def _goes_on_anyway(talk: Conversation, candidate: Candidate) -> bool:
+    """Tell whether this is no stop, because the chat goes on with what its user wrote."""
+    return candidate.terminal_result is None and talk.inbox is not None and not talk.inbox.is_empty
 
 
 def _turn_text(messages: Sequence[Message]) -> str:

@@ -10,9 +10,9 @@ model has answered it. Imports `types`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 import orjson
 from pydantic_core import from_json
@@ -38,6 +38,9 @@ NO_OUTPUT = "(no output)"
 
 INTERRUPTED = "Error: interrupted before it finished. Whether it took effect is unknown."
 
+Closing: TypeAlias = str | Callable[[ToolUse], str]
+"""The text of the result that closes a call: one for all, or one for each."""
+
 _SENDABLE_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 
 
@@ -46,7 +49,8 @@ class History:
 
     __slots__ = ("_answers", "_calls", "_has_opaque", "_ids", "_messages", "_said")
 
-    def __init__(self, messages: Iterable[Message] = ()) -> None:
+    def __init__(self, messages: Iterable[Message] = (), *, closing: Closing = INTERRUPTED) -> None:
+        """`closing` is what the results say that are missing in `messages`."""
         self._messages: list[Message] = []
         self._calls: dict[str, ToolUse] = {}
         """The calls of the last assistant message, in order, until their results are committed."""
@@ -58,8 +62,8 @@ class History:
         self._has_opaque = False
         """True once the model said something that only its provider understands."""
         for message in messages:
-            self._replay(message)
-        self.close()
+            self._replay(message, closing)
+        self.close(closing)
 
     # -- reading
 
@@ -72,6 +76,16 @@ class History:
     def unanswered(self) -> tuple[ToolUse, ...]:
         """The calls that have no staged result yet, in call order."""
         return tuple(call for id, call in self._calls.items() if id not in self._answers)
+
+    @property
+    def may_say(self) -> bool:
+        """False while the model waits for a tool of its provider's: texts are then held back."""
+        return not self._server_calls()
+
+    @property
+    def expects_answer(self) -> bool:
+        """True when the next word is the model's: the last message is the user's, or calls are yet to be answered."""
+        return bool(self._calls) or self._ends_with("user")
 
     def export(self) -> tuple[Message, ...]:
         """Return the committed messages, as they are now."""
@@ -138,11 +152,12 @@ class History:
         said, self._said = self._said, []
         return said
 
-    def close(self, text: str = INTERRUPTED) -> Message | None:
+    def close(self, text: Closing = INTERRUPTED) -> Message | None:
         """Answer every unanswered call with the error `text`, and commit. Return the message, None if there is none."""
         if len(self._answers) < len(self._calls):
             for call in self.unanswered:
-                self.answer(ToolResult(text, is_error=True, tool_use_id=call.id))
+                words = text if isinstance(text, str) else text(call)
+                self.answer(ToolResult(words, is_error=True, tool_use_id=call.id))
         return self.commit()
 
     def forget_server_calls(self) -> None:
@@ -214,9 +229,9 @@ class History:
             start -= 1
         return slice(start, end)
 
-    def _replay(self, message: Message) -> None:
+    def _replay(self, message: Message, closing: Closing) -> None:
         if message.role == "assistant":
-            self.close()
+            self.close(closing)
             self.respond([block for block in message.content if not isinstance(block, _NOT_THE_MODELS)])
             return
         for block in message.content:

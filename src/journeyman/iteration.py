@@ -51,7 +51,9 @@ async def iterate(talk: Conversation) -> Iterated | Ending:
 
 
 async def _begin(talk: Conversation) -> None:
-    """Put what is staged into the history, and count the iteration."""
+    """Put what is staged into the history, after it what the user said meanwhile, and count the iteration."""
+    if talk.inbox is not None and talk.inbox.has_steering and talk.history.may_say:
+        talk.say(*talk.inbox.take_steering())
     committed = talk.history.commit()
     if talk.watch is not None:
         await talk.committed(committed)

@@ -81,5 +81,20 @@ class _Place:
         return value
 
 
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a journal, where every key begins with `prefix`: for one of several runs that share it."""
+
+    journal: Journal
+    prefix: str
+
+    def reserve(self, key: str) -> Reservation:
+        return self.journal.reserve(f"{self.prefix}/{key}")
+
+    async def step(self, key: str, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
+        return await self.journal.step(f"{self.prefix}/{key}", work, codec=codec, effect=effect)
+
+
 if TYPE_CHECKING:
     _journal: Journal = InMemoryJournal()
+    _section: Journal = Section(InMemoryJournal(), "run/1")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
 from journeyman.attempts import Finished, accept, begin_attempt, out_of_attempts, out_of_iterations, reject
@@ -17,7 +18,8 @@ from journeyman.concluding import announce, conclude, failed_inside
 from journeyman.conversation import Conversation
 from journeyman.endings import Ending
 from journeyman.events import Callbacks, Listener
-from journeyman.execution import Execution, Options, begin, current_path
+from journeyman.execution import Execution, Options, begin, current_path, listeners_of
+from journeyman.guard import guarding
 from journeyman.handin import Candidate
 from journeyman.iteration import iterate
 from journeyman.model import opened
@@ -49,12 +51,16 @@ async def run(
     options = Options(
         max_attempts=max_attempts,
         callbacks=callbacks,
-        on_event=on_event,
+        listeners=listeners_of(agent, on_event),
         abort=abort,
         history=history,
         host=host or NOTHING_AROUND,
     )
-    execution = begin(agent, input, options)
+    return await carry_out(begin(agent, input, options))
+
+
+async def carry_out(execution: Execution) -> Result[Any]:
+    """Do the run that was begun, and return how it ended."""
     path, scope = current_path.set(execution.path), current_scope.set(execution.scope)
     try:
         ended: Finished | Ending | None = None
@@ -106,7 +112,8 @@ async def _ended(execution: Execution) -> Finished | Ending:
         await announce(execution)
         talk = execution.talk = await prepare(execution)
         async with opened(talk.model):
-            return await _attempts(execution, talk)
+            with guarding(talk.guard):
+                return await _attempts(execution, talk)
     except Unprepared as unprepared:
         return unprepared.ending
     except BaseException as error:

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
-from journeyman.errors import ProviderError
+from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.types import NOTHING_USED, Block, JsonObject, Message, Price, StopReason, Text, Usage
 
 ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "max"]
@@ -164,6 +164,9 @@ class Retried:
 class Restarted:
     """Forget the blocks and deltas of this call so far: it starts again. The usage they reported stays counted."""
 
+    usage: Usage | None = None
+    """What the request that failed has used, if its failure told; None: what its parts told."""
+
 
 @dataclass(slots=True)
 class Answered:
@@ -251,6 +254,15 @@ def price_of(model: Model) -> Price | None:
     return getattr(model, "price", None)
 
 
+def unpriced(model: Model) -> ModelUnavailable:
+    """Return why a run whose cost is limited cannot use `model`: nobody knows its price."""
+    return ModelUnavailable(
+        "its cost is limited, and it has no known price",
+        model=f"{model.provider}:{model.name}",
+        hint="Give the model its price, as in connect(name, price=Price(…)), or remove the limit on cost.",
+    )
+
+
 def opened(model: Model) -> AbstractAsyncContextManager[object]:
     """Return what holds open what an `Opens` model needs; nothing for any other."""
     opens: Callable[[], AbstractAsyncContextManager[object]] | None = getattr(model, "open", None)
@@ -293,7 +305,7 @@ class Collector:
             case ResponseStarted():
                 self._model, self._id, self._usage = part.model, part.id, part.usage
             case Restarted():
-                self._lost = self.used()
+                self._lost = self.used() if part.usage is None else self._lost + part.usage
                 self._blocks.clear()
                 self._usage, self._finished, self._is_counted = None, None, False
             case _:
@@ -322,6 +334,10 @@ class Collector:
             return self._usage if self._lost is NOTHING_USED else self._lost + self._usage
         seen = self._usage or Usage(requests=1)
         return self._lost + replace(seen, exact=False)
+
+    def used_before(self, failure: ProviderError) -> Usage:
+        """Return what the call has used up to its failure."""
+        return self.used() if failure.usage is None else self._lost + failure.usage
 
 
 async def collect(parts: AsyncIterator[Part]) -> Response:

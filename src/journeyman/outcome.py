@@ -38,9 +38,10 @@ class _Stored:
     """One call in a journal: what came of it, and the states it left."""
 
     result: ToolResult
-    error: str | None
-    run: Any
-    attempt: Any
+    error: str | None = None
+    run: Any = None
+    attempt: Any = None
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,14 @@ class OutcomeCodec:
     states: States
 
     def encode(self, value: Outcome) -> bytes:
-        stored = _Stored(value.result, value.error, self.states.run, self.states.attempt)
+        stored = _Stored(value.result, value.error, self.states.run, self.states.attempt, value.cached)
         return _stored().dump_json(stored)
 
     def decode(self, data: bytes) -> Outcome:
         stored = _stored().validate_json(data)
         self.states.run = _like(self.states.run, stored.run)
         self.states.attempt = _like(self.states.attempt, stored.attempt)
-        return Outcome(stored.result, stored.error)
+        return Outcome(stored.result, stored.error, stored.cached)
 
 
 @cache

@@ -22,8 +22,9 @@ from journeyman.definition import TOOL_NAME, is_count
 from journeyman.endings import Context, Ending
 from journeyman.errors import InvalidArguments, ModelUnavailable, name_and_words
 from journeyman.execution import Execution
+from journeyman.guard import Guard, guard_for
 from journeyman.history import History
-from journeyman.model import Model, Prefix, ToolSpec, max_output_tokens_of, price_of
+from journeyman.model import Model, Prefix, ToolSpec, max_output_tokens_of, price_of, unpriced
 from journeyman.prompt import PromptFailed, made
 from journeyman.tools import States
 from journeyman.types import JsonObject, Text, UserContent
@@ -47,17 +48,23 @@ async def prepare(execution: Execution) -> Conversation:
     Raises:
         Unprepared: the run cannot begin.
     """
-    _load_history(execution)
     await execution.scope.checkpoint()
+    _check_history(execution)
     given = _checked_input(execution)
     model = _resolved_model(execution)
     states = States(run=None if execution.agent.run_state is None else await _run_state(execution, given))
     system = await _system(execution, given)
-    prompt = await _prompt(execution, given)
-    execution.history.forget_server_calls()
-    execution.history.say(*prompt)
+    going_on = execution.options.going_on
+    prompt = await _prompt(execution, given) if going_on is None else going_on()
+    if prompt:
+        execution.history.forget_server_calls()
+        execution.history.say(*prompt)
     prefix = Prefix(system=system, tools=execution.agent.plan.specs or _retired_tools(execution.history))
-    return _conversation(execution, model, prefix, input=given, states=states)
+    talk = _conversation(execution, model, prefix, input=given, states=states)
+    if talk.guard is not None:
+        talk.guard.recall(talk.history.messages, lambda name: name not in talk.tools or talk.tools[name].untrusted)
+        talk.guard.hear(prompt)
+    return talk
 
 
 def _retired_tools(history: History) -> tuple[ToolSpec, ...]:
@@ -78,14 +85,10 @@ def _checked_input(execution: Execution) -> object:
         raise Unprepared(InvalidInputContext(issues=invalid.issues), invalid) from invalid
 
 
-def _load_history(execution: Execution) -> None:
-    if not execution.options.history:
-        return
-    try:
-        execution.history = History(execution.options.history)
-    except Exception as error:
-        issue = f"history holds what is no message ({name_and_words(error)})"
-        raise Unprepared(InvalidInputContext(issues=(issue,)), error) from error
+def _check_history(execution: Execution) -> None:
+    if execution.wrong_history is not None:
+        issue = f"history holds what is no message ({name_and_words(execution.wrong_history)})"
+        raise Unprepared(InvalidInputContext(issues=(issue,)), execution.wrong_history)
 
 
 def _resolved_model(execution: Execution) -> Model:
@@ -94,16 +97,9 @@ def _resolved_model(execution: Execution) -> Model:
         try:
             model = connect(model)
         except ModelUnavailable as error:
-            context = ModelUnavailableContext(model=error.model, reason=str(error), hint=error.hint)
-            raise Unprepared(context, error) from error
+            raise Unprepared(ModelUnavailableContext.of(error), error) from error
     if execution.budget.limits_cost and price_of(model) is None:
-        name = f"{model.provider}:{model.name}"
-        context = ModelUnavailableContext(
-            model=name,
-            reason="its cost is limited, and it has no known price",
-            hint="Give the model its price, as in connect(name, price=Price(…)), or remove the limit on cost.",
-        )
-        raise Unprepared(context)
+        raise Unprepared(ModelUnavailableContext.of(unpriced(model)))
     return model
 
 
@@ -162,7 +158,6 @@ def _conversation(execution: Execution, model: Model, prefix: Prefix, *, input: 
         agent=agent.name,
         input=input,
         model=model,
-        price=price_of(model),
         prefix=prefix,
         settings=agent.settings,
         limits=agent.limits,
@@ -176,11 +171,11 @@ def _conversation(execution: Execution, model: Model, prefix: Prefix, *, input: 
         policies=agent.budget,
         strategies=_strategies(agent.compaction, model),
         convert=agent.convert,
-        gates=[gate for gate in (agent.gate, host.gate) if gate is not None],
-        approve=host.approve,
+        guard=_guard(execution),
         middlewares=agent.middlewares,
         journal=host.journal,
         tasks=host.tasks,
+        inbox=execution.options.inbox,
         abort=execution.options.abort,
         scope=execution.scope,
         watch=execution.watch,
@@ -189,6 +184,13 @@ def _conversation(execution: Execution, model: Model, prefix: Prefix, *, input: 
         now=execution.now,
         started_s=execution.started_s,
     )
+
+
+def _guard(execution: Execution) -> Guard | None:
+    given = (execution.agent.gate, execution.options.host.gate)
+    gates = [gate for each in given if each is not None for gate in (each if isinstance(each, Sequence) else (each,))]
+    approve = execution.options.host.approve
+    return guard_for(gates, approve, path=execution.path, stop=execution.scope.stop)
 
 
 def _strategies(

@@ -74,7 +74,7 @@ class ToolStats:
     cache_hits: int = 0
     errors: Mapping[str, int] = field(default_factory=dict[str, int])
     """How many calls failed, by kind: `unknown`, `invalid_input`, `raised`, `timeout`, `denied`, `over_budget`,
-    `interrupted`, `rejected`."""
+    `interrupted`, `skipped`, `rejected`."""
     duration_s: float = 0.0
     """Seconds spent in the handler, all calls together."""
 

@@ -14,8 +14,8 @@ from typing import Final
 
 from journeyman.cancel import is_failure
 from journeyman.errors import ProviderError, name_and_words
-from journeyman.model import Collector, Model, Part, Request, Response, Restarted, Retried
-from journeyman.types import Usage
+from journeyman.model import Collector, Model, Part, Request, Response, Restarted, Retried, price_of
+from journeyman.types import Price, Usage
 
 PASSING: Final = frozenset({"rate_limited", "overloaded", "timeout", "stream_idle", "stream_cut", "network"})
 """The kinds of `ProviderError` that are worth another request."""
@@ -35,8 +35,9 @@ async def respond(
 ) -> Response:
     """Ask `model` until it answers, at most `retries` times more than once.
 
-    `spent` is told what each request used, also one that failed or was cancelled; `Response.usage` is the last
-    request's. `on_part` sees every part, with `Retried` before and `Restarted` after each wait.
+    `spent` is told what each request used, also one that failed or was cancelled, at the price that the model had when
+    it was asked; `Response.usage` is the last request's. `on_part` sees every part, with `Retried` before and
+    `Restarted` after each wait.
 
     Raises:
         ProviderError: of the last request.
@@ -64,7 +65,7 @@ async def _ask_once(
     spent: Callable[[Usage], None],
     on_part: Callable[[Part], None] | None,
 ) -> Response:
-    collector = Collector()
+    collector, price = Collector(), price_of(model)
     try:
         async with model.stream(request) as parts:
             async for part in parts:
@@ -73,15 +74,20 @@ async def _ask_once(
                     on_part(part)
         response = collector.response()
     except ProviderError as error:
-        spent(error.usage or collector.used())
+        spent(_charged(collector.used_before(error), price))
         raise
     except BaseException as error:
-        spent(collector.used())
+        spent(_charged(collector.used(), price))
         if is_failure(error):
             raise _foreign(model, error) from error
         raise
+    response.usage = _charged(response.usage, price)
     spent(response.usage)
     return response
+
+
+def _charged(usage: Usage, price: Price | None) -> Usage:
+    return usage if price is None or not usage.requests else price.charged(usage)
 
 
 def _foreign(model: Model, error: BaseException) -> ProviderError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -212,6 +212,9 @@ class Usage:
     """The part of `output_tokens` spent on reasoning; None when no response reported it."""
     cost: float | None = None
     """US dollars; None when the price of any counted response is unknown."""
+    cache_saved: float | None = None
+    """US dollars that the cache saved, against all input at the plain price; below 0 when writing it cost more. None
+    when no response reported a cache, or when the price of any that did is unknown."""
     exact: bool = True
     """False when a response broke off before it reported all it used: the figures are then lower bounds."""
 
@@ -220,6 +223,11 @@ class Usage:
         """All tokens, cached or not, in and out."""
         cached = (self.cache_read_tokens or 0) + (self.cache_write_tokens or 0)
         return self.input_tokens + self.output_tokens + cached
+
+    @property
+    def reports_cache(self) -> bool:
+        """Whether a response told what it read from a cache or wrote to it, if only that it was nothing."""
+        return self.cache_read_tokens is not None or self.cache_write_tokens is not None
 
     def __add__(self, other: Usage) -> Usage:
         if self is NOTHING_USED or other is NOTHING_USED:
@@ -237,6 +245,7 @@ class Usage:
             cache_write_tokens=_sum([usage.cache_write_tokens for usage in usages]),
             reasoning_tokens=_sum([usage.reasoning_tokens for usage in usages]),
             cost=_cost([usage.cost for usage in usages if usage.requests]),
+            cache_saved=_cost([usage.cache_saved for usage in usages if _may_have_saved(usage)]),
             exact=all([usage.exact for usage in usages]),
         )
 
@@ -244,6 +253,10 @@ class Usage:
 def _sum(counts: Sequence[int | None]) -> int | None:
     told = [count for count in counts if count is not None]
     return sum(told) if told else None
+
+
+def _may_have_saved(usage: Usage) -> bool:
+    return usage.cache_saved is not None or bool(usage.cache_read_tokens or usage.cache_write_tokens)
 
 
 def _cost(costs: Sequence[float | None]) -> float | None:
@@ -265,18 +278,62 @@ class Price:
     """None: as `input`."""
     cache_write: float | None = None
     """None: as `input`."""
+    above: tuple[tuple[int, Price], ...] = ()
+    """What all of a request costs instead, when its input, cached or not, is longer than so many tokens; the smallest
+    number first."""
 
-    def of(self, usage: Usage) -> float:
-        """Return the cost of `usage` in US dollars."""
-        read = self.input if self.cache_read is None else self.cache_read
-        write = self.input if self.cache_write is None else self.cache_write
+    def at(self, input_tokens: int) -> Price:
+        """Return the price of a request with this much input."""
+        price = self
+        for tokens, higher in self.above:
+            if input_tokens > tokens:
+                price = higher
+        return price
+
+    def of(self, usage: Usage) -> float | None:
+        """Return the cost of `usage` in US dollars.
+
+        None when it is of several requests that may have had different prices: see `above`.
+        """
+        price = self._one_price(usage)
+        if price is None:
+            return None
+        read = price.input if price.cache_read is None else price.cache_read
+        write = price.input if price.cache_write is None else price.cache_write
         micro_dollars = (
-            usage.input_tokens * self.input
-            + usage.output_tokens * self.output
+            usage.input_tokens * price.input
+            + usage.output_tokens * price.output
             + (usage.cache_read_tokens or 0) * read
             + (usage.cache_write_tokens or 0) * write
         )
         return micro_dollars / 1_000_000
+
+    def saved(self, usage: Usage) -> float | None:
+        """Return what the cache saved, in US dollars, against all input at the plain price.
+
+        Below 0 when writing the cache cost more than reading it saved. None when `usage` does not tell of a cache, or
+        where its cost is unknown.
+        """
+        price = self._one_price(usage)
+        if price is None or not usage.reports_cache:
+            return None
+        read = 0.0 if price.cache_read is None else price.input - price.cache_read
+        write = 0.0 if price.cache_write is None else price.input - price.cache_write
+        return ((usage.cache_read_tokens or 0) * read + (usage.cache_write_tokens or 0) * write) / 1_000_000
+
+    def charged(self, usage: Usage) -> Usage:
+        """Return `usage` with its cost, and with what the cache saved, where it does not tell them itself."""
+        if usage.cost is not None and (usage.cache_saved is not None or not usage.reports_cache):
+            return usage
+        return replace(
+            usage,
+            cost=self.of(usage) if usage.cost is None else usage.cost,
+            cache_saved=self.saved(usage) if usage.cache_saved is None else usage.cache_saved,
+        )
+
+    def _one_price(self, usage: Usage) -> Price | None:
+        price = self.at(usage.total_tokens - usage.output_tokens) if self.above else self
+        return None if price is not self and usage.requests > 1 else price
 
 
 @cache

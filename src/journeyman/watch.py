@@ -51,7 +51,7 @@ class Watch:
 
     def show(self, event: Event) -> None:
         """Give the event to every listener."""
-        for listener in self.listeners:
+        for listener in tuple(self.listeners):  # one that is told may add or remove some
             try:
                 listener(event)
             except BaseException as error:

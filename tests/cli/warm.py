@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import journeyman.cli
 
-_IMPORTED_BY_COMMANDS = ("cli.app", "cli.check", "cli.demo", "cli.run", "models.anthropic")
+_IMPORTED_BY_COMMANDS = ("cli.app", "cli.check", "cli.demo", "cli.run", "cli.record", "cli.replay", "models.anthropic")
 
 
 def _become(command: dict[str, Any]) -> NoReturn:

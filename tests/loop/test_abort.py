@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from journeyman import Abort, Agent, Limits, Output, ProviderError, Rejection, ToolContext, run, tool
+from journeyman import Abort, Agent, Event, Limits, Output, ProviderError, Rejection, ToolContext, run, tool
 from journeyman import validation_context as facts
 from journeyman.contexts import CancelledContext
 from journeyman.events import AttemptCompleted, IterationStarted
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Scripted, call, say
-from journeyman.types import Usage
+from journeyman.types import Message, Text, Usage
 from tests.loop.players import Report, context_of, failed, look, preview, report, small
 from tests.support.clock import virtual_clock
 from tests.support.recorder import Recorder, calls, check_balance, names, transcript
@@ -146,6 +146,18 @@ async def test_a_signal_fired_before_the_run_stops_it_before_the_prompts(stage: 
     assert asked == []
     assert stage.n_requests == 0
     assert failed(result).history == ()
+
+
+async def test_a_run_that_is_stopped_as_it_begins_keeps_the_conversation_it_was_given(stage: Stage) -> None:  # A23, R66
+    abort = Abort()
+    earlier = (Message("user", (Text("Hello."),)), Message("assistant", (Text("Hi."),)))
+
+    def stop(event: Event) -> None:
+        abort.abort()
+
+    agent = Agent(name="tester", model=stage.model([]))
+    result = failed(await run(agent, "Go.", abort=abort, on_event=stop, history=earlier))
+    assert (result.code, result.history) == ("EXECUTION_CANCELLED", earlier)
 
 
 async def test_a_signal_stops_a_prompt_function(stage: Stage) -> None:  # X16, X32, X33, D22

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
+import ssl
+import struct
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TypeAlias
@@ -45,10 +48,25 @@ def hanging_after(data: bytes) -> Answer:
     return answer
 
 
+def resetting_after(data: bytes) -> Answer:
+    """Send the bytes and let them arrive, then reset the connection."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(data)
+        await writer.drain()
+        for _round in range(20):  # a client in this event loop reads them meanwhile
+            await asyncio.sleep(0)
+        connection: socket.socket = writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    return answer
+
+
 class RawServer:
     """Gives one answer per request, in order; the last one repeats. Connections are kept alive after bytes."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: Answer, tls: ssl.SSLContext | None = None) -> None:
         self.url = ""
         self.requests: list[bytes] = []
         """The requests, heads and bodies, as they arrived."""
@@ -56,6 +74,7 @@ class RawServer:
         self.n_hung_up = 0
         """Connections that the client closed while an answer was under way."""
         self._answers = answers
+        self._tls = tls
         self._changed = asyncio.Event()
         self._handlers: set[asyncio.Task[None]] = set()
 
@@ -66,8 +85,9 @@ class RawServer:
             await self._changed.wait()
 
     async def __aenter__(self) -> RawServer:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        scheme = "http" if self._tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
     async def __aexit__(

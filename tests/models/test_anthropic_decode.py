@@ -379,6 +379,7 @@ TEXT = block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Hi
         pytest.param([start(), b'{"type": "content_bl'], "cannot be read", id="cut JSON"),
         pytest.param([start(), b'{"type": "\xff"}'], "cannot be read", id="invalid UTF-8"),
         pytest.param([start(), TEXT[1]], "block 0 goes on without having begun", id="a delta without its block"),
+        pytest.param([start(), {**TEXT[1], "index": {"a": 1}}], "goes on without", id="a delta of no block"),
         pytest.param(TEXT, "it has no beginning", id="a block without its message"),
         pytest.param(stop()[1:], "it has no beginning", id="an end without its message"),
     ],

@@ -328,6 +328,14 @@ def test_a_continuation_of_nothing_is_a_message_of_its_own(before: Message) -> N
     assert body["messages"][-1] == {"role": "assistant", "content": [{"type": "text", "text": "It is 9."}]}
 
 
+def test_what_is_left_out_at_the_end_uncovers_no_white_space() -> None:
+    unsigned = Thinking("cut off")
+    assert sent(HELLO, assistant(Text("So. "), unsigned, Text(" "), unsigned))["messages"][1:] == [
+        {"role": "assistant", "content": [{"type": "text", "text": "So."}]},
+    ]
+    assert sent(HELLO, assistant(Text(" "), unsigned))["messages"][1:] == []
+
+
 def test_stored_messages_keep_their_white_space() -> None:
     message = assistant(Text("I look. \n"))
     sent(HELLO, message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -21,7 +22,8 @@ pytestmark = patient
 
 
 def run_world(world: World) -> RunRecord:
-    """Return what was seen of a run of the world, on the virtual clock."""
+    """Return what was seen of a run of the world, on the virtual clock. The waits between requests are drawn anew."""
+    random.seed(7)
     return on_counting_loop(lambda: Staging(world, PlayedModel(world.turns, world.price)).run())
 
 

@@ -168,6 +168,7 @@ _STATUSES: dict[FaultKind, int] = {
     "quota": 402,
     "not_found": 404,
     "bad_request": 400,
+    "not_recorded": 400,  # said by no server
     "context_overflow": 413,
     "content_filtered": 400,
     "unknown": 418,
@@ -302,7 +303,7 @@ def _fit_block(block: Block, number: int) -> Block | None:
         case Text(words):
             return Text(words.encode(errors="replace").decode())
         case Thinking(words):
-            return Thinking(f"{words} {number}", f"signature{number}")
+            return Thinking(f"{words} {number}", f"signature{number}", "anthropic")
         case ToolUse():
             written = block.input_json if _is_plain_object(block.input_json) else "{}"
             return replace(block, input_json=written, name=block.name if block.name.isalpha() else "unknown")

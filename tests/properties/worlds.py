@@ -113,7 +113,7 @@ def rare_blocks() -> SearchStrategy[Block]:
         [
             Thinking("Hm.", "c2lnbmVk"),
             Thinking("Unsigned."),
-            RedactedThinking("c2VjcmV0"),
+            RedactedThinking("c2VjcmV0", "anthropic"),
             Opaque("anthropic", _SEARCH),
             Opaque("elsewhere", '{"type":"reasoning","id":"rs_1"}'),
             Text("Cited.", extra={"citations": []}),

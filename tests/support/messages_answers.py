@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import orjson
 
@@ -84,7 +84,14 @@ class Raw:
 
 Reply: TypeAlias = Answer | Raw
 Policy: TypeAlias = Callable[[Json], Reply | Awaitable[Reply]]
-AnyReply = TypeVar("AnyReply", bound=Reply)
+AnyReply = TypeVar("AnyReply", bound="_Data")
+"""An answer of any API, or raw bytes."""
+
+
+class _Data(Protocol):
+    """A dataclass, of which `replace` makes another."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 def text(value: str) -> Json:
@@ -92,8 +99,11 @@ def text(value: str) -> Json:
     return {"type": "text", "text": value}
 
 
-def tool_use(name: str, arguments: Json, *, id: str | None = None) -> Json:
-    """Return a call of a client's tool; without an id it gets one like toolu_2_1: request 2, call 1."""
+def tool_use(name: str, arguments: Json | str, *, id: str | None = None) -> Json:
+    """Return a call of a client's tool; without an id it gets one like toolu_2_1: request 2, call 1.
+
+    In a stream, arguments that are a string are written as they are, broken or not.
+    """
     return {"type": "tool_use", "id": id, "name": name, "input": arguments}
 
 
@@ -195,22 +205,22 @@ def html_page(status: int = 502) -> Raw:
 
 
 def cut(
-    whole: Answer,
+    whole: AnyReply,
     *,
     after_events: int | None = None,
     after_bytes: int | None = None,
     ending: Ending = "close",
-) -> Answer:
+) -> AnyReply:
     """Send only the first events or bytes; then close, reset, end as if all were well, or stall."""
     return replace(whole, twist=Twist(after_events=after_events, after_bytes=after_bytes, ending=ending))
 
 
-def stall(whole: Answer, *, after_events: int) -> Answer:
+def stall(whole: AnyReply, *, after_events: int) -> AnyReply:
     """Send only the first events, then nothing more until the client goes away."""
     return cut(whole, after_events=after_events, ending="stall")
 
 
-def insert(whole: Answer, data: bytes, *, after_events: int) -> Answer:
+def insert(whole: AnyReply, data: bytes, *, after_events: int) -> AnyReply:
     """Put bytes between two events; the rest follows."""
     return replace(whole, twist=Twist(after_events=after_events, insert=data, goes_on=True))
 

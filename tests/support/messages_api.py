@@ -16,64 +16,34 @@ with arguments of `fault`. Replies come from `messages_answers.py`, rules from `
 
 import argparse
 import asyncio
-import inspect
 import signal
 import sys
-from collections.abc import Callable, Collection, Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 import orjson
-from aiohttp import web
 
-from tests.support.messages_answers import Answer, Policy, Reply, answer, by_turn, fault, raw
-from tests.support.messages_delivery import Delivery, send
-from tests.support.messages_json import Json, as_list, as_object, as_text
+from tests.support.loopback import Loopback, Recorded
+from tests.support.messages_answers import Answer, Policy, Raw, Reply, answer, by_turn, fault, raw
+from tests.support.messages_delivery import Delivery
+from tests.support.messages_json import Json, as_list, as_object
 from tests.support.messages_memory import Memory
 from tests.support.messages_request import Request
 from tests.support.messages_rules import judge, violations
-from tests.support.messages_rules_settings import MAX_BODY_BYTES, api_key
+from tests.support.messages_rules_settings import api_key
 from tests.support.messages_schema import request_validator
-from tests.support.messages_sse import with_serial
+from tests.support.messages_sse import body_parts, with_serial
 
 __all__ = ["MessagesApi", "Recorded", "judge"]
 
 Script: TypeAlias = Sequence[Reply] | Policy
 
-_STATUS_OF_RULE = {"the_body_fits": 413, "a_key_is_given": 401}
-_MAX_READ_BYTES = 4 * MAX_BODY_BYTES
 
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Recorded:
-    """One request as it arrived."""
-
-    serial: int
-    """Number of the request, from 1."""
-    method: str
-    path: str
-    headers: dict[str, str]
-    """With lower-case names."""
-    raw: bytes
-    body: Json
-    """Empty if the body was no JSON object."""
-    violations: list[str] = field(default_factory=list[str])
-    hung_up: bool = False
-    """Whether the client went away before the answer was complete."""
-
-
-class MessagesApi:
-    """The server; an async context manager.
-
-    Leaving it raises AssertionError with all violations, unless `accept_violations` is set or another error
-    is on its way. `bind_thinking` adds the rule of the newest models that nothing before a thinking block
-    changes. A stream leaves in about `n_writes` writes, torn at arbitrary but seeded places. For benchmarks,
-    `judging=False` serves without looking and `recording=False` keeps no requests.
-    """
+class MessagesApi(Loopback[Answer]):
+    """The server; see `Loopback`. `bind_thinking` adds the rule of the newest models that nothing before a thinking
+    block changes."""
 
     def __init__(
         self,
@@ -83,162 +53,75 @@ class MessagesApi:
         recording: bool = True,
         accept_violations: bool = False,
         bind_thinking: bool = False,
+        streaming: bool = True,
         bad_keys: Collection[str] = (),
         delay_s: float = 0.0,
         n_writes: int = 4,
         seed: int = 0,
         port: int = 0,
     ) -> None:
-        self.url = ""
-        self.requests: list[Recorded] = []
-        self.violations: list[str] = []
-        self.in_flight = 0
-        self.peak_in_flight = 0
-        self._script = script
-        self._judging = judging
-        self._recording = recording
-        self._accept_violations = accept_violations
+        super().__init__(
+            script,
+            _MessagesWire(bind_thinking=bind_thinking),
+            judging=judging,
+            recording=recording,
+            accept_violations=accept_violations,
+            streaming=streaming,
+            bad_keys=bad_keys,
+            delay_s=delay_s,
+            n_writes=n_writes,
+            seed=seed,
+            port=port,
+        )
+
+
+class _MessagesWire:
+    """The Messages API as `Loopback` sees it."""
+
+    name = "Messages API"
+    status_of_rule: Mapping[str, int] = MappingProxyType({"the_body_fits": 413, "a_key_is_given": 401})
+
+    def __init__(self, *, bind_thinking: bool) -> None:
         self._bind_thinking = bind_thinking
-        self._bad_keys = frozenset(bad_keys)
-        self._delay_s = delay_s
-        self._n_writes = n_writes
-        self._seed = seed
-        self._port = port
-        self._n_taken = 0
-        self._serials = count(1)
         self._memory = Memory()
-        self._changed = asyncio.Event()
 
-    @property
-    def n_unserved(self) -> int:
-        """How many replies of a list are still to be served."""
-        return 0 if callable(self._script) else len(self._script) - self._n_taken
+    def prepare(self) -> None:
+        request_validator()
 
-    async def until(self, ready: Callable[[], bool]) -> None:
-        """Wait for a condition on this server, such as `lambda: len(api.requests) == 2`."""
-        while not ready():
-            self._changed.clear()
-            await self._changed.wait()
+    def serves(self, method: str, path: str) -> bool:
+        return (method, path) in (("POST", "/v1/messages"), ("POST", "/v1/messages/count_tokens"))
 
-    async def __aenter__(self) -> "MessagesApi":
-        if self._judging:
-            request_validator()
-        app = web.Application(client_max_size=_MAX_READ_BYTES)
-        app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(
-            app, handler_cancellation=True, access_log=None, shutdown_timeout=0.01, handle_signals=False
-        )
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-        return self
+    def key(self, headers: dict[str, str]) -> str:
+        return api_key(headers)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._runner.cleanup()
-        if self.violations and error is None and not self._accept_violations:
-            raise AssertionError("The Messages API was used wrongly:\n" + "\n".join(self.violations))
-
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
-        recorded = await self._record(request)
-        with self._counted(recorded):
-            reply = self._refusal(recorded) or await self._reply(recorded)
-            delivery = Delivery(
-                serial=recorded.serial,
-                stream=recorded.body.get("stream") is True,
-                model=as_text(recorded.body.get("model")),
-                n_writes=self._n_writes,
-                seed=self._seed,
-                delay_s=self._delay_s,
-            )
-            return await send(request, reply, delivery)
-
-    async def _record(self, request: web.Request) -> Recorded:
-        sent = await request.read()
-        recorded = Recorded(
-            serial=next(self._serials),
-            method=request.method,
-            path=request.path,
-            headers={name.lower(): value for name, value in request.headers.items()},
-            raw=sent,
-            body=_parsed(sent),
-        )
-        if self._recording:
-            self.requests.append(recorded)
-        return recorded
-
-    @contextmanager
-    def _counted(self, recorded: Recorded) -> Generator[None]:
-        self.in_flight += 1
-        self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
-        self._changed.set()
-        try:
-            yield
-        except (asyncio.CancelledError, ConnectionError):
-            recorded.hung_up = True
-            raise
-        finally:
-            self.in_flight -= 1
-            self._changed.set()
-
-    def _refusal(self, recorded: Recorded) -> Reply | None:
-        endpoint = (recorded.method, recorded.path)
-        if endpoint not in (("POST", "/v1/messages"), ("POST", "/v1/messages/count_tokens")):
-            return self._violated(recorded, [f"path: {recorded.method} {recorded.path} is not served"], 404)
-        if api_key(recorded.headers) in self._bad_keys:
-            return fault(401, message="invalid x-api-key")
-        if not self._judging or recorded.path.endswith("count_tokens"):
+    def aside(self, recorded: Recorded) -> Raw | None:
+        if not recorded.path.endswith("count_tokens"):
             return None
-        if not recorded.body:
-            return self._violated(recorded, ["json: the request body is not valid JSON"], 400)
+        return raw(orjson.dumps({"input_tokens": max(1, len(recorded.raw) // 4)}))
+
+    def violations(self, recorded: Recorded) -> list[str]:
         request = Request(recorded.body, recorded.headers, len(recorded.raw), self._memory)
-        if found := violations(request, bind_thinking=self._bind_thinking):
-            broken = [violation.partition(":")[0] for violation in found]
-            status = next((_STATUS_OF_RULE[rule] for rule in broken if rule in _STATUS_OF_RULE), 400)
-            return self._violated(recorded, found, status)
-        return None
+        return violations(request, bind_thinking=self._bind_thinking)
 
-    def _violated(self, recorded: Recorded, found: list[str], status: int) -> Reply:
-        recorded.violations += found
-        self.violations += [f"request {recorded.serial}: {violation}" for violation in found]
-        return fault(status, message="; ".join(found))
+    def fault(self, status: int, message: str) -> Raw:
+        return fault(status, message=message)
 
-    async def _reply(self, recorded: Recorded) -> Reply:
-        if recorded.path.endswith("count_tokens"):
-            return raw(orjson.dumps({"input_tokens": max(1, len(recorded.raw) // 4)}))
-        try:
-            reply = await self._next(recorded.body)
-        except Exception as error:  # noqa: BLE001  a failing script becomes an answer and a violation
-            return self._violated(recorded, [f"script: {type(error).__name__}: {error}"], 500)
-        if isinstance(reply, Answer) and self._judging:
-            self._remember(reply, recorded)
-        return reply
+    def parts(self, answer: Answer, recorded: Recorded, delivery: Delivery) -> list[bytes]:
+        return body_parts(
+            answer, stream=delivery.stream, model=delivery.model, seed=delivery.seed, serial=delivery.serial
+        )
 
-    async def _next(self, body: Json) -> Reply:
-        if callable(self._script):
-            reply = self._script(body)
-            return await reply if inspect.isawaitable(reply) else reply
-        if not self.n_unserved:
-            raise LookupError(f"all {self._n_taken} replies have been served")
-        self._n_taken += 1
-        return self._script[self._n_taken - 1]
-
-    def _remember(self, reply: Answer, recorded: Recorded) -> None:
-        """Keep the answer before it is sent: the next request may come before this one is done."""
-        if reply.twist is not None and not reply.twist.goes_on:
-            return
-        content = orjson.loads(with_serial(orjson.dumps(reply.content), recorded.serial))
+    def remember(self, answer: Answer, recorded: Recorded) -> None:
+        served = map(_mended, answer.content)
+        content = orjson.loads(with_serial(orjson.dumps([*served]), recorded.serial))
         request = Request(recorded.body, recorded.headers, 0, self._memory)
         prefix = request.prefix() if self._bind_thinking else ""
-        self._memory.remember(content, paused=reply.stop_reason == "pause_turn", prefix=prefix)
+        self._memory.remember(content, paused=answer.stop_reason == "pause_turn", prefix=prefix)
 
 
-def _parsed(sent: bytes) -> Json:
-    try:
-        return as_object(orjson.loads(sent))
-    except orjson.JSONDecodeError:
-        return {}
+def _mended(block: Json) -> Json:
+    """Return a block as it can come back: arguments that were no object are one."""
+    return {**block, "input": {}} if isinstance(block.get("input"), str) else block
 
 
 def _scripted(item: object) -> Reply:

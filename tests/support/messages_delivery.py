@@ -1,19 +1,20 @@
 """How a reply leaves the server over HTTP, with all its faults: late, torn, cut, reset or stalled.
 
-Imports aiohttp and `messages_sse`; read `messages_api.py` next.
+Imports aiohttp and `messages_sse`; read `loopback.py` next.
 """
 
 import asyncio
 import socket
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import cast
+from typing import Protocol, cast
 
 from aiohttp import web
 
-from tests.support.messages_answers import SERIAL, Answer, Ending, Raw, Reply
-from tests.support.messages_sse import body_bytes, body_parts, with_serial
+from tests.support.messages_answers import SERIAL, Ending, Raw, Twist
+from tests.support.messages_sse import body_bytes, with_serial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,21 +31,31 @@ class Delivery:
     """Waited before every reply, besides what the reply itself asks for."""
 
 
-async def send(request: web.Request, reply: Reply, delivery: Delivery) -> web.StreamResponse:
-    """Send a reply and return the response as it then is."""
+class Whole(Protocol):
+    """An answer of some API, whatever its content."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def twist(self) -> Twist | None: ...
+    @property
+    def wait(self) -> float | asyncio.Event: ...
+
+
+async def send(request: web.Request, reply: Whole | Raw, delivery: Delivery, parts: list[bytes]) -> web.StreamResponse:
+    """Send a reply, an answer as its `parts`, and return the response as it then is."""
     await _hold_back(delivery.delay_s)
     await _hold_back(reply.wait)
     headers = {name: value.replace(SERIAL, str(delivery.serial)) for name, value in reply.headers.items()}
     if isinstance(reply, Raw):
         return web.Response(status=reply.status, body=with_serial(reply.body, delivery.serial), headers=headers)
-    return await _send_answer(request, reply, delivery, headers)
+    return await _send_answer(request, reply, delivery, parts, headers)
 
 
 async def _send_answer(
-    request: web.Request, answer: Answer, delivery: Delivery, headers: dict[str, str]
+    request: web.Request, answer: Whole, delivery: Delivery, parts: list[bytes], headers: dict[str, str]
 ) -> web.StreamResponse:
-    parts = body_parts(answer, stream=delivery.stream, model=delivery.model, seed=delivery.seed, serial=delivery.serial)
-    payload, claimed_bytes = body_bytes(parts, answer)
+    payload, claimed_bytes = body_bytes(parts, answer.twist)
     kind = "text/event-stream; charset=utf-8" if delivery.stream else "application/json"
     headers = {"content-type": kind, **headers}
     if not delivery.stream and claimed_bytes == len(payload):

@@ -10,7 +10,7 @@ from random import Random
 
 import orjson
 
-from tests.support.messages_answers import SERIAL, Answer
+from tests.support.messages_answers import SERIAL, Answer, Twist
 from tests.support.messages_json import Json, as_list, as_object, as_text
 
 _LONGEST_DELTA = 24
@@ -35,10 +35,9 @@ def body_parts(answer: Answer, *, stream: bool, model: str, seed: int, serial: i
     return [with_serial(part, serial) for part in parts]
 
 
-def body_bytes(parts: list[bytes], answer: Answer) -> tuple[bytes, int]:
+def body_bytes(parts: list[bytes], twist: Twist | None) -> tuple[bytes, int]:
     """Return what is sent of a body, and how long it claims to be, according to the answer's twist."""
     whole = b"".join(parts)
-    twist = answer.twist
     if twist is None:
         return whole, len(whole)
     at = len(b"".join(parts[: twist.after_events])) if twist.after_events is not None else twist.after_bytes
@@ -108,23 +107,25 @@ def _deltas(block: Json, random: Random, chars: int | None) -> Iterator[Json]:
         case "text":
             for citation in as_list(block.get("citations")):
                 yield {"type": "citations_delta", "citation": as_object(citation)}
-            for piece in _pieces(as_text(block["text"]), random, chars):
+            for piece in pieces(as_text(block["text"]), random, chars):
                 yield {"type": "text_delta", "text": piece}
         case "thinking":
-            for piece in _pieces(as_text(block["thinking"]), random, chars):
+            for piece in pieces(as_text(block["thinking"]), random, chars):
                 yield {"type": "thinking_delta", "thinking": piece}
             yield {"type": "signature_delta", "signature": block["signature"]}
         case "tool_use" | "server_tool_use":
             # Escaped on purpose: a cut may fall inside an escape, or between the two of a surrogate pair.
-            written = json.dumps(block["input"]) if block["input"] else ""
+            given = block["input"]
+            written = given if isinstance(given, str) else json.dumps(given) if given else ""
             yield {"type": "input_json_delta", "partial_json": ""}
-            for piece in _pieces(written, random, chars):
+            for piece in pieces(written, random, chars):
                 yield {"type": "input_json_delta", "partial_json": piece}
         case _:
             return
 
 
-def _pieces(value: str, random: Random, chars: int | None) -> Iterator[str]:
+def pieces(value: str, random: Random, chars: int | None) -> Iterator[str]:
+    """Cut a text into pieces of this many characters, or at seeded arbitrary places."""
     start = 0
     while start < len(value):
         end = start + (chars or random.randint(1, _LONGEST_DELTA))

@@ -1,4 +1,4 @@
-"""The command line: `journeyman run`, `check` and `demo`.
+"""The command line: `journeyman run`, `check`, `record`, `replay` and `demo`.
 
 This is its front door. It answers the plainest questions by itself, and imports what they do not need only for the
 others: `app.py`, which is to be read next.
@@ -18,6 +18,9 @@ Run agents that hand in checked work.
 
   run FILE:AGENT [INPUT]   Run an agent, and print what it hands in.
   check FILE:AGENT         Show an agent's definition without calling a model.
+  record FILE:AGENT [INPUT] --cassette F
+                           Run an agent, and record its conversation.
+  replay CASSETTE          Play a recorded conversation, offline.
   demo [QUESTION]          Watch an analyst at work, with or without a key.
 
   --help (-h)              Show this; after a command, show its options.

@@ -26,6 +26,8 @@ app = App(
 )
 app.command("journeyman.cli.run:run", name="run", help="Run an agent, and print what it hands in.")
 app.command("journeyman.cli.check:check", name="check", help="Show an agent's definition without calling a model.")
+app.command("journeyman.cli.record:record", name="record", help="Run an agent, and record its conversation.")
+app.command("journeyman.cli.replay:replay", name="replay", help="Play a recorded conversation, offline.")
 app.command("journeyman.cli.demo:demo", name="demo", help="Watch an analyst at work, with or without a key.")
 
 

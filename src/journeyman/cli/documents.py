@@ -73,6 +73,9 @@ class UsageDocument:
     """All tokens, cached or not, in and out."""
     cost: float | None
     """US dollars; null when the price of any counted response is unknown."""
+    cache_saved: float | None
+    """US dollars that the cache saved, against all input at the plain price; below 0 when writing it cost more. null
+    when no response reported a cache, or when the price of any that did is unknown."""
     exact: bool
     """False when a response broke off before it reported all it used: the figures are then lower bounds."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
@@ -24,13 +24,16 @@ from journeyman.cli.words import count, one_line
 from journeyman.connect import connect
 from journeyman.contexts import ErrorCode, InvalidInputContext, ModelUnavailableContext
 from journeyman.endings import Context, Ending
-from journeyman.errors import InvalidArguments, ModelUnavailable
+from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded
 from journeyman.loop import run
-from journeyman.model import Model
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.types import Usage
 
+if TYPE_CHECKING:
+    from journeyman.models.cassette import Cassette
+
 _SUCCESS, _FAILURE = 0, 1
+_MISS_ROWS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,8 @@ class Job:
     quiet: bool = False
     notice: str = ""
     """The first line to show."""
+    cassette: Cassette | None = None
+    """Records the run, or replays it."""
 
 
 def perform(job: Job) -> int:
@@ -64,13 +69,19 @@ def perform(job: Job) -> int:
 
 def _perform(job: Job, screen: Screen) -> int:
     try:
-        value, model = parse_input(job.agent, job.text), None if job.model is None else connect(job.model)
+        value, host = parse_input(job.agent, job.text), _host(job)
     except InvalidArguments as invalid:
         return _present(job, screen, _unstarted(InvalidInputContext(issues=invalid.issues)))
     except ModelUnavailable as error:
-        context = ModelUnavailableContext(model=error.model, reason=str(error), hint=error.hint)
-        return _present(job, screen, _unstarted(context))
-    return _run(job, screen, value, model)
+        return _present(job, screen, _unstarted(ModelUnavailableContext.of(error)))
+    return _run(job, screen, value, host)
+
+
+def _host(job: Job) -> Host:
+    if job.cassette is None:
+        return Host(model=None if job.model is None else connect(job.model))
+    recorded = None if job.cassette.is_replaying else job.model or job.agent.model
+    return Host(model=job.cassette.model(recorded), journal=job.cassette.journal)
 
 
 def _unstarted(context: Context) -> Failure:
@@ -80,12 +91,12 @@ def _unstarted(context: Context) -> Failure:
     )
 
 
-def _run(job: Job, screen: Screen, value: object, model: Model | None) -> int:
+def _run(job: Job, screen: Screen, value: object, host: Host) -> int:
     abort = Abort()
     interrupt = Interrupt(abort, screen.stopping)
     on_event = None if job.quiet else screen.show
     with interrupt.listening(), asyncio.Runner() as runner:
-        result = runner.run(run(job.agent, value, on_event=on_event, abort=abort, host=Host(model=model)))
+        result = runner.run(run(job.agent, value, on_event=on_event, abort=abort, host=host))
         exit_code = _present(job, screen, result)
         # Leaving the block may wait for a thread of the user's. From here on a signal quits.
         interrupt.has_ended = True
@@ -102,11 +113,17 @@ def _present(job: Job, screen: Screen, result: Result[Any]) -> int:
         document = result_document(job.agent, result)
         job.stdout.write_json(dump_document(document, indent=2 if job.stdout.is_terminal else None))
     if isinstance(result, Failure):
-        print_error(f"{result.code}: {result.error.message}", _hint(job, result))
+        print_error(f"{result.code}: {_message(job, result)}", _hint(job, result))
         return _FAILURE
     if not job.json:
         _print_output(job, screen, result)
     return _SUCCESS
+
+
+def _message(job: Job, failure: Failure) -> str:
+    """Return what went wrong; of a miss in a cassette that was shown above, the first line."""
+    is_shown = isinstance(failure.error.cause, NotRecorded) and not job.quiet
+    return failure.error.message.partition("\n")[0].rstrip(":") if is_shown else failure.error.message
 
 
 def _hint(job: Job, failure: Failure) -> str:
@@ -117,6 +134,8 @@ def _hint(job: Job, failure: Failure) -> str:
 
 def _gathered(failure: Failure) -> Sequence[Line]:
     """Say what a failed run leaves behind."""
+    if isinstance(failure.error.cause, NotRecorded):
+        return [Line(indent=2, mark="bar", text=str(failure.error.cause), rows=_MISS_ROWS)]
     answers = [message.text for message in failure.history if message.role == "assistant" and message.text.strip()]
     if not answers:
         return []

@@ -13,6 +13,8 @@ from pydantic_core import to_json
 
 from journeyman.types import JsonObject, Usage
 
+_LEAST_DOLLARS: Final = 0.00005  # what is less is $0.0000
+
 _SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\|$)|[ -/]*[0-~])", re.DOTALL)
 _INVISIBLE: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -70,7 +72,15 @@ def usage_sentence(usage: Usage | None) -> str:
     least = "" if usage.exact else "at least "
     cached = f" ({usage.cache_read_tokens:,} from the cache)" if usage.cache_read_tokens else ""
     cost = "cost unknown" if usage.cost is None else f"{least}${usage.cost:.4f}"
-    return f"{least}{tokens_in(usage):,} tokens in{cached}, {usage.output_tokens:,} out · {cost}"
+    return f"{least}{tokens_in(usage):,} tokens in{cached}, {usage.output_tokens:,} out · {cost}{_cache_effect(usage)}"
+
+
+def _cache_effect(usage: Usage) -> str:
+    """Say what the cache saved, or cost more than it saved; nothing where that is unknown or too little to show."""
+    saved = usage.cache_saved or 0.0
+    if abs(saved) < _LEAST_DOLLARS:
+        return ""
+    return f", the cache saved ${saved:.4f}" if saved > 0 else f", ${-saved:.4f} more than without a cache"
 
 
 def arguments(given: JsonObject) -> str:

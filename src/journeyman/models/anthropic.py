@@ -7,9 +7,9 @@ The bytes of a conversation are made in `anthropic_encode`, answers are read in 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -18,8 +18,10 @@ from journeyman.model import Part, Request, Settings, ThinkingLevel
 from journeyman.models.anthropic_blocks import PROVIDER
 from journeyman.models.anthropic_decode import KINDS, Decoder
 from journeyman.models.anthropic_encode import encode
-from journeyman.models.refusal import quoted, refused
-from journeyman.models.transport import Answer, Timeouts, lease, open_stream
+from journeyman.models.parts import Parts
+from journeyman.models.prices import price_for
+from journeyman.models.refusal import refused
+from journeyman.models.transport import Timeouts, lease, open_stream
 from journeyman.types import NOTHING_USED, JsonObject, Price
 
 if TYPE_CHECKING:
@@ -29,8 +31,6 @@ API_VERSION: Final = "2026-10-21"
 """The `anthropic-version` that is sent. A gateway that knows only the older one needs `version="2023-06-01"`."""
 
 BASE_URL: Final = "https://api.anthropic.com"
-
-_QUOTED_BYTES: Final = 2_048
 
 
 # -- what is known about models ----------------------------------------------------------------------------------------
@@ -156,8 +156,8 @@ class AnthropicModel:
         body = self.body(request)
         async with open_stream(self._url, headers=self._headers, body=body, timeouts=self.timeouts) as answer:
             if answer.status >= 300:
-                raise _with_overflow(await refused(answer, KINDS))
-            yield _Parts(answer, Decoder(self.price, deltas=request.deltas))
+                raise with_overflow(await refused(answer, KINDS))
+            yield Parts(answer, Decoder(self.price, deltas=request.deltas), expected="a Messages API stream")
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as it is sent.
@@ -249,6 +249,8 @@ def from_environment(
 ) -> AnthropicModel:
     """Return the model; what is not given comes from ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and ANTHROPIC_BASE_URL.
 
+    Without a `price`, it is the list price; at another address than the provider's own, where others may bill, none.
+
     Raises:
         ModelUnavailable: there is no key.
     """
@@ -261,11 +263,14 @@ def from_environment(
             model=f"{PROVIDER}:{name}",
             hint="Set the environment variable ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a bearer token.",
         )
+    base_url = base_url or _environment("ANTHROPIC_BASE_URL") or BASE_URL
+    if price is None and base_url.rstrip("/").removesuffix("/v1") == BASE_URL:
+        price = price_for(PROVIDER, name)
     return AnthropicModel(
         name,
         api_key=api_key,
         auth_token=auth_token,
-        base_url=base_url or _environment("ANTHROPIC_BASE_URL") or BASE_URL,
+        base_url=base_url,
         version=version,
         headers=headers or {},
         timeouts=timeouts or Timeouts(),
@@ -304,54 +309,7 @@ def _refused_here(text: str) -> ProviderError:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-class _Parts:
-    """The parts of an answer, whether it came in events or in one piece. Holds nothing open: `open_stream` does."""
-
-    __slots__ = ("_answer", "_decoder", "_is_over", "_ready")
-
-    def __init__(self, answer: Answer, decoder: Decoder) -> None:
-        self._answer = answer
-        self._decoder = decoder
-        self._ready: Iterator[Part] = iter(())
-        self._is_over = False
-
-    def __aiter__(self) -> _Parts:
-        return self
-
-    async def __anext__(self) -> Part:
-        answer = self._answer
-        try:
-            while (part := next(self._ready, None)) is None:
-                if self._is_over:
-                    raise StopAsyncIteration
-                self._ready = await self._more()
-        except ProviderError as error:
-            error.status = error.status or answer.status
-            error.request_id = error.request_id or answer.request_id
-            if error.usage is None and (seen := self._decoder.usage()) is not None:
-                error.usage = replace(seen, exact=False)
-            raise
-        return part
-
-    async def _more(self) -> Iterator[Part]:
-        answer, decoder = self._answer, self._decoder
-        match answer.media_type:
-            case "text/event-stream":
-                events = () if decoder.complete else await answer.events()
-                if events:
-                    return decoder.parts(events)
-                await answer.drain()
-                parts = decoder.end()
-            case "application/json":
-                parts = decoder.document(await answer.body())
-            case _:
-                found = quoted(answer, await answer.body(_QUOTED_BYTES))
-                raise answer.failure("did not answer with a Messages API stream", "unknown", found)
-        self._is_over = True
-        return iter(parts)
-
-
-def _with_overflow(error: ProviderError) -> ProviderError:
+def with_overflow(error: ProviderError) -> ProviderError:
     """Tell a conversation that is too long from other bad requests.
 
     This reads the message, which nothing else does: the API answers 400 `invalid_request_error` without a code, and

@@ -7,16 +7,13 @@ Read `anthropic.py` next.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
-from pydantic import JsonValue
-
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.model import BlockFinished, Part, ResponseFinished, ResponseStarted, UsageSeen
+from journeyman.model import BlockFinished, InputPart, Part, ResponseFinished, ResponseStarted, UsageSeen
 from journeyman.models.anthropic_blocks import OpenBlock, first_delta, open_block
-from journeyman.models.untrusted import as_list, as_object, as_text, damaged, parsed
-from journeyman.types import JsonObject, Price, StopReason, Usage
+from journeyman.models.untrusted import all_parsed, as_list, as_object, as_text, damaged, parsed
+from journeyman.types import JsonObject, Price, StopReason, ToolUse, Usage
 
 KINDS: Final[Mapping[str, ProviderErrorKind]] = {
     "contract_spend_limit_reached": "quota",
@@ -58,7 +55,7 @@ class Decoder:
         self._price = price
         self._deltas = deltas
         self._counts: dict[str, int] = {}
-        self._open: dict[JsonValue, OpenBlock] = {}
+        self._open: dict[int | None, OpenBlock] = {}
         self._ids: set[str] = set()
         self._started = False
         self._stop: str | None = None
@@ -68,8 +65,8 @@ class Decoder:
 
     def parts(self, events: Iterable[tuple[bytes, bytes]]) -> Iterator[Part]:
         """Yield the parts that some events bring, up to the last part of the answer; see `feed`."""
-        for _, data in events:
-            yield from self.feed(data)
+        for event in all_parsed([data for _, data in events]):
+            yield from self.take(event)
 
     def feed(self, data: bytes) -> Sequence[Part]:
         """Return the parts that an event's data brings.
@@ -77,7 +74,14 @@ class Decoder:
         Raises:
             ProviderError: the event reports an error, or is damaged.
         """
-        event = parsed(data)
+        return self.take(parsed(data))
+
+    def take(self, event: JsonObject) -> Sequence[Part]:
+        """Return the parts that an event brings which somebody else has parsed.
+
+        Raises:
+            ProviderError: the event reports an error, or is damaged.
+        """
         parts: Sequence[Part] = ()
         match event.get("type"):
             case "content_block_delta":
@@ -112,7 +116,8 @@ class Decoder:
         parts = [*self._start({"message": message})]
         for index, block in enumerate(as_list(message.get("content"))):
             parts += self._start_block({"index": index, "content_block": block})
-            parts += self._finish_block({"index": index})
+            finished = self._finish_block({"index": index})
+            parts += [*self._input_of(finished), *finished]
         return [*parts, *self._change({"delta": message, "usage": message.get("usage")}), *self._finish()]
 
     def end(self) -> Sequence[Part]:
@@ -141,7 +146,7 @@ class Decoder:
             reasoning_tokens=counts.get("thinking_tokens"),
             exact="input_tokens" in counts and "output_tokens" in counts,
         )
-        return usage if self._price is None else replace(usage, cost=self._price.of(usage))
+        return usage if self._price is None else self._price.charged(usage)
 
     def _start(self, event: JsonObject) -> Sequence[Part]:
         message = as_object(event.get("message"))
@@ -154,12 +159,12 @@ class Decoder:
         if not self._started:
             raise damaged("it has no beginning")
         block = as_object(event.get("content_block"))
-        opened = self._open[event.get("index")] = open_block(block, self._ids)
+        opened = self._open[_index(event)] = open_block(block, self._ids)
         first = first_delta(block)
         return self._extend(opened, first) if first else ()
 
     def _extend_block(self, event: JsonObject) -> Sequence[Part]:
-        opened = self._open.get(event.get("index"))
+        opened = self._open.get(_index(event))
         if opened is None:
             raise damaged(f"block {event.get('index')} goes on without having begun")
         return self._extend(opened, as_object(event.get("delta")))
@@ -168,10 +173,16 @@ class Decoder:
         part = opened.add(delta)
         return (part,) if part is not None and self._deltas else ()
 
-    def _finish_block(self, event: JsonObject) -> Sequence[Part]:
-        opened = self._open.pop(event.get("index"), None)
+    def _finish_block(self, event: JsonObject) -> Sequence[BlockFinished]:
+        opened = self._open.pop(_index(event), None)
         block = opened.finish() if opened is not None else None
         return () if block is None else (BlockFinished(block),)
+
+    def _input_of(self, finished: Iterable[BlockFinished]) -> Iterator[Part]:
+        """Yield the arguments of calls that came whole, for display, as a stream would have brought them."""
+        for part in finished:
+            if self._deltas and isinstance(call := part.block, ToolUse):
+                yield InputPart(call.id, call.name, call.input_json)
 
     def _change(self, event: JsonObject) -> Sequence[Part]:
         delta = as_object(event.get("delta"))
@@ -197,6 +208,11 @@ class Decoder:
             counts["thinking_tokens"] = count
         self._counts.update(counts)
         return bool(counts)
+
+
+def _index(event: JsonObject) -> int | None:
+    index = event.get("index")
+    return index if isinstance(index, int) else None
 
 
 def _detail(reason: str, delta: JsonObject) -> str | None:

@@ -14,17 +14,15 @@ Imports `model`, `types`, `foreign` and `strictness`. Read `anthropic_decode.py`
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-import orjson
-
 from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.foreign import readable, safe_id, safe_name
+from journeyman.models.json_bytes import to_json
 from journeyman.models.strictness import Grammars
 from journeyman.types import (
     Base64,
@@ -56,6 +54,8 @@ _END_OF_MESSAGE: Final = b"]}"
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 _MARKS_AT_MOST: Final = 4
 _LOOK_BACK_BLOCKS: Final = 20  # the API finds a cached beginning up to so many blocks before a mark
+_SPECIAL: Final = f"{CODEC}/special"  # in `Message.wire`, in place of CODEC: its bytes are not yet all there is to it
+_LOOK: Final = b"?"  # compared by identity
 _HAND_MARKS: Final = f"{CODEC}/marks"  # in `Message.wire`: how many marks the user has set; absent for none
 _MARKABLE_OPAQUE: Final = re.compile(r"server_tool_use|\w+_tool_result|container_upload|search_result")
 
@@ -100,45 +100,46 @@ def _list(pieces: Iterable[bytes]) -> tuple[bytes, ...]:
     return (b',"messages":[', first[3:], *rest, end, b"]")
 
 
-def to_json(value: object) -> bytes:
-    """Return `value` as JSON. Lone surrogates, which no JSON text can carry, become question marks."""
-    try:
-        return orjson.dumps(value)
-    except orjson.JSONEncodeError:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-
-
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
 def _pieces(messages: Sequence[Message]) -> tuple[list[bytes], list[int]]:
-    """Return the bytes of each message, and which messages have marks set by hand."""
-    pieces: list[bytes] = []
+    """Return the bytes of each message, and which messages have marks set by hand.
+
+    Most messages were encoded for the request before, and have nothing special: no look is taken at those.
+    """
+    pieces = [message.wire.get(CODEC, _LOOK) for message in messages]
     marked: list[int] = []
-    for message in messages:
-        wire = message.wire
-        piece = wire.get(CODEC)
-        if piece is None:
-            piece = wire[CODEC] = _piece(message)
-            _count_hand_marks(message)
-        if message.continues and message.role == "assistant" and _trim(messages, pieces) and piece:
+    for index in [index for index, piece in enumerate(pieces) if piece is _LOOK]:
+        message = messages[index]
+        piece, is_marked = _piece(message)
+        if message.continues and message.role == "assistant" and _trim(messages, pieces, index - 1) and piece:
             piece = b"," + piece.removeprefix(_OPEN["assistant"])
-        if _HAND_MARKS in wire:
-            marked.append(len(pieces))
-        pieces.append(piece)
-    _trim(messages, pieces)
+        if is_marked:
+            marked.append(index)
+        pieces[index] = piece
+    _trim(messages, pieces, len(pieces) - 1)
     return pieces, marked
 
 
-def _piece(message: Message) -> bytes:
-    """Return the message's bytes; none at all if nothing of it can be sent."""
-    blocks = _blocks(message.content, message.role)
-    return _OPEN[message.role] + blocks if blocks else b""
+def _piece(message: Message) -> tuple[bytes, bool]:
+    """Return the message's bytes, none at all if nothing of it can be sent, and whether the user has set marks in it.
+
+    They are kept: as they are for a message with nothing special, else where `_pieces` will look at them again.
+    """
+    wire = message.wire
+    if _SPECIAL not in wire:
+        blocks = _blocks(message.content, message.role)
+        piece = _OPEN[message.role] + blocks if blocks else b""
+        _count_hand_marks(message)
+        wire[_SPECIAL if message.continues or _HAND_MARKS in wire else CODEC] = piece
+        return piece, _HAND_MARKS in wire
+    return wire[_SPECIAL], _HAND_MARKS in wire
 
 
-def _trim(messages: Sequence[Message], pieces: list[bytes]) -> bool:
-    """Take the trailing white space from the last of `pieces`; return whether that is a message of the assistant."""
-    index = len(pieces) - 1
+def _trim(messages: Sequence[Message], pieces: list[bytes], index: int) -> bool:
+    """Take the trailing white space from the piece at `index` or, where it is empty, the one before that; return
+    whether that is a message of the assistant."""
     while index >= 0 and not pieces[index] and messages[index].role == "assistant":
         index -= 1
     if index < 0 or messages[index].role != "assistant":
@@ -148,11 +149,12 @@ def _trim(messages: Sequence[Message], pieces: list[bytes]) -> bool:
 
 
 def _without_trailing_space(message: Message, piece: bytes) -> bytes:
-    content = list(message.content)
-    last = content[-1] if content else None
-    if not isinstance(last, Text) or last.text == last.text.rstrip():
+    content, is_shorter = _sent(message.content, "assistant"), False
+    while content and isinstance(last := content[-1], Text) and last.text != (words := last.text.rstrip()):
+        content[-1:] = [replace(last, text=words)] if words else []
+        is_shorter = True
+    if not is_shorter:
         return piece
-    content[-1] = replace(last, text=last.text.rstrip())
     blocks = _blocks(content, "assistant")
     joined = piece.startswith(b",")
     return (b"," if joined else _OPEN["assistant"]) + blocks if blocks else b""

@@ -148,9 +148,7 @@ class _Stream:
 
 
 def _parts_of(model: FromFunction, request: Request, response: Response) -> list[Part]:
-    usage = response.usage
-    if model.price is not None and usage.cost is None:
-        usage = replace(usage, cost=model.price.of(usage))
+    usage = response.usage if model.price is None else model.price.charged(response.usage)
     blocks = _with_ids(response.content, turn=len(request.messages))
     finished = ResponseFinished(response.stop_reason, response.stop_detail, usage)
     if not request.deltas:

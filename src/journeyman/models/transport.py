@@ -22,6 +22,7 @@ import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 
 from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.models.offline import is_offline, refusal
 from journeyman.models.sse import Event, Parser, TooLarge
 from journeyman.types import NOTHING_USED, Usage
 
@@ -183,19 +184,22 @@ class Answer:
             return self._parser.end()
         raise failure
 
-    async def body(self, limit_bytes: int = EVENT_LIMIT_BYTES) -> bytes:
-        """Return the body, or as much of it as `limit_bytes` allow.
+    async def body(self, first_bytes: int | None = None) -> bytes:
+        """Return the body, or not much more than its first bytes.
 
         Raises:
-            ProviderError: the body broke off or fell silent.
+            ProviderError: the body broke off, fell silent, or has more than `EVENT_LIMIT_BYTES`.
         """
         pieces: list[bytes] = []
+        left_bytes = EVENT_LIMIT_BYTES if first_bytes is None else first_bytes
         try:
             async for chunk in self._response.content.iter_any():
                 pieces.append(chunk)
-                if (limit_bytes := limit_bytes - len(chunk)) <= 0:
+                if (left_bytes := left_bytes - len(chunk)) < 0:
                     break
-        except FOREIGN as error:
+            if left_bytes < 0 and first_bytes is None:
+                raise TooLarge(f"a document of more than {EVENT_LIMIT_BYTES:,} bytes")
+        except (TooLarge, *FOREIGN) as error:
             failure = failure_within(error, self._exchange)
         else:
             return b"".join(pieces)
@@ -211,6 +215,10 @@ class Answer:
                     pass
         except FOREIGN:
             return  # the answer is complete; only the connection is lost
+
+    def scrubbed(self, text: str) -> str:
+        """Return `text` without the keys of the request."""
+        return self._exchange.scrubbed(text)
 
     def failure(self, words: str, kind: ProviderErrorKind, detail: object = "") -> ProviderError:
         """Return the error of an answer that is of no use; `words` go on from the host's name."""
@@ -229,6 +237,7 @@ async def open_stream(
         ProviderError: there was no answer.
     """
     exchange, client = Exchange(url, headers), _leased()
+    del url, headers  # a traceback that shows local variables must not show the key
     try:
         response = await _post(client, exchange, body, timeouts)
         try:
@@ -240,6 +249,8 @@ async def open_stream(
 
 
 async def _post(client: _Client, exchange: Exchange, body: bytes, timeouts: Timeouts) -> aiohttp.ClientResponse:
+    if is_offline():
+        raise exchange.failure(f"is not asked: {refusal(exchange.host)}", "not_recorded", usage=NOTHING_USED)
     try:
         return await client.session.post(
             exchange.url,

@@ -1,0 +1,34 @@
+"""A server that gives every request the same JSON document: as little work as HTTP allows. Prints its port.
+
+Run as a process of its own: `python -m benchmarks.fixed_answer FILE`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+
+async def serve(document: bytes) -> None:
+    """Serve until the process is stopped."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(document)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                asked = (await reader.readuntil(b"\r\n\r\n")).lower()
+                length = asked.partition(b"content-length:")[2].partition(b"\r\n")[0]
+                await reader.readexactly(int(length))
+                writer.write(head + document)
+        except asyncio.IncompleteReadError:  # the client has hung up
+            writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, limit=2**24)
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1]).read_bytes()))

@@ -1,0 +1,136 @@
+"""What a call would do, as far as its tool's name, arguments and declarations tell.
+
+`classify` knows the tools of `toolbox`, and takes every other for what its declared effect allows at most. What a tool
+declares can only make it worse: a `read` that says it changes something is no longer taken for a read. Imports `gate`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias, cast
+
+from journeyman.gate import GateRequest
+from journeyman.types import JsonObject
+
+Capability: TypeAlias = Literal["read", "write", "exec", "network", "internal", "unknown"]
+"""What a call can do. `internal`: nothing outside of the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """What a call would do."""
+
+    tool: str
+    """The tool that runs in the end: of a call through `call_tool`, the one that it names."""
+    capability: Capability
+    paths: tuple[str, ...] = ()
+    """What it touches, as the model wrote it; of a command, the folder it runs in."""
+    command: str | None = None
+    url: str | None = None
+    agents: tuple[str, ...] = ()
+    """Whom it gives a task."""
+
+
+Classifier: TypeAlias = Callable[[GateRequest], Action]
+
+
+def classify(request: GateRequest) -> Action:
+    """Say what a call would do."""
+    read = _READERS.get(request.tool_name)
+    if read is None:
+        return Action(tool=request.tool_name, capability=_by_effect(request))
+    action = read(request)
+    if action is None:
+        return Action(tool=request.tool_name, capability="unknown")
+    if action.capability == "read" and request.effect != "pure":
+        return replace(action, capability="unknown")
+    return action
+
+
+def _by_effect(request: GateRequest) -> Capability:
+    """Say what a tool may do of which only its declarations are known."""
+    if request.effect != "pure":
+        return "unknown"
+    return "network" if request.untrusted else "read"
+
+
+# -- one reader for each kind of tool: None if the arguments are not what its tool takes ------------------------------
+
+_Reader: TypeAlias = Callable[[GateRequest], Action | None]
+
+_WILD: Final = frozenset("*?[{")
+
+
+def _touching(capability: Capability, *, default: str | None = None) -> _Reader:
+    def read(request: GateRequest) -> Action | None:
+        path = request.arguments.get("path", default)
+        if not isinstance(path, str):
+            return None
+        return Action(tool=request.tool_name, capability=capability, paths=(path,))
+
+    return read
+
+
+def _globbing(request: GateRequest) -> Action | None:
+    pattern, path = request.arguments.get("pattern"), request.arguments.get("path", ".")
+    if not isinstance(pattern, str) or not isinstance(path, str):
+        return None
+    parts = pattern.split("/")
+    n_fixed = next((index for index, part in enumerate(parts) if _WILD & {*part}), len(parts))
+    searched = posixpath.join(path, *([] if n_fixed == 0 else ["/".join(parts[:n_fixed]) or "/"]))
+    capability: Capability = "unknown" if any(".." in part for part in parts[n_fixed:]) else "read"
+    return Action(tool=request.tool_name, capability=capability, paths=(path, searched))
+
+
+def _running(request: GateRequest) -> Action | None:
+    command, folder = request.arguments.get("command"), request.arguments.get("folder", ".")
+    if not isinstance(command, str) or not isinstance(folder, str):
+        return None
+    return Action(tool=request.tool_name, capability="exec", command=command, paths=(folder,))
+
+
+def _fetching(request: GateRequest) -> Action | None:
+    url = request.arguments.get("url")
+    return Action(tool=request.tool_name, capability="network", url=url) if isinstance(url, str) else None
+
+
+def _internal(request: GateRequest) -> Action:
+    return Action(tool=request.tool_name, capability="internal")
+
+
+def _delegating(request: GateRequest) -> Action | None:
+    tasks: list[object] = [request.arguments]
+    for name in ("tasks", "chain"):
+        listed: object = request.arguments.get(name)
+        tasks += cast("list[object]", listed) if isinstance(listed, list) else []
+    agents: list[str] = []
+    for task in tasks:
+        agent: object = cast("Mapping[str, object]", task).get("agent") if isinstance(task, Mapping) else None
+        agents += [agent] if isinstance(agent, str) else []
+    return Action(tool=request.tool_name, capability="internal", agents=tuple(agents)) if agents else None
+
+
+def _passing_on(request: GateRequest) -> Action | None:
+    """Look at the call that is passed on. What its tool declares is not known, so the worst is taken."""
+    name, arguments = request.arguments.get("name"), request.arguments.get("arguments", {})
+    if not isinstance(name, str) or not isinstance(arguments, dict) or name == request.tool_name:
+        return None
+    return classify(replace(request, tool_name=name, arguments=cast("JsonObject", arguments), effect="once"))
+
+
+_READERS: Final[Mapping[str, _Reader]] = {
+    "read": _touching("read"),
+    "ls": _touching("read", default="."),
+    "grep": _touching("read", default="."),
+    "glob": _globbing,
+    "write": _touching("write"),
+    "edit": _touching("write"),
+    "bash": _running,
+    "fetch": _fetching,
+    "tool_search": _internal,
+    "ask_user": _internal,
+    "subagent": _delegating,
+    "call_tool": _passing_on,
+}

@@ -1,0 +1,394 @@
+"""A conversation of many prompts: a chat lends its history and its inbox to one run after the other.
+
+A *turn* is what one prompt begins: a run, and then, while steering or follow-ups wait at its natural stop, further runs
+that go on from there. A chat has one turn at a time. All the work is `loop.py`'s; here are who may begin a turn, what
+becomes of what is said meanwhile, and how everything stops. Read `turn.py`, `inbox.py` and `questions.py` next. Imports
+`loop`, `execution`, `questions`, `turn` and the parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from threading import get_ident
+from types import TracebackType
+from typing import Any, Final, Generic
+
+from typing_extensions import TypeVar
+
+from journeyman.agent import NOTHING_AROUND, Agent, Host
+from journeyman.connect import connect
+from journeyman.errors import ChatBusy, ChatHeld, ModelUnavailable, NothingToContinue
+from journeyman.events import Callbacks, Listener, TurnEnded
+from journeyman.execution import Execution, Options, begin, current_path, listeners_of
+from journeyman.history import History
+from journeyman.inbox import Inbox, Queue, Receipt
+from journeyman.journal import Section
+from journeyman.loop import carry_out
+from journeyman.model import Model, opened
+from journeyman.questions import Answer, Questions, current_questions
+from journeyman.result import Failure, Result, Success
+from journeyman.turn import ChatState, Hold, Turn, closing_of, used
+from journeyman.types import NOTHING_USED, Message, Usage
+from journeyman.watch import Watch
+
+Out = TypeVar("Out", default=str, covariant=True)
+In = TypeVar("In", default=str, contravariant=True)
+
+BOTH: Final[tuple[Queue, Queue]] = ("steering", "follow_ups")
+
+
+class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that can be done to a conversation
+    """A conversation with `agent`: `async with Chat(agent) as chat: result = await chat.prompt("…")`.
+
+    Leaving the block stops what runs and waits for it.
+    """
+
+    def __init__(
+        self,
+        agent: Agent[Out, In],
+        *,
+        host: Host | None = None,
+        history: Sequence[Message] = (),
+        callbacks: Callbacks | None = None,
+        on_event: Listener | None = None,
+    ) -> None:
+        """`history` is an earlier conversation. Calls in it without a result are closed, by their declared effect."""
+        self.agent: Final = agent
+        self._given_host = host or NOTHING_AROUND
+        self._callbacks = callbacks
+        self._closing = closing_of(agent)
+        self._history = History(history, closing=self._closing)
+        self._inbox = Inbox()
+        self._path = (agent.name,)
+        self._listeners = listeners_of(agent, on_event)
+        self._watch = Watch(path=self._path, listeners=self._listeners)
+        self._questions = Questions(self._watch, n_deaf=len(listeners_of(agent, None)))
+        self._open: AsyncExitStack | None = None
+        self._has_closed = False
+        self._holds = 0
+        self._turn: Turn[Out] | None = None
+        self._last: Result[Out] | None = None
+        self._input: Any = ""
+        self._n_runs = 0
+        self._usage = NOTHING_USED
+
+    # -- opening and leaving
+
+    async def __aenter__(self) -> Chat[Out, In]:
+        if self._open is not None or self._has_closed:
+            raise RuntimeError("The chat was entered before. Make another one, with history=chat.messages.")
+        self._open = AsyncExitStack()
+        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
+        self._above = current_path.get()
+        self._path = (*self._above, self.agent.name)
+        self._host = replace(
+            self._given_host,
+            approve=self._given_host.approve or self._questions.approve,
+            model=await self._opened_model(self._open),
+        )
+        return self
+
+    async def _opened_model(self, stack: AsyncExitStack) -> Model | None:
+        model = self._given_host.model or self.agent.model
+        if isinstance(model, str):
+            try:
+                model = connect(model)
+            except ModelUnavailable:
+                return None  # every prompt will say so
+        await stack.enter_async_context(opened(model))
+        return model
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._has_closed = True
+        stack, self._open = self._open, None
+        try:
+            await self._stop("the chat was left")
+        finally:
+            self._inbox.clear(*BOTH)
+            if stack is not None:
+                await stack.aclose()
+
+    # -- turns
+
+    async def prompt(self, input: In) -> Result[Out]:
+        """Say `input`, and return how the turn ended: at its natural stop, with nothing left in the queues, or before.
+
+        The result is that of the last run. Cancelling this cancels the turn.
+
+        Raises:
+            ChatBusy: a turn goes on.
+            ChatHeld: the chat is held.
+        """
+        turn = self.start(input)
+        await turn.stopped()
+        return await turn
+
+    def start(self, input: In) -> Turn[Out]:
+        """Begin a turn with `input`, and return at once.
+
+        Raises:
+            ChatBusy: a turn goes on.
+            ChatHeld: the chat is held.
+        """
+        self._check_free()
+        return self._begin(input, goes_on=False)
+
+    async def continue_(self) -> Result[Out]:
+        """Go on without a prompt: with what waits in a queue, or where the last turn was interrupted.
+
+        Raises:
+            NothingToContinue: nothing waits, and the last word is the model's.
+            ChatBusy: a turn goes on.
+            ChatHeld: the chat is held.
+        """
+        self._check_free()
+        has_texts = self._is_at_rest() and self._inbox.pick_up()
+        if self._is_at_rest() and not has_texts:
+            raise NothingToContinue("The model has nothing to answer, and no text waits. Use prompt().")
+        turn = self._begin(self._input, goes_on=True)
+        await turn.stopped()
+        return await turn
+
+    def _check_free(self) -> None:
+        if self._holds:
+            raise ChatHeld("The chat is held, so no turn may begin. Try again when it was released.")
+        if self._open is None:
+            raise RuntimeError("The chat is not open. Use it inside 'async with Chat(agent) as chat:'.")
+        if get_ident() != self._thread:
+            raise RuntimeError("A turn begins in the thread of the chat only. From another one, use inject().")
+        if self._turn is not None:
+            raise ChatBusy("A turn goes on. Use steer() or follow_up(), or abort() it first.")
+
+    def _is_at_rest(self) -> bool:
+        """Tell whether the conversation came to a natural stop, so that only something new can make it go on."""
+        return isinstance(self._last, Success) or not self._history.expects_answer
+
+    def _begin(self, input: Any, *, goes_on: bool) -> Turn[Out]:  # noqa: ANN401 - `In` may not stand here
+        self._turn = turn = Turn[Out](self.agent.name)
+        self._last = None
+        self._inbox.open()
+        task = asyncio.create_task(self._drive(turn, input, goes_on=goes_on), name=f"turn of chat {self.agent.name}")
+        turn.carry(task)
+        task.add_done_callback(lambda _: self._end(turn, None))  # a task may be cancelled before it begins
+        return turn
+
+    async def _drive(self, turn: Turn[Out], input: Any, *, goes_on: bool) -> Result[Out]:  # noqa: ANN401 - see `_begin`
+        result: Result[Out] | None = None
+        try:
+            result = await self._run(turn, input, goes_on=goes_on)
+            while _is_natural_stop(result) and not turn.signal.aborted and self._inbox.pick_up():
+                result = await self._run(turn, self._input, goes_on=True)
+            return result
+        finally:
+            self._end(turn, result)
+
+    async def _run(self, turn: Turn[Out], input: Any, *, goes_on: bool) -> Result[Out]:  # noqa: ANN401 - see `_begin`
+        self._n_runs += 1
+        self._input = input
+        execution = turn.execution = self._execution(turn, input, goes_on=goes_on)
+        try:
+            return await carry_out(execution)
+        except BaseException:
+            self._history.close(self._closing)
+            raise
+        finally:
+            turn.execution = None
+            self._inbox.put_back()
+            self._usage += used(execution)
+
+    def _execution(self, turn: Turn[Out], input: Any, *, goes_on: bool) -> Execution:  # noqa: ANN401 - see `_begin`
+        current_path.set(self._above)
+        current_questions.set(self._questions)
+        journal = self._host.journal and Section(self._host.journal, self._place())
+        options = Options(
+            callbacks=self._callbacks,
+            listeners=self._listeners,
+            abort=turn.signal,
+            history=self._history,
+            host=replace(self._host, journal=journal) if journal else self._host,
+            inbox=self._inbox,
+            going_on=self._inbox.hand_over if goes_on else None,
+            abort_note=lambda: turn.note,
+        )
+        return begin(self.agent, input, options)
+
+    def _place(self) -> str:
+        """Return where in the journal the run's steps are: the same again only for the same run of the same chat."""
+        return f"run/{self._n_runs}/message/{len(self._history.messages)}"
+
+    def _end(self, turn: Turn[Out], result: Result[Out] | None) -> None:
+        """Be idle again, then tell. Whoever is told may begin another turn, so nothing is touched after that."""
+        if turn.is_over:
+            return
+        turn.is_over = True
+        self._inbox.put_back()
+        self._inbox.close()
+        self._turn, self._last = None, result
+        self._watch.show(TurnEnded(path=self._path, result=result))
+
+    # -- saying
+
+    def steer(self, text: str) -> Receipt:
+        """Say `text` before the next model call. Calls that have not begun by then are not made.
+
+        While no turn goes on, it waits for the next one. Any thread may.
+        """
+        return self._put(text, "steering")
+
+    def follow_up(self, text: str) -> Receipt:
+        """Say `text` when there is nothing else left to do. While no turn goes on, it waits. Any thread may."""
+        return self._put(text, "follow_ups")
+
+    def inject(self, text: str) -> Receipt:
+        """Steer a turn that goes on; resume a chat that came to a natural stop; else let `text` wait. Any thread may.
+
+        Raises:
+            ChatHeld: the chat is held. Nothing was queued.
+        """
+        if self._holds:
+            raise ChatHeld("The chat is held. Nothing was queued; try again when it was released.")
+        receipt = self._put(text, "steering")
+        if receipt.disposition == "queued" and self._may_resume():
+            receipt.disposition = "resumed"
+            if get_ident() == self._thread:
+                self._resume()
+            else:
+                self._loop.call_soon_threadsafe(self._resume)
+        return receipt
+
+    def clear(self, *queues: Queue) -> tuple[str, ...]:
+        """Withdraw what waits in these queues, or in both, and return it. What is being said is not withdrawn."""
+        return self._inbox.clear(*(queues or BOTH))
+
+    def _put(self, text: str, queue: Queue) -> Receipt:
+        if self._has_closed:
+            raise RuntimeError("The chat is closed: nobody will read this.")
+        return self._inbox.put(text, queue)
+
+    def _may_resume(self) -> bool:
+        is_free = self._open is not None and self._turn is None and not self._holds
+        return is_free and bool(self._history.messages) and self._is_at_rest()
+
+    def _resume(self) -> None:
+        if self._may_resume() and self._inbox.pick_up():
+            self._begin(self._input, goes_on=True)
+
+    # -- stopping
+
+    def abort(self, reason: str = "aborted by the user") -> None:
+        """Stop the turn that goes on; see `Turn.abort`. The queues stay. Without a turn nothing happens."""
+        if self._turn is not None:
+            self._turn.abort(reason)
+
+    def hold(self) -> Hold:
+        """Return what keeps the chat from beginning turns: `async with chat.hold():` stops the one that goes on first.
+
+        The model is not told, and the queues stay. Holds add up.
+        """
+        return Hold(self._hold, self._release)
+
+    async def _hold(self) -> None:
+        self._check_elsewhere("held")
+        self._holds += 1
+        try:
+            await self._stop("the chat is held")
+        except BaseException:
+            self._holds -= 1
+            raise
+
+    def _release(self) -> None:
+        self._holds -= 1
+
+    async def _stop(self, reason: str) -> None:
+        """Stop the turn that goes on, without a word to the model, and wait for its end."""
+        turn = self._turn
+        if turn is not None:
+            turn.stop(reason)
+            await turn.stopped()
+
+    async def reset(self) -> None:
+        """Stop, and forget the conversation, the queues, the usage and the last error."""
+        async with self.hold():
+            self._inbox.clear(*BOTH)
+            self._history = History()
+            self._last, self._input, self._usage = None, "", NOTHING_USED
+
+    async def wait_idle(self) -> None:
+        """Wait until the turn that goes on has ended, and all were told. A turn begun by then is not waited for."""
+        self._check_elsewhere("waited for")
+        if self._turn is not None:
+            await self._turn.settled()
+
+    def _check_elsewhere(self, what: str) -> None:
+        if self._turn is not None and self._turn.is_here():
+            raise RuntimeError(f"A chat cannot be {what} from inside its own turn: that would never end.")
+
+    # -- asking and watching
+
+    def answer(self, id: str, answer: Answer) -> None:
+        """Answer an `ApprovalRequested` with a decision, or a `QuestionAsked` with a text. Any thread may.
+
+        Raises:
+            KeyError: nothing waits under that id, or no longer.
+            TypeError: a call needs `Allow`, `Deny`, `Rewrite` or `Stop`, a question a text.
+        """
+        self._questions.answer(id, answer)
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Let `listener` hear every event from now on, after those before it. Return what unsubscribes it.
+
+        If nobody else listens, a run that goes on is not heard; the next one is.
+        """
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    # -- looking
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far. While a turn goes on, the last calls may have no results yet."""
+        return self._history.export()
+
+    def replace(self, messages: Sequence[Message]) -> None:
+        """Go on from another conversation. The queues stay.
+
+        Raises:
+            ChatBusy: a turn goes on.
+        """
+        if self._turn is not None:
+            raise ChatBusy("A turn goes on, so its conversation cannot be replaced. Abort it, or hold the chat.")
+        self._history, self._last = History(messages, closing=self._closing), None
+
+    @property
+    def usage(self) -> Usage:
+        """What all turns have used so far, the one that goes on included."""
+        return self._usage if self._turn is None else self._usage + self._turn.used()
+
+    @property
+    def state(self) -> ChatState:
+        """The chat as it is now."""
+        return ChatState(
+            is_running=self._turn is not None,
+            is_held=self._holds > 0,
+            steering=self._inbox.waiting("steering"),
+            follow_ups=self._inbox.waiting("follow_ups"),
+            pending_calls=() if self._turn is None else self._turn.pending_calls(),
+            open_questions=self._questions.open,
+            usage=self.usage,
+            last_error=self._last.error if isinstance(self._last, Failure) else None,
+            listener_errors=tuple(self._watch.errors),
+        )
+
+
+def _is_natural_stop(result: Result[Any]) -> bool:
+    return isinstance(result, Success) and result.terminal_result is None

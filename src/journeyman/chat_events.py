@@ -1,0 +1,74 @@
+"""What can be seen of a chat beside the events of its runs: what waits for a person, and the end of a turn.
+
+Import them from `events`, with all others. Imports `types` and `result`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from journeyman.result import Failure, Success
+from journeyman.types import JsonObject
+
+Path: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequested:
+    """A gate asks about a call, which waits for `Chat.answer`. Exactly one `ApprovalAnswered` follows."""
+
+    path: Path
+    """Of the run that wants the call."""
+    id: str
+    """What to answer to."""
+    question: str
+    tool_use_id: str
+    tool_name: str
+    arguments: JsonObject
+    digest: str
+    """Of tool and arguments: the answer holds for exactly these."""
+    offers: tuple[str, ...]
+    """How far `Allow(extent)` may reach: `once`, and perhaps `session` and `always`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAnswered:
+    """After its `ApprovalRequested`, and before the call is made or refused. A turn that ends has denied it."""
+
+    path: Path
+    id: str
+    decision: Literal["allow", "deny", "rewrite", "stop"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAsked:
+    """The model asks the user through `ask_user`, and waits for `Chat.answer`. Exactly one `QuestionAnswered`
+    follows."""
+
+    path: Path
+    id: str
+    """What to answer to."""
+    question: str
+    options: tuple[str, ...]
+    """Answers to choose from; any other text will do as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAnswered:
+    """After its `QuestionAsked`."""
+
+    path: Path
+    id: str
+    answer: str | None
+    """None: the turn ended before there was one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnded:
+    """The last event of a turn, after those of all its runs. The chat is idle by then: a listener may prompt it."""
+
+    path: Path
+    result: Success[object] | Failure | None
+    """Of the turn's last run; None when the turn was cancelled from outside."""

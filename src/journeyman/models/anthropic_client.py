@@ -1,0 +1,304 @@
+"""Anthropic's models through a client of the official SDK: on Bedrock, Vertex or Foundry, or with other credentials.
+
+    connect("anthropic:claude-sonnet-5-5", client=AsyncAnthropicVertex(region="global", project_id="…"))
+
+The request's body and the reading of its answer are those of `AnthropicModel`; what lies between, from the address and
+the signature to the framing of the stream, is the client's. It costs about three times the CPU. The client belongs to
+whoever made it: nothing here closes it, and like any of its kind it serves one event loop. Its own retries are off,
+because a retry that nobody sees cannot be counted. Imports `anthropic`, `anthropic_decode` and `vendor_errors`; the SDK
+(`pip install 'journeyman[anthropic]'`) only when a client is given.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pydantic_core import from_json
+
+from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
+from journeyman.model import Part, Request
+from journeyman.models.anthropic import AnthropicModel, with_overflow
+from journeyman.models.anthropic import from_environment as with_a_key
+from journeyman.models.anthropic_blocks import PROVIDER
+from journeyman.models.anthropic_decode import KINDS, Decoder
+from journeyman.models.refusal import kind_of_status, retry_after_s
+from journeyman.models.transport import Timeouts
+from journeyman.models.untrusted import as_object
+from journeyman.models.vendor_errors import meaning, named_secrets, said, scrubbed
+from journeyman.types import NOTHING_USED, JsonObject, Price
+
+if TYPE_CHECKING:
+    from anthropic import APIStatusError, AsyncAnthropic, AsyncStream
+    from anthropic.lib.bedrock import AsyncAnthropicBedrock, AsyncAnthropicBedrockMantle
+    from anthropic.lib.vertex import AsyncAnthropicVertex
+
+    from journeyman.model import Limited, Model, Opens, Priced
+
+    Client: TypeAlias = AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicBedrockMantle | AsyncAnthropicVertex
+    """Any asynchronous client of the SDK; those for Foundry and for AWS are of the first kind."""
+    _Events: TypeAlias = AsyncStream[object]
+
+# Bedrock's own labels, of failures that come within a stream.
+_KINDS: Final[Mapping[str, ProviderErrorKind]] = {
+    **KINDS,
+    "internalServerException": "overloaded",
+    "invalid_request_error": "bad_request",
+    "modelStreamErrorException": "overloaded",
+    "modelTimeoutException": "timeout",
+    "serviceUnavailableException": "overloaded",
+    "throttlingException": "rate_limited",
+    "validationException": "bad_request",
+}
+_STREAMS: Final = ("text/event-stream", "application/vnd.amazon.eventstream")
+_REQUEST_IDS: Final = ("request-id", "x-request-id", "x-amzn-requestid", "apim-request-id")
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class AnthropicClientModel:
+    """A model behind the Messages API, reached by a client of the official SDK."""
+
+    name: str
+    """As the service knows it: on Bedrock for example `global.anthropic.claude-opus-5-5`."""
+    _: KW_ONLY
+    client: Client
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Sent with every request, for example `anthropic-beta`."""
+    timeouts: Timeouts | None = None
+    """None: those of the client, which waits ten minutes for the next piece unless it is told otherwise."""
+    price: Price | None = None
+    """What the model costs; None leaves the cost of its answers unknown."""
+    _form: AnthropicModel = field(init=False)
+    """Knows the model and makes the bodies; sends nothing."""
+
+    def __post_init__(self) -> None:
+        if not inspect.iscoroutinefunction(getattr(self.client, "post", None)):
+            raise ModelUnavailable(
+                f"The client for {self.name!r} is {type(self.client).__name__}, which is not asynchronous.",
+                model=f"{PROVIDER}:{self.name}",
+                hint="Give one of the SDK's asynchronous clients, such as anthropic.AsyncAnthropicBedrock(...).",
+            )
+        object.__setattr__(self, "_form", AnthropicModel(self.name))
+
+    def __repr__(self) -> str:
+        return f"<AnthropicClientModel {self.name} by {type(self.client).__name__}>"
+
+    @property
+    def provider(self) -> str:
+        return PROVIDER
+
+    @property
+    def max_output_tokens(self) -> int:
+        """The documented maximum; 8,192 for a model that is not known here."""
+        return self._form.max_output_tokens
+
+    @property
+    def context_window(self) -> int | None:
+        return self._form.context_window
+
+    def open(self) -> AbstractAsyncContextManager[object]:
+        """Do nothing: the client's connections are its owner's."""
+        return nullcontext()
+
+    def body(self, request: Request) -> bytes:
+        """Return the request's body as `AnthropicModel` sends it; a client may add to it or move fields to the address.
+
+        Raises:
+            ProviderError: the settings ask for what the API would refuse (`bad_request`).
+        """
+        return self._form.body(request)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        """Ask the model; see `Model.stream`."""
+        events = await self._ask(from_json(self.body(request)))
+        try:
+            yield _Parts(self.client, events, Decoder(self.price, deltas=request.deltas))
+        finally:
+            await events.close()
+
+    async def _ask(self, body: JsonObject) -> _Events:
+        from anthropic import AsyncStream, Timeout  # noqa: PLC0415 - an optional package, and 1.4 s to import
+
+        # A redirect that is followed would take the key along.
+        options: dict[str, object] = {"headers": dict(self.headers), "max_retries": 0, "follow_redirects": False}
+        if (timeouts := self.timeouts) is not None:
+            options["timeout"] = Timeout(timeouts.idle_s, connect=timeouts.connect_s)
+        try:
+            return await self.client.post(
+                "/v1/messages",
+                body=body,
+                options=options,  # type: ignore[arg-type]
+                cast_to=object,
+                stream=True,
+                stream_cls=AsyncStream[object],
+            )
+        except Exception as error:  # noqa: BLE001 - whatever class a client or its credentials raise
+            failure = _failure(error, self.client, begun=False)
+        raise failure.with_traceback(None)  # outside of `except`: the SDK's exception holds the request, and its key
+
+
+if TYPE_CHECKING:
+    _model: Model = AnthropicClientModel("", client=AsyncAnthropic())
+    _opens: Opens = AnthropicClientModel("", client=AsyncAnthropic())
+    _limited: Limited = AnthropicClientModel("", client=AsyncAnthropic())
+    _priced: Priced = AnthropicClientModel("", client=AsyncAnthropic())
+
+
+def from_environment(
+    name: str,
+    *,
+    client: Client | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeouts: Timeouts | None = None,
+    price: Price | None = None,
+    **more: object,
+) -> AnthropicModel | AnthropicClientModel:
+    """Return the model that `client` carries; without one, see `from_environment` of `anthropic`.
+
+    Raises:
+        ModelUnavailable: there is no key, the client is not an asynchronous one, or more is given than it takes.
+    """
+    if client is None:
+        return with_a_key(name, headers=headers, timeouts=timeouts, price=price, **more)  # type: ignore[arg-type]
+    if more:
+        raise ModelUnavailable(
+            f"With client=, the model {name!r} takes no {', '.join(sorted(more))}.",
+            model=f"{PROVIDER}:{name}",
+            hint="Give it to the client instead.",
+        )
+    return AnthropicClientModel(name, client=client, headers=headers or {}, timeouts=timeouts, price=price)
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+class _Parts:
+    """The parts of an answer, from the events that the SDK has parsed."""
+
+    __slots__ = ("_client", "_decoder", "_events", "_is_over", "_ready")
+
+    def __init__(self, client: Client, events: _Events, decoder: Decoder) -> None:
+        self._client = client
+        self._events = events
+        self._decoder = decoder
+        self._ready: list[Part] = []
+        """The next parts, the last one first."""
+        self._is_over = False
+
+    def __aiter__(self) -> _Parts:
+        return self
+
+    async def __anext__(self) -> Part:
+        try:
+            while not self._ready:
+                if self._is_over:
+                    raise StopAsyncIteration
+                self._ready = [*reversed(await self._more())]
+            return self._ready.pop()
+        except ProviderError as error:
+            failure = error
+        except StopAsyncIteration:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever class the SDK lets through
+            failure = _failure(error, self._client, begun=True)
+        raise self._completed(failure).with_traceback(None)
+
+    async def _more(self) -> Sequence[Part]:
+        decoder = self._decoder
+        if not decoder.complete:
+            if (whole := await self._in_one_piece()) is not None:
+                return whole
+            event = await anext(self._events, None)
+            if event is not None:
+                return decoder.take(as_object(event))
+        self._is_over = True
+        return decoder.end()
+
+    async def _in_one_piece(self) -> Sequence[Part] | None:
+        """Return the parts of an answer that is no stream; None for a stream."""
+        response = self._events.response
+        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type in _STREAMS:
+            return None
+        data = await response.aread()
+        self._is_over = True
+        if media_type == "application/json":
+            return self._decoder.document(data)
+        words = f"did not answer with a Messages API stream ({media_type or 'no content type'}, {data[:200]!r})"
+        raise ProviderError(f"{_host(self._client)} {words}.", kind="unknown")
+
+    def _completed(self, error: ProviderError) -> ProviderError:
+        """Add what the decoder does not know: the keys, which must not be shown, the status and the use so far."""
+        response = self._events.response
+        error.args = (_without_keys(str(error), self._client),)
+        error.status = error.status or response.status_code
+        error.request_id = error.request_id or _request_id(response.headers)
+        if error.usage is None and (seen := self._decoder.usage()) is not None:
+            error.usage = replace(seen, exact=False)
+        return error
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+
+def _failure(error: Exception, client: Client, *, begun: bool) -> ProviderError:
+    """Return what an exception of the SDK, or of what lies below it, means."""
+    from anthropic import AnthropicError, APIConnectionError, APIStatusError  # noqa: PLC0415 - as above
+
+    if isinstance(error, APIStatusError):
+        return _refused(error, client, begun=begun)
+    host, known = _host(client), meaning(error, begun=begun)
+    kind: ProviderErrorKind
+    if known is not None and (begun or not isinstance(error, ValueError)):
+        failure = ProviderError(f"{host} {known.words} ({said(error)}).", kind=known.kind)
+        failure.usage = NOTHING_USED if known.unbilled else None
+    elif isinstance(error, APIConnectionError) or begun:
+        kind = "stream_cut" if begun else "network"
+        failure = ProviderError(f"{host} could not be understood ({said(error)}).", kind=kind)
+    else:
+        # Before a request is sent, the SDK raises its own class, or that of a credentials package, for lack of a key.
+        no_key = isinstance(error, AnthropicError) or type(error).__module__.startswith(("google.auth", "botocore"))
+        words = f"{host} was not asked: the client has no valid credentials" if no_key else f"{host} was not asked"
+        failure = ProviderError(f"{words} ({said(error)}).", kind="bad_request", usage=NOTHING_USED)
+        if no_key:
+            failure.kind = "auth"
+    failure.args = (_without_keys(str(failure), client),)
+    return failure
+
+
+def _refused(error: APIStatusError, client: Client, *, begun: bool) -> ProviderError:
+    """Return the error that the service reports, in its answer's status or, when that had `begun`, in an event."""
+    headers, label = error.response.headers, error.error_code or error.type
+    kind: ProviderErrorKind = "unknown" if begun else kind_of_status(error.status_code)
+    labels = (error.error_code, error.type) if begun or error.type != "invalid_request_error" else (error.error_code,)
+    for one in reversed(labels):
+        kind = _KINDS.get(one or "", kind)
+    event = f"broke off with {label or 'an error'}"
+    words = event if begun else " ".join(filter(None, (f"answered {error.status_code}", label)))
+    text = f"{_host(client)} {words}: {error.api_message or said(error)}".rstrip(".")
+    failure = ProviderError(
+        _without_keys(f"{text}.", client),
+        kind=kind,
+        status=error.status_code,
+        type=label,
+        request_id=_request_id(headers),
+        retry_after_s=retry_after_s(headers),
+        usage=None if begun else NOTHING_USED,
+    )
+    return with_overflow(failure)
+
+
+def _host(client: Client) -> str:
+    return client.base_url.netloc.decode("ascii", "replace").rpartition("@")[2] or str(client.base_url)
+
+
+def _request_id(headers: Mapping[str, str]) -> str | None:
+    return next((headers[name] for name in _REQUEST_IDS if name in headers), None)
+
+
+def _without_keys(text: str, client: Client) -> str:
+    return scrubbed(text, [*named_secrets(vars(client)), *named_secrets(client.default_headers)])

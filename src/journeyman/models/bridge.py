@@ -1,0 +1,341 @@
+"""Every other provider, through pydantic-ai's direct API: Google, Bedrock, Mistral, Groq, Cohere, xAI, Hugging Face …
+
+    connect("bridge:google:gemini-3-pro-preview")   # pip install 'journeyman[providers]' 'pydantic-ai-slim[google]'
+
+All guarantees of a run hold, but it is the second choice where an adapter of our own exists: pydantic-ai walks the
+whole history for each request, and not everything survives the crossing. What becomes of what:
+
+| ours | over the bridge |
+|---|---|
+| text, tool call, tool result, error result | the same; lone surrogates become question marks |
+| image, document | the same, where the model takes it; else `bad_request`, in a result a text that says so |
+| document title | a text before the document |
+| several texts and files in one result | one text first, joined by line feeds; then the files, or behind the result |
+| empty result | `(no output)`, `(see the files)` |
+| reasoning, signatures | come back to the same provider with all it wants back; another reads a text, or nothing |
+| a provider's own details of a text, of a call | `Text.extra`, and a `RedactedThinking` before the call; both go back |
+| citations | kept in `Text.extra`, not sent back |
+| native tools' calls and results, files, compactions | `Opaque`; go back to the same provider |
+| another provider's `Opaque` | a text that says what is left out |
+| image or document of the assistant's | a text that says that it is left out |
+| cache `auto`, `off` | pydantic-ai's `cache` setting; providers without one cache by themselves |
+| cache mark in a user's text | a cache point, where the provider has such |
+| cache mark in the system prompt, `explicit` | the end of the system prompt is cached |
+| cache mark in a tool's result, `explicit` | `bad_request` |
+| thinking level | pydantic-ai's `thinking`; `bad_request` where the model is not known to reason |
+| thinking budget | `bad_request` |
+| `Settings.extra` | `temperature` and its like where the provider has them, others in the body; else `bad_request` |
+| `stop_sequences` | the same, where the provider takes them; else `bad_request` |
+| ids and names | letters, digits, `_`, `-`, at most 64 (Mistral: nine); others are rewritten, each always to the same |
+| tokens: cached, reasoning | a 0 is read as not reported, because pydantic-ai does not tell the two apart |
+| strict tools | as for the Messages API: only schemas that can be enforced without loss |
+
+Imports `transport` and the four parts of the bridge. Read `bridge_encode.py` next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+from weakref import WeakKeyDictionary
+
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.messages import ModelResponseStreamEvent
+from pydantic_ai.models import Model as ForeignModel
+from pydantic_ai.models import StreamedResponse, infer_model
+from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.settings import ModelSettings
+
+from journeyman.errors import ModelUnavailable, ProviderError
+from journeyman.model import Part, Request
+from journeyman.models.bridge_decode import Decoder
+from journeyman.models.bridge_encode import Encoder
+from journeyman.models.bridge_failure import failure, unavailable
+from journeyman.models.bridge_settings import settings_for
+from journeyman.models.transport import Timeouts
+from journeyman.models.vendor_errors import named_secrets
+from journeyman.types import Price
+
+if TYPE_CHECKING:
+    from journeyman.model import Model, Opens, Priced
+
+PATIENCE: Final = Timeouts(idle_s=300.0)
+"""Longer than over our own wire: what keeps a connection alive is not seen here, only what it says."""
+
+_RENAMED: Final[Mapping[str, str]] = {"google-gla": "google", "google-vertex": "google-cloud"}
+
+
+@dataclass(slots=True)
+class _Lease:
+    """What one event loop has open."""
+
+    model: ForeignModel = field(init=False)
+    encoder: Encoder = field(init=False)
+    leases: int = 0
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class BridgeModel:
+    """A model of pydantic-ai's as one of ours."""
+
+    model: ForeignModel
+    _: KW_ONLY
+    make: Callable[[], ForeignModel] | None = None
+    """Makes the same model once more, for each event loop that opens it. None: `model` itself is used, so that only
+    one event loop at a time may."""
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    """More of pydantic-ai's settings, such as `google_safety_settings`; those of a request win."""
+    timeouts: Timeouts = PATIENCE
+    """`idle_s`: between asking and the first part, and between any two. How long to connect is up to the provider."""
+    price: Price | None = None
+    """What the model costs; None leaves the cost of its answers unknown."""
+    max_output_tokens: int | None = None
+    """The longest answer it can give, in tokens; None: not known."""
+    secrets: tuple[str, ...] = ()
+    """What must not be shown in an error's text, beside what the provider's client holds as its key."""
+    _leases: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lease] = field(
+        default_factory=WeakKeyDictionary[asyncio.AbstractEventLoop, _Lease], init=False
+    )
+
+    def __repr__(self) -> str:
+        return f"<BridgeModel {self.model.model_id}>"
+
+    @property
+    def provider(self) -> str:
+        return self.model.system
+
+    @property
+    def name(self) -> str:
+        return self.model.model_name
+
+    @property
+    def context_window(self) -> int | None:
+        return self.model.context_window
+
+    def open(self) -> AbstractAsyncContextManager[object]:
+        """Keep connections, and translated messages, over many requests."""
+        return self._lease()
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        """Ask the model; see `Model.stream`."""
+        async with self._lease() as lease:
+            parts = _Parts(self, lease, request)
+            try:
+                await parts.open()
+                yield parts
+            finally:
+                await parts.close()
+
+    @asynccontextmanager
+    async def _lease(self) -> AsyncGenerator[_Lease]:
+        loop = asyncio.get_running_loop()
+        lease = self._leases.get(loop)
+        if lease is None:
+            lease = self._leases[loop] = _Lease()
+        lease.leases += 1
+        try:
+            yield await self._opened(lease)
+        finally:
+            lease.leases -= 1
+            if lease.leases == 0:
+                del self._leases[loop]
+                if lease.is_open:
+                    await lease.model.__aexit__(None, None, None)
+
+    async def _opened(self, lease: _Lease) -> _Lease:
+        async with lease.opening:
+            if lease.is_open:
+                return lease
+            try:
+                lease.model = self.model if self.make is None else self.make()
+                await lease.model.__aenter__()
+            except Exception as error:  # noqa: BLE001 - whatever class a provider's package raises
+                failed = failure(error, self.model.model_id, begun=False, secrets=self.secrets)
+            else:
+                lease.encoder = Encoder(f"bridge:{lease.model.system}", lease.model.profile)
+                lease.is_open = True
+                return lease
+        raise failed.with_traceback(None)
+
+
+if TYPE_CHECKING:
+    from pydantic_ai.models.test import TestModel
+
+    _model: Model = BridgeModel(TestModel())
+    _opens: Opens = BridgeModel(TestModel())
+    _priced: Priced = BridgeModel(TestModel())
+
+
+def from_name(
+    name: str,
+    *,
+    settings: ModelSettings | None = None,
+    timeouts: Timeouts = PATIENCE,
+    price: Price | None = None,
+    max_output_tokens: int | None = None,
+    **options: object,
+) -> BridgeModel:
+    """Return the model that pydantic-ai calls `name`, such as `google:gemini-3-pro-preview`.
+
+    `options` are those of its provider in pydantic-ai, such as `api_key`, `base_url` or `region_name`; what is not
+    given comes from the variables that the provider reads.
+
+    Raises:
+        ModelUnavailable: nobody knows the name, or a package or a key is missing.
+    """
+    provider, _, model = name.partition(":")
+    if not model:
+        raise ModelUnavailable(
+            f"The name {name!r} is not of the form 'provider:model'.",
+            model=f"bridge:{name}",
+            hint=f"Write the provider too, such as 'bridge:mistral:{name}'.",
+        )
+    make = partial(_made, f"{_RENAMED.get(provider, provider)}:{model}", options)
+    try:
+        first = make()
+    except Exception as error:  # noqa: BLE001 - every provider has its own classes for what is missing
+        problem = unavailable(error, f"bridge:{name}", named_secrets(options))
+    else:
+        return BridgeModel(
+            first,
+            make=make,
+            settings=settings or ModelSettings(),
+            timeouts=timeouts,
+            price=price,
+            max_output_tokens=max_output_tokens,
+            secrets=tuple(named_secrets(options)),
+        )
+    raise problem
+
+
+def _made(name: str, options: Mapping[str, object]) -> ForeignModel:
+    if not options:
+        return infer_model(name)
+
+    def provider(named: str) -> Provider[object]:
+        return infer_provider_class(named)(**options)
+
+    return infer_model(name, provider)
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+class _Parts:
+    """The parts of an answer, and the request that brings them."""
+
+    __slots__ = ("_bridge", "_carrier", "_decoder", "_events", "_is_over", "_lease", "_ready", "_request")
+
+    def __init__(self, bridge: BridgeModel, lease: _Lease, request: Request) -> None:
+        self._bridge = bridge
+        self._lease = lease
+        self._request = request
+        self._carrier: AbstractAsyncContextManager[StreamedResponse] | None = None
+        self._decoder: Decoder | None = None
+        self._events: AsyncIterator[ModelResponseStreamEvent] | None = None
+        self._ready: list[Part] = []
+        """The next parts, the last one first."""
+        self._is_over = False
+
+    async def open(self) -> None:
+        """Send the request, and wait for the answer to begin.
+
+        Raises:
+            ProviderError: there was no answer.
+        """
+        try:
+            carrier = self._carried()
+            async with asyncio.timeout(self._bridge.timeouts.idle_s):
+                stream = await carrier.__aenter__()
+        except ProviderError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever class a provider's package raises
+            failed = self._failure(error, begun=False)
+        else:
+            self._carrier, self._events = carrier, aiter(stream)
+            self._decoder = Decoder(
+                stream,
+                owner=f"bridge:{self._lease.model.system}",
+                is_remote=self._lease.model.provider is not None,
+                price=self._bridge.price,
+                deltas=self._request.deltas,
+            )
+            return
+        raise failed.with_traceback(None)  # outside of `except`: their exceptions hold requests, and with them keys
+
+    def _carried(self) -> AbstractAsyncContextManager[StreamedResponse]:
+        request, model, encoder = self._request, self._lease.model, self._lease.encoder
+        settings = settings_for(model, request, self._bridge.settings)
+        parameters = encoder.parameters(request.prefix)
+        messages = encoder.messages(request.messages, marks=request.settings.cache != "off")
+        return model_request_stream(
+            model,
+            messages,
+            model_settings=settings,
+            model_request_parameters=parameters,
+        )
+
+    async def close(self) -> None:
+        """Close the request, finished or not."""
+        carrier, self._carrier, self._events = self._carrier, None, None
+        if carrier is None:
+            return
+        try:
+            await carrier.__aexit__(None, None, None)
+        except Exception as error:  # noqa: BLE001 - as above
+            if self._is_over:
+                return  # the answer is complete; only its connection is lost
+            failed = self._failure(error, begun=True)
+        else:
+            return
+        raise failed.with_traceback(None)
+
+    def __aiter__(self) -> _Parts:
+        return self
+
+    async def __anext__(self) -> Part:
+        try:
+            while not self._ready:
+                if self._is_over:
+                    raise StopAsyncIteration
+                self._ready = [*reversed(await self._more())]
+            return self._ready.pop()
+        except ProviderError as error:
+            failed = error
+            if failed.usage is None and self._decoder is not None:
+                failed.usage = self._decoder.usage(exact=False)
+        except StopAsyncIteration:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            failed = self._failure(error, begun=True)
+        raise failed.with_traceback(None)
+
+    async def _more(self) -> Sequence[Part]:
+        if self._events is None or self._decoder is None:
+            raise ProviderError("The answer is read outside of its `async with` block.", kind="unknown")
+        async with asyncio.timeout(self._bridge.timeouts.idle_s):
+            event = await anext(self._events, None)
+        if event is not None:
+            return self._decoder.feed(event)
+        self._is_over = True
+        return self._decoder.end()
+
+    def _failure(self, error: Exception, *, begun: bool) -> ProviderError:
+        model = self._lease.model
+        usage = self._decoder.usage(exact=False) if self._decoder is not None else None
+        secrets = [*self._bridge.secrets, *_held_secrets(getattr(model.provider, "client", None))]
+        return failure(error, model.model_id, begun=begun, usage=usage, secrets=secrets)
+
+
+def _held_secrets(client: object) -> list[str]:
+    """Return the keys that a provider's client holds, or that what it is made of holds."""
+    held = cast("Mapping[str, object]", getattr(client, "__dict__", {}))
+    below = [cast("Mapping[str, object]", vars(value)) for value in held.values() if hasattr(value, "__dict__")]
+    return [secret for holder in (held, *below) for secret in named_secrets(holder)]

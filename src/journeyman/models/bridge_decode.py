@@ -1,0 +1,233 @@
+"""The answers that pydantic-ai streams, as parts. What becomes of each of its parts is told in `bridge.py`.
+
+Pieces are for display and are passed on as they come; the blocks are those of the whole, at the end, because a
+provider may go on with an earlier one. Imports `errors`, `model`, `types` and `untrusted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import uuid4
+
+import orjson
+from pydantic_ai.messages import (
+    FinishReason,
+    ModelMessagesTypeAdapter,
+    ModelResponse,
+    ModelResponsePart,
+    ModelResponseStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPartDelta,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolCallPartDelta,
+)
+from pydantic_ai.messages import TextPart as ForeignText
+from pydantic_ai.messages import ThinkingPart as ForeignThinking
+from pydantic_ai.models import StreamedResponse
+from pydantic_core import to_json, to_jsonable_python
+
+from journeyman.errors import ProviderError
+from journeyman.model import BlockFinished, InputPart, Part, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
+from journeyman.models.untrusted import damaged, is_object
+from journeyman.types import (
+    Block,
+    JsonObject,
+    Opaque,
+    Price,
+    RedactedThinking,
+    StopReason,
+    Text,
+    Thinking,
+    ToolUse,
+    Usage,
+)
+
+_STOP_REASONS: Final[Mapping[FinishReason, StopReason]] = {
+    "content_filter": "refusal",
+    "length": "max_tokens",
+    "stop": "end_turn",
+    "tool_call": "tool_use",
+}
+
+
+class Decoder:
+    """Turns the events of one answer into parts."""
+
+    __slots__ = ("_calls", "_deltas", "_ids", "_is_remote", "_owner", "_price", "_started", "_stream")
+
+    def __init__(
+        self, stream: StreamedResponse, *, owner: str, is_remote: bool, price: Price | None, deltas: bool
+    ) -> None:
+        """`owner` is written into the blocks that only this provider can read; a remote one must say why it stops."""
+        self._stream = stream
+        self._owner = owner
+        self._is_remote = is_remote
+        self._price = price
+        self._deltas = deltas
+        self._started = False
+        self._calls: dict[int, ToolUse] = {}
+        """The calls that have begun, by their place in the message: their ids and names only."""
+        self._ids: set[str] = set()
+
+    def feed(self, event: ModelResponseStreamEvent) -> Sequence[Part]:
+        """Return the parts that an event brings."""
+        started = () if self._started else (self._start(),)
+        match event:
+            case PartStartEvent(index=index, part=part):
+                pieces = self._begin(index, part)
+            case PartDeltaEvent(index=index, delta=delta):
+                match delta:
+                    case TextPartDelta(content_delta=text):
+                        pieces = (TextPart(text),) if text else ()
+                    case ThinkingPartDelta(content_delta=text):
+                        pieces = (ThinkingPart(text),) if text else ()
+                    case ToolCallPartDelta(args_delta=arguments):
+                        pieces = self._input(self._calls.get(index), arguments)
+                    case _:
+                        pieces = ()
+            case _:
+                pieces = ()
+        return (*started, *pieces) if self._deltas else started
+
+    def end(self) -> Sequence[Part]:
+        """Return the blocks and the end, when the events have ended.
+
+        Raises:
+            ProviderError: the answer was not complete, or failed.
+        """
+        response = self._stream.get()
+        stop, detail = self._stop(response)
+        started = () if self._started else (self._start(),)
+        blocks = [block for index, part in enumerate(response.parts) for block in self._blocks(index, part)]
+        return (
+            *started,
+            *map(BlockFinished, blocks),
+            ResponseFinished(stop, detail, self.usage() or Usage(requests=1)),
+        )
+
+    def usage(self, *, exact: bool = True) -> Usage | None:
+        """Return what the answer has reported as used so far; None before it has reported anything."""
+        seen = self._stream.usage
+        if not seen.total_tokens:
+            return None
+        cached, written = seen.cache_read_tokens, seen.cache_write_tokens
+        reasoning = seen.details.get("reasoning_tokens", seen.details.get("thoughts_tokens"))
+        usage = Usage(
+            requests=1,
+            input_tokens=max(0, seen.input_tokens - cached - written),
+            output_tokens=seen.output_tokens,
+            cache_read_tokens=cached or None,
+            cache_write_tokens=written or None,
+            reasoning_tokens=reasoning or None,
+            exact=exact and not seen.unmeasured_requests,
+        )
+        return usage if self._price is None else self._price.charged(usage)
+
+    def _start(self) -> ResponseStarted:
+        self._started = True
+        stream = self._stream
+        usage = self.usage(exact=False) or Usage(requests=1, exact=False)
+        return ResponseStarted(stream.model_name, stream.provider_response_id or "", usage)
+
+    def _begin(self, index: int, part: ModelResponsePart) -> Sequence[Part]:
+        match part:
+            case ForeignText(content=text) if text:
+                return (TextPart(text),)
+            case ForeignThinking(content=text) if text:
+                return (ThinkingPart(text),)
+            case ToolCallPart():
+                return self._input(self._call(index, part), part.args)
+            case _:
+                return ()
+
+    def _call(self, index: int, part: ToolCallPart) -> ToolUse:
+        """Return the call at this place of the message, under an id that no other has."""
+        if index not in self._calls:
+            wire_id = part.tool_call_id
+            is_free = wire_id and wire_id not in self._ids
+            id = wire_id if is_free else f"call_{uuid4().hex[:24]}"
+            self._calls[index] = ToolUse(id, part.tool_name, wire_id=None if is_free else wire_id)
+            self._ids.add(id)
+        return self._calls[index]
+
+    def _input(self, call: ToolUse | None, arguments: object) -> Sequence[Part]:
+        if call is None or not arguments:
+            return ()
+        json = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+        return (InputPart(call.id, call.name, json),)
+
+    # -- the whole -----------------------------------------------------------------------------------------------------
+
+    def _stop(self, response: ModelResponse) -> tuple[StopReason, str | None]:
+        reason, details = response.finish_reason, response.provider_details or {}
+        told = details.get("finish_reason")
+        # Some of pydantic-ai's models call an answer complete that has only ended.
+        if response.state == "incomplete" or (self._is_remote and told is None and reason in (None, "stop")):
+            raise damaged("it ended before the provider said why")
+        if reason == "error":
+            usage = self.usage(exact=False)
+            raise ProviderError(f"The answer failed: {told or reason}.", kind="overloaded", type=told, usage=usage)
+        if response.state == "suspended":
+            return "pause_turn", None
+        is_call = any(isinstance(part, ToolCallPart) for part in response.parts)
+        stop: StopReason = _STOP_REASONS[reason] if reason is not None else "end_turn"
+        if stop in ("end_turn", "tool_use"):
+            return "tool_use" if is_call else "end_turn", None  # Google says `stop` for a call, others `tool_call`
+        return stop, str(told) if told is not None and stop != "max_tokens" else None
+
+    def _blocks(self, index: int, part: ModelResponsePart) -> Sequence[Block]:
+        match part:
+            case ForeignText(content=text):
+                return (Text(text, extra=self._extra(part)),) if text else ()
+            case ForeignThinking(content=text):
+                envelope = _envelope(part, signature=part.signature)
+                if text:
+                    return (Thinking(text, envelope or None, self._owner),)
+                return (RedactedThinking(envelope, self._owner),) if envelope else ()
+            case ToolCallPart():
+                call = _with_arguments(self._call(index, part), part.args)
+                envelope = _envelope(part, call=call.id)
+                return (RedactedThinking(envelope, self._owner), call) if envelope else (call,)
+            case _:
+                whole = ModelMessagesTypeAdapter.dump_python([ModelResponse(parts=[part])], mode="json")[0]
+                return (Opaque(self._owner, to_json({"type": part.part_kind, "response": whole}).decode()),)
+
+    def _extra(self, part: ForeignText) -> JsonObject | None:
+        details = _details(part)
+        if part.citations:
+            details["citations"] = to_jsonable_python(part.citations)
+        return {self._owner: details} if details else None
+
+
+def _details(part: ForeignText | ForeignThinking | ToolCallPart) -> JsonObject:
+    """Return what the provider wants back with the part, and which provider that is."""
+    details: JsonObject = {}
+    if part.id:
+        details["id"] = part.id
+    if part.provider_details:
+        details["provider_details"] = to_jsonable_python(part.provider_details, bytes_mode="base64")
+    if details and part.provider_name:
+        details["provider_name"] = part.provider_name
+    return details
+
+
+def _envelope(part: ForeignThinking | ToolCallPart, **more: str | None) -> str:
+    """Return what the provider wants back as JSON; empty if that is nothing."""
+    details = _details(part)
+    if more.get("signature"):
+        details = {"provider_name": part.provider_name, **details, **more}
+    elif details:
+        details |= {name: value for name, value in more.items() if value}
+    return orjson.dumps(details).decode() if details else ""
+
+
+def _with_arguments(call: ToolUse, arguments: object) -> ToolUse:
+    raw = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
+    if not raw.strip():
+        raw = "{}"
+    if is_object(raw):
+        return ToolUse(call.id, call.name, raw, wire_id=call.wire_id)
+    return ToolUse(call.id, call.name, malformed=raw, wire_id=call.wire_id)

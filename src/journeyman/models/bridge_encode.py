@@ -1,0 +1,310 @@
+"""Conversations and tools as pydantic-ai's messages and definitions. What becomes of each block is told in `bridge.py`.
+
+A message is translated once per lease: pydantic-ai's messages are objects, not bytes, so they cannot stand in
+`Message.wire`. Imports `model`, `types`, `foreign`, `strictness` and `untrusted`. Read `bridge_decode.py` next.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Final, TypeAlias, TypeVar
+
+from pydantic_ai.messages import (
+    BinaryContent,
+    CachePoint,
+    DocumentUrl,
+    ImageUrl,
+    InstructionPart,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.profiles import ModelProfile
+from pydantic_ai.tools import ToolDefinition
+from pydantic_core import from_json
+
+from journeyman.model import Prefix
+from journeyman.models.foreign import readable, safe_id, safe_name
+from journeyman.models.strictness import Grammars
+from journeyman.models.untrusted import as_object, as_text, is_object
+from journeyman.types import (
+    Base64,
+    Block,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    Opaque,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
+
+_KEPT_AT_MOST: Final = 20_000  # messages; when there are more, the oldest are translated again
+_ID_CHARACTERS: Final = 64
+_NAME_CHARACTERS: Final = 64
+
+_File: TypeAlias = BinaryContent | ImageUrl | DocumentUrl
+_Key = TypeVar("_Key")
+_Kept = TypeVar("_Kept")
+_Made = TypeVar("_Made")
+
+
+class Encoder:
+    """Translates conversations for one provider, and remembers what it has translated."""
+
+    __slots__ = ("_messages", "_owner", "_prefixes", "_taken")
+
+    def __init__(self, owner: str, profile: ModelProfile) -> None:
+        """`owner` stands in the blocks that only this provider can read; `profile` says what the model takes."""
+        self._owner = owner
+        self._taken = _Taken(profile)
+        # By identity. The message itself is kept too, so that its identity is not given to another.
+        self._messages: dict[tuple[int, bool], tuple[Message, ModelMessage | None]] = {}
+        self._prefixes: dict[int, tuple[Prefix, ModelRequestParameters]] = {}
+
+    def messages(self, messages: Sequence[Message], *, marks: bool) -> list[ModelMessage]:
+        """Return the conversation; with `marks`, with the cache marks in it."""
+        made: list[ModelMessage] = []
+        for index, message in enumerate(messages):
+            key = (id(message), marks)
+            kept = self._messages.get(key)
+            if kept is None:
+                kept = _keep(self._messages, key, message, self._message(messages, index, marks=marks))
+            translated, before = kept[1], made[-1] if made else None
+            if message.continues and isinstance(before, ModelResponse) and isinstance(translated, ModelResponse):
+                made[-1] = ModelResponse(parts=[*before.parts, *translated.parts])
+            elif translated is not None:
+                made.append(translated)
+        return made
+
+    def parameters(self, prefix: Prefix) -> ModelRequestParameters:
+        """Return the system prompt and the tools."""
+        kept = self._prefixes.get(id(prefix))
+        if kept is None:
+            kept = _keep(self._prefixes, id(prefix), prefix, _parameters(prefix))
+        return kept[1]
+
+    def _message(self, messages: Sequence[Message], index: int, *, marks: bool) -> ModelMessage | None:
+        """Return one message; None if nothing of it can be sent."""
+        message = messages[index]
+        blocks = [block for block in (readable(one, self._owner) for one in message.content) if block is not None]
+        if message.role == "assistant":
+            parts = _response_parts(blocks, self._owner, self._taken)
+            return ModelResponse(parts=parts) if parts else None
+        request_parts = _request_parts(blocks, _called_before(messages, index), self._taken, marks=marks)
+        return ModelRequest(parts=request_parts) if request_parts else None
+
+
+class _Taken:
+    """What the model takes, as far as pydantic-ai's models do not see to it."""
+
+    __slots__ = ("_documents", "_id_characters", "_images")
+
+    def __init__(self, profile: ModelProfile) -> None:
+        self._images = profile.get("supports_image_input", True)
+        self._documents = profile.get("supports_document_input", True)
+        self._id_characters = profile.get("tool_call_id_length")
+
+    def file(self, file: Image | Document) -> bool:
+        """Return whether the model can read a file of this kind in a tool's result."""
+        return self._images if isinstance(file, Image) else self._documents
+
+    def id(self, id: str) -> str:
+        """Return an id of letters, digits, `_` and `-`, always the same one; Mistral's have a fixed length."""
+        if self._id_characters is None:
+            return safe_id(id, longest=_ID_CHARACTERS)
+        if len(id) == self._id_characters and id.isalnum() and id.isascii():
+            return id
+        return sha256(id.encode("utf-8", "replace")).hexdigest()[: self._id_characters]
+
+
+def _keep(kept: dict[_Key, tuple[_Kept, _Made]], key: _Key, original: _Kept, made: _Made) -> tuple[_Kept, _Made]:
+    while len(kept) >= _KEPT_AT_MOST:
+        del kept[next(iter(kept))]
+    entry = kept[key] = (original, made)
+    return entry
+
+
+def _called_before(messages: Sequence[Message], index: int) -> dict[str, str]:
+    """Return the names of the tools that the assistant's turn before this message calls, by id."""
+    names: dict[str, str] = {}
+    while index > 0 and messages[index - 1].role == "assistant":
+        index -= 1
+        names = {call.id: call.name for call in messages[index].tool_uses} | names
+    return names
+
+
+def sendable(text: str) -> str:
+    """Return `text` with lone surrogates, which no JSON text can carry, as question marks."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+# -- the user's messages -----------------------------------------------------------------------------------------------
+
+
+def _request_parts(
+    blocks: Iterable[Block], names: dict[str, str], taken: _Taken, *, marks: bool
+) -> list[ModelRequestPart]:
+    parts: list[ModelRequestPart] = []
+    content: list[UserContent] = []
+    for block in blocks:
+        if isinstance(block, ToolResult):
+            parts.append(_tool_return(block, names, taken))
+        else:
+            content += _user_content(block, marks=marks)
+    if content:
+        parts.append(UserPromptPart(content=content))
+    return parts
+
+
+def _user_content(block: Block, *, marks: bool) -> list[UserContent]:
+    match block:
+        case Text(text):
+            mark: list[UserContent] = [CachePoint()] if marks and block.cache_mark else []
+            return [sendable(text), *mark] if text and not text.isspace() else []
+        case Document(title=str(title)) if title:
+            return [f"Document {sendable(title)!r}:", _file(block)]
+        case Image() | Document():
+            return [_file(block)]
+        case _:
+            return [f"[A {block.type!r} block is left out: it cannot stand in a user's message.]"]
+
+
+def _file(block: Image | Document) -> _File:
+    if isinstance(block.source, Base64):
+        return BinaryContent(data=b64decode(block.source.data), media_type=block.source.media_type)
+    return ImageUrl(url=block.source.url) if isinstance(block, Image) else DocumentUrl(url=block.source.url)
+
+
+def _tool_return(result: ToolResult, names: dict[str, str], taken: _Taken) -> ToolReturnPart:
+    files: list[_File] = []
+    words = [result.text] if result.text else []
+    for block in result.content:
+        if isinstance(block, Document) and block.title:
+            words.append(f"Document {block.title!r}")
+        if isinstance(block, Image | Document) and taken.file(block):
+            files.append(_file(block))
+        elif isinstance(block, Image | Document):
+            words.append(f"[This {block.type} is left out: the model cannot read it.]")
+    text = sendable("\n".join(words))
+    return ToolReturnPart(
+        tool_name=safe_name(names.get(result.tool_use_id, "unknown"), longest=_NAME_CHARACTERS),
+        # Some refuse an error, or a result of nothing but files, without any words.
+        content=[text or "(see the files)", *files] if files else text or "(no output)",
+        tool_call_id=taken.id(result.tool_use_id),
+        outcome="failed" if result.is_error else "success",
+    )
+
+
+# -- the assistant's messages ------------------------------------------------------------------------------------------
+
+
+def _response_parts(blocks: Iterable[Block], owner: str, taken: _Taken) -> list[ModelResponsePart]:
+    parts: list[ModelResponsePart] = []
+    details: dict[str, JsonObject] = {}
+    """What belongs to a call, by its id."""
+    for block in blocks:
+        match block:
+            case Text(text):
+                parts += [_text(block, owner)] if text else []
+            case Thinking(text, signature):
+                own = {"provider_name": owner.removeprefix("bridge:"), **_opened(signature or "")}
+                parts.append(_with_details(ThinkingPart(content=sendable(text)), own))
+            case RedactedThinking(data):
+                found = _opened(data)
+                if call := as_text(found.get("call")):
+                    details[call] = found
+                else:
+                    parts.append(_with_details(ThinkingPart(content=""), found))
+            case ToolUse():
+                parts.append(_tool_call(block, details.get(block.id, {}), taken))
+            case Opaque(json=json):
+                parts += _kept_verbatim(json)
+            case Image() | Document() | ToolResult():
+                parts.append(TextPart(content=f"[A {block.type!r} block of the assistant's is left out.]"))
+    return parts
+
+
+def _text(block: Text, owner: str) -> TextPart:
+    return _with_details(TextPart(content=sendable(block.text)), as_object((block.extra or {}).get(owner)))
+
+
+def _kept_verbatim(json: str) -> Sequence[ModelResponsePart]:
+    """Return the part that `bridge_decode` kept as it was."""
+    for message in ModelMessagesTypeAdapter.validate_python([from_json(json).get("response")]):
+        if isinstance(message, ModelResponse):
+            return message.parts
+    return ()
+
+
+def _tool_call(call: ToolUse, details: JsonObject, taken: _Taken) -> ToolCallPart:
+    part = ToolCallPart(
+        tool_name=safe_name(call.name, longest=_NAME_CHARACTERS),
+        args=sendable(call.input_json),
+        tool_call_id=taken.id(call.id),
+    )
+    return _with_details(part, details)
+
+
+_Part = TypeVar("_Part", TextPart, ThinkingPart, ToolCallPart)
+
+
+def _with_details(part: _Part, details: JsonObject) -> _Part:
+    """Return the part with what its provider wants back."""
+    if not details:
+        return part
+    part = replace(
+        part,
+        id=as_text(details.get("id")) or None,
+        provider_name=as_text(details.get("provider_name")) or None,
+        provider_details=as_object(details.get("provider_details")) or None,
+    )
+    if isinstance(part, ThinkingPart):
+        return replace(part, signature=as_text(details.get("signature")) or None)
+    return part
+
+
+def _opened(envelope: str) -> JsonObject:
+    """Return the details that `bridge_decode` wrote; a signature of any other origin as it is."""
+    if is_object(envelope):
+        return from_json(envelope)
+    return {"signature": envelope} if envelope else {}
+
+
+# -- the system prompt and tools ---------------------------------------------------------------------------------------
+
+
+def _parameters(prefix: Prefix) -> ModelRequestParameters:
+    grammars = Grammars()
+    return ModelRequestParameters(
+        function_tools=[
+            ToolDefinition(
+                name=spec.name,
+                description=sendable(spec.description),
+                parameters_json_schema=spec.input_schema,
+                strict=spec.strict and grammars.take(spec.input_schema),
+            )
+            for spec in prefix.tools
+        ],
+        instruction_parts=[
+            InstructionPart(content=sendable(text.text))
+            for text in prefix.system
+            if text.text and not text.text.isspace()
+        ],
+    )

@@ -1,0 +1,172 @@
+"""A conversation on file: recorded once, replayed for ever, offline.
+
+A `Cassette` gives a Model around a Model for the requests, and a `Journal` for the tool calls. A journal, and not a
+middleware, because only it stands around a call as a whole: it knows the tool's effect, so that a replay can refuse to
+run what has one; it keeps whatever came of the call, refusals of gates and time-outs included, with the states that the
+call left; and it is the host's, so that runs inside a run have it, too. Imports `deck`, `recording`,
+`playback` and `tape`. Read `tape.py` next: what the file looks like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, TypeAlias
+
+from journeyman.connect import connect
+from journeyman.errors import CassetteError, NotRecorded
+from journeyman.model import Model
+from journeyman.models.deck import CassetteJournal, CassetteModel, Deck
+from journeyman.models.playback import Playback
+from journeyman.models.recording import Recording, model_line
+from journeyman.models.redaction import Redactor, Secret
+from journeyman.models.tape import FORMAT, VERSION, CallTake, Header, ModelLine, Take, Tape, read, write
+
+Mode: TypeAlias = Literal["none", "once", "new", "all"]
+"""What is recorded. `none`: nothing. `once`: all, if there is no file yet; else nothing. `new`: what the file does not
+hold. `all`: all, in place of the file. What is not recorded is replayed."""
+
+
+class Cassette:
+    """Records model traffic and tool results to a file, or replays them from it.
+
+    A block (`with Cassette(…) as cassette:`) writes the file when it ends, as a whole; so does `close`. While it
+    replays, a request or call that the file does not hold fails with `NotRecorded`, and no tool runs that has an
+    effect; with `tools="run"` all of them run. `realtime` waits as long as the models and tools did.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        mode: Mode = "once",
+        *,
+        redact: Sequence[Secret] = (),
+        redact_known: bool = True,
+        tools: Literal["replay", "run"] = "replay",
+        realtime: bool = False,
+    ) -> None:
+        """`redact` names more secrets to take out; `redact_known=False` leaves in what looks like a key.
+
+        Raises:
+            CassetteError: the file cannot be read, or is no cassette.
+        """
+        self.path = Path(path)
+        self.mode: Mode = mode
+        is_there = self.path.exists()
+        self.is_anew = mode == "all" or (mode == "once" and not is_there)
+        """Whether everything is recorded, and nothing replayed."""
+        self._tape = read(self.path) if is_there and not self.is_anew else Tape(self.path)
+        self._redactor = Redactor(redact, known=redact_known)
+        self._deck = Deck(
+            recording=Recording(self._redactor, self._tape),
+            playback=Playback(self._tape),
+            records="all" if self.is_anew else "new" if mode == "new" else "nothing",
+            runs_tools=tools == "run",
+            realtime=realtime,
+        )
+        self._n_written = 0
+        header = self._tape.header
+        self._agent, self._input = (None, None) if header is None else (header.agent, header.input)
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether nothing is recorded: every model is left alone."""
+        return self._deck.records == "nothing"
+
+    @property
+    def header(self) -> Header | None:
+        """The first line of the file; None where nothing was recorded before."""
+        return self._tape.header
+
+    @property
+    def takes(self) -> Sequence[Take]:
+        """The recorded requests, with their answers, in order."""
+        return tuple(self._tape.takes.values())
+
+    @property
+    def calls(self) -> Sequence[CallTake]:
+        """The recorded tool calls, in order."""
+        return tuple(self._tape.calls)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """What was recorded before and not asked for, each with its line."""
+        return tuple(self._deck.playback.unused())
+
+    @property
+    def misses(self) -> tuple[NotRecorded, ...]:
+        """What was asked for and not recorded."""
+        return tuple(self._deck.misses)
+
+    def model(self, model: Model | str | None = None) -> Model:
+        """Return a model that is recorded or replayed; `model` itself is asked only for what is recorded.
+
+        None is the first model of the file.
+
+        Raises:
+            ModelUnavailable: the model has to be asked, and cannot be.
+            CassetteError: there is no model in the file.
+        """
+        if model is None:
+            model = self._first_model()
+        if not isinstance(model, str):
+            return CassetteModel(self._deck, model_line(model, None), lambda: model)
+        known = self._tape.models.get(model)
+        if known is not None:
+            return CassetteModel(self._deck, known, _connecting(model))
+        if self.is_replaying:
+            return CassetteModel(self._deck, ModelLine(model=model), _connecting(model))
+        connected = connect(model)
+        return CassetteModel(self._deck, model_line(connected, model), lambda: connected)
+
+    def _first_model(self) -> str:
+        for line in self._tape.models.values():
+            return line.called or line.model
+        raise CassetteError(f"{self.path} holds no model.", hint="Say which one: cassette.model(agent.model).")
+
+    @property
+    def journal(self) -> CassetteJournal:
+        """The journal for `Host(journal=…)`: it records and replays what comes of tool calls."""
+        return CassetteJournal(self._deck)
+
+    def describe(self, *, agent: str, input: str) -> None:
+        """Say in the file which agent is recorded, with which input."""
+        self._agent, self._input = agent, self._redactor.redacted_text(input)
+
+    def close(self) -> None:
+        """Write what was recorded since it was written last, if anything.
+
+        Raises:
+            CassetteError: the file cannot be written.
+        """
+        lines = self._deck.recording.lines
+        if len(lines) == self._n_written:
+            return
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        header = Header(format=FORMAT, version=VERSION, recorded=now, agent=self._agent, input=self._input)
+        superseded = self._deck.playback.superseded
+        kept = [line for number, line in enumerate(self._tape.lines, 2) if number not in superseded]
+        write(self.path, header, [*kept, *lines])
+        self._n_written = len(lines)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _connecting(name: str) -> Callable[[], Model]:
+    """Return what connects to a model when it is first asked."""
+    found: list[Model] = []
+
+    def connected() -> Model:
+        if not found:
+            found.append(connect(name))
+        return found[0]
+
+    return connected

@@ -1,0 +1,273 @@
+"""A model around a model that fails now and then, the same way for the same seed: for tests of what is built on models.
+
+Faults come as adapters report them: the same parts before, the same kinds of error, blocks as decoders make them of
+damaged answers. Imports `model`, `errors` and `types`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+from journeyman.errors import DefinitionError, Problem, ProviderError, ProviderErrorKind
+from journeyman.model import (
+    BlockFinished,
+    InputPart,
+    Model,
+    Part,
+    Request,
+    ResponseFinished,
+    TextPart,
+    ThinkingPart,
+    context_window_of,
+    max_output_tokens_of,
+    opened,
+    price_of,
+)
+from journeyman.types import NOTHING_USED, Price, ToolUse, Usage
+
+if TYPE_CHECKING:
+    from journeyman.model import Opens, Priced
+
+FaultKind: TypeAlias = Literal[
+    "refused", "rate_limited", "overloaded", "slow", "cut", "idle", "damaged_arguments", "repeated_ids", "empty"
+]
+"""What can go wrong: the connection is refused, the provider limits the rate or is overloaded; the answer begins late,
+breaks off or falls silent half-way; a call's arguments are no JSON, calls repeat an id, or nothing is said at all."""
+
+FAULTS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
+
+# The kind of error, its status, what it says, and what was used by then if that is certain.
+_ERRORS: Final[Mapping[str, tuple[ProviderErrorKind, int | None, str, Usage | None]]] = {
+    "refused": ("network", None, "The connection was refused", NOTHING_USED),
+    "rate_limited": ("rate_limited", 429, "There were too many requests", NOTHING_USED),
+    "overloaded": ("overloaded", 529, "The provider is overloaded", NOTHING_USED),
+    "cut": ("stream_cut", None, "The answer broke off", None),
+    "idle": ("stream_idle", None, "The answer fell silent", None),
+}
+
+_Spoil: TypeAlias = Callable[[Part], Part | None]
+"""Returns a part as the fault leaves it, None for nothing of it, or raises the error that breaks the answer off."""
+
+_LONGEST_BEGINNING: Final = 8  # parts that come before an answer breaks off
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault that was made."""
+
+    request: int
+    """The number of the request, from 1."""
+    kind: FaultKind
+
+
+class Faulty:
+    """A model that fails in some of its requests.
+
+    Whether the n-th request fails, and how, depends on the seed and on n alone. `made` says which faults there were;
+    one that does not fit an answer, such as damaged arguments where nothing is called, is not made.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        seed: int,
+        *,
+        rate: float = 0.25,
+        faults: Collection[FaultKind] = FAULTS,
+        retry_after_s: float | None = 0.0,
+        slow_s: float = 0.05,
+    ) -> None:
+        """`rate` is the share of requests with a fault, 0 to 1; of `faults` each is as likely as the others.
+
+        Errors ask for a wait of `retry_after_s` before the next request; None: they do not say, so that retries wait as
+        long as they usually do. `slow_s` is how late a slow answer begins. Both in seconds.
+
+        Raises:
+            DefinitionError: `rate` is no share, or `faults` is empty or names what is no fault.
+        """
+        if problems := [*_problems(rate, faults)]:
+            raise DefinitionError("Faulty", problems)
+        self.model = model
+        self.seed = seed
+        self.rate = rate
+        self.faults: tuple[FaultKind, ...] = tuple(fault for fault in FAULTS if fault in faults)
+        self.retry_after_s = retry_after_s
+        self.slow_s = slow_s
+        self.made: list[Fault] = []
+        """The faults so far, in the order in which they were made."""
+        self._n_requests = 0
+
+    def __repr__(self) -> str:
+        return f"<Faulty {self.model!r}, seed {self.seed}>"
+
+    @property
+    def provider(self) -> str:
+        return self.model.provider
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        return max_output_tokens_of(self.model)
+
+    @property
+    def context_window(self) -> int | None:
+        return context_window_of(self.model)
+
+    @property
+    def price(self) -> Price | None:
+        return price_of(self.model)
+
+    def open(self) -> AbstractAsyncContextManager[object]:
+        """Hold open what the model needs."""
+        return opened(self.model)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        """Ask the model, unless the request fails before; see `Model.stream`."""
+        self._n_requests += 1
+        number = self._n_requests
+        random = Random(f"{self.seed}/{number}")
+        kind: FaultKind | None = random.choice(self.faults) if random.random() < self.rate else None
+        if kind in ("refused", "rate_limited", "overloaded"):
+            self.made.append(Fault(number, kind))
+            raise self._failure(kind)
+        if kind == "slow":
+            self.made.append(Fault(number, kind))
+            await asyncio.sleep(self.slow_s)
+        async with self.model.stream(request) as parts:
+            if kind is None or kind == "slow":
+                yield parts
+            else:
+                yield _Spoiled(
+                    parts, self._spoiling(kind, request, random), lambda: self.made.append(Fault(number, kind))
+                )
+
+    def _spoiling(self, kind: FaultKind, request: Request, random: Random) -> _Spoil:
+        match kind:
+            case "damaged_arguments":
+                return _damaging(random)
+            case "repeated_ids":
+                return _repeating(request)
+            case "empty":
+                return _emptied
+            case _:
+                return _breaking(self._failure(kind), after=random.randint(1, _LONGEST_BEGINNING))
+
+    def _failure(self, kind: FaultKind) -> ProviderError:
+        error, status, text, usage = _ERRORS[kind]
+        text = f"{text}: a fault that Faulty made, seed {self.seed}."
+        return ProviderError(text, kind=error, status=status, retry_after_s=self.retry_after_s, usage=usage)
+
+
+def _problems(rate: float, faults: Collection[str]) -> Iterator[Problem]:
+    if not 0 <= rate <= 1:
+        yield Problem("INVALID_FAULTS", f"rate is {rate!r}.", "Pass a share of the requests, from 0 to 1.")
+    if not faults or {*faults} - {*FAULTS}:
+        hint = f"Choose from: {', '.join(FAULTS)}."
+        yield Problem("INVALID_FAULTS", f"faults is {faults!r}.", hint)
+
+
+# -- answers with a fault ----------------------------------------------------------------------------------------------
+
+
+class _Spoiled:
+    """The parts of an answer, each as a fault leaves it."""
+
+    __slots__ = ("_is_made", "_made", "_parts", "_spoil")
+
+    def __init__(self, parts: AsyncIterator[Part], spoil: _Spoil, made: Callable[[], None]) -> None:
+        """`made` is called when the fault has shown, once."""
+        self._parts = parts
+        self._spoil = spoil
+        self._made = made
+        self._is_made = False
+
+    def __aiter__(self) -> _Spoiled:
+        return self
+
+    async def __anext__(self) -> Part:
+        while True:
+            part = await anext(self._parts)
+            try:
+                spoiled = self._spoil(part)
+            except ProviderError:
+                self._tell()
+                raise
+            if spoiled is not part:
+                self._tell()
+            if spoiled is not None:
+                return spoiled
+
+    def _tell(self) -> None:
+        if not self._is_made:
+            self._is_made = True
+            self._made()
+
+
+def _breaking(error: ProviderError, *, after: int) -> _Spoil:
+    left = after
+
+    def spoil(part: Part) -> Part:
+        nonlocal left
+        left -= 1
+        if left < 0 or isinstance(part, ResponseFinished):
+            raise error
+        return part
+
+    return spoil
+
+
+def _damaging(random: Random) -> _Spoil:
+    def spoil(part: Part) -> Part:
+        match part:
+            case BlockFinished(ToolUse(malformed=None) as block):
+                written = block.input_json[: random.randrange(len(block.input_json))]
+                return BlockFinished(replace(block, input_json="{}", malformed=written))
+            case _:
+                return part
+
+    return spoil
+
+
+def _repeating(request: Request) -> _Spoil:
+    """Give every call the id of the last one in the conversation, or of the first one in the answer."""
+    ids = [call.id for message in request.messages for call in message.tool_uses][-1:]
+
+    def repeated(id: str) -> str:
+        ids[:] = ids or [id]
+        return ids[0]
+
+    def spoil(part: Part) -> Part:
+        match part:
+            case BlockFinished(ToolUse(id=id) as block) if repeated(id) != id:
+                return BlockFinished(replace(block, id=repeated(id)))
+            case InputPart(tool_use_id=id) if repeated(id) != id:
+                return replace(part, tool_use_id=repeated(id))
+            case _:
+                return part
+
+    return spoil
+
+
+def _emptied(part: Part) -> Part | None:
+    match part:
+        case TextPart() | ThinkingPart() | InputPart() | BlockFinished():
+            return None
+        case ResponseFinished():
+            return replace(part, stop_reason="end_turn", stop_detail=None)
+        case _:
+            return part
+
+
+if TYPE_CHECKING:
+    _model: type[Model] = Faulty
+    _opens: type[Opens] = Faulty
+    _priced: type[Priced] = Faulty

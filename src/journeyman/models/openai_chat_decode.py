@@ -1,0 +1,387 @@
+"""Chat Completions answers as parts: a chunk of an event stream at a time, or one document at once.
+
+Servers differ in what they leave out, so whatever can be told without it is: the index and the id of a call, the
+arguments in pieces or whole, `stop` said where calls were made. Unknown fields are ignored. Imports `model`, `errors`,
+`types`, `untrusted` and `openai_endpoint`. Read `openai_chat.py` next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import uuid4
+
+import orjson
+from pydantic import JsonValue
+
+from journeyman.model import (
+    BlockFinished,
+    InputPart,
+    Part,
+    ResponseFinished,
+    ResponseStarted,
+    TextPart,
+    ThinkingPart,
+    UsageSeen,
+)
+from journeyman.models.openai_endpoint import reported_within
+from journeyman.models.untrusted import as_list, as_object, as_text, damaged, is_object, parsed
+from journeyman.types import Block, JsonObject, Price, RedactedThinking, StopReason, Text, Thinking, ToolUse, Usage
+
+_STOP_REASONS: Final[Mapping[str, StopReason]] = {
+    "content_filter": "refusal",
+    "function_call": "tool_use",
+    "length": "max_tokens",
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+}
+
+_REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
+_LEAST_CHUNK_BYTES: Final = 32
+_GROWING_DETAILS: Final = ("text", "summary", "data")
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    wire_id: str | None
+    told_id: str
+    name: str
+    pieces: list[str] = field(default_factory=list[str])
+
+    @property
+    def json(self) -> str:
+        return "".join(self.pieces)
+
+    def finish(self) -> Block:
+        raw = self.json
+        if not raw.strip():
+            raw = "{}"
+        if is_object(raw):
+            return ToolUse(self.id, self.name, raw, wire_id=self.wire_id)
+        return ToolUse(self.id, self.name, malformed=raw, wire_id=self.wire_id)
+
+
+class _Calls:
+    """The calls of one answer, in the order in which they began."""
+
+    __slots__ = ("_by_index", "_ids", "all")
+
+    def __init__(self) -> None:
+        self.all: list[_Call] = []
+        self._by_index: dict[JsonValue, _Call] = {}
+        self._ids: set[str] = set()
+
+    def add(self, delta: JsonObject) -> Part | None:
+        """Take in a call, or a piece of one."""
+        function = as_object(delta.get("function") or delta.get("custom"))
+        arguments = _arguments(function)
+        call = self._of(delta, as_text(function.get("name")), arguments)
+        if not arguments:
+            return None
+        call.pieces.append(arguments)
+        return InputPart(call.id, call.name, arguments)
+
+    def _of(self, delta: JsonObject, name: str, arguments: str) -> _Call:
+        index, id = delta.get("index"), as_text(delta.get("id"))
+        index = index if isinstance(index, int | str) else None
+        known = self._by_index.get(index) if index is not None else self._last_with(id)
+        if known is None or _begins_another(known, id=id, name=name, arguments=arguments):
+            known = self._begun(id, name)
+            if index is not None:
+                self._by_index[index] = known
+        elif not known.name:
+            known.name = name
+        return known
+
+    def _last_with(self, id: str) -> _Call | None:
+        last = self.all[-1] if self.all else None
+        return last if last is not None and id in ("", last.told_id) else None
+
+    def _begun(self, id: str, name: str) -> _Call:
+        own = id if id and id not in self._ids else f"call_{uuid4().hex[:24]}"
+        self._ids.add(own)
+        call = _Call(own, None if own == id else id, id, name)
+        self.all.append(call)
+        return call
+
+
+def _begins_another(known: _Call, *, id: str, name: str, arguments: str) -> bool:
+    """Return whether a piece at the place of a known call is another call: some servers number all of them 0.
+
+    A piece that goes on names no function, or the same and repeats the id; without an id, the arguments so far tell.
+    """
+    if not name or not known.name:
+        return False
+    if id:
+        return id != known.told_id
+    return name != known.name or (bool(arguments) and is_object(known.json))
+
+
+def _arguments(function: JsonObject) -> str:
+    given = function.get("arguments", function.get("input"))
+    return orjson.dumps(given).decode() if isinstance(given, dict) else as_text(given)
+
+
+class Decoder:
+    """Turns the chunks of one answer into parts."""
+
+    __slots__ = (
+        "_annotations",
+        "_calls",
+        "_deltas",
+        "_details",
+        "_finish_reason",
+        "_price",
+        "_provider",
+        "_reasoning",
+        "_refusal",
+        "_started",
+        "_stop_sequence",
+        "_text",
+        "_usage",
+        "complete",
+    )
+
+    def __init__(self, provider: str, price: Price | None = None, *, deltas: bool = True) -> None:
+        """`provider` is whose reasoning it is. Without `deltas` the pieces of blocks make no parts, only the blocks."""
+        self._provider = provider
+        self._price = price
+        self._deltas = deltas
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._reasoning: list[str] = []
+        self._details: list[JsonObject] = []
+        self._annotations: list[JsonValue] = []
+        self._calls = _Calls()
+        self._usage: JsonObject = {}
+        self._started = False
+        self._finish_reason: str | None = None
+        self._stop_sequence: str | None = None
+        self.complete = False
+        """True when the last part was given."""
+
+    def parts(self, events: Iterable[tuple[bytes, bytes]]) -> Iterator[Part]:
+        """Yield the parts that some events bring; see `feed`."""
+        for name, data in events:
+            yield from self.feed(data, is_error=name == b"error")
+
+    def feed(self, data: bytes, *, is_error: bool = False) -> Sequence[Part]:
+        """Return the parts that an event's data brings. What follows the last part is ignored.
+
+        Raises:
+            ProviderError: the event reports an error, or is damaged.
+        """
+        if self.complete:
+            return ()
+        if len(data) < _LEAST_CHUNK_BYTES and data.strip() == b"[DONE]":
+            return self.end()
+        chunk = parsed(data)
+        if is_error or "error" in chunk or chunk.get("object") == "error":
+            _raise_reported(chunk, is_error=is_error)
+        parts: list[Part] = []
+        if not self._started and _begins(chunk):
+            parts.append(self._start(chunk))
+        for choice in as_list(chunk.get("choices")):
+            self._read_choice(as_object(choice), parts)
+        if chunk.get("usage"):
+            self._count(as_object(chunk["usage"]), parts)
+        return parts
+
+    def document(self, data: bytes) -> Sequence[Part]:
+        """Return the parts of an answer that came in one piece.
+
+        Raises:
+            ProviderError: the document reports an error, or is no answer.
+        """
+        completion = parsed(data)
+        _raise_reported(completion, is_error=False)
+        if not as_list(completion.get("choices")):
+            raise damaged("it is no chat completion", "unknown")
+        return [*self.feed(data), *self.end()]
+
+    def end(self) -> Sequence[Part]:
+        """Return what is left to say when the events have ended.
+
+        Raises:
+            ProviderError: the answer was not complete.
+        """
+        if self.complete:
+            return ()
+        if self._finish_reason is None:
+            raise damaged("it ended before it was complete" if self._started else "it is empty")
+        self.complete = True
+        stop_reason, detail = self._stop(self._finish_reason)
+        return (*[BlockFinished(block) for block in self._blocks()], ResponseFinished(stop_reason, detail))
+
+    def usage(self) -> Usage | None:
+        """Return what the answer has reported as used so far; None before it has reported anything."""
+        if not self._usage:
+            return None
+        usage = _usage(self._usage)
+        return usage if self._price is None else self._price.charged(usage)
+
+    def _start(self, chunk: JsonObject) -> Part:
+        self._started = True
+        usage = self.usage() or Usage(requests=1, exact=False)
+        return ResponseStarted(as_text(chunk.get("model")), as_text(chunk.get("id")), usage)
+
+    def _read_choice(self, choice: JsonObject, parts: list[Part]) -> None:
+        if choice.get("index"):
+            return  # `n` is not asked for
+        delta = as_object(choice.get("delta") or choice.get("message"))
+        if len(delta) > 1:
+            delta = _reasoning_first(delta)
+        for key, value in delta.items():
+            if not value:
+                continue
+            if key == "content" and isinstance(value, str):
+                self._text.append(value)
+                if self._deltas:
+                    parts.append(TextPart(value))
+            elif key != "role":
+                self._read_field(key, value, delta, parts)
+        if reason := as_text(choice.get("finish_reason")):
+            self._finish_reason = reason
+            self._stop_sequence = as_text(choice.get("stop_reason")) or None
+
+    def _read_field(self, key: str, value: JsonValue, delta: JsonObject, parts: list[Part]) -> None:
+        """Take in a field of a message; one that is not known here is ignored."""
+        match key:
+            case "reasoning_content":
+                self._add(self._reasoning, as_text(value), parts, ThinkingPart)
+            case "reasoning" if not delta.get("reasoning_content"):
+                self._add(self._reasoning, as_text(value), parts, ThinkingPart)
+            case "content":
+                thought, text = _split(as_list(value))
+                self._add(self._reasoning, thought, parts, ThinkingPart)
+                self._add(self._text, text, parts, TextPart)
+            case "refusal":
+                self._add(self._refusal, as_text(value), parts, TextPart)
+            case "tool_calls":
+                self._read_calls([as_object(call) for call in as_list(value)], parts)
+            case "function_call":
+                self._read_calls([{"index": key, "function": value}], parts)
+            case "reasoning_details":
+                _add_details(self._details, as_list(value))
+            case "annotations":
+                self._annotations += as_list(value)
+            case _:
+                return
+
+    def _read_calls(self, deltas: Sequence[JsonObject], parts: list[Part]) -> None:
+        for delta in deltas:
+            part = self._calls.add(delta)
+            if part is not None and self._deltas:
+                parts.append(part)
+
+    def _add(self, pieces: list[str], text: str, parts: list[Part], kind: type[TextPart] | type[ThinkingPart]) -> None:
+        if text:
+            pieces.append(text)
+            if self._deltas:
+                parts.append(kind(text))
+
+    def _count(self, usage: JsonObject, parts: list[Part]) -> None:
+        """Take over the counts, which are totals so far: later ones replace."""
+        if isinstance(usage.get("prompt_tokens"), int) or isinstance(usage.get("completion_tokens"), int):
+            self._usage = usage
+            parts.append(UsageSeen(self.usage() or Usage(requests=1, exact=False)))
+
+    def _blocks(self) -> list[Block]:
+        blocks = [self._thinking()]
+        if text := "".join(self._text):
+            blocks.append(Text(text, extra={"annotations": self._annotations} if self._annotations else None))
+        if refusal := "".join(self._refusal):
+            blocks.append(Text(refusal, extra={"refusal": True}))
+        return [block for block in blocks if block is not None] + [call.finish() for call in self._calls.all]
+
+    def _thinking(self) -> Block | None:
+        text = "".join(self._reasoning)
+        details = orjson.dumps(self._details).decode() if self._details else None
+        if text:
+            return Thinking(text, details, self._provider)
+        return RedactedThinking(details, self._provider) if details else None
+
+    def _stop(self, reason: str) -> tuple[StopReason, str | None]:
+        told: StopReason = _STOP_REASONS.get(reason, "other")
+        if told in ("end_turn", "tool_use"):
+            return self._natural_stop()
+        return told, reason if told in ("other", "refusal") else None
+
+    def _natural_stop(self) -> tuple[StopReason, str | None]:
+        """Return why the model stopped by itself; what it made says more than the word that the server used."""
+        if self._calls.all:
+            return "tool_use", None
+        if self._refusal:
+            return "refusal", None
+        return ("end_turn", None) if self._stop_sequence is None else ("stop_sequence", self._stop_sequence)
+
+
+def _begins(chunk: JsonObject) -> bool:
+    # Azure begins with a chunk about its filters, in which everything else is empty.
+    return bool(chunk.get("choices") or chunk.get("id") or chunk.get("model"))
+
+
+def _reasoning_first(delta: JsonObject) -> JsonObject:
+    """Return the fields of a message in the order in which the model wrote them."""
+    return {key: delta[key] for key in _REASONING_FIELDS if key in delta} | delta
+
+
+def _raise_reported(chunk: JsonObject, *, is_error: bool) -> None:
+    if error := chunk.get("error"):
+        raise reported_within(error)
+    if is_error or chunk.get("object") == "error":
+        raise reported_within(chunk)
+
+
+def _split(content: list[JsonValue]) -> tuple[str, str]:
+    """Return the reasoning and the text of a content that is a list of parts."""
+    parts = [as_object(part) for part in content]
+    thoughts = [_thought(part.get("thinking")) for part in parts if part.get("type") == "thinking"]
+    texts = [as_text(part.get("text")) for part in parts if part.get("type") == "text"]
+    return "".join(thoughts), "".join(texts)
+
+
+def _thought(value: JsonValue | None) -> str:
+    return as_text(value) or "".join([as_text(as_object(part).get("text")) for part in as_list(value)])
+
+
+def _add_details(details: list[JsonObject], added: Sequence[JsonValue]) -> None:
+    """Add pieces of `reasoning_details`: one with the index and type of the last one belongs to it."""
+    for detail in map(as_object, added):
+        last = details[-1] if details else None
+        if last is None or last.get("type") != detail.get("type") or last.get("index") != detail.get("index"):
+            details.append(detail)
+        else:
+            _extend(last, detail)
+
+
+def _extend(last: JsonObject, detail: JsonObject) -> None:
+    for key, value in detail.items():
+        before = last.get(key)
+        if key in _GROWING_DETAILS and isinstance(before, str) and isinstance(value, str):
+            last[key] = before + value
+        elif value is not None:
+            last[key] = value
+
+
+def _usage(told: JsonObject) -> Usage:
+    prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
+    inside, outside = as_object(told.get("prompt_tokens_details")), as_object(told.get("completion_tokens_details"))
+    read, written = _count_of(inside, "cached_tokens"), _count_of(inside, "cache_write_tokens")
+    total = prompt if isinstance(prompt, int) else 0
+    return Usage(
+        requests=1,
+        input_tokens=max(0, total - (read or 0) - (written or 0)),
+        output_tokens=completion if isinstance(completion, int) else 0,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=_count_of(outside, "reasoning_tokens"),
+        exact=isinstance(prompt, int) and isinstance(completion, int),
+    )
+
+
+def _count_of(details: JsonObject, name: str) -> int | None:
+    count = details.get(name)
+    return count if isinstance(count, int) else None

@@ -1,0 +1,285 @@
+"""Conversations as Chat Completions bytes: each message, tool and prefix encoded once.
+
+A request's bytes are the beginning of the next request's: providers cache by prefix. One message of ours is any number
+of messages on the wire, in this order: one of the role `tool` for each result, then one of the user's. What the API
+has no place for is settled here:
+
+- pictures and documents in results follow in the user's message, with a text that says whose they are;
+- an error says so in its text;
+- what the endpoint does not take is a text that says what is missing;
+- reasoning goes back only where the endpoint takes it; another provider's becomes a text: see `foreign.py`;
+- empty texts, and messages without content, are left out.
+
+Imports `model`, `types`, `foreign`, `json_bytes`, `openai_endpoint`, `openai_media` and `openai_strict`. Read
+`openai_chat_decode.py` next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import orjson
+from pydantic import JsonValue
+
+from journeyman.model import Prefix, ToolSpec
+from journeyman.models.foreign import readable, safe_id, safe_name
+from journeyman.models.json_bytes import to_json
+from journeyman.models.openai_endpoint import Endpoint
+from journeyman.models.openai_media import file_name, missing, plain_text, url_of
+from journeyman.models.openai_strict import is_enforceable
+from journeyman.types import (
+    Base64,
+    Block,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    Opaque,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
+
+CODEC: Final = "openai-chat"
+"""The beginning of the codec ids under which messages, tools and prefixes keep their bytes."""
+
+NAME_CHARACTERS: Final = 64
+"""The longest name of a tool that the API takes."""
+
+
+def encode(
+    head: JsonObject,
+    prefix: Prefix,
+    messages: Sequence[Message],
+    *,
+    endpoint: Endpoint,
+    more_tools: Sequence[object] = (),
+) -> bytes:
+    """Return a request's body: the fields of `head`, then tools and messages.
+
+    `more_tools` are tools in the provider's own form, which follow those of `prefix`.
+    """
+    codec = _codec(endpoint)
+    id = codec.id
+    pieces = [_system(prefix, endpoint)]
+    for message in messages:
+        piece = message.wire.get(id)
+        if piece is None:
+            piece = message.wire[id] = codec.message(message)
+        pieces.append(piece)
+    tools = _tools(prefix, endpoint)
+    if more_tools:
+        tools = b",".join([part for part in (tools, to_json(more_tools)[1:-1]) if part])
+    start = (to_json(head)[:-1], b',"tools":[%b]' % tools if tools else b"", b',"messages":[')
+    return b"".join((*start, b",".join([piece for piece in pieces if piece]), b"]}"))
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _codec(endpoint: Endpoint) -> _Codec:
+    own = (endpoint.provider, endpoint.longest_id, endpoint.refusals)
+    media = (endpoint.images, endpoint.image_urls, endpoint.documents, endpoint.document_urls)
+    reasoning = (endpoint.reasoning_field, endpoint.echoes_reasoning, endpoint.reasoning_details)
+    return _Codec(endpoint, "/".join([CODEC, *map(str, (*own, *media, *reasoning))]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Codec:
+    endpoint: Endpoint
+    id: str
+    """All that decides on the bytes of a message."""
+
+    def message(self, message: Message) -> bytes:
+        """Return the message's bytes; none at all if nothing of it can be sent."""
+        if message.role == "assistant":
+            return self._assistant(message)
+        results = [block for block in message.content if isinstance(block, ToolResult)]
+        parts = [part for result in results for part in self._media(result)]
+        said = [block for block in message.content if not isinstance(block, ToolResult)]
+        alone = said[0] if len(said) == 1 and not parts else None
+        wired = [self._result(result) for result in results]
+        if isinstance(alone, Text):
+            wired += [_message("user", alone.text)] if alone.text else []
+        elif parts := [*parts, *[part for block in said for part in self._user_parts(block)]]:
+            wired.append(_message("user", parts))
+        return b",".join(wired)
+
+    # -- results
+
+    def _result(self, result: ToolResult) -> bytes:
+        if isinstance(result.content, str):
+            text = result.content
+        else:
+            text = "\n".join([self._in_result(block) for block in result.content])
+        if result.is_error and not text.lower().startswith("error"):
+            text = f"Error: {text or '(no output)'}"
+        return to_json({"role": "tool", "tool_call_id": self._id(result.tool_use_id), "content": text})
+
+    def _in_result(self, block: Text | Image | Document) -> str:
+        match block:
+            case Text(text):
+                return text
+            case Image():
+                return "[An image: see the user's message after the results.]"
+            case Document():
+                text = plain_text(block)
+                return text if text is not None else "[A document: see the user's message after the results.]"
+
+    def _media(self, result: ToolResult) -> list[JsonObject]:
+        """Return the parts that a result has no place for, after a text that says whose they are."""
+        blocks = () if isinstance(result.content, str) else result.content
+        media = [block for block in blocks if not isinstance(block, Text) and not _is_text(block)]
+        if not media:
+            return []
+        whose = f"From the result of the call {self._id(result.tool_use_id)}:"
+        return [_text_part(whose), *[part for block in media for part in self._user_parts(block)]]
+
+    # -- what users say
+
+    def _user_parts(self, block: Block) -> list[JsonObject]:
+        block = readable(block, self.endpoint.provider) or Text("")
+        match block:
+            case Image():
+                return [self._image(block)]
+            case Document():
+                return [self._document(block)]
+            case Opaque():
+                return [_text_part(_left_out(block))]
+            case Text(text):
+                return [_text_part(text)] if text else []
+            case _:
+                return []
+
+    def _image(self, image: Image) -> JsonObject:
+        taken = self.endpoint.images and (isinstance(image.source, Base64) or self.endpoint.image_urls)
+        return (
+            {"type": "image_url", "image_url": {"url": url_of(image.source)}} if taken else _text_part(missing(image))
+        )
+
+    def _document(self, document: Document) -> JsonObject:
+        if (text := plain_text(document)) is not None:
+            return _text_part(text)
+        taken = self.endpoint.documents and (isinstance(document.source, Base64) or self.endpoint.document_urls)
+        if not taken:
+            return _text_part(missing(document))
+        return {"type": "file", "file": {"filename": file_name(document), "file_data": url_of(document.source)}}
+
+    # -- what the model said
+
+    def _assistant(self, message: Message) -> bytes:
+        blocks = [readable(block, self.endpoint.provider) for block in message.content]
+        words, is_refusal = _words(message.content, blocks)
+        calls = [self._call(block) for block in blocks if isinstance(block, ToolUse)]
+        if not words and not calls:
+            return b""
+        content: object = words or None
+        if is_refusal and self.endpoint.refusals:
+            content = [{"type": "refusal", "refusal": words}]
+        fields: dict[str, object] = {"role": "assistant", "content": content, **self._reasoning(blocks)}
+        if calls:
+            fields["tool_calls"] = calls
+        return to_json(fields)
+
+    def _call(self, call: ToolUse) -> JsonObject:
+        name = safe_name(call.name, longest=NAME_CHARACTERS)
+        function: JsonObject = {"name": name, "arguments": call.input_json}
+        return {"id": self._id(call.id), "type": "function", "function": function}
+
+    def _reasoning(self, blocks: Sequence[Block | None]) -> JsonObject:
+        """Return the model's own reasoning, as the endpoint takes it back."""
+        if not self.endpoint.echoes_reasoning:
+            return {}
+        if self.endpoint.reasoning_details and (details := [each for block in blocks for each in _details(block)]):
+            return {"reasoning_details": details}
+        text = "".join([block.text for block in blocks if isinstance(block, Thinking)])
+        return {self.endpoint.reasoning_field: text} if text else {}
+
+    def _id(self, id: str) -> str:
+        return safe_id(id, longest=self.endpoint.longest_id)
+
+
+def _message(role: str, content: object) -> bytes:
+    return to_json({"role": role, "content": content})
+
+
+def _text_part(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+def _words(content: Sequence[Block], blocks: Sequence[Block | None]) -> tuple[str, bool]:
+    """Return the assistant's text, and whether all of it is a refusal.
+
+    Texts follow one another as they are; one that stands for another block is set apart.
+    """
+    words: list[str] = []
+    refused: list[bool] = []
+    apart = False
+    for original, block in zip(content, blocks, strict=True):
+        if isinstance(block, Text) and block is original:
+            words.append(block.text)
+            refused.append(bool(block.extra and block.extra.get("refusal")))
+        elif isinstance(block, Text | Opaque):
+            words.append(f"\n\n{block.text if isinstance(block, Text) else _left_out(block)}\n\n")
+            apart = True
+    text = "".join(words)
+    return text.strip("\n") if apart else text, bool(refused) and all(refused) and not apart
+
+
+def _left_out(block: Opaque) -> str:
+    return f"[A {block.kind!r} block that has no place in Chat Completions is left out.]"
+
+
+def _details(block: Block | None) -> list[JsonValue]:
+    """Return the `reasoning_details` that a block of reasoning keeps in its signature or data."""
+    match block:
+        case Thinking(signature=str(kept)) | RedactedThinking(data=kept):
+            try:
+                details: JsonValue = orjson.loads(kept)
+            except orjson.JSONDecodeError:
+                return []
+            return details if isinstance(details, list) else []
+        case _:
+            return []
+
+
+def _is_text(block: Image | Document) -> bool:
+    return isinstance(block, Document) and plain_text(block) is not None
+
+
+# -- tools and system --------------------------------------------------------------------------------------------------
+
+
+def _tools(prefix: Prefix, endpoint: Endpoint) -> bytes:
+    """Return the elements of `tools`."""
+    key = f"{CODEC}/tools/{endpoint.strict}"
+    if key not in prefix.wire:
+        prefix.wire[key] = b",".join([_tool(spec, strict=endpoint.strict) for spec in prefix.tools])
+    return prefix.wire[key]
+
+
+def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
+    strict = strict and spec.strict and is_enforceable(spec.input_schema)
+    key = f"{CODEC}/strict" if strict else CODEC
+    if key not in spec.wire:
+        parameters = {**spec.input_schema, "properties": spec.input_schema.get("properties", {})}
+        function: JsonObject = {"name": spec.name, "description": spec.description, "parameters": parameters}
+        if strict:
+            function["strict"] = True
+        spec.wire[key] = to_json({"type": "function", "function": function})
+    return spec.wire[key]
+
+
+def _system(prefix: Prefix, endpoint: Endpoint) -> bytes:
+    """Return the message with the system prompt; nothing if there is none."""
+    key = f"{CODEC}/{endpoint.system_role}"
+    if key not in prefix.wire:
+        text = "\n\n".join([text.text for text in prefix.system if text.text])
+        prefix.wire[key] = _message(endpoint.system_role, text) if text else b""
+    return prefix.wire[key]

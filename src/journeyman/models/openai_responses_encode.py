@@ -1,0 +1,283 @@
+"""Conversations as Responses API bytes: each message, tool and prefix encoded once, the input at the end of a request.
+
+A conversation is sent whole, as a list of items; nothing of it is kept by the service. Its bytes are the beginning of
+the next request's, which is what the service's own cache depends on. What the API would refuse is settled here:
+
+- reasoning goes back as the item that it came as, and with the id of the item that followed it: the API refuses one of
+  the two without the other. All other items go without ids, so that a view may leave reasoning out;
+- an error says so in its text;
+- left out: empty texts, reasoning that the API cannot read again, and reasoning that nothing follows (it was cut off);
+- what only another provider can read, and ids and names that this one would refuse: see `foreign.py`.
+
+Imports `model`, `types`, `openai_endpoint`, `openai_media`, `openai_strict`, `foreign`, `json_bytes` and `untrusted`.
+Read `openai_responses_decode.py` next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final
+
+import orjson
+
+from journeyman.model import Prefix, ToolSpec
+from journeyman.models.foreign import readable, safe_id, safe_name
+from journeyman.models.json_bytes import to_json
+from journeyman.models.openai_endpoint import Endpoint
+from journeyman.models.openai_media import file_name, missing, plain_text, url_of
+from journeyman.models.openai_strict import is_enforceable
+from journeyman.models.untrusted import as_object
+from journeyman.types import (
+    Block,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    Opaque,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Url,
+)
+
+_ID_CHARACTERS: Final = 64
+_NAME_CHARACTERS: Final = 64
+_TOOLS: Final = "responses/tools"  # in `Prefix.wire`
+_SYSTEM: Final = "responses/instructions"  # in `Prefix.wire`
+
+
+def encode(
+    head: JsonObject,
+    prefix: Prefix,
+    messages: Sequence[Message],
+    *,
+    endpoint: Endpoint,
+    more_tools: Sequence[object] = (),
+) -> bytes:
+    """Return a request's body: the fields of `head`, then tools, instructions and input.
+
+    `more_tools` are tools in the API's own form, which follow those of `prefix`.
+    """
+    codec = codec_of(endpoint)
+    pieces: list[bytes] = []
+    for message in messages:
+        piece = message.wire.get(codec)
+        if piece is None:
+            piece = message.wire[codec] = _items(message, endpoint)
+        pieces.append(piece)
+    tools = _tools(prefix, strict=endpoint.strict)
+    if more_tools:
+        tools = b",".join(part for part in (tools, to_json(more_tools)[1:-1]) if part)
+    tools = b',"tools":[%b]' % tools if tools else b""
+    items = b"".join(pieces)[1:]
+    return b"".join((to_json(head)[:-1], tools, _instructions(prefix), b',"input":[', items, b"]}"))
+
+
+@cache
+def codec_of(endpoint: Endpoint) -> str:
+    """Return the codec id under which messages keep their bytes for this endpoint: what they depend on."""
+    able = "".join(str(int(each)) for each in (endpoint.images, endpoint.image_urls, endpoint.documents))
+    return f"responses/{endpoint.provider}/{able}"
+
+
+# -- tools and instructions --------------------------------------------------------------------------------------------
+
+
+def _tools(prefix: Prefix, *, strict: bool) -> bytes:
+    """Return the elements of `tools`."""
+    key = f"{_TOOLS}/{strict}"
+    if key not in prefix.wire:
+        prefix.wire[key] = b",".join([_tool(spec, may_be_strict=strict) for spec in prefix.tools])
+    return prefix.wire[key]
+
+
+def _tool(spec: ToolSpec, *, may_be_strict: bool) -> bytes:
+    key = f"{_TOOLS}/{may_be_strict}"
+    if key not in spec.wire:
+        tool: JsonObject = {"type": "function", "name": spec.name, "description": spec.description}
+        tool["parameters"] = {**spec.input_schema, "properties": spec.input_schema.get("properties", {})}
+        # Always said: left out, the API would take it for true.
+        tool["strict"] = may_be_strict and spec.strict and is_enforceable(spec.input_schema)
+        spec.wire[key] = to_json(tool)
+    return spec.wire[key]
+
+
+def _instructions(prefix: Prefix) -> bytes:
+    if _SYSTEM not in prefix.wire:
+        text = "\n\n".join([text.text for text in prefix.system if text.text])
+        prefix.wire[_SYSTEM] = b',"instructions":%b' % to_json(text) if text else b""
+    return prefix.wire[_SYSTEM]
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+def _items(message: Message, endpoint: Endpoint) -> bytes:
+    """Return the items of a message, each with a comma before it; nothing at all if nothing of it can be sent."""
+    items = _Items(message.role, endpoint)
+    for block in _sent(message.content, endpoint.provider):
+        items.add(block)
+    return items.whole()
+
+
+def _sent(content: Iterable[Block], provider: str) -> list[Block]:
+    """Return the blocks as the API can read them, without those that it would refuse."""
+    blocks = [readable(block, provider) for block in content]
+    kept = [block for block in blocks if block is not None and _is_sent(block)]
+    while kept and isinstance(kept[-1], Thinking):
+        kept.pop()
+    return kept
+
+
+def _is_sent(block: Block) -> bool:
+    match block:
+        case Text(text):
+            return text != ""
+        case Thinking():
+            return _is_readable_again(block)
+        case RedactedThinking():
+            return False
+        case _:
+            return True
+
+
+def _is_readable_again(block: Thinking) -> bool:
+    item, _, _ = (block.signature or "").partition("\n")
+    try:
+        fields = as_object(orjson.loads(item))
+    except orjson.JSONDecodeError:
+        return False
+    return fields.get("type") == "reasoning" and bool(fields.get("encrypted_content") or fields.get("content"))
+
+
+@dataclass(slots=True)
+class _Items:
+    """The items of one message, as far as they are made."""
+
+    role: Role
+    endpoint: Endpoint
+    items: list[bytes] = field(default_factory=list[bytes])
+    content: list[bytes] = field(default_factory=list[bytes])
+    """What is said by the user and not in an item yet."""
+    pair: str = ""
+    """The kind and id of the next item, when the reasoning before it names them."""
+
+    def add(self, block: Block) -> None:
+        if self.role == "user" and isinstance(block, Text | Image | Document):
+            self.content.append(_part(block, self.endpoint))
+            return
+        self._end_of_content()
+        pair, self.pair = self.pair, ""
+        match block:
+            case Thinking():
+                item, _, self.pair = (block.signature or "").partition("\n")
+                self.items.append(item.encode("utf-8", "replace"))
+            case Opaque():
+                self.items.append(block.json.strip().encode("utf-8", "replace"))
+            case ToolUse():
+                self.items.append(_function_call(block, _paired(pair, "function_call")))
+            case ToolResult():
+                self.items.append(_function_call_output(block, self.endpoint))
+            case Text():
+                self.items.append(_assistant_text(block, _paired(pair, "message")))
+            case Image() | Document():
+                self.items.append(_assistant_text(Text(missing(block)), ""))
+            case RedactedThinking():
+                pass  # see `_is_sent`
+
+    def whole(self) -> bytes:
+        self._end_of_content()
+        return b"".join([b"," + item for item in self.items])
+
+    def _end_of_content(self) -> None:
+        if self.content:
+            parts = b",".join(self.content)
+            self.items.append(b'{"type":"message","role":"user","content":[%b]}' % parts)
+            self.content.clear()
+
+
+def _paired(pair: str, kind: str) -> str:
+    paired_kind, _, id = pair.partition(" ")
+    return id if paired_kind == kind else ""
+
+
+def _assistant_text(block: Text, id: str) -> bytes:
+    """Return a message of the model's: in full with the id that goes with it, else in short."""
+    extra = block.extra or {}
+    annotations, own_id = extra.get("annotations") or [], extra.get("id")
+    id = id or (own_id if isinstance(own_id, str) else "")
+    item: JsonObject = {"type": "message", "role": "assistant", "content": block.text}
+    if id:
+        part: JsonObject = {"type": "output_text", "text": block.text, "annotations": annotations}
+        item |= {"id": id, "status": "completed", "content": [part]}
+    if phase := extra.get("phase"):
+        item["phase"] = phase
+    return to_json(item)
+
+
+def _function_call(block: ToolUse, id: str) -> bytes:
+    call = {
+        "call_id": safe_id(block.id, longest=_ID_CHARACTERS),
+        "name": safe_name(block.name, longest=_NAME_CHARACTERS),
+        "arguments": block.input_json,
+    }
+    return to_json({"type": "function_call", **({"id": id} if id else {}), **call})
+
+
+def _function_call_output(block: ToolResult, endpoint: Endpoint) -> bytes:
+    id = to_json(safe_id(block.tool_use_id, longest=_ID_CHARACTERS))
+    content = block.content
+    if isinstance(content, str):
+        output = to_json(_with_error(content, block))
+    else:
+        parts = [_part(part, endpoint) for part in content if not isinstance(part, Text) or part.text]
+        if said := _with_error(block.text, block).removesuffix(block.text):
+            parts.insert(0, _text(said))
+        output = b"[%b]" % b",".join(parts) if parts else b'""'
+    return b'{"type":"function_call_output","call_id":%b,"output":%b}' % (id, output)
+
+
+def _with_error(text: str, result: ToolResult) -> str:
+    """Return the text of a result; that of an error says so, as the API has no other place for it."""
+    if not result.is_error or text.lower().startswith("error"):
+        return text
+    return f"Error: {text or '(no output)'}"
+
+
+# -- what users and tools say ------------------------------------------------------------------------------------------
+
+
+def _part(block: Text | Image | Document, endpoint: Endpoint) -> bytes:
+    match block:
+        case Text(text):
+            part = _text(text)
+        case Image():
+            part = _image(block, endpoint)
+        case Document():
+            part = _document(block, endpoint)
+    return part
+
+
+def _text(text: str) -> bytes:
+    return b'{"type":"input_text","text":%b}' % to_json(text)
+
+
+def _image(image: Image, endpoint: Endpoint) -> bytes:
+    if not endpoint.images or (isinstance(image.source, Url) and not endpoint.image_urls):
+        return _text(missing(image))
+    return to_json({"type": "input_image", "detail": "auto", "image_url": url_of(image.source)})
+
+
+def _document(document: Document, endpoint: Endpoint) -> bytes:
+    if (text := plain_text(document)) is not None:
+        return _text(text)
+    if not endpoint.documents:
+        return _text(missing(document))
+    if isinstance(document.source, Url):
+        return to_json({"type": "input_file", "file_url": document.source.url})
+    return to_json({"type": "input_file", "filename": file_name(document), "file_data": url_of(document.source)})

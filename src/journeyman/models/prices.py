@@ -1,0 +1,196 @@
+"""What models cost: a table that comes with the package, and tables of one's own.
+
+The table holds what providers ask for plain requests, as of a certain day: `prices.json` says which and by what source,
+and `make prices` brings it up to date. What it does not hold is unknown, which is not free. Imports `untrusted`,
+`issues`, `errors` and `types`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from functools import cache
+from operator import itemgetter
+from pathlib import Path
+from typing import Annotated, ClassVar, Final
+
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from journeyman.errors import DefinitionError, Problem
+from journeyman.issues import faults_of, issue_lines
+from journeyman.models.untrusted import as_list, as_object, as_text
+from journeyman.types import JsonObject, Price
+
+BUNDLED: Final = Path(__file__).with_name("prices.json")
+
+# Other names of providers in the table.
+_ALIASES: Final[Mapping[str, str]] = {
+    "bedrock": "aws",
+    "google-cloud": "google",
+    "google-gla": "google",
+    "google-vertex": "google",
+    "grok": "xai",
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+    "x-ai": "xai",
+}
+
+# claude-sonnet-4-5-20250929 and gpt-5.2-2025-12-11 cost what the names without a date do, unless listed by themselves.
+_DATE: Final = re.compile(r"[-@](?:latest|20\d{6}|20\d\d-\d\d-\d\d)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTable:
+    """Prices by provider and model."""
+
+    entries: Mapping[str, JsonValue]
+    """What a file has, by `provider:model`."""
+    as_of: date | None = None
+    """The day of the prices; None when the file does not say."""
+    source: str = ""
+    """Where they come from."""
+
+    def price_for(self, provider: str, model: str) -> Price | None:
+        """Return what the model costs; None when that is unknown."""
+        provider, model = _ALIASES.get(provider, provider), model.lower()
+        entry = self.entries.get(f"{provider}:{model}") or self.entries.get(f"{provider}:{_DATE.sub('', model)}")
+        if entry is None or _has_changed(as_object(entry)):
+            return None
+        return _price(as_object(entry))
+
+
+def price_for(provider: str, model: str) -> Price | None:
+    """Return the list price of a model by its names, such as `anthropic` and `claude-sonnet-5-5`; None when unknown."""
+    return _bundled().price_for(provider, model)
+
+
+def prices_as_of() -> date:
+    """Return the day of the bundled prices."""
+    return _bundled().as_of or date.min
+
+
+@cache
+def _bundled() -> PriceTable:
+    return _table(as_object(from_json(BUNDLED.read_bytes())))
+
+
+def _table(given: JsonObject) -> PriceTable:
+    """Return a table that is known to be well formed: checking it takes longer than reading it."""
+    as_of = as_text(given.get("as_of"))
+    return PriceTable(
+        entries=as_object(given.get("prices")),
+        as_of=date.fromisoformat(as_of) if as_of else None,
+        source=as_text(given.get("source")),
+    )
+
+
+def _has_changed(entry: JsonObject) -> bool:
+    until = as_text(entry.get("until"))
+    return until != "" and date.fromisoformat(until) <= datetime.now(UTC).date()
+
+
+def _price(entry: JsonObject) -> Price:
+    steps = [as_object(step) for step in as_list(entry.get("above"))]
+    return Price(
+        input=_dollars(entry, "input") or 0.0,
+        output=_dollars(entry, "output") or 0.0,
+        cache_read=_dollars(entry, "cache_read"),
+        cache_write=_dollars(entry, "cache_write"),
+        above=tuple(sorted(((int(_dollars(step, "tokens") or 0), _price(step)) for step in steps), key=itemgetter(0))),
+    )
+
+
+def _dollars(entry: JsonObject, name: str) -> float | None:
+    value = entry.get(name)
+    return value if isinstance(value, int | float) else None
+
+
+# -- tables of one's own -----------------------------------------------------------------------------------------------
+
+_CONFIG = ConfigDict(extra="forbid")
+
+
+def _checked_name(name: str) -> str:
+    provider, _, model = name.partition(":")
+    if not provider or not model:
+        raise ValueError("is not of the form 'provider:model'")
+    return name
+
+
+_Name = Annotated[str, AfterValidator(_checked_name)]
+_Amount = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """What a longer request costs."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
+
+    tokens: Annotated[int, Field(gt=0, strict=True)]
+    input: _Amount
+    output: _Amount
+    cache_read: _Amount | None = None
+    cache_write: _Amount | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """What a model costs."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
+
+    input: _Amount
+    output: _Amount
+    cache_read: _Amount | None = None
+    cache_write: _Amount | None = None
+    above: tuple[_Step, ...] = ()
+    until: date | None = None
+    """The day on which the price changes: from then on it is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """A table of prices."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
+
+    prices: dict[_Name, _Entry]
+    as_of: date | None = None
+    source: str = ""
+
+
+def load_prices(path: str | Path) -> PriceTable:
+    """Read a table of one's own: TOML if the file's name ends in `.toml`, else JSON, in the form of `prices.json`.
+
+    Raises:
+        DefinitionError: the file cannot be read or is malformed; lists everything that is wrong, by entry and field.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+        given: object = tomllib.loads(data.decode()) if path.suffix == ".toml" else from_json(data)
+        table = as_object(given)
+        if table is not given:
+            raise ValueError("it holds no table")
+        return _table(as_object(_files().dump_python(_files().validate_python(table), mode="json")))
+    except ValidationError as error:
+        hint = "Prices are US dollars per million tokens, by 'provider:model'."
+        problems = [Problem("INVALID_PRICE", f"{line}.", hint) for line in _lines(error)]
+    except (OSError, ValueError) as error:
+        problems = [Problem("UNREADABLE_PRICES", f"It cannot be read: {error}.", "Mend the file, or name another.")]
+    raise DefinitionError(f"The price table {str(path)!r}", problems)
+
+
+def _lines(error: ValidationError) -> Iterator[str]:
+    for line in issue_lines(faults_of(error)):
+        yield line.replace('["[key]"]: its key ', ": its name ")
+
+
+@cache
+def _files() -> TypeAdapter[_File]:
+    return TypeAdapter(_File)

@@ -1,0 +1,285 @@
+"""Requests and answers as the JSON that a cassette holds: requests to be compared and read, answers to be given again.
+
+A request's JSON is the same for every provider, and leaves out what is as usual, so that a recording stays equal to
+what later versions of this package ask. Imports `errors`, `model` and `types`.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from binascii import Error as NotBase64
+from dataclasses import fields
+from functools import cache
+from hashlib import sha256
+from typing import Final, TypeAlias
+
+from pydantic import JsonValue, TypeAdapter
+from typing_extensions import TypedDict
+
+from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.model import (
+    Answered,
+    BlockFinished,
+    InputPart,
+    Part,
+    Prefix,
+    ResponseFinished,
+    ResponseStarted,
+    Restarted,
+    Retried,
+    Settings,
+    TextPart,
+    ThinkingPart,
+    ToolSpec,
+    UsageSeen,
+)
+from journeyman.types import Block, JsonObject, Message, Usage
+
+PartJson: TypeAlias = JsonObject
+"""One part: `part` says which, `ms` when it came, and its fields."""
+
+_LONGEST_DATA: Final = 200
+"""Of pictures and documents in a request that are longer only the hash is kept: they are compared, never given back."""
+
+_USUAL: Final = frozenset({"cache_mark", "is_error", "continues"})
+"""Fields that are left out when they are false."""
+
+_SETTINGS: Final = Settings()
+
+
+def json_line(value: object) -> bytes:
+    """Return `value` as one line of JSON, readable where its characters allow that."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        return json.dumps(value).encode()
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------
+
+
+def head_json(prefix: Prefix, settings: Settings) -> JsonObject:
+    """Return a request without its messages."""
+    return {
+        "system": [_readable(block) for block in prefix.system],
+        "tools": [_tool(tool) for tool in sorted(prefix.tools, key=lambda tool: tool.name)],
+        "settings": {
+            each.name: _plain(value)
+            for each in fields(settings)
+            if (value := getattr(settings, each.name)) != getattr(_SETTINGS, each.name)
+        },
+    }
+
+
+def message_json(message: Message) -> JsonObject:
+    """Return one message of a request."""
+    content: list[JsonValue] = [_readable(block) for block in message.content]
+    shown: JsonObject = {"role": message.role, "content": content}
+    return shown | {"continues": True} if message.continues else shown
+
+
+def digest_of(head: bytes, messages: list[bytes]) -> str:
+    """Return the digest of a request from the `canonical` bytes of its head and of each of its messages."""
+    whole = sha256(head)
+    for message in messages:
+        whole.update(b"\n")
+        whole.update(message)
+    return whole.hexdigest()[:32]
+
+
+def canonical_bytes(value: JsonValue) -> bytes:
+    """Return bytes that are the same for equal JSON."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _tool(tool: ToolSpec) -> JsonObject:
+    spec: JsonObject = {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+    return spec | ({"strict": True} if tool.strict else {})
+
+
+def _plain(value: object) -> JsonValue:
+    return _any().dump_python(value, mode="json")
+
+
+def _readable(block: Block) -> JsonObject:
+    """Return a block to be compared: arguments as JSON and not as a text, long data as a hash."""
+    shown = block_json(block)
+    for name, parsed_name in (("input_json", "input"), ("json", "block")):
+        if isinstance(text := shown.get(name), str):
+            del shown[name]
+            shown[parsed_name] = _parsed(text)
+    return _with_short_data(shown)
+
+
+def _parsed(text: str) -> JsonValue:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _with_short_data(value: JsonObject) -> JsonObject:
+    for key, item in value.items():
+        if key == "source" and isinstance(item, dict) and isinstance(data := item.get("data"), str):
+            value[key] = item | {"data": _short(data)}
+        elif key == "content" and isinstance(item, list):
+            value[key] = [_with_short_data(each) if isinstance(each, dict) else each for each in item]
+    return value
+
+
+def _short(data: str) -> str:
+    if len(data) <= _LONGEST_DATA:
+        return data
+    try:
+        size = len(b64decode(data))
+    except NotBase64:
+        size = len(data)
+    return f"sha256 {sha256(data.encode()).hexdigest()[:32]} of {size:,} bytes"
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+def block_json(block: Block) -> JsonObject:
+    """Return a block with all that it takes to make it again."""
+    dumped: JsonObject = _blocks().dump_python(block, mode="json", exclude_none=True)
+    kept = {name: value for name, value in dumped.items() if name != "type" and not _is_usual(name, value)}
+    return {"type": block.type, **kept}
+
+
+def _is_usual(name: str, value: JsonValue) -> bool:
+    return value is False and name in _USUAL
+
+
+_PARTS: Final[dict[str, type[Part]]] = {
+    "started": ResponseStarted,
+    "text": TextPart,
+    "thinking": ThinkingPart,
+    "input": InputPart,
+    "block": BlockFinished,
+    "usage": UsageSeen,
+    "finished": ResponseFinished,
+    "restarted": Restarted,
+    "answered": Answered,
+}
+_NAMES: Final = {kind: name for name, kind in _PARTS.items()}
+
+
+def part_json(part: Part, ms: float) -> PartJson:
+    """Return a part that came `ms` milliseconds after the request."""
+    shown: PartJson = {"ms": round(ms, 1)}
+    match part:
+        case Retried():
+            retried: PartJson = {
+                "part": "retried",
+                "attempt": part.attempt,
+                "max_attempts": part.max_attempts,
+                "delay_s": part.delay_s,
+                "error": _plain(error_json(part.error)),
+            }
+            return shown | retried
+        case BlockFinished():
+            finished: PartJson = {"part": "block", "block": block_json(part.block)}
+            return shown | finished
+        case _:
+            dumped: JsonObject = _part_adapter(type(part)).dump_python(part, mode="json", exclude_none=True)
+            return {**shown, "part": _NAMES[type(part)], **dumped}
+
+
+def part_of(given: PartJson) -> tuple[float, Part]:
+    """Return what `part_json` was given.
+
+    Raises:
+        KeyError: there is no such part.
+        pydantic.ValidationError: a field is missing or wrong.
+    """
+    rest = {key: value for key, value in given.items() if key not in ("ms", "part")}
+    ms = _number().validate_python(given["ms"])
+    if given["part"] == "retried":
+        retried = _retried().validate_python(rest)
+        return ms, Retried(retried["attempt"], retried["max_attempts"], retried["delay_s"], error_of(retried["error"]))
+    return ms, _part_adapter(_PARTS[str(given["part"])]).validate_python(rest)
+
+
+class ErrorJson(TypedDict, total=False):
+    """A failed request."""
+
+    kind: ProviderErrorKind
+    message: str
+    status: int
+    type: str
+    request_id: str
+    retry_after_s: float
+    usage: JsonObject
+
+
+class _RetriedJson(TypedDict):
+    attempt: int
+    max_attempts: int
+    delay_s: float
+    error: ErrorJson
+
+
+def error_json(error: ProviderError) -> ErrorJson:
+    """Return a failed request."""
+    usage = None if error.usage is None else _usage().dump_python(error.usage, mode="json", exclude_none=True)
+    facts = {
+        "kind": error.kind,
+        "message": str(error),
+        "status": error.status,
+        "type": error.type,
+        "request_id": error.request_id,
+        "retry_after_s": error.retry_after_s,
+        "usage": usage,
+    }
+    return _errors().validate_python({name: value for name, value in facts.items() if value is not None})
+
+
+def error_of(given: ErrorJson) -> ProviderError:
+    """Return the error that `error_json` was given."""
+    usage = given.get("usage")
+    return ProviderError(
+        given.get("message", ""),
+        kind=given.get("kind", "unknown"),
+        status=given.get("status"),
+        type=given.get("type"),
+        request_id=given.get("request_id"),
+        retry_after_s=given.get("retry_after_s"),
+        usage=None if usage is None else _usage().validate_python(usage),
+    )
+
+
+@cache
+def _blocks() -> TypeAdapter[Block]:
+    return TypeAdapter(Block)
+
+
+@cache
+def _usage() -> TypeAdapter[Usage]:
+    return TypeAdapter(Usage)
+
+
+@cache
+def _number() -> TypeAdapter[float]:
+    return TypeAdapter(float)
+
+
+@cache
+def _errors() -> TypeAdapter[ErrorJson]:
+    return TypeAdapter(ErrorJson)
+
+
+@cache
+def _retried() -> TypeAdapter[_RetriedJson]:
+    return TypeAdapter(_RetriedJson)
+
+
+@cache
+def _any() -> TypeAdapter[object]:
+    return TypeAdapter(object)
+
+
+@cache
+def _part_adapter(kind: type[Part]) -> TypeAdapter[Part]:
+    return TypeAdapter[Part](kind)

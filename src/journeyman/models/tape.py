@@ -1,0 +1,388 @@
+"""The file of a cassette: one line of JSON for each event, in order, behind a line that says what it is.
+
+A request says only what is new in it, and which earlier one it goes on from: so the file grows with the conversation
+and not with its square, and a change of one prompt changes one line. Reading names the line that is wrong. Imports
+`recorded`, `errors` and `types`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
+
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+
+from journeyman.errors import CassetteError, ProviderError
+from journeyman.model import Part
+from journeyman.models.recorded import (
+    ErrorJson,
+    PartJson,
+    canonical_bytes,
+    digest_of,
+    error_of,
+    json_line,
+    part_of,
+)
+from journeyman.types import JsonObject, Price
+
+FORMAT: Final = "journeyman cassette"
+VERSION: Final = 1
+
+_AGAIN: Final = "Record it again."
+
+
+# -- the lines --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The first line."""
+
+    format: str
+    version: int
+    recorded: str
+    """When, as an ISO date and time in UTC."""
+    agent: str | None = None
+    """What the command line recorded."""
+    input: str | None = None
+    """Its input, as it was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelLine:
+    """What is known of a model, so that it need not be there when it is replayed."""
+
+    event: Literal["model"] = "model"
+    model: str
+    """The provider, a colon and the name."""
+    called: str | None = None
+    """By which name the program asked for it, if by another."""
+    max_output_tokens: int | None = None
+    context_window: int | None = None
+    price: Price | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continues:
+    """Which request another one goes on from, and how many of its messages they have in common."""
+
+    request: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLine:
+    """One request. Where it goes on from another, `system`, `tools` and `settings` are that one's unless given."""
+
+    event: Literal["request"] = "request"
+    request: int
+    """Its number, from 1."""
+    run: int
+    """The run that asked, numbered in the order in which they came."""
+    model: str
+    digest: str | None = None
+    """Of the whole request; not checked where it was taken out."""
+    continues: Continues | None = None
+    system: JsonValue = None
+    tools: JsonValue = None
+    settings: JsonValue = None
+    messages: list[JsonValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLine:
+    """What came of a request."""
+
+    event: Literal["answer"] = "answer"
+    request: int
+    parts: list[PartJson]
+    error: ErrorJson | None = None
+    """Why it failed."""
+    ms: float = 0.0
+    """When it ended."""
+    stopped: bool = False
+    """True: nobody waited for the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallLine:
+    """What came of a tool call, as the journal of a run keeps it."""
+
+    event: Literal["call"] = "call"
+    run: int
+    key: str
+    tool: str | None = None
+    ms: float = 0.0
+    """How long it took."""
+    runs: list[int] = field(default_factory=list[int])
+    """The runs that it started, if it is the call of another agent."""
+    outcome: JsonObject
+
+
+Line: TypeAlias = Annotated[ModelLine | RequestLine | AnswerLine | CallLine, Field(discriminator="event")]
+
+
+@cache
+def _lines() -> TypeAdapter[Line]:
+    return TypeAdapter(Line)
+
+
+@cache
+def _headers() -> TypeAdapter[Header]:
+    return TypeAdapter(Header)
+
+
+def written(line: Header | Line) -> bytes:
+    """Return a line as it stands in the file, without its end."""
+    adapter = _headers() if isinstance(line, Header) else _lines()
+    dumped: JsonObject = adapter.dump_python(line, mode="json")  # pyright: ignore[reportArgumentType] - fits its class
+    return json_line({name: value for name, value in dumped.items() if not _is_usual(name, value)})
+
+
+def _is_usual(name: str, value: JsonValue) -> bool:
+    return value is None or value is False or (name == "runs" and not value)
+
+
+# -- what they add up to ----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Take:
+    """One recorded request and its answer."""
+
+    number: int
+    run: int
+    line: int
+    body: JsonObject
+    """The whole request: `model`, `system`, `tools`, `settings`, `messages`."""
+    digest: str
+    canonical: list[bytes]
+    """The bytes of each message."""
+    answer: AnswerLine | None = None
+    """None: recording ended before it."""
+    answer_line: int = 0
+    parts: list[tuple[float, Part]] = field(default_factory=list[tuple[float, Part]])
+    """With the milliseconds since the request."""
+    is_used: bool = False
+
+    def error(self) -> ProviderError | None:
+        """Return why the request failed, in an exception of its own."""
+        return None if self.answer is None or self.answer.error is None else error_of(self.answer.error)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class CallTake:
+    """One recorded tool call."""
+
+    line: int
+    call: CallLine
+    is_used: bool = False
+
+
+@dataclass(slots=True)
+class Tape:
+    """What a file holds."""
+
+    path: Path
+    header: Header | None = None
+    lines: list[bytes] = field(default_factory=list[bytes])
+    """The lines after the first."""
+    models: dict[str, ModelLine] = field(default_factory=dict[str, ModelLine])
+    """By `model`, and by `called`."""
+    takes: dict[int, Take] = field(default_factory=dict[int, Take])
+    """By number, in order."""
+    calls: list[CallTake] = field(default_factory=list[CallTake])
+
+
+def read(path: Path) -> Tape:
+    """Return what the file holds.
+
+    Raises:
+        CassetteError: it cannot be read, or is not what a cassette is; the error names the line.
+    """
+    tape = Tape(path)
+    first, *rest = _raw_lines(path)
+    tape.header = _header(path, first)
+    for number, raw in enumerate(rest, 2):
+        _take_in(tape, _parsed_line(path, raw, number), number)
+        tape.lines.append(raw)
+    return tape
+
+
+def write(path: Path, header: Header, lines: Sequence[bytes]) -> None:
+    """Write the file as a whole: whoever looks finds the old one or the new one.
+
+    Raises:
+        CassetteError: it cannot be written.
+    """
+    data = b"".join(line + b"\n" for line in (written(header), *lines))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, data)
+    except OSError as error:
+        hint = "Check the folder and its permissions."
+        raise CassetteError(f"{path} cannot be written: {error.strerror}.", hint=hint) from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+    new = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.chmod(0o644)  # a temporary file is its owner's only
+        new.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            new.unlink()
+        raise
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _raw_lines(path: Path) -> list[bytes]:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise CassetteError(f"There is no file {path}.", hint="Check the path, or record the cassette.") from error
+    except OSError as error:
+        raise CassetteError(
+            f"{path} cannot be read: {error.strerror}.", hint="Give a file that you may read."
+        ) from error
+    if not data.strip():
+        raise CassetteError(f"{path} is empty.", hint=_AGAIN)
+    return data.removesuffix(b"\n").split(b"\n")
+
+
+def _wrong(path: Path, number: int, what: str, hint: str = _AGAIN) -> CassetteError:
+    return CassetteError(f"{path}, line {number}: {what}.", hint=hint, line=number)
+
+
+def _object(path: Path, raw: bytes, number: int) -> JsonObject:
+    try:
+        value: JsonValue = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        what = "the line is empty" if not raw.strip() else f"this is not JSON, or is cut off ({error})"
+        raise _wrong(path, number, what) from error
+    if not isinstance(value, dict):
+        raise _wrong(path, number, f"this is no JSON object but {raw[:40].decode(errors='replace')}")
+    return value
+
+
+def _header(path: Path, raw: bytes) -> Header:
+    given = _object(path, raw, 1)
+    if given.get("format") != FORMAT:
+        raise _wrong(path, 1, f'this is no cassette: the first line has no "format": "{FORMAT}"', "Check the path.")
+    if given.get("version") != VERSION:
+        what = f"the cassette is of version {json.dumps(given.get('version'))}, and this journeyman reads {VERSION}"
+        raise _wrong(path, 1, what, "Update journeyman, or record it again.")
+    try:
+        return _headers().validate_python(given)
+    except ValidationError as error:
+        raise _wrong(path, 1, _fault(error)) from error
+
+
+def _parsed_line(path: Path, raw: bytes, number: int) -> Line:
+    given = _object(path, raw, number)
+    try:
+        return _lines().validate_python(given)
+    except ValidationError as error:
+        raise _wrong(path, number, _fault(error)) from error
+
+
+def _fault(error: ValidationError) -> str:
+    """Say the first thing that is wrong: `request: 'messages' is missing`."""
+    first = error.errors(include_url=False)[0]
+    match [str(step) for step in first["loc"]], first["type"]:
+        case _, "union_tag_not_found":
+            return "'event' is missing"
+        case _, "union_tag_invalid":
+            return f"there is no event {first.get('ctx', {}).get('tag')!r}"
+        case [*above, name], "missing":
+            return f"{'.'.join([*above, ''])[:-1] or 'the line'} has no {name!r}"
+        case steps, _:
+            return f"{'.'.join(steps)} is wrong: {first['msg']}"
+
+
+def _take_in(tape: Tape, line: Line, number: int) -> None:
+    match line:
+        case ModelLine():
+            tape.models[line.model] = line
+            tape.models[line.called or line.model] = line
+        case RequestLine():
+            tape.takes[line.request] = _take(tape, line, number)
+        case AnswerLine():
+            _answer(tape, line, number)
+        case CallLine():
+            tape.calls.append(CallTake(line=number, call=line))
+
+
+def _take(tape: Tape, line: RequestLine, number: int) -> Take:
+    if line.request in tape.takes:
+        raise _wrong(tape.path, number, f"there is a request {line.request} before")
+    before, kept = _continued(tape, line, number)
+    body: JsonObject = {"model": line.model}
+    for name, value in (("system", line.system), ("tools", line.tools), ("settings", line.settings)):
+        if value is None and before is None:
+            raise _wrong(tape.path, number, f"request {line.request} has no {name!r}")
+        body[name] = value if value is not None or before is None else before.body[name]
+    canonical = [*map(canonical_bytes, line.messages)]
+    if before is not None:
+        canonical = [*before.canonical[:kept], *canonical]
+        body["messages"] = [*messages_of(before.body)[:kept], *line.messages]
+    else:
+        body["messages"] = [*line.messages]
+    digest = digest_of(head_bytes(body), canonical)
+    if line.digest not in (None, digest):
+        what = f"request {line.request} was changed after it was recorded: its digest is {digest}"
+        raise _wrong(tape.path, number, what, "Record it again, or take the digest out of the line if it is meant.")
+    return Take(number=line.request, run=line.run, line=number, body=body, digest=digest, canonical=canonical)
+
+
+def _continued(tape: Tape, line: RequestLine, number: int) -> tuple[Take | None, int]:
+    """Return the request that this one goes on from, and how many of its messages they have in common."""
+    if line.continues is None:
+        return None, 0
+    before, kept = tape.takes.get(line.continues.request), line.continues.messages
+    if before is None:
+        raise _wrong(tape.path, number, f"it continues request {line.continues.request}, which is not before it")
+    if not 0 <= kept <= len(before.canonical):
+        what = f"it continues {kept} messages of request {before.number}, which has {len(before.canonical)}"
+        raise _wrong(tape.path, number, what)
+    return before, kept
+
+
+def _answer(tape: Tape, line: AnswerLine, number: int) -> None:
+    take = tape.takes.get(line.request)
+    if take is None or take.answer is not None:
+        what = "is not before it" if take is None else "has an answer before"
+        raise _wrong(tape.path, number, f"this answers request {line.request}, which {what}")
+    take.answer, take.answer_line = line, number
+    for index, part in enumerate(line.parts):
+        try:
+            take.parts.append(part_of(part))
+        except KeyError as error:
+            raise _wrong(tape.path, number, f"parts.{index} has no known {error.args[0]!r}") from error
+        except ValidationError as error:
+            raise _wrong(tape.path, number, f"parts.{index}: {_fault(error)}") from error
+
+
+def messages_of(body: JsonObject) -> list[JsonValue]:
+    """Return the messages of a request."""
+    messages = body["messages"]
+    return messages if isinstance(messages, list) else []
+
+
+def head_bytes(body: JsonObject) -> bytes:
+    """Return the bytes of a request without its messages, for its digest."""
+    return canonical_bytes({name: value for name, value in body.items() if name != "messages"})

@@ -1,0 +1,112 @@
+"""What the exceptions of other packages mean when they carry a request: by the names of their classes, not their words.
+
+A carrier is an official SDK or another library; which HTTP client it uses is its own affair, so nothing is imported
+here to recognise its exceptions. Nor does anything of them leave but a scrubbed text: they hold requests, and with
+them keys. Imports `errors`, `types` and `refusal`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from journeyman.errors import ProviderErrorKind, name_and_words
+from journeyman.models.refusal import kind_of_status
+
+_QUOTED_CHARACTERS: Final = 500
+_SECRET_NAME: Final = re.compile(r"(?i)key|token|secret|passw|credential|authorization")
+_LEAST_SECRET: Final = 7  # shorter values are not replaced: they would be found in ordinary words
+
+
+class Meaning(NamedTuple):
+    """What an exception says about a request."""
+
+    kind: ProviderErrorKind
+    words: str
+    """To go on after the name of the host."""
+    unbilled: bool = False
+    """True when nothing can have been billed."""
+
+
+# By the name of a class or one of its bases: of httpx and its successor, of aiohttp, botocore and urllib3, or built in.
+_BEFORE: Final[Mapping[str, Meaning]] = {
+    "ConnectTimeout": Meaning("timeout", "could not be reached in time", True),
+    "ConnectTimeoutError": Meaning("timeout", "could not be reached in time", True),
+    "ConnectionTimeoutError": Meaning("timeout", "could not be reached in time", True),
+    "PoolTimeout": Meaning("timeout", "had no connection left in time", True),
+    "TimeoutException": Meaning("timeout", "did not begin to answer in time"),
+    "ReadTimeoutError": Meaning("timeout", "did not begin to answer in time"),
+    "TimeoutError": Meaning("timeout", "did not begin to answer in time"),
+    "ProxyError": Meaning("network", "could not be reached: the proxy refused", True),
+    "ConnectError": Meaning("network", "could not be reached", True),
+    "ClientConnectorError": Meaning("network", "could not be reached", True),
+    "EndpointConnectionError": Meaning("network", "could not be reached", True),
+    "ConnectionRefusedError": Meaning("network", "could not be reached", True),
+    "InvalidURL": Meaning("bad_request", "could not be asked: the URL is invalid", True),
+    "UnsupportedProtocol": Meaning("bad_request", "could not be asked: the URL is invalid", True),
+    "LocalProtocolError": Meaning("bad_request", "could not be asked: a header is invalid", True),
+    "TransportError": Meaning("network", "closed the connection before answering"),
+    "ClientError": Meaning("network", "closed the connection before answering"),
+    "HTTPClientError": Meaning("network", "closed the connection before answering"),
+    "OSError": Meaning("network", "closed the connection before answering"),
+}
+_SILENT: Final = Meaning("stream_idle", "stopped sending in the middle of an answer")
+_CUT: Final = Meaning("stream_cut", "broke off in the middle of an answer")
+_WITHIN: Final[Mapping[str, Meaning]] = {
+    "TimeoutException": _SILENT,
+    "ReadTimeoutError": _SILENT,
+    "TimeoutError": _SILENT,
+    "TransportError": _CUT,
+    "StreamError": _CUT,
+    "DecodingError": _CUT,
+    "ClientError": _CUT,
+    "HTTPClientError": _CUT,
+    "OSError": _CUT,
+    "ValueError": _CUT,  # what arrived is no JSON, or no text
+}
+
+
+def meaning(error: BaseException, *, begun: bool) -> Meaning | None:
+    """Return what an exception means, or else the one that it was raised from; None when neither is known.
+
+    `begun`: whether the answer had begun.
+    """
+    table = _WITHIN if begun else _BEFORE
+    seen: BaseException | None = error
+    for _ in range(8):  # a chain of causes may be a circle
+        if seen is None:
+            break
+        names = (kind.__name__ for kind in type(seen).__mro__)
+        if known := next((table[name] for name in names if name in table), None):
+            return known
+        seen = seen.__cause__ or seen.__context__
+    return None
+
+
+def meaning_of_status(status: int, words: str) -> Meaning:
+    """Return what an answer with a failure status means. Such an answer is not billed."""
+    return Meaning(kind_of_status(status), words, unbilled=True)
+
+
+# -- texts without keys ------------------------------------------------------------------------------------------------
+
+
+def said(error: BaseException) -> str:
+    """Return the class and the beginning of the text of an exception."""
+    return name_and_words(error)[:_QUOTED_CHARACTERS]
+
+
+def scrubbed(text: str, secrets: Iterable[str]) -> str:
+    """Return `text` without `secrets`, and without what the environment holds under the name of a secret."""
+    found = {*secrets, *named_secrets(os.environ)}
+    for secret in sorted((secret for secret in found if len(secret) >= _LEAST_SECRET), key=len, reverse=True):
+        text = text.replace(secret, "[key]")
+    return text
+
+
+def named_secrets(holder: Mapping[str, object]) -> list[str]:
+    """Return the texts that `holder` keeps under names such as `api_key`, `auth_token` or `Authorization`."""
+    texts = [value for name, value in holder.items() if isinstance(value, str) and _SECRET_NAME.search(name)]
+    return [word for text in texts for word in (text, *text.split())]

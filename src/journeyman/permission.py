@@ -1,0 +1,285 @@
+"""A gate of rules: what an agent may do by itself, what somebody must approve, and what it must not do.
+
+    Permission(mode="auto", roots=["project"], allow=["Bash(git *)"], deny=["Read(**/.env)"])
+
+Each call is judged in this order, and the first that has something to say decides: a folder that is read-only; a deny
+rule; plan mode; a folder of the program's own; a path outside of the roots, which is asked about; what was approved; an
+allow rule; the mode. Imports `approvals`, `audit`, `capability`, `roots`, `rules` and `gate`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, get_args
+
+from journeyman.approvals import Approvals
+from journeyman.audit import Audit, AuditEntry, AuditLog
+from journeyman.capability import Action, Capability, Classifier, classify
+from journeyman.errors import DefinitionError, Problem
+from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Verdict
+from journeyman.roots import Place, Root, Roots
+from journeyman.rules import Rules, plain_host, rule_problems
+
+Mode: TypeAlias = Literal["strict", "balanced", "auto", "trust", "plan"]
+"""What happens to a call of which no rule speaks; see `MODES`. `plan`: look, and change nothing."""
+
+_Step: TypeAlias = Literal["allow", "ask", "deny"]
+
+MODES: Final[dict[Mode, dict[Capability, _Step]]] = {
+    "strict": {"write": "ask", "exec": "deny", "network": "deny", "unknown": "deny"},
+    "balanced": {"write": "ask", "exec": "ask", "network": "ask", "unknown": "ask"},
+    "auto": {"write": "allow", "exec": "ask", "network": "ask", "unknown": "ask"},
+    "trust": {"write": "allow", "exec": "allow", "network": "allow", "unknown": "allow"},
+    "plan": {"write": "deny", "exec": "deny", "network": "allow", "unknown": "deny"},
+}
+"""What each mode does; reads inside of the roots and what is internal are allowed in every mode."""
+
+_WIDER: Final[tuple[Extent, ...]] = ("once", "session", "always")
+
+
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    """What is to be done about a call, and why."""
+
+    step: _Step
+    reason: str
+    offers: tuple[Extent, ...] = ONCE
+
+
+class Permission:
+    """A gate of rules. It can serve many agents and runs, one after the other or at the same time.
+
+    What was approved for the session holds as long as its `Approvals`.
+    """
+
+    def __init__(  # noqa: PLR0913 - one for each choice, all by name
+        self,
+        *,
+        mode: Mode = "balanced",
+        allow: Sequence[str] = (),
+        deny: Sequence[str] = (),
+        roots: Sequence[str | Path | Root] = (),
+        internal: Sequence[str | Path | Root] = (),
+        approvals: Approvals | None = None,
+        audit: str | Path | Audit | None = None,
+        classify: Classifier = classify,
+        in_plan: Sequence[str] = ("tool_search", "ask_user"),
+        resolve: Callable[[str], str] = os.path.realpath,
+    ) -> None:
+        """Without `roots`, the agent may work in the current folder. Relative paths belong to the first root.
+
+        `internal` are folders of the program's own. `audit` is a file, or a function, that takes every decision.
+        `in_plan` names the internal tools that plan mode allows. `resolve` follows links, where the files are not those
+        of this machine.
+
+        Raises:
+            DefinitionError: a rule, the mode or a root is wrong; lists every problem.
+        """
+        problems = [*_problems(mode, allow, deny, [*roots, *internal])]
+        if problems:
+            raise DefinitionError("The permission", problems)
+        self.mode: Final[Mode] = mode
+        self.approvals: Final = approvals or Approvals()
+        self._roots: Final = Roots(roots or [Path.cwd()], internal, resolve)
+        self._rules: Final = Rules(allow, deny, self._roots)
+        self._classify: Final = classify
+        self._in_plan: Final = frozenset(in_plan)
+        self._audit: Final = AuditLog(audit) if isinstance(audit, str | Path) else audit
+
+    async def decide(self, request: GateRequest) -> Verdict:
+        """Judge one call.
+
+        Raises:
+            ApprovalsUnreadable: the stored approvals cannot be trusted; the call is denied.
+        """
+        action = self._classify(request)
+        judgement = self._judged(request, action)
+        if judgement.step == "ask":
+            return self._asked(request, action, judgement)
+        self._record(request, action, judgement.step, judgement.reason)
+        return Allow() if judgement.step == "allow" else Deny(judgement.reason)
+
+    def settle(self, approval: Approval, decision: Decision | None) -> Decision:
+        """Take note of the answer to a question. What was offered once is not approved for longer."""
+        request, digest = approval.request, approval.request.digest
+        action = self._classify(request)
+        if decision is None:
+            reason = f"{approval.question} Nobody is there to approve it; it can be approved later, as {digest[:12]}."
+            self._record(request, action, "unanswered", reason)
+            return Deny(reason)
+        narrowed = self._narrowed(approval, action, decision)
+        self._record(request, action, _LABELS[type(narrowed)], _reason(narrowed))
+        return narrowed
+
+    # -- judging
+
+    def _judged(self, request: GateRequest, action: Action) -> _Judgement:
+        try:
+            places: list[Place] = [self._roots.place(self._roots.locate(path)) for path in action.paths]
+        except ValueError as error:
+            return _Judgement("deny", str(error))
+        forbidden = self._forbidden(request, action, places)
+        if forbidden is not None:
+            return _Judgement("deny", forbidden)
+        is_own = bool(places) and all(place.startswith("internal") for place in places) and action.command is None
+        if is_own:
+            return _Judgement("allow", "in a folder of the program's own.")
+        if self.mode == "plan" and not self._fits_plan(action):
+            return _Judgement("deny", "this is a plan: look, and describe what you would do, but change nothing.")
+        judgement = self._by_rule_or_mode(action)
+        if "outside" in places and judgement.step != "deny":
+            return _Judgement("ask", f"it is outside of {', '.join(folder for folder, _ in self._roots.folders)}.")
+        return judgement
+
+    def _forbidden(self, request: GateRequest, action: Action, places: Sequence[Place]) -> str | None:
+        """Return why nobody may allow this call; None if somebody may."""
+        changes = action.capability in ("write", "unknown")
+        if changes and any(place in ("read_only", "internal_read_only") for place in places):
+            return f"{_summary(action, request)}: the folder is read-only."
+        rule = self._rules.denying(action, (request.tool_name, action.tool))
+        return None if rule is None else f"the rule {rule} forbids it."
+
+    def _fits_plan(self, action: Action) -> bool:
+        if action.capability == "internal":
+            return action.tool in self._in_plan
+        return action.capability in ("read", "network")
+
+    def _by_rule_or_mode(self, action: Action) -> _Judgement:
+        rule = self._rules.allowing(action)
+        if rule is not None:
+            return _Judgement("allow", f"the rule {rule} allows it.")
+        step = MODES[self.mode].get(action.capability, "allow")
+        if self.mode != "plan" and step != "allow" and self.approvals.allows(self.key(action)):
+            return _Judgement("allow", "approved before.")
+        return _Judgement(step, f"the mode is {self.mode}, and no rule allows it.", _WIDER)
+
+    # -- asking
+
+    def _asked(self, request: GateRequest, action: Action, judgement: _Judgement) -> Verdict:
+        """Give the answer that waits for exactly this call; else ask."""
+        digest = request.digest
+        answer = self.approvals.take(digest)
+        question = f"{_summary(action, request, _LONGEST_QUESTION)}: {judgement.reason}"
+        approval = Approval(request=request, question=question, digest=digest, offers=judgement.offers)
+        if answer is None:
+            self.approvals.ask(approval, self.key(action))
+            return Ask(question, judgement.offers)
+        answer = self._within_rules(request, answer)
+        self._record(request, action, _LABELS[type(answer)], _reason(answer))
+        return answer
+
+    def _narrowed(self, approval: Approval, action: Action, decision: Decision) -> Decision:
+        is_in_time = self.approvals.close(approval.digest)
+        if isinstance(decision, Allow | Rewrite) and not is_in_time:
+            return Deny("the approval came too late. Ask for it again.")
+        if isinstance(decision, Allow) and decision.extent != "once":
+            if decision.extent in approval.offers:
+                self.approvals.grant(self.key(action), decision.extent)
+            else:
+                decision = Allow()
+        return self._within_rules(approval.request, decision)
+
+    def _within_rules(self, request: GateRequest, decision: Decision) -> Decision:
+        """Deny other arguments that must not be, whoever chose them."""
+        if not isinstance(decision, Rewrite):
+            return decision
+        rewritten = replace(request, arguments=decision.arguments)
+        judgement = self._judged(rewritten, self._classify(rewritten))
+        return Deny(judgement.reason) if judgement.step == "deny" else decision
+
+    def key(self, action: Action) -> str:
+        """Return what an approval for longer than one call is bound to: a path, a command, a host or a tool."""
+        match action.capability:
+            case "read" | "write" if action.paths:
+                return f"{action.capability}:{':'.join(self._roots.locate(path) for path in action.paths)}"
+            case "exec" if action.command is not None:
+                where = ":".join(self._roots.locate(path) for path in action.paths)
+                return f"exec:{_hashed(where, action.command)}"
+            case "network" if action.url is not None and plain_host(action.url) is not None:
+                return f"network:{plain_host(action.url)}"
+            case "network" if action.url is not None:
+                return f"network:{_hashed(action.url)}"
+            case _:
+                return f"tool:{action.tool}"
+
+    # -- telling
+
+    def _record(
+        self,
+        request: GateRequest,
+        action: Action,
+        decision: Literal["allow", "deny", "rewrite", "stop", "unanswered"],
+        reason: str,
+    ) -> None:
+        if self._audit is None:
+            return
+        entry = AuditEntry(
+            time=time.time(),
+            mode=self.mode,
+            path=request.path,
+            tool=request.tool_name,
+            capability=action.capability,
+            summary=_summary(action, request),
+            digest=request.digest,
+            decision=decision,
+            reason=reason,
+        )
+        self._audit(entry)
+
+
+_LABELS: Final[dict[type, Literal["allow", "deny", "rewrite", "stop"]]] = {
+    Allow: "allow",
+    Deny: "deny",
+    Rewrite: "rewrite",
+    Stop: "stop",
+}
+
+_LONGEST_SUMMARY: Final = 200
+_LONGEST_QUESTION: Final = 2_000
+
+
+def _hashed(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _reason(decision: Decision) -> str:
+    if isinstance(decision, Allow):
+        return f"approved: {decision.extent}."
+    return decision.reason
+
+
+def _summary(action: Action, request: GateRequest, longest: int = _LONGEST_SUMMARY) -> str:
+    """Say what a call would do, on one line. What looks like something else is written out."""
+    about = ascii(
+        action.command
+        or action.url
+        or ", ".join(action.paths)
+        or ", ".join(action.agents)
+        or json.dumps(request.arguments)
+    )
+    hidden = len(about) - longest
+    shown = about if hidden <= 0 else f"{about[:longest]}… ({hidden:,} more characters)"
+    return f"{request.tool_name} {shown}"
+
+
+def _problems(
+    mode: str, allow: Sequence[str], deny: Sequence[str], roots: Sequence[str | Path | Root]
+) -> Iterator[Problem]:
+    if mode not in get_args(Mode):
+        yield Problem("INVALID_MODE", f"The mode is {mode!r}.", f"Use one of {', '.join(get_args(Mode))}.")
+    for where, rules in (("allow", allow), ("deny", deny)):
+        if isinstance(rules, str):
+            yield Problem("INVALID_RULE", f"{where} is the text {rules!r}.", "Pass a list of rules.")
+            continue
+        for rule in rules:
+            yield from rule_problems(rule, where=where, allows=where == "allow")
+    for given in roots:
+        path = given.path if isinstance(given, Root) else given
+        if not str(path).strip() or "\0" in str(path):
+            yield Problem("INVALID_ROOT", f"The root {str(path)!r} is no path.", "Name a folder.")

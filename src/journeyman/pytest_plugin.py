@@ -1,0 +1,178 @@
+"""What pytest gets where this package is installed: the fixtures `cassette` and `scripted`, and `--journeyman-record`.
+
+A test that uses neither pays for nothing: the modules behind them are imported when a fixture is. Imports pytest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
+from hashlib import sha256
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, cast
+
+import pytest
+
+if TYPE_CHECKING:
+    from journeyman.models.cassette import Cassette, Mode
+    from journeyman.models.offline import Silence
+    from journeyman.models.redaction import Secret
+    from journeyman.models.scripted import Answer, Policy, Scripted
+    from journeyman.types import Price
+
+_MODES: Final = ("none", "once", "new", "all")
+_FALSE: Final = ("", "0", "false", "no")
+_UNSAFE: Final = re.compile(r"[^\w.-]+")
+_LONGEST_NAME: Final = 120
+_OFFLINE: Final = "the test replays a cassette. Give the run the cassette's model: Host(model=cassette.model(…))"
+
+
+class CassetteOptions(TypedDict, total=False):
+    """What the fixture `cassette_options` may return: arguments of `Cassette`."""
+
+    redact: Sequence[Secret]
+    redact_known: bool
+    tools: Literal["replay", "run"]
+    realtime: bool
+
+
+class MakeScripted(Protocol):
+    """What the fixture `scripted` gives: makes models as `Scripted` does."""
+
+    def __call__(
+        self, answers: Sequence[Answer | Policy], *, name: str = ..., repeat: bool = ..., price: Price | None = ...
+    ) -> Scripted: ...
+
+
+class _Played:
+    """What is judged when the test has ended."""
+
+    def __init__(self) -> None:
+        self.cassette: Cassette | None = None
+        self.silence: Silence | None = None
+        self.scripts: list[Scripted] = []
+
+    def faults(self) -> list[str]:
+        """Say what was wrong, whatever the test itself says."""
+        found = [str(miss) for miss in self.cassette.misses] if self.cassette is not None else []
+        if self.silence is not None and self.silence.refused:
+            hosts = ", ".join(sorted(set(self.silence.refused)))
+            found.append(f"A connection to {hosts} would have been opened, although {_OFFLINE}.")
+        return found
+
+    def unspoken(self) -> list[str]:
+        """Say which scripts were not used up."""
+        left = [script.remaining for script in self.scripts if script.remaining]
+        return [f"A script was not used up: it has {count} answers left." for count in left]
+
+
+_PLAYED: Final = pytest.StashKey[_Played]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--journeyman-record`."""
+    group = parser.getgroup("journeyman", "cassettes of model traffic")
+    group.addoption(
+        "--journeyman-record",
+        choices=_MODES,
+        default=None,
+        help="what the fixture `cassette` records: nothing, what has no file yet, what is new, or all "
+        "(default: none where the environment variable CI is set, else once)",
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test whose cassette lacks something, and say what, however the test itself ends."""
+    played = item.stash.get(_PLAYED, None)
+    if played is None:
+        return (yield)
+    try:
+        result = yield
+    except Exception as error:
+        faults = played.faults()
+        if not faults:
+            raise
+        faults += _own_words(error, faults)
+    else:
+        faults = played.faults() or played.unspoken()
+        if not faults:
+            return result
+    pytest.fail("\n\n".join(faults), pytrace=False)  # outside of `except`, or the whole chain would be shown
+
+
+def _own_words(error: Exception, faults: Sequence[str]) -> list[str]:
+    """Return what the test failed with, unless the faults say it."""
+    words = str(error)
+    is_said = any(fault.splitlines()[0] in words for fault in faults)
+    return [] if is_said else [f"The test then failed with {type(error).__name__}: {words}".rstrip(": ")]
+
+
+@pytest.fixture
+def cassette_options() -> CassetteOptions:
+    """Return more arguments for `Cassette`. Override it in a `conftest.py`, for example to redact more."""
+    return {}
+
+
+@pytest.fixture
+def cassette(request: pytest.FixtureRequest, cassette_options: CassetteOptions) -> Iterator[Cassette]:
+    """Record the test's conversation, or replay it, from `cassettes/<module>/<test>.jsonl` beside the test.
+
+    While it replays, no connection is opened over this package's transport.
+    """
+    make = cast("type[Cassette]", resolve_name("journeyman.models.cassette:Cassette"))
+    with ExitStack() as ended:
+        try:
+            made = ended.enter_context(make(_place(request), _mode(request.config), **cassette_options))
+        except cast("type[Exception]", resolve_name("journeyman.errors:CassetteError")) as error:
+            pytest.fail(str(error), pytrace=False)
+        played = _played(request)
+        played.cassette = made
+        if made.is_replaying:
+            offline = resolve_name("journeyman.models.offline:offline")
+            played.silence = ended.enter_context(offline(_OFFLINE))
+        yield made
+
+
+@pytest.fixture
+def scripted(request: pytest.FixtureRequest) -> MakeScripted:
+    """Return a function that makes a `Scripted` model; a passing test must have used all its answers."""
+    make = cast("type[Scripted]", resolve_name("journeyman.models.scripted:Scripted"))
+    played = _played(request)
+
+    def made(answers: Sequence[Answer | Policy], **options: Any) -> Scripted:  # noqa: ANN401 - typed by MakeScripted
+        script = make(answers, **options)
+        played.scripts.append(script)
+        return script
+
+    return made
+
+
+def _played(request: pytest.FixtureRequest) -> _Played:
+    node = cast("pytest.Item", request.node)  # of a fixture for one test
+    return node.stash.setdefault(_PLAYED, _Played())
+
+
+def _mode(config: pytest.Config) -> Mode:
+    asked = cast("Mode | None", config.getoption("--journeyman-record"))
+    if asked is not None:
+        return asked
+    return "once" if os.environ.get("CI", "").strip().lower() in _FALSE else "none"
+
+
+def _place(request: pytest.FixtureRequest) -> Path:
+    """Return the file for a test: its class, its name and its parameters, in a folder for its module."""
+    node = cast("pytest.Item", request.node)
+    path = request.path
+    names = [part for part in node.nodeid.split("::")[1:] if part]
+    return path.parent / "cassettes" / path.stem / f"{_file_name('.'.join(names))}.jsonl"
+
+
+def _file_name(name: str) -> str:
+    """Return a name that every file system takes; where something had to be changed, a hash keeps it apart."""
+    plain = name.removesuffix("]").replace("[", "-", 1)
+    safe = _UNSAFE.sub("_", plain)[:_LONGEST_NAME]
+    return safe if safe == plain else f"{safe}-{sha256(name.encode()).hexdigest()[:8]}"

@@ -1,0 +1,144 @@
+"""What waits for a person: calls that a gate asks about, and questions of the model's. A chat shows and answers both.
+
+Each is one event, then its answer, then the event of that; a turn that ends answers what is open with a denial. Where
+nobody listens nothing is asked. Imports `events`, `gate` and `watch`. `question_tool.py` is the model's end of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pydantic_core import from_json
+
+from journeyman.events import ApprovalAnswered, ApprovalRequested, Path, QuestionAnswered, QuestionAsked
+from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop
+from journeyman.watch import Watch
+
+UNANSWERED = "nobody answered"
+
+Answer: TypeAlias = Decision | str
+"""A decision about a call, or the text that answers a question."""
+
+
+_Expected: TypeAlias = Literal["a decision", "a text"]
+
+_FITTING: dict[_Expected, tuple[type, ...]] = {"a decision": (Allow, Deny, Rewrite, Stop), "a text": (str,)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """What waits for an answer."""
+
+    expects: _Expected
+    future: asyncio.Future[Answer]
+
+
+class Questions:
+    """The open questions of one chat."""
+
+    def __init__(self, watch: Watch, *, n_deaf: int = 0) -> None:
+        """`n_deaf` says how many of those who listen do not hear of questions."""
+        self._watch = watch
+        self._n_deaf = n_deaf
+        self._open: dict[str, _Open] = {}
+        self._n_asked = 0
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The ids of what waits for an answer, oldest first."""
+        return tuple(self._open)
+
+    def answer(self, id: str, answer: Answer) -> None:
+        """Answer what waits under `id`. Any thread may.
+
+        Raises:
+            KeyError: nothing waits under that id, or no longer.
+            TypeError: a call needs a decision, a question a text.
+        """
+        waiting = self._open.get(id)
+        if waiting is None:
+            raise KeyError(f"Nothing waits for an answer under {id!r}. Open are: {list(self._open)}.")
+        if not isinstance(answer, _FITTING[waiting.expects]):
+            raise TypeError(f"{id!r} needs {waiting.expects}, not {type(answer).__name__}.")
+        if self._open.pop(id, None) is None:
+            raise KeyError(f"{id!r} was answered just now.")
+        waiting.future.get_loop().call_soon_threadsafe(_resolve, waiting.future, answer)
+
+    async def approve(self, approval: Approval) -> Decision:
+        """Let the chat's user decide about a call."""
+        if not self._is_heard():
+            return Deny(approval.question)
+        id, request = self._next("approval"), approval.request
+        asked = ApprovalRequested(
+            path=request.path,
+            id=id,
+            question=approval.question,
+            tool_use_id=request.tool_use_id,
+            tool_name=request.tool_name,
+            arguments=from_json(request.input_json),  # a copy: the call keeps what was asked about
+            digest=approval.digest,
+            offers=approval.offers,
+        )
+        decision: Decision = Deny(UNANSWERED)
+        try:
+            answer = await self._answered(id, "a decision", lambda: self._watch.show(asked))
+            decision = Deny(answer) if isinstance(answer, str) else answer
+            return decision
+        finally:
+            self._watch.show(_answered(request.path, id, decision))
+
+    async def ask(self, path: Path, question: str, options: Sequence[str]) -> str | None:
+        """Let the chat's user answer a question. None: nobody is there."""
+        if not self._is_heard():
+            return None
+        id = self._next("question")
+        asked = QuestionAsked(path=path, id=id, question=question, options=tuple(options))
+        answer: str | None = None
+        try:
+            given = await self._answered(id, "a text", lambda: self._watch.show(asked))
+            answer = given if isinstance(given, str) else None
+            return answer
+        finally:
+            self._watch.show(QuestionAnswered(path=path, id=id, answer=answer))
+
+    async def _answered(self, id: str, expects: _Expected, show: Callable[[], None]) -> Answer:
+        """Show what waits, once it can be answered, and wait for the answer."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._open[id] = _Open(expects, future)
+        try:
+            show()
+            return await future
+        finally:
+            self._open.pop(id, None)
+
+    def _is_heard(self) -> bool:
+        return len(self._watch.listeners) > self._n_deaf
+
+    def _next(self, kind: str) -> str:
+        self._n_asked += 1
+        return f"{kind}_{self._n_asked}"
+
+
+def _resolve(future: asyncio.Future[Answer], answer: Answer) -> None:
+    if not future.done():
+        future.set_result(answer)
+
+
+def _answered(path: Path, id: str, decision: Decision) -> ApprovalAnswered:
+    match decision:
+        case Deny(reason):
+            return ApprovalAnswered(path=path, id=id, decision="deny", reason=reason)
+        case Rewrite(reason=reason):
+            return ApprovalAnswered(path=path, id=id, decision="rewrite", reason=reason)
+        case Stop(reason):
+            return ApprovalAnswered(path=path, id=id, decision="stop", reason=reason)
+        case Allow():
+            return ApprovalAnswered(path=path, id=id, decision="allow", reason="")
+
+
+current_questions: ContextVar[Questions | None] = ContextVar("journeyman_questions", default=None)
+"""Where the turn that goes on here asks its user."""

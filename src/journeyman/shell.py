@@ -1,0 +1,319 @@
+"""Reading shell commands, conservatively: without a shell, and without trusting one.
+
+Two readings that err on different sides. `plain_words` gives the words of a command that can only be one program with
+its arguments, and None of anything else, so that what it gives may be allowed. `every_command` gives whatever might
+run in a command, nested ones included, so that what it gives may be denied. Imports nothing of this package.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_MOST_CHARS: Final = 8_192
+"""A longer command is nothing plain, and is not looked into either: it is denied where anything is."""
+
+# -- what may be allowed ----------------------------------------------------------------------------------------------
+
+_BARE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+"""Outside of quotes, a shell leaves these as they are, wherever they stand in an argument."""
+_SINGLE = re.compile(r"'[\x20-\x26\x28-\x7e]*'")
+_DOUBLE = re.compile(r'"[\x20\x23\x25-\x5b\x5d-\x5f\x61-\x7e]*"')
+"""Printable ASCII without `"`, `$`, backtick, `\\` and `!`."""
+_PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+
+
+def _names(*rows: str) -> frozenset[str]:
+    return frozenset(name for row in rows for name in row.split())
+
+
+_RESERVED: Final = _names("if then elif else fi case esac for select while until do done in function time coproc")
+
+RUNS_OTHERS: Final = _names(
+    ". alias ash awk bash builtin busybox chroot command csh dash doas enable env eval exec expect fc find fish flock",
+    "ionice ksh ltrace make mksh nice node nohup nsenter parallel perl php pkexec python python3 ruby runuser script",
+    "setsid sh source ssh stdbuf strace su sudo tcsh time timeout tmux trap unshare watch xargs zsh",
+)
+"""Programs and builtins whose arguments are, or may hold, commands. A pattern must name them to match them."""
+
+
+def plain_words(command: str) -> tuple[str, ...] | None:
+    """Return the words of one plain simple command; None of everything else.
+
+    Plain: one program, named without a path, with arguments that no shell would change. No operators, substitutions,
+    redirections, assignments, globs, escapes, comments, control characters or anything outside of ASCII.
+    """
+    if len(command) > _MOST_CHARS:
+        return None
+    words: list[str] = []
+    text = command.strip(" \t")
+    position = 0
+    while position < len(text):
+        word, position = _plain_word(text, position)
+        if word is None:
+            return None
+        words.append(word)
+        after = position
+        while position < len(text) and text[position] in " \t":
+            position += 1
+        if position == after and position < len(text):
+            return None
+    return tuple(words) if words and _is_plain_program(text, words[0]) else None
+
+
+def _plain_word(text: str, position: int) -> tuple[str | None, int]:
+    parts: list[str] = []
+    while True:
+        for pattern, is_quoted in ((_BARE, False), (_SINGLE, True), (_DOUBLE, True)):
+            found = pattern.match(text, position)
+            if found is not None:
+                parts.append(found.group()[1:-1] if is_quoted else found.group())
+                position = found.end()
+                break
+        else:
+            return ("".join(parts) if parts else None), position
+
+
+def _is_plain_program(text: str, program: str) -> bool:
+    is_as_written = text.startswith(program) and _PROGRAM.fullmatch(program) is not None
+    return is_as_written and program not in _RESERVED
+
+
+# -- what may have to be denied ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a command that might run."""
+
+    text: str
+    """Without quotes and escapes."""
+    is_known: bool
+    """False when a shell would put something in its place: a variable, the names of files, another command's output."""
+
+
+def every_command(command: str) -> list[tuple[Word, ...]] | None:
+    """Return every command that might run in this one, as its words. None: it is too long or too deep to tell.
+
+    It is read twice, with and without its quotes: what a trick with quotes hides from one reading, the other finds.
+    """
+    if len(command) > _MOST_CHARS:
+        return None
+    joined = command.replace("\\\n", "")
+    found: list[tuple[Word, ...]] = []
+    waiting = [(joined, 0), (joined.translate(_WITHOUT_QUOTES), 0)]
+    while waiting:
+        text, depth = waiting.pop()
+        if depth > _DEEPEST:
+            return None
+        segments, inner = _segments(text)
+        for segment in segments:
+            for suffix in _commands_in(segment):
+                found.append(suffix)
+                inner += [word.text for word in suffix[1:] if _runs_others(suffix[0]) and " " in word.text]
+        waiting += [(each, depth + 1) for each in inner]
+        if len(found) > _MOST_COMMANDS:
+            return None
+    return found
+
+
+_DEEPEST: Final = 8
+_MOST_COMMANDS: Final = 2_000
+
+_ENDS_COMMAND: Final = frozenset(";&|\n\r()")
+_EXPANDS: Final = frozenset("*?[{")
+_REDIRECTS: Final = frozenset("<>&|-")
+_WITHOUT_QUOTES: Final = str.maketrans("", "", "'\"\\")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^\]]*\])?\+?=")
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """Reads a text, as a shell would but for its meaning."""
+
+    text: str
+    position: int = 0
+
+    def take(self) -> str:
+        self.position += 1
+        return self.text[self.position - 1]
+
+    def upto(self, end: str) -> str:
+        """Take what is before `end`, and `end`; all that is left if there is none."""
+        stop = self.text.find(end, self.position)
+        stop = len(self.text) if stop < 0 else stop
+        taken, self.position = self.text[self.position : stop], stop + len(end)
+        return taken
+
+    def peek(self) -> str:
+        return self.text[self.position : self.position + 1]
+
+    def substitution(self) -> str:
+        """Take what is inside of `$(`…`)`, the brackets that are inside of it included."""
+        start, depth = self.position, 1
+        while depth and self.position < len(self.text):
+            depth += {"(": 1, ")": -1}.get(self.take(), 0)
+        return self.text[start : self.position - (depth == 0)]
+
+
+class _Segments:
+    """Collects words into the commands that operators separate."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[Word, ...]] = []
+        self.inner: list[str] = []
+        self._words: list[Word] = []
+        self._text = ""
+        self._is_known = True
+        self._is_open = False
+        self._is_target = False
+        """True when the next word says where to redirect."""
+
+    @property
+    def is_between_words(self) -> bool:
+        return not self._is_open
+
+    def add(self, text: str, *, is_known: bool = True) -> None:
+        self._text += text
+        self._is_known = self._is_known and is_known
+        self._is_open = True
+
+    def end_word(self) -> None:
+        if self._is_open and not self._is_target:
+            self._words.append(Word(self._text, self._is_known or self._text in _TESTS))
+        self._is_target = self._is_target and not self._is_open
+        self._text, self._is_known, self._is_open = "", True, False
+
+    def end_command(self) -> None:
+        self.end_word()
+        self._is_target = False
+        if self._words:
+            self.done.append(tuple(self._words))
+        self._words = []
+
+    def redirect(self) -> None:
+        """Leave out the number of a file descriptor before this, and the word after it."""
+        if self._text.isdigit():
+            self._text, self._is_open = "", False
+        self.end_word()
+        self._is_target = True
+
+
+_TESTS: Final = frozenset(("[", "[["))
+
+
+def _segments(text: str) -> tuple[list[tuple[Word, ...]], list[str]]:
+    """Cut a text into commands. Return them, and the texts inside of them that are commands, too."""
+    cursor, segments = _Cursor(text), _Segments()
+    while cursor.position < len(text):
+        _read(cursor, segments)
+    segments.end_command()
+    return segments.done, segments.inner
+
+
+def _read(cursor: _Cursor, segments: _Segments) -> None:
+    match cursor.take():
+        case "'":
+            segments.add(cursor.upto("'"))
+        case '"':
+            _read_double_quoted(cursor, segments)
+        case "\\":
+            segments.add(cursor.take() if cursor.peek() else "")
+        case "$" | "`" as mark:
+            _read_expansion(cursor, segments, mark)
+        case "<" | ">":
+            _read_redirection(cursor, segments)
+        case "&" if cursor.peek() == ">":
+            _read_redirection(cursor, segments)
+        case "#" if segments.is_between_words:
+            segments.inner.append(cursor.upto("\n"))
+            segments.end_command()
+        case " " | "\t":
+            segments.end_word()
+        case character if character in _ENDS_COMMAND:
+            segments.end_command()
+        case character:
+            segments.add(character, is_known=character not in _EXPANDS)
+
+
+def _read_redirection(cursor: _Cursor, segments: _Segments) -> None:
+    if cursor.peek() == "(":
+        cursor.position += 1
+        segments.add("", is_known=False)
+        segments.inner.append(cursor.substitution())
+        return
+    segments.redirect()
+    while cursor.peek() and cursor.peek() in _REDIRECTS:
+        cursor.position += 1
+
+
+def _read_double_quoted(cursor: _Cursor, segments: _Segments) -> None:
+    segments.add("")
+    while cursor.peek() and cursor.peek() != '"':
+        match cursor.take():
+            case "\\":
+                segments.add(cursor.take() if cursor.peek() else "")
+            case "$" | "`" as mark:
+                _read_expansion(cursor, segments, mark)
+            case character:
+                segments.add(character)
+    cursor.position += 1
+
+
+def _read_expansion(cursor: _Cursor, segments: _Segments, mark: str) -> None:
+    segments.add("", is_known=False)
+    if mark == "`":
+        segments.inner.append(cursor.upto("`").replace("\\", ""))
+        return
+    match cursor.peek():
+        case "(":
+            cursor.position += 1
+            segments.inner.append(cursor.substitution())
+        case "{":
+            cursor.position += 1
+            segments.inner.append(cursor.upto("}"))
+        case "'":
+            _skip_escaped(cursor)
+        case _:
+            pass
+
+
+def _skip_escaped(cursor: _Cursor) -> None:
+    """Pass over the rest of `$'`…`'`, in which a backslash may stand before a quote."""
+    cursor.position += 1
+    while cursor.peek() and cursor.take() != "'":
+        if cursor.text[cursor.position - 1] == "\\":
+            cursor.position += 1
+
+
+def _commands_in(segment: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
+    """Give the command of a segment, and what that one might run in turn."""
+    start = 0
+    while start < len(segment) and _comes_before(segment[start]):
+        start += 1
+    command = tuple(segment[start:])
+    if not command:
+        return
+    yield command
+    if not _runs_others(command[0]):
+        return
+    is_first = True
+    for index in range(1, len(command)):
+        if command[index].is_known or is_first:  # what is not known may only be a program where one is expected
+            yield command[index:]
+        is_first = is_first and (command[index].text.startswith("-") or _comes_before(command[index]))
+
+
+def _comes_before(word: Word) -> bool:
+    return word.text in _RESERVED or word.text in ("{", "}", "!") or _ASSIGNMENT.match(word.text) is not None
+
+
+def _runs_others(program: Word) -> bool:
+    return not program.is_known or program_name(program.text) in RUNS_OTHERS
+
+
+def program_name(text: str) -> str:
+    """Return the name of a program without its path."""
+    return text.rpartition("/")[2]

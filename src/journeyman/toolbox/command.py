@@ -1,0 +1,237 @@
+"""Running one shell command: no terminal, no input, a group of its own, ended as a whole whatever happens.
+
+Imports `caps`, `environment`, `processes` and `transcript`. Read `bash.py` next: the tool that a model calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import secrets
+import signal
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from journeyman.toolbox.caps import Spill
+from journeyman.toolbox.environment import QUIET, filtered
+from journeyman.toolbox.processes import MARK, Processes
+from journeyman.toolbox.transcript import Transcript, plain
+
+_CHUNK_BYTES: Final = 64 * 1024
+_SHOWN_PER_CHUNK: Final = 10
+_LONGEST_LINE: Final = 500
+_REAP_S: Final = 5.0
+_DRAIN_S: Final = 0.5  # whoever holds the pipe after that has left the group and hidden its mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """How commands are run."""
+
+    program: str = "bash"
+    """The shell; it is given `-c` and the command."""
+    timeout_s: float = 120.0
+    """How long a command may take if the model does not say."""
+    max_timeout_s: float = 600.0
+    """The most that the model may ask for."""
+    background_s: float = 3_600.0
+    """How long a command in the background may take."""
+    grace_s: float = 2.0
+    """How long processes have between the request to end (TERM) and the end (KILL)."""
+    keep: Collection[str] = ()
+    """Environment variables that commands get although they look like secrets."""
+    environment: Mapping[str, str] | None = None
+    """All that commands get, instead of this process's environment without its secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a command ended."""
+
+    output: str
+    """Standard output and standard error as they came, cut in the middle if they are long."""
+    exit_code: int
+    """Below 0: the number of the signal that ended it."""
+    timed_out: bool = False
+    output_file: str | None = None
+    """Where all of the output is, if it was cut."""
+    left_behind: bool = False
+    """Whether it left processes running, which were then ended."""
+
+
+async def run_command(
+    shell: Shell,
+    command: str,
+    *,
+    folder: str,
+    timeout_s: float,
+    spill: Spill,
+    on_line: Callable[[str], None],
+) -> Completed:
+    """Run a command to its end, or to the end of its time. When this returns or raises, no process of it runs.
+
+    Raises:
+        OSError: the shell cannot be started.
+    """
+    pipe = _Pipe(Transcript(spill), on_line)
+    mark = secrets.token_hex(8)
+    try:
+        process = await _started(shell, command, folder, mark=mark, pipe=pipe)
+        running = Processes(process.pid, mark)
+        try:
+            timed_out = not await _ended_within(timeout_s, process)
+        finally:
+            left_behind = await _end(process, running, pipe, shell.grace_s)
+        output = pipe.transcript.finish()
+    finally:
+        pipe.close()
+    return Completed(
+        output=output,
+        exit_code=process.returncode if process.returncode is not None else -signal.SIGKILL,
+        timed_out=timed_out,
+        output_file=pipe.transcript.file,
+        left_behind=left_behind and not timed_out,
+    )
+
+
+async def _started(shell: Shell, command: str, folder: str, *, mark: str, pipe: _Pipe) -> asyncio.subprocess.Process:
+    """Start the shell. A cancellation at this very moment ends what has just been started."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            shell.program,
+            "-c",
+            command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=pipe.inner,
+            stderr=pipe.inner,
+            cwd=folder,
+            env=_environment(shell, mark),
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            process = await starting
+            pipe.close_inner()
+            await _end(process, Processes(process.pid, mark), pipe, 0.0)
+        raise
+    finally:
+        pipe.close_inner()
+
+
+def _environment(shell: Shell, mark: str) -> dict[str, str]:
+    given = {**filtered(shell.keep), **QUIET} if shell.environment is None else dict(shell.environment)
+    outer = os.environ.get(MARK)
+    return given | {MARK: f"{outer}:{mark}" if outer else mark}
+
+
+async def _ended_within(seconds: float, process: asyncio.subprocess.Process) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await process.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _end(process: asyncio.subprocess.Process, running: Processes, pipe: _Pipe, grace_s: float) -> bool:
+    """End all processes of the command: ask them, give them time, then kill them. Return whether there were any."""
+    is_alive = process.returncode is None
+    were_left = not is_alive and running.are_left()
+    try:
+        if is_alive or were_left:
+            running.send(signal.SIGTERM)
+            await _within(grace_s if is_alive else min(grace_s, _DRAIN_S), _all_over(process, pipe))
+    finally:  # also when somebody loses patience in the meantime
+        if is_alive or were_left:
+            running.send(signal.SIGKILL)
+        await _reaped(process)
+    await _within(_DRAIN_S, pipe.ended.wait())
+    return were_left
+
+
+async def _all_over(process: asyncio.subprocess.Process, pipe: _Pipe) -> None:
+    await process.wait()
+    await pipe.ended.wait()
+
+
+async def _reaped(process: asyncio.subprocess.Process) -> None:
+    """Wait for a process that has ended or was killed, which takes but a moment, and let nobody interrupt that."""
+    waiting = asyncio.ensure_future(process.wait())
+    interrupted: asyncio.CancelledError | None = None
+    while not waiting.done():
+        try:
+            if not (await asyncio.wait({waiting}, timeout=_REAP_S))[0]:
+                waiting.cancel()  # the system does not let go of it
+        except asyncio.CancelledError as error:
+            interrupted = error
+    if interrupted is not None:
+        raise interrupted
+
+
+async def _within(seconds: float, work: Coroutine[object, object, object]) -> None:
+    """Wait for `work` for so long at most, also while a cancellation is on its way."""
+    # `asyncio.timeout` takes its own cancellation for that one, in the first versions of Python 3.11.
+    waiting = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({waiting}, timeout=seconds)
+    finally:
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+
+@dataclass(slots=True)
+class _Pipe:
+    """The one pipe into which a command writes its output and its errors."""
+
+    transcript: Transcript
+    on_line: Callable[[str], None]
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    inner: int = field(init=False)
+    """The end that the command writes to."""
+    _outer: int = field(init=False)
+    _decode: codecs.IncrementalDecoder = field(init=False)
+    _line: str = ""
+    """The beginning of a line whose end has not come yet."""
+
+    def __post_init__(self) -> None:
+        self._outer, self.inner = os.pipe()
+        os.set_blocking(self._outer, False)
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace")
+        asyncio.get_running_loop().add_reader(self._outer, self._read)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._outer, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            self.transcript.feed(data)
+            self._show(data)
+        else:
+            asyncio.get_running_loop().remove_reader(self._outer)
+            self.ended.set()
+
+    def _show(self, data: bytes) -> None:
+        lines = (self._line + self._decode.decode(data)).split("\n")
+        self._line = lines.pop()[-_LONGEST_LINE:]
+        for line in lines[-_SHOWN_PER_CHUNK:]:
+            shown = plain(line[-_LONGEST_LINE:]).strip()
+            if shown:
+                self.on_line(shown)
+
+    def close_inner(self) -> None:
+        if self.inner >= 0:
+            os.close(self.inner)
+            self.inner = -1
+
+    def close(self) -> None:
+        self.close_inner()
+        self.transcript.close()
+        asyncio.get_running_loop().remove_reader(self._outer)
+        os.close(self._outer)

@@ -1,0 +1,159 @@
+"""The tool `grep`: lines by a regular expression. Imports `bench`, `globs` and `walk`.
+
+Lines are matched by the engine that ripgrep has, and pydantic, too: no expression, however unlucky, takes more than
+linear time. Where ripgrep is installed, it finds the files; which lines of them match is always decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+from pydantic import Field
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+from journeyman.answer import encodable
+from journeyman.toolbox.bench import Bench, content
+from journeyman.toolbox.caps import capped
+from journeyman.toolbox.coding import MAX_FILE_BYTES, decoded, lines_of
+from journeyman.toolbox.globs import compiled
+from journeyman.toolbox.reach import Located
+from journeyman.toolbox.refusal import Refusal
+from journeyman.toolbox.walk import Deadline, files_below
+from journeyman.tools import tool
+
+if TYPE_CHECKING:
+    from journeyman.tools import AnyTool
+
+MAX_MATCHES: Final = 100
+MAX_LINE_CHARS: Final = 500
+MAX_CONTEXT: Final = 10
+
+_SPECIAL: Final = frozenset(r"\.+*?()|[]{}^$#&-~")
+
+
+def grep_tool(bench: Bench) -> AnyTool:
+    """Return the tool that searches the files of a workspace."""
+
+    def grep(
+        pattern: str,
+        path: str = ".",
+        *,
+        glob: str | None = None,
+        literal: bool = False,
+        ignore_case: bool = False,
+        context: Annotated[int, Field(ge=0, le=MAX_CONTEXT)] = 0,
+    ) -> str:
+        """Find lines by a regular expression. Each comes as its number, a colon and its text, below its file's path.
+
+        Hidden folders, binary files, and what ignore files name, are left out.
+
+        Args:
+            pattern: The regular expression, as for ripgrep: without look-around and back-references.
+            path: The file or folder to look in, relative to the workspace.
+            glob: Look only in files whose path matches this pattern, such as `*.py` or `tests/**`.
+            literal: Take the pattern as a plain text.
+            ignore_case: Take small and capital letters as the same.
+            context: How many lines to show before and after each.
+        """
+        expression = "".join(f"\\{char}" if char in _SPECIAL else char for char in pattern) if literal else pattern
+        expression = f"(?i){expression}" if ignore_case else expression
+        matches = _matcher(expression)
+        found = _search(bench, path, expression, matches, glob=glob)
+        text = _text(found, context)
+        return capped(text, bench.spill, "grep") if text else f"No line matches {pattern}."
+
+    return tool(grep, parallel=True, effect="pure", untrusted=bench.untrusted)
+
+
+def _matcher(expression: str) -> Callable[[str], bool]:
+    try:
+        schema = core_schema.str_schema(pattern=expression, regex_engine="rust-regex")
+        found = SchemaValidator(schema).isinstance_python
+    except SchemaError as error:
+        reason = str(error).rpartition("error: ")[2].strip() or "it cannot be read"
+        raise Refusal(
+            "invalid", f"{expression!r} is no regular expression: {reason}. For a plain text, give literal=true."
+        ) from None
+    return lambda line: found(line if line.isascii() else encodable(line))
+
+
+@dataclass(frozen=True, slots=True)
+class _InFile:
+    """What was found in one file."""
+
+    shown: str
+    lines: list[str]
+    numbers: list[int]
+    """The lines that match, from 0."""
+
+
+def _search(
+    bench: Bench, path: str, expression: str, matches: Callable[[str], bool], *, glob: str | None
+) -> Iterator[_InFile]:
+    deadline = Deadline.from_now()
+    left = MAX_MATCHES + 1
+    for located in _searched(bench, path, expression, glob=glob, deadline=deadline):
+        deadline.check()
+        lines = _lines(located)
+        numbers = [number for number, line in enumerate(lines) if matches(line)][:left]
+        if numbers:
+            yield _InFile(located.shown, lines, numbers)
+            left -= len(numbers)
+        if left == 0:
+            return
+
+
+def _searched(bench: Bench, path: str, expression: str, *, glob: str | None, deadline: Deadline) -> Iterable[Located]:
+    located, facts = bench.reach.existing(path)
+    if facts.kind == "file":
+        return [located]
+    is_wanted = None if glob is None else compiled(glob).match
+    found = sorted(
+        each
+        for each in files_below(bench, located, deadline, expression)
+        if is_wanted is None or is_wanted(each) is not None
+    )
+    folder = located.path.rstrip("/")
+    return (Located(f"{folder}/{each}", bench.reach.shown(f"{folder}/{each}"), located.files) for each in found)
+
+
+def _lines(located: Located) -> list[str]:
+    try:
+        data = content(located)
+    except (OSError, Refusal):  # no longer there, or not for us
+        return []
+    text = None if len(data) > MAX_FILE_BYTES else decoded(data)
+    return [] if text is None else lines_of(text[0])
+
+
+def _text(found: Iterable[_InFile], context: int) -> str:
+    blocks: list[str] = []
+    left = MAX_MATCHES
+    for each in found:
+        blocks.append("\n".join([each.shown, *_shown(each.lines, each.numbers[:left], context)]))
+        left -= len(each.numbers)
+        if left < 0:
+            if each.numbers[: left or None] == []:
+                blocks.pop()
+            blocks.append(f"[Only the first {MAX_MATCHES} are shown. Use a narrower pattern, glob or path.]")
+    return "\n\n".join(blocks)
+
+
+def _shown(lines: list[str], numbers: list[int], context: int) -> Iterator[str]:
+    matching, last = {*numbers}, -1
+    for number in numbers:
+        first = max(last + 1, number - context)
+        if context and last >= 0 and first > last + 1:
+            yield "--"
+        for each in range(first, min(len(lines), number + context + 1)):
+            if each > last:
+                yield f"{each + 1}{':' if each in matching else '-'}{_cut(lines[each])}"
+                last = each
+
+
+def _cut(line: str) -> str:
+    if len(line) <= MAX_LINE_CHARS:
+        return line
+    return f"{line[:MAX_LINE_CHARS]} [{len(line) - MAX_LINE_CHARS:,} more characters]"

@@ -1,0 +1,99 @@
+"""The tool `read`: files as numbered lines, pictures as pictures, folders as lists. Imports `bench` and `ls`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+from pydantic import Field
+
+from journeyman.toolbox.bench import Bench, content
+from journeyman.toolbox.caps import MAX_BYTES, MAX_LINES, first_lines
+from journeyman.toolbox.coding import lines_of, text_of
+from journeyman.toolbox.ls import tree
+from journeyman.toolbox.reach import Located
+from journeyman.toolbox.refusal import Refusal
+from journeyman.tools import tool
+from journeyman.types import Image, Text, ToolResult
+
+if TYPE_CHECKING:
+    from journeyman.tools import AnyTool
+
+MAX_LINE_CHARS: Final = 2_000
+"""Where a long line is cut."""
+
+MAX_IMAGE_BYTES: Final = 3_750_000
+"""The largest picture that is shown: providers take 5 MB, as base64."""
+
+_PICTURES: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+def read_tool(bench: Bench) -> AnyTool:
+    """Return the tool that reads in a workspace."""
+
+    def read(
+        path: str, offset: Annotated[int, Field(ge=1)] = 1, limit: Annotated[int, Field(ge=1)] = MAX_LINES
+    ) -> str | ToolResult:
+        """Read a file. Each line comes as its number, a tab, and its text. Pictures are shown; of a folder, its names.
+
+        A long file is cut, with a note on how to go on. A file must have been read to its end before it is changed.
+
+        Args:
+            path: The file, relative to the workspace.
+            offset: The number of the first line to read.
+            limit: The most lines to read.
+        """
+        located, facts = bench.reach.existing(path)
+        if facts.kind == "folder":
+            return tree(located, depth=1)
+        data = content(located)
+        media_type = _picture(data)
+        if media_type is not None:
+            return _shown(located, data, media_type)
+        text, _ = text_of(data, located.shown)
+        return _numbered(bench, located, data, lines_of(text), offset=offset, limit=limit)
+
+    return tool(read, parallel=True, effect="pure", untrusted=bench.untrusted)
+
+
+def _picture(data: bytes) -> str | None:
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media_type for beginning, media_type in _PICTURES if data.startswith(beginning)), None)
+
+
+def _shown(located: Located, data: bytes, media_type: str) -> ToolResult:
+    if len(data) > MAX_IMAGE_BYTES:
+        raise Refusal(
+            "too_large",
+            f"{located.shown} is a picture of {len(data):,} bytes; at most {MAX_IMAGE_BYTES:,} can be shown. "
+            "Make it smaller first.",
+        )
+    return ToolResult((Text(f"{located.shown}: {media_type}, {len(data):,} bytes"), Image.from_bytes(data, media_type)))
+
+
+def _numbered(bench: Bench, located: Located, data: bytes, lines: list[str], *, offset: int, limit: int) -> str:
+    if not lines:
+        bench.stamps.saw(located.path, data, first=1, last=0, n_lines=0)
+        return f"[{located.shown} is empty.]"
+    if offset > len(lines):
+        raise Refusal("invalid", f"{located.shown} has {len(lines):,} lines, so there is no line {offset:,}.")
+    wanted = lines[offset - 1 : offset - 1 + min(limit, MAX_LINES)]
+    shown = first_lines(
+        (f"{number}\t{_cut(line)}" for number, line in enumerate(wanted, start=offset)), max_bytes=MAX_BYTES
+    )
+    last = offset + len(shown) - 1
+    bench.stamps.saw(located.path, data, first=offset, last=last, n_lines=len(lines))
+    if last < len(lines):
+        shown.append(f"[Lines {offset:,} to {last:,} of {len(lines):,}. Go on with offset={last + 1}.]")
+    return "\n".join(shown)
+
+
+def _cut(line: str) -> str:
+    if len(line) <= MAX_LINE_CHARS:
+        return line
+    return f"{line[:MAX_LINE_CHARS]} [{len(line) - MAX_LINE_CHARS:,} more characters]"

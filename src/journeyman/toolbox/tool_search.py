@@ -1,0 +1,178 @@
+"""Many tools behind two: `tool_search` finds them, `call_tool` calls them. The list of tools never changes in a run.
+
+A call is checked by the real tool's own schema, and runs with its timeout, in a thread where it needs one. The gate
+sees `call_tool` with the name and the arguments of the real tool in its own, and its effect is that of the riskiest
+tool behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Final, cast
+
+import orjson
+from pydantic import Field
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+from journeyman.errors import DefinitionError, Problem
+from journeyman.toolbox.refusal import Refusal
+from journeyman.tools import Effect, ToolContext, to_result, tool, tool_problems
+from journeyman.types import ToolResult
+
+if TYPE_CHECKING:
+    from journeyman.tools import AnyTool
+
+FOUND: Final = 5
+"""How many tools a search gives, if it does not say."""
+
+_NAME_SCORE, _DESCRIPTION_SCORE, _PARAMETER_SCORE = 3, 2, 1
+_MAX_NAMES_CHARS: Final = 2_000
+_SHORTEST_PART: Final = 3
+_WORD = re.compile(r"[a-z0-9]+")
+
+Score = Callable[["AnyTool"], int]
+
+
+def deferred_tools(tools: Sequence[AnyTool]) -> tuple[AnyTool, AnyTool]:
+    """Return `tool_search` and `call_tool` for these tools, of which the model is told no more than the names.
+
+    Raises:
+        DefinitionError: two have the same name, or one is defined wrongly; it lists every problem.
+    """
+    by_name = {each.name: each for each in tools}
+    problems = [problem for each in tools for problem in tool_problems(each)]
+    if len(by_name) < len(tools):
+        problems.append(Problem("DUPLICATE_TOOL_NAME", "Two deferred tools have the same name.", "Rename one of them."))
+    if problems:
+        raise DefinitionError("The deferred tools", problems)
+    return _search_tool(by_name), _call_tool(by_name)
+
+
+# -- finding ----------------------------------------------------------------------------------------------------------
+
+
+def _search_tool(tools: dict[str, AnyTool]) -> AnyTool:
+    def tool_search(query: str, limit: Annotated[int, Field(ge=1, le=20)] = FOUND) -> str:
+        """Find tools.
+
+        Args:
+            query: Keywords; or `select:name,other_name` for tools by their names; or `/regular expression/`.
+            limit: The most tools to return.
+        """
+        found, unknown = _found(list(tools.values()), query.strip(), limit)
+        shown = [_shown(each) for each in found]
+        if unknown:
+            shown.append(f"[There is no tool {', '.join(unknown)}.]")
+        return "\n".join(shown) or f"No tool matches {query!r}. Try other keywords."
+
+    description = (
+        "Find tools that are not listed here, with what they do and the JSON Schema of their arguments. "
+        f"Call them through call_tool. {_names(tools)}"
+    )
+    return tool(tool_search, description=description, parallel=True, effect="pure", thread=False)
+
+
+def _names(tools: dict[str, AnyTool]) -> str:
+    listed = ", ".join(tools)
+    if len(listed) > _MAX_NAMES_CHARS:
+        listed = f"{listed[:_MAX_NAMES_CHARS].rpartition(', ')[0]} and more"
+    return f"There are {len(tools)}: {listed}." if tools else "There are none."
+
+
+def _shown(found: AnyTool) -> str:
+    shown = {"name": found.name, "description": found.description, "input_schema": found.spec.input_schema}
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _found(tools: Sequence[AnyTool], query: str, limit: int) -> tuple[list[AnyTool], list[str]]:
+    if query.startswith("select:"):
+        names = [name.strip() for name in query.removeprefix("select:").split(",") if name.strip()]
+        by_name = {each.name: each for each in tools}
+        return [by_name[name] for name in names if name in by_name], [name for name in names if name not in by_name]
+    score = _by_expression(query) or _by_keywords(query)
+    scored = [(score(each), each) for each in tools]
+    best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])
+    return [each for _, each in best[:limit]], []
+
+
+def _by_expression(query: str) -> Score | None:
+    """Return the score by a regular expression; None if the query is none."""
+    if len(query) < 3 or not (query.startswith("/") and query.endswith("/")):
+        return None
+    try:
+        # An engine that takes linear time, whatever the model writes.
+        schema = core_schema.str_schema(pattern=f"(?i){query[1:-1]}", regex_engine="rust-regex")
+        matches = SchemaValidator(schema).isinstance_python
+    except SchemaError:
+        return None
+    return lambda each: int(matches(each.name) or matches(each.description))
+
+
+def _by_keywords(query: str) -> Score:
+    words = {*_WORD.findall(query.lower())}
+
+    def score(each: AnyTool) -> int:
+        properties = each.spec.input_schema.get("properties")
+        parameters = " ".join(properties) if isinstance(properties, dict) else ""
+        places = ((each.name, _NAME_SCORE), (each.description, _DESCRIPTION_SCORE), (parameters, _PARAMETER_SCORE))
+        return sum(points for place, points in places for word in words if _is_in(word, place.lower()))
+
+    return score
+
+
+def _is_in(word: str, place: str) -> bool:
+    """Tell whether a text has a word; a longer one may also be a part of one."""
+    return word in place if len(word) >= _SHORTEST_PART else word in _WORD.findall(place)
+
+
+# -- calling ----------------------------------------------------------------------------------------------------------
+
+
+def _call_tool(tools: dict[str, AnyTool]) -> AnyTool:
+    async def call_tool(name: str, arguments: dict[str, object], ctx: ToolContext) -> ToolResult:
+        """Call a tool that tool_search has found, with the arguments that its own schema asks for.
+
+        Args:
+            name: The name of the tool.
+            arguments: Its arguments, as one object.
+        """
+        called = tools.get(name)
+        if called is None:
+            raise Refusal("not_available", f"There is no tool {name!r}. Find one with tool_search.")
+        parsed = called.parse(orjson.dumps(arguments))
+        ctx.progress(f"calling {name}")
+        return to_result(await _returned(called, parsed, ctx), max_chars=called.max_chars)
+
+    return tool(
+        call_tool,
+        parallel=bool(tools) and all(each.parallel for each in tools.values()),
+        effect=_riskiest([each.effect for each in tools.values()]),
+        untrusted=any(each.untrusted for each in tools.values()),
+    )
+
+
+def _riskiest(effects: Sequence[Effect | None]) -> Effect | None:
+    """Return the effect that is hardest to undo; None, what the agent says, if any says nothing."""
+    if "once" in effects:
+        return "once"
+    if None in effects or not effects:
+        return None
+    return "idempotent" if "idempotent" in effects else "pure"
+
+
+async def _returned(called: AnyTool, arguments: dict[str, object], context: ToolContext) -> object:
+    limit = asyncio.timeout(called.timeout_s)
+    try:
+        async with limit:
+            if called.in_thread:
+                value = await asyncio.to_thread(called.invoke, arguments, context)
+            else:
+                value = called.invoke(arguments, context)
+            return await cast("Awaitable[object]", value) if isinstance(value, Awaitable) else value
+    except TimeoutError:
+        if limit.expired():
+            raise Refusal("timeout", f"{called.name} timed out after {called.timeout_s:g} s.") from None
+        raise

@@ -1,0 +1,148 @@
+"""The folder that an agent works in, and its tools. Imports the tools of this room that work on files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, get_args
+
+from journeyman.errors import DefinitionError, Problem
+from journeyman.toolbox.bash import bash_tool
+from journeyman.toolbox.bench import Bench
+from journeyman.toolbox.caps import Spill
+from journeyman.toolbox.command import Shell
+from journeyman.toolbox.edit import edit_tool
+from journeyman.toolbox.files import Files, LocalFiles
+from journeyman.toolbox.glob import glob_tool
+from journeyman.toolbox.grep import grep_tool
+from journeyman.toolbox.ls import ls_tool
+from journeyman.toolbox.reach import Reach
+from journeyman.toolbox.read import read_tool
+from journeyman.toolbox.stamps import Stamps
+from journeyman.toolbox.write import write_tool
+
+if TYPE_CHECKING:
+    from journeyman.tools import AnyTool
+
+ToolName: TypeAlias = Literal["read", "write", "edit", "bash", "glob", "grep", "ls"]
+
+_MAKERS: Final[dict[ToolName, Callable[[Bench], AnyTool]]] = {
+    "read": read_tool,
+    "write": write_tool,
+    "edit": edit_tool,
+    "bash": bash_tool,
+    "glob": glob_tool,
+    "grep": grep_tool,
+    "ls": ls_tool,
+}
+
+
+class Workspace:
+    """A folder that an agent works in. Its file tools refuse to leave it; `bash` can do what this process can.
+
+    What was read through one workspace counts as read for all who share it; agents that must each read for themselves
+    get one each. Texts that are too long to show are kept in a temporary folder, until `close`, the end of a `with`
+    block, or the end of the object.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        files: Files | None = None,
+        shell: Shell = Shell(),  # noqa: B008  frozen
+        also: Sequence[str | os.PathLike[str]] = (),
+        confined: bool = True,
+        untrusted: bool = False,
+        ripgrep: str | None = "rg",
+    ) -> None:
+        """Open a workspace.
+
+        Args:
+            root: The folder to which the paths that a model gives are relative.
+            files: Where the files are; those of this machine if not given.
+            shell: How `bash` runs commands.
+            also: Further folders that may be read and changed.
+            confined: False to allow any path. Use it with a gate that decides.
+            untrusted: Whether what is in the files may hold instructions that are not the user's.
+            ripgrep: The program that searches where it is installed; None to search without it.
+
+        Raises:
+            DefinitionError: the root is no folder.
+        """
+        self._files: Final = LocalFiles() if files is None else files
+        given = os.fspath(root)
+        if isinstance(self._files, LocalFiles):
+            given = os.path.abspath(os.path.expanduser(given))  # noqa: PTH100, PTH111  `also` may be text of another system
+        reach = Reach(given, self._files, also=[os.fspath(each) for each in also], confined=confined)
+        self._refuse_unless_folder(reach)
+        self.bench: Final = Bench(
+            reach=reach,
+            stamps=Stamps(),
+            spill=Spill(reach.open_for_reading),
+            shell=shell,
+            ripgrep=None if ripgrep is None else shutil.which(ripgrep),
+            untrusted=untrusted,
+        )
+
+    @property
+    def root(self) -> str:
+        """The folder, absolute, with links followed."""
+        return self.bench.reach.root
+
+    def tools(self, *names: ToolName) -> tuple[AnyTool, ...]:
+        """Return the tools of these names, in this order; all that this workspace has if none is given.
+
+        Raises:
+            DefinitionError: there is no such tool, or not for such files.
+        """
+        wanted = names or tuple(name for name in _MAKERS if name != "bash" or self._has_commands)
+        problems = [problem for name in wanted if (problem := self._problem(name)) is not None]
+        if problems:
+            raise DefinitionError("A workspace", problems)
+        return tuple([_MAKERS[name](self.bench) for name in wanted])
+
+    def locate(self, path: str, *, writing: bool = False) -> str:
+        """Return where a path that a model gives leads: absolute, with links followed.
+
+        Raises:
+            Refusal: out of the workspace.
+        """
+        return self.bench.reach.locate(path, writing=writing).path
+
+    def close(self) -> None:
+        """Remove the texts that were too long to show. The workspace can go on being used."""
+        self.bench.spill.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _has_commands(self) -> bool:
+        return isinstance(self._files, LocalFiles)
+
+    def _problem(self, name: ToolName) -> Problem | None:
+        if name not in _MAKERS:
+            hint = f"There are {', '.join(get_args(ToolName))}."
+            return Problem("UNKNOWN_TOOL", f"A workspace has no tool {name!r}.", hint)
+        if name == "bash" and not self._has_commands:
+            return Problem(
+                "NO_COMMANDS",
+                f"Commands run on this machine, and cannot see the files of {type(self._files).__name__}.",
+                "Leave bash out, or use LocalFiles.",
+            )
+        return None
+
+    def _refuse_unless_folder(self, reach: Reach) -> None:
+        facts = self._files.facts(reach.root)
+        is_new = facts is None and not isinstance(self._files, LocalFiles)  # others may have folders only with files
+        if not is_new and (facts is None or facts.kind != "folder"):
+            problem = Problem("NO_WORKSPACE", f"{reach.root} is no folder.", "Make it first, or give another.")
+            raise DefinitionError("A workspace", [problem])

@@ -1,0 +1,269 @@
+"""Prompting a chat: one conversation, one turn at a time, and what its end brings."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from journeyman import (
+    Agent,
+    Chat,
+    ChatBusy,
+    Host,
+    InMemoryJournal,
+    Limits,
+    NothingToContinue,
+    Output,
+    ProviderError,
+    Success,
+    dump_messages,
+    load_messages,
+    run,
+    tool,
+)
+from journeyman.models.scripted import Scripted, call
+from journeyman.types import Message, Text
+from tests.chat.players import Door, Opening, Report, code, hang, script_of
+from tests.loop.players import look
+from tests.support.clock import virtual_clock
+from tests.support.recorder import transcript
+from tests.support.stage import Stage, only_over_http
+
+
+async def test_a_prompt_goes_on_from_the_conversation_before_it(stage: Stage) -> None:
+    agent = Agent(name="tester", model=stage.model([call("look", id="a"), "Found it.", "It was there."]), tools=[look])
+    async with Chat(agent) as chat:
+        assert (await chat.prompt("Find it.")).unwrap() == "Found it."
+        assert (await chat.prompt("Where was it?")).unwrap() == "It was there."
+    assert transcript(stage.messages(2)) == [
+        ("user", "Find it."),
+        ("assistant", "look({})#a"),
+        ("user", "#a: found here"),
+        ("assistant", "Found it."),
+        ("user", "Where was it?"),
+    ]
+    assert script_of(chat)[-1] == ("assistant", "It was there.")
+
+
+async def test_a_turn_begins_at_once_and_is_awaited_for_its_result(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model(["Hello."]))) as chat:
+        turn = chat.start("Hi.")
+        assert chat.state.is_running
+        assert (await turn).unwrap() == "Hello."
+        assert (await turn).unwrap() == "Hello."
+        assert not chat.state.is_running
+
+
+async def test_who_stops_waiting_for_a_turn_does_not_stop_it(stage: Stage) -> None:
+    door = Door()
+    async with Chat(Agent(name="tester", model=stage.model([door.before("Hello.")]))) as chat:
+        turn = chat.start("Hi.")
+
+        async def wait() -> None:
+            await turn
+
+        waiting = asyncio.create_task(wait())
+        await door.reached.wait()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        door.opened.set()
+        assert (await turn).unwrap() == "Hello."
+
+
+async def test_a_second_prompt_at_the_same_time_is_refused(stage: Stage) -> None:
+    door = Door()
+    async with Chat(Agent(name="tester", model=stage.model([door.before("Hello.")]))) as chat:
+        turn = chat.start("Hi.")
+        with pytest.raises(ChatBusy, match=r"Use steer\(\) or follow_up\(\), or abort\(\) it first"):
+            await chat.prompt("Again.")
+        with pytest.raises(ChatBusy):
+            chat.start("Again.")
+        with pytest.raises(ChatBusy):
+            await chat.continue_()
+        with pytest.raises(ChatBusy):
+            chat.replace([])
+        door.opened.set()
+        await turn
+    assert stage.n_requests == 1
+
+
+async def test_a_typed_agent_hands_in_one_output_for_each_prompt(stage: Stage) -> None:
+    answers = [call("output", total=1, id="a"), call("output", total=2, id="b")]
+    agent = Agent(name="tester", model=stage.model(answers), output=Output(Report))
+    async with Chat(agent) as chat:
+        assert (await chat.prompt("One.")).unwrap() == Report(total=1)
+        assert (await chat.prompt("Two.")).unwrap() == Report(total=2)
+    assert transcript(stage.messages(1))[-1] == ("user", "#a: Accepted.", "Two.")
+
+
+async def test_what_could_not_be_answered_stays_and_the_next_prompt_joins_it() -> None:
+    model = Scripted([ProviderError("no", kind="bad_request"), "Both answered."])
+    async with Chat(Agent(name="tester", model=model)) as chat:
+        assert code(await chat.prompt("One.")) == "API_ERROR"
+        error = chat.state.last_error
+        assert error is not None
+        assert error.code == "API_ERROR"
+        assert (await chat.prompt("Two.")).unwrap() == "Both answered."
+        assert chat.state.last_error is None
+        assert script_of(chat) == [("user", "One.", "Two."), ("assistant", "Both answered.")]
+
+
+async def test_input_that_does_not_fit_fails_before_anything_is_said() -> None:
+    agent = Agent(name="tester", model=Scripted([]), input=int, prompt=lambda n: f"{n}!")
+    async with Chat(agent) as chat:
+        assert code(await chat.prompt("many")) == "INVALID_INPUT"  # pyright: ignore[reportArgumentType] - as tested
+        assert chat.messages == ()
+
+
+async def test_each_prompt_has_the_limits_of_a_run_to_itself(stage: Stage) -> None:
+    answers = [call("look", id="a"), "One.", call("look", id="b"), "Two."]
+    agent = Agent(name="tester", model=stage.model(answers), tools=[look], limits=Limits(iterations=2))
+    async with Chat(agent) as chat:
+        assert (await chat.prompt("One?")).unwrap() == "One."
+        assert (await chat.prompt("Two?")).unwrap() == "Two."
+
+
+async def test_usage_is_that_of_all_turns_failed_requests_included(stage: Stage) -> None:
+    door = Door()
+    answers = [call("look"), "One.", ProviderError("no", kind="bad_request"), door.before("Three.")]
+    agent = Agent(name="tester", model=stage.model(answers), tools=[look])
+    async with Chat(agent) as chat:
+        first = await chat.prompt("One?")
+        assert chat.usage == first.metadata.usage
+        await chat.prompt("Two?")
+        before = chat.usage
+        turn = chat.start("Three?")
+        await door.reached.wait()
+        assert chat.usage.requests == before.requests
+        door.opened.set()
+        third = await turn
+        assert third.metadata.usage is not None
+        assert chat.usage == before + third.metadata.usage
+        assert chat.state.usage == chat.usage
+
+
+async def test_a_chat_goes_on_from_an_exported_conversation(stage: Stage) -> None:
+    model = stage.model(["One.", "Two."])
+    async with Chat(Agent(name="tester", model=model)) as chat:
+        await chat.prompt("One?")
+    stored = dump_messages(chat.messages)
+    async with Chat(Agent(name="tester", model=model), history=load_messages(stored)) as chat:
+        await chat.prompt("Two?")
+    assert transcript(stage.messages(1)) == [("user", "One?"), ("assistant", "One."), ("user", "Two?")]
+
+
+async def test_the_conversation_can_be_replaced_between_turns(stage: Stage) -> None:
+    other = [Message("user", (Text("Other?"),)), Message("assistant", (Text("Other."),))]
+    async with Chat(Agent(name="tester", model=stage.model(["One.", "Two."]))) as chat:
+        await chat.prompt("One?")
+        chat.replace(other)
+        assert chat.messages == tuple(other)
+        await chat.prompt("Two?")
+    assert transcript(stage.messages(1)) == [("user", "Other?"), ("assistant", "Other."), ("user", "Two?")]
+
+
+async def test_continuing_goes_on_where_the_last_turn_failed() -> None:
+    model = Scripted([ProviderError("no", kind="bad_request"), "Here I am."])
+    async with Chat(Agent(name="tester", model=model)) as chat:
+        await chat.prompt("One.")
+        assert (await chat.continue_()).unwrap() == "Here I am."
+        assert script_of(chat) == [("user", "One."), ("assistant", "Here I am.")]
+
+
+@pytest.mark.parametrize("history", [[], [Message("user", (Text("One?"),)), Message("assistant", (Text("One."),))]])
+async def test_a_chat_with_nothing_to_answer_cannot_be_continued(history: list[Message]) -> None:
+    async with Chat(Agent(name="tester", model=Scripted([])), history=history) as chat:
+        with pytest.raises(NothingToContinue, match=r"Use prompt\(\)"):
+            await chat.continue_()
+
+
+async def test_a_typed_chat_that_came_to_its_end_cannot_be_continued(stage: Stage) -> None:
+    agent = Agent(name="tester", model=stage.model([call("output", total=1)]), output=Output(Report))
+    async with Chat(agent) as chat:
+        await chat.prompt("One.")
+        with pytest.raises(NothingToContinue):
+            await chat.continue_()
+
+
+async def test_a_chat_is_used_inside_its_block_only() -> None:
+    chat = Chat(Agent(name="tester", model=Scripted(["Hello."])))
+    with pytest.raises(RuntimeError, match="Use it inside 'async with Chat"):
+        chat.start("Hi.")
+    async with chat:
+        pass
+    with pytest.raises(RuntimeError, match="Use it inside 'async with Chat"):
+        chat.start("Hi.")
+    with pytest.raises(RuntimeError, match="nobody will read this"):
+        chat.steer("Hi.")
+    with pytest.raises(RuntimeError, match=r"history=chat\.messages"):
+        await chat.__aenter__()
+
+
+async def test_a_model_that_cannot_be_used_is_what_every_prompt_says() -> None:
+    async with Chat(Agent(name="tester", model="nobody:knows")) as chat:
+        assert code(await chat.prompt("Hi.")) == "MODEL_UNAVAILABLE"
+        chat.follow_up("More.")
+        assert code(await chat.prompt("Hi.")) == "MODEL_UNAVAILABLE"
+        assert chat.state.follow_ups == ("More.",)
+
+
+async def test_the_model_is_opened_once_for_all_prompts() -> None:
+    model = Opening()
+    async with Chat(Agent(name="tester", model=model)) as chat:
+        for _ in range(3):
+            await chat.prompt("Hi.")
+            assert model.events[0] == "open"
+            assert model.n_open == 1
+    assert model.n_open == 0
+
+
+@only_over_http
+async def test_a_message_is_encoded_once_however_many_prompts_follow(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model(["One.", "Two.", "Three."]))) as chat:
+        await chat.prompt("One?")
+        await chat.prompt("Two?")
+        before = [(message, dict(message.wire)) for message in chat.messages[:-1]]
+        await chat.prompt("Three?")
+        for (message, wire), later in zip(before, chat.messages, strict=False):
+            assert later is message
+            assert wire
+            assert all(later.wire[codec] is encoded for codec, encoded in wire.items())
+
+
+@virtual_clock
+async def test_cancelling_a_prompt_cancels_its_turn_and_keeps_the_conversation() -> None:
+    agent = Agent(name="tester", model=Scripted([call("look", id="a"), hang, "Here."]), tools=[look])
+    async with Chat(agent) as chat:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await chat.prompt("Go.")
+        assert not chat.state.is_running
+        assert chat.usage.requests == 2
+        assert script_of(chat) == [("user", "Go."), ("assistant", "look({})#a"), ("user", "#a: found here")]
+        assert (await chat.prompt("Well?")).unwrap() == "Here."
+
+
+async def test_a_journal_keeps_the_runs_of_a_chat_apart() -> None:
+    journal = InMemoryJournal()
+    for answers in (["One.", "Two."], []):  # the second chat reads everything from the journal
+        model = Scripted(answers)
+        async with Chat(Agent(name="tester", model=model), host=Host(journal=journal)) as chat:
+            assert (await chat.prompt("One?")).unwrap() == "One."
+            assert (await chat.prompt("Two?")).unwrap() == "Two."
+
+
+async def test_a_chat_inside_a_run_is_shown_below_it() -> None:
+    paths: list[tuple[str, ...]] = []
+    inner = Agent(name="inner", model=Scripted(["Hello."]))
+
+    @tool
+    async def delegate() -> str:
+        """Delegate."""
+        async with Chat(inner, on_event=lambda event: paths.append(event.path)) as chat:
+            return (await chat.prompt("Hi.")).unwrap()
+
+    result = await run(Agent(name="outer", model=Scripted([call("delegate"), "Done."]), tools=[delegate]), "Go.")
+    assert isinstance(result, Success)
+    assert set(paths) == {("outer", "inner")}

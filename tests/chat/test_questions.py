@@ -1,0 +1,258 @@
+"""What waits for the user: approvals that gates ask for, and questions of the model's."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from journeyman import Agent, Chat, Host, Limits, ask_user, run
+from journeyman.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    Event,
+    QuestionAnswered,
+    QuestionAsked,
+    ToolCalled,
+    ToolFinished,
+)
+from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, Rewrite, Stop
+from journeyman.models.scripted import Scripted, call
+from journeyman.questions import Answer
+from tests.chat.players import code, script_of
+from tests.loop.players import look
+from tests.support.clock import virtual_clock
+from tests.support.recorder import Recorder
+from tests.support.stage import Stage
+
+
+@dataclass(frozen=True)
+class AlwaysAsk:
+    """A gate that asks about every call."""
+
+    async def decide(self, request: GateRequest) -> Ask:
+        return Ask(f"May it {request.tool_name}?")
+
+
+async def asked(recorder: Recorder, kind: type[Event], n: int = 1) -> str:
+    """Wait for a question, and return its id."""
+    for _ in range(1_000):
+        found = [event for event in recorder.events if isinstance(event, kind)]
+        if len(found) >= n:
+            return getattr(found[n - 1], "id", "")
+        await asyncio.sleep(0)
+    raise AssertionError(f"no {kind.__name__}")
+
+
+# -- approvals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("decision", "result", "told"),
+    [
+        (Allow(), "#a: found here", ("allow", "")),
+        (Deny("not now"), "#a! Error: denied: not now", ("deny", "not now")),
+        (
+            Rewrite({"where": "there"}, "safer"),
+            '#a: The call was made with other arguments: {"where":"there"}\nfound there',
+            ("rewrite", "safer"),
+        ),
+    ],
+)
+async def test_a_call_that_a_gate_asks_about_waits_for_the_users_decision(
+    decision: Decision, result: str, told: tuple[str, str]
+) -> None:
+    recorder = Recorder()
+    model = Scripted([call("look", id="a"), "Done."])
+    async with Chat(Agent(name="tester", model=model, tools=[look], gate=AlwaysAsk()), on_event=recorder) as chat:
+        turn = chat.start("Go.")
+        id = await asked(recorder, ApprovalRequested)
+        assert chat.state.open_questions == (id,)
+        assert [call.id for call in chat.state.pending_calls] == ["a"]
+        (request,) = recorder.of(ApprovalRequested)
+        assert (request.question, request.tool_use_id, request.tool_name) == ("May it look?", "a", "look")
+        assert (request.path, request.arguments, request.offers) == (("tester",), {}, ("once",))
+        assert len(request.digest) == 64
+        chat.answer(id, decision)
+        await turn
+        assert chat.state.open_questions == ()
+        assert script_of(chat)[2] == ("user", result)
+    (answered,) = recorder.of(ApprovalAnswered)
+    assert (answered.id, answered.decision, answered.reason) == (id, *told)
+    kinds = (ToolCalled, ApprovalRequested, ApprovalAnswered, ToolFinished)
+    assert [type(event) for event in recorder.events if isinstance(event, kinds)] == list(kinds)
+
+
+async def test_the_user_may_stop_the_turn_instead_of_deciding(stage: Stage) -> None:
+    recorder = Recorder()
+    agent = Agent(name="tester", model=stage.model([call("look", id="a")]), tools=[look], gate=AlwaysAsk())
+    async with Chat(agent, on_event=recorder) as chat:
+        turn = chat.start("Go.")
+        chat.answer(await asked(recorder, ApprovalRequested), Stop("that is enough"))
+        assert code(await turn) == "EXECUTION_CANCELLED"
+    assert [event.decision for event in recorder.of(ApprovalAnswered)] == ["stop"]
+
+
+async def test_a_listener_may_answer_at_once(stage: Stage) -> None:
+    agent = Agent(name="tester", model=stage.model([call("look", id="a"), "Done."]), tools=[look], gate=AlwaysAsk())
+    async with Chat(agent) as chat:
+
+        def allow(event: Event) -> None:
+            if isinstance(event, ApprovalRequested):
+                chat.answer(event.id, Allow())
+
+        chat.subscribe(allow)
+        await chat.prompt("Go.")
+        assert script_of(chat)[2] == ("user", "#a: found here")
+
+
+async def test_an_answer_may_come_from_another_thread(stage: Stage) -> None:
+    recorder = Recorder()
+    agent = Agent(name="tester", model=stage.model([call("look", id="a"), "Done."]), tools=[look], gate=AlwaysAsk())
+    async with Chat(agent, on_event=recorder) as chat:
+        turn = chat.start("Go.")
+        await asyncio.to_thread(chat.answer, await asked(recorder, ApprovalRequested), Allow())
+        assert (await turn).unwrap() == "Done."
+
+
+async def test_an_approver_of_the_callers_own_is_asked_instead(stage: Stage) -> None:
+    approvals: list[Approval] = []
+
+    async def approve(approval: Approval) -> Decision:
+        approvals.append(approval)
+        return Allow()
+
+    recorder = Recorder()
+    agent = Agent(name="tester", model=stage.model([call("look"), "Done."]), tools=[look], gate=AlwaysAsk())
+    async with Chat(agent, host=Host(approve=approve), on_event=recorder) as chat:
+        await chat.prompt("Go.")
+    assert [approval.question for approval in approvals] == ["May it look?"]
+    assert recorder.of(ApprovalRequested) == []
+
+
+async def test_without_anybody_who_listens_a_call_is_denied_with_the_question(stage: Stage) -> None:
+    heard: list[object] = []
+    model = stage.model([call("look", id="a"), "Done."])
+    agent = Agent(name="tester", model=model, tools=[look], gate=AlwaysAsk(), on_message=heard.append)
+    async with Chat(agent) as chat:
+        await chat.prompt("Go.")
+        assert script_of(chat)[2] == ("user", "#a! Error: denied: May it look?")
+
+
+async def test_an_abort_denies_what_is_open(stage: Stage) -> None:
+    recorder = Recorder()
+    agent = Agent(name="tester", model=stage.model([call("look")]), tools=[look], gate=AlwaysAsk())
+    async with Chat(agent, on_event=recorder) as chat:
+        turn = chat.start("Go.")
+        id = await asked(recorder, ApprovalRequested)
+        chat.abort()
+        assert code(await turn) == "EXECUTION_CANCELLED"
+        (answered,) = recorder.of(ApprovalAnswered)
+        assert (answered.decision, answered.reason) == ("deny", "nobody answered")
+        with pytest.raises(KeyError, match="Nothing waits for an answer"):
+            chat.answer(id, Allow())
+
+
+@virtual_clock
+async def test_an_approval_may_take_only_so_long() -> None:
+    recorder = Recorder()
+    agent = Agent(
+        name="tester",
+        model=Scripted([call("look", id="a"), "Done."]),
+        tools=[look],
+        gate=AlwaysAsk(),
+        limits=Limits(approval_seconds=30),
+    )
+    async with Chat(agent, on_event=recorder) as chat:
+        await chat.prompt("Go.")
+        assert script_of(chat)[2] == ("user", "#a! Error: denied: nobody answered within 30s: May it look?")
+    assert [event.decision for event in recorder.of(ApprovalAnswered)] == ["deny"]
+
+
+async def test_an_answer_is_taken_once_and_must_fit(stage: Stage) -> None:
+    recorder = Recorder()
+    answers = [call("look"), call("ask_user", question="Which?"), "Done."]
+    agent = Agent(name="tester", model=stage.model(answers), tools=[look, ask_user], gate=OnlyLook())
+    async with Chat(agent, on_event=recorder) as chat:
+        turn = chat.start("Go.")
+        approval = await asked(recorder, ApprovalRequested)
+        with pytest.raises(TypeError, match="needs a decision, not str"):
+            chat.answer(approval, "yes")
+        chat.answer(approval, Allow())
+        with pytest.raises(KeyError):
+            chat.answer(approval, Allow())
+        question = await asked(recorder, QuestionAsked)
+        unfit: list[Answer] = [Allow(), Deny("no")]
+        for answer in unfit:
+            with pytest.raises(TypeError, match="needs a text"):
+                chat.answer(question, answer)
+        chat.answer(question, "This.")
+        assert (await turn).unwrap() == "Done."
+
+
+@dataclass(frozen=True)
+class OnlyLook:
+    """A gate that asks about looking only."""
+
+    async def decide(self, request: GateRequest) -> Ask | Allow:
+        return Ask("May it?") if request.tool_name == "look" else Allow()
+
+
+async def test_what_a_listener_does_to_the_arguments_does_not_reach_the_call(stage: Stage) -> None:
+    agent = Agent(
+        name="tester", model=stage.model([call("look", where="x", id="a"), "Done."]), tools=[look], gate=AlwaysAsk()
+    )
+    async with Chat(agent) as chat:
+
+        def meddle(event: Event) -> None:
+            if isinstance(event, ApprovalRequested):
+                event.arguments["where"] = "elsewhere"
+                chat.answer(event.id, Allow())
+
+        chat.subscribe(meddle)
+        await chat.prompt("Go.")
+        assert script_of(chat)[2] == ("user", "#a: found x")
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+async def test_the_model_may_ask_the_user(stage: Stage) -> None:
+    recorder = Recorder()
+    question = call("ask_user", question="Which month?", options=["May", "June"], id="a")
+    agent = Agent(name="tester", model=stage.model([question, "May it is."]), tools=[ask_user])
+    async with Chat(agent, on_event=recorder) as chat:
+        turn = chat.start("Compare.")
+        id = await asked(recorder, QuestionAsked)
+        (event,) = recorder.of(QuestionAsked)
+        assert (event.path, event.question, event.options) == (("tester",), "Which month?", ("May", "June"))
+        chat.answer(id, "May")
+        assert (await turn).unwrap() == "May it is."
+        assert script_of(chat)[2] == ("user", "#a: May")
+    assert [(event.id, event.answer) for event in recorder.of(QuestionAnswered)] == [(id, "May")]
+
+
+async def test_an_abort_leaves_a_question_unanswered(stage: Stage) -> None:
+    recorder = Recorder()
+    agent = Agent(name="tester", model=stage.model([call("ask_user", question="Which?")]), tools=[ask_user])
+    async with Chat(agent, on_event=recorder) as chat:
+        turn = chat.start("Go.")
+        await asked(recorder, QuestionAsked)
+        async with chat.hold():
+            assert code(await turn) == "EXECUTION_CANCELLED"
+        assert chat.state.open_questions == ()
+    assert [event.answer for event in recorder.of(QuestionAnswered)] == [None]
+
+
+@pytest.mark.parametrize("in_chat", [False, True])
+async def test_where_nobody_is_the_model_is_told_to_decide_by_itself(stage: Stage, in_chat: bool) -> None:
+    agent = Agent(name="tester", model=stage.model([call("ask_user", question="Which?"), "Any."]), tools=[ask_user])
+    if in_chat:
+        async with Chat(agent) as chat:
+            await chat.prompt("Go.")
+    else:
+        await run(agent, "Go.")
+    (result,) = stage.tool_results(1)
+    assert result.is_error
+    assert result.text == "Nobody is there to answer. Decide by yourself, and say in your answer what you assumed."

@@ -1,0 +1,439 @@
+"""What is said while a turn goes on: steering, follow-ups, injections, and what their receipts say."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from journeyman import Agent, Chat, ChatHeld, Limits, Output, ProviderError, Success, tool
+from journeyman.events import ModelResponded, RunSucceeded, TurnEnded
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, Scripted, call, say
+from journeyman.types import Opaque
+from tests.chat.players import Door, Report, code, once, script_of
+from tests.loop.players import look
+from tests.support.recorder import Recorder, calls, check_balance, transcript
+from tests.support.stage import Stage
+
+SKIPPED = "Error: not run, because the user wrote something new. Read it first; call again if that is still right."
+
+
+async def test_steering_is_said_after_the_results_in_the_same_message(stage: Stage) -> None:
+    door = Door()
+    agent = Agent(name="tester", model=stage.model([call("wait", id="a"), "Bien."]), tools=[door.tool()])
+    async with Chat(agent) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        one, two = chat.steer("In French."), chat.steer("Briefly.")
+        assert (one.disposition, one.status) == ("steered", "queued")
+        assert chat.state.steering == ("In French.", "Briefly.")
+        door.opened.set()
+        assert (await turn).unwrap() == "Bien."
+        assert (one.status, two.status, chat.state.steering) == ("delivered", "delivered", ())
+    assert transcript(stage.messages(1))[-1] == ("user", "#a: waited", "In French.", "Briefly.")
+
+
+async def test_steering_skips_calls_that_have_not_started(stage: Stage) -> None:
+    door = Door()
+    recorder = Recorder()
+    answers = [[call("wait", id="a"), call("look", id="b"), call("look", id="c")], "Stopped looking."]
+    agent = Agent(name="tester", model=stage.model(answers), tools=[door.tool(), look])
+    async with Chat(agent, on_event=recorder) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        chat.steer("Don't look.")
+        door.opened.set()
+        result = await turn
+    assert calls(recorder.events) == [
+        "wait#a?",
+        "wait#a: waited",
+        "look#b?",
+        f"look#b! {SKIPPED}",
+        "look#c?",
+        f"look#c! {SKIPPED}",
+    ]
+    assert transcript(stage.messages(1))[-1] == (
+        "user",
+        "#a: waited",
+        f"#b! {SKIPPED}",
+        f"#c! {SKIPPED}",
+        "Don't look.",
+    )
+    assert result.metadata.tools["look"].errors == {"skipped": 2}
+    check_balance([event for event in recorder.events if not isinstance(event, TurnEnded)])
+
+
+async def test_calls_that_run_together_finish_and_those_behind_them_are_skipped(stage: Stage) -> None:
+    doors = [Door(), Door()]
+    tools = [doors[0].tool("first", parallel=True), doors[1].tool("second", parallel=True), look]
+    answers = [[call("first", id="a"), call("second", id="b"), call("first", id="c"), call("look", id="d")], "Done."]
+    agent = Agent(name="tester", model=stage.model(answers), tools=tools, limits=Limits(parallel_calls=2))
+    async with Chat(agent) as chat:
+        turn = chat.start("Go.")
+        await doors[1].reached.wait()
+        chat.steer("Enough.")
+        doors[0].opened.set()
+        doors[1].opened.set()
+        await turn
+    assert transcript(stage.messages(1))[-1] == (
+        "user",
+        "#a: waited",
+        "#b: waited",
+        f"#c! {SKIPPED}",
+        f"#d! {SKIPPED}",
+        "Enough.",
+    )
+
+
+async def test_steering_while_the_model_writes_keeps_its_calls_from_beginning(stage: Stage) -> None:
+    door = Door()
+    model = stage.model([door.before(call("look", id="a")), "As you wish."])
+    async with Chat(Agent(name="tester", model=model, tools=[look])) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        chat.steer("Stop.")
+        door.opened.set()
+        await turn
+    assert transcript(stage.messages(1))[-1] == ("user", f"#a! {SKIPPED}", "Stop.")
+
+
+async def test_an_output_that_steering_came_before_is_not_handed_in(stage: Stage) -> None:
+    door = Door()
+    model = stage.model([door.before(call("output", total=1, id="a")), call("output", total=2, id="b")])
+    async with Chat(Agent(name="tester", model=model, output=Output(Report))) as chat:
+        turn = chat.start("How many?")
+        await door.reached.wait()
+        chat.steer("One more.")
+        door.opened.set()
+        assert (await turn).unwrap() == Report(total=2)
+    assert transcript(stage.messages(1))[-1] == ("user", f"#a! {SKIPPED}", "One more.")
+
+
+async def test_steering_that_waits_at_the_natural_stop_is_the_next_prompt(stage: Stage) -> None:
+    door = Door()
+    recorder = Recorder()
+    async with Chat(Agent(name="tester", model=stage.model([door.before("One."), "Two."])), on_event=recorder) as chat:
+        turn = chat.start("Count.")
+        await door.reached.wait()
+        chat.steer("Go on.")
+        door.opened.set()
+        assert (await turn).unwrap() == "Two."
+        assert script_of(chat) == [("user", "Count."), ("assistant", "One."), ("user", "Go on."), ("assistant", "Two.")]
+    assert [event.output for event in recorder.of(RunSucceeded)] == ["One.", "Two."]
+    assert len(recorder.of(TurnEnded)) == 1
+
+
+async def test_steering_goes_before_follow_ups_and_each_queue_is_said_whole(stage: Stage) -> None:
+    door = Door()
+    async with Chat(Agent(name="tester", model=stage.model([door.before("1."), "2.", "3."]))) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        for number in (1, 2):
+            chat.follow_up(f"later {number}")
+            chat.steer(f"now {number}")
+        door.opened.set()
+        assert (await turn).unwrap() == "3."
+        assert script_of(chat) == [
+            ("user", "Go."),
+            ("assistant", "1."),
+            ("user", "now 1", "now 2"),
+            ("assistant", "2."),
+            ("user", "later 1", "later 2"),
+            ("assistant", "3."),
+        ]
+
+
+async def test_a_follow_up_does_not_disturb_the_calls(stage: Stage) -> None:
+    door = Door()
+    answers = [[call("wait", id="a"), call("look", id="b")], "Done.", "More."]
+    agent = Agent(name="tester", model=stage.model(answers), tools=[door.tool(), look])
+    async with Chat(agent) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        receipt = chat.follow_up("And then?")
+        door.opened.set()
+        await turn
+        assert (receipt.disposition, receipt.status) == ("queued", "delivered")
+    assert transcript(stage.messages(1))[-1] == ("user", "#a: waited", "#b: found here")
+    assert transcript(stage.messages(2))[-1] == ("user", "And then?")
+
+
+async def test_what_is_said_while_idle_waits_for_the_next_prompt(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model(["One.", "Two."]))) as chat:
+        chat.follow_up("later")
+        receipt = chat.steer("by the way")
+        assert receipt.disposition == "queued"
+        await chat.prompt("Go.")
+        assert script_of(chat) == [
+            ("user", "Go.", "by the way"),
+            ("assistant", "One."),
+            ("user", "later"),
+            ("assistant", "Two."),
+        ]
+
+
+async def test_continuing_an_idle_chat_says_the_steering_or_else_the_follow_ups(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model(["One.", "Two.", "Three."]))) as chat:
+        await chat.prompt("Go.")
+        chat.follow_up("later")
+        chat.steer("now")
+        assert (await chat.continue_()).unwrap() == "Three."
+        assert [line[1] for line in script_of(chat)] == ["Go.", "One.", "now", "Two.", "later", "Three."]
+
+
+@pytest.mark.parametrize("ending", ["abort", "limit", "error", "stop_after"])
+async def test_the_queues_survive_every_ending_but_the_natural_stop(ending: str) -> None:
+    door = Door()
+    after: dict[str, Answer] = {"error": ProviderError("no", kind="bad_request"), "limit": call("look")}
+    agent = Agent(
+        name="tester",
+        model=Scripted([call("look"), door.before(after.get(ending, call("stop"))), "Done.", "More."]),
+        tools=[look, stop],
+        limits=Limits(iterations=2),
+        stop_after=["stop"],
+    )
+    async with Chat(agent) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        receipt = chat.follow_up("later")
+        if ending == "abort":
+            chat.abort()
+        door.opened.set()
+        result = await turn
+        expected = {"abort": "EXECUTION_CANCELLED", "limit": "MAX_ITERATIONS", "error": "API_ERROR", "stop_after": ""}
+        assert code(result) == expected[ending]
+        assert (receipt.status, chat.state.follow_ups) == ("queued", ("later",))
+
+
+@tool
+async def stop() -> str:
+    """Stop."""
+    return "stopped"
+
+
+async def test_steering_that_no_model_call_follows_stays_in_its_queue(stage: Stage) -> None:
+    door = Door()
+    model = stage.model([call("wait"), "Read."])
+    async with Chat(Agent(name="tester", model=model, tools=[door.tool()], limits=Limits(iterations=1))) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        receipt = chat.steer("Listen.")
+        door.opened.set()
+        assert code(await turn) == "MAX_ITERATIONS"
+        assert (receipt.status, chat.state.steering) == ("queued", ("Listen.",))
+        assert (await chat.continue_()).unwrap() == "Read."
+        assert receipt.status == "delivered"
+
+
+async def test_steering_whose_request_fails_is_part_of_the_next_one() -> None:
+    door = Door()
+    model = Scripted([call("wait", id="a"), ProviderError("no", kind="bad_request"), "Read."])
+    async with Chat(Agent(name="tester", model=model, tools=[door.tool()])) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        receipt = chat.steer("Listen.")
+        door.opened.set()
+        assert code(await turn) == "API_ERROR"
+        assert (receipt.status, chat.state.steering) == ("delivered", ())
+        await chat.continue_()
+        assert transcript(model.requests[2].messages)[-1] == ("user", "#a: waited", "Listen.")
+
+
+async def test_follow_ups_return_to_their_queue_when_the_next_run_cannot_begin() -> None:
+    n_built: list[str] = []
+
+    def system(given: str) -> str:
+        n_built.append(given)
+        if len(n_built) == 2:
+            raise ValueError("no")
+        return "Be brief."
+
+    async with Chat(Agent(name="tester", model=Scripted(["One.", "Two."]), system=system)) as chat:
+        receipt = chat.follow_up("later")
+        chat.follow_up("and later")
+        assert code(await chat.prompt("Go.")) == "PROMPT_GENERATION_FAILED"
+        assert receipt.status == "queued"
+        assert chat.state.follow_ups == ("later", "and later")
+        assert (await chat.continue_()).unwrap() == "Two."
+        assert n_built == ["Go.", "Go.", "Go."]
+
+
+async def test_a_text_that_comes_as_the_last_run_ends_is_not_dropped(stage: Stage) -> None:
+    agent = Agent(name="tester", model=stage.model(["One.", "Two."]))
+    async with Chat(agent) as chat:
+        chat.subscribe(once(RunSucceeded, lambda: chat.steer("One more.")))
+        assert (await chat.prompt("Go.")).unwrap() == "Two."
+
+
+async def test_a_text_that_comes_after_the_end_waits(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model(["One."]))) as chat:
+        dispositions: list[str] = []
+        chat.subscribe(once(TurnEnded, lambda: dispositions.append(chat.steer("One more.").disposition)))
+        assert (await chat.prompt("Go.")).unwrap() == "One."
+        assert dispositions == ["queued"]
+        assert chat.state.steering == ("One more.",)
+
+
+async def test_tools_and_listeners_may_steer(stage: Stage) -> None:
+    chats: list[Chat] = []
+
+    @tool
+    def remind() -> str:
+        """Remind."""
+        assert threading.current_thread() is not threading.main_thread()
+        chats[0].steer("from the tool")
+        return "reminded"
+
+    agent = Agent(name="tester", model=stage.model([call("remind", id="a"), "Noted.", "Again."]), tools=[remind])
+    async with Chat(agent) as chat:
+        chats.append(chat)
+        chat.subscribe(once(ModelResponded, lambda: chat.follow_up("from the listener")))
+        await chat.prompt("Go.")
+    assert transcript(stage.messages(1))[-1] == ("user", "#a: reminded", "from the tool")
+    assert transcript(stage.messages(2))[-1] == ("user", "from the listener")
+
+
+async def test_a_pause_for_the_providers_tool_is_not_steered_into() -> None:
+    asked = Opaque("scripted", '{"type":"server_tool_use","id":"s1","name":"search","input":{}}')
+    found = Opaque("scripted", '{"type":"search_result","tool_use_id":"s1"}')
+    door = Door()
+    model = Scripted([say(asked, stop_reason="pause_turn"), door.before(say(found, "Found.")), "Noted."])
+    async with Chat(Agent(name="tester", model=model)) as chat:
+        chat.subscribe(once(ModelResponded, lambda: chat.steer("Hurry.")))
+        turn = chat.start("Search.")
+        await door.reached.wait()
+        assert chat.state.steering == ("Hurry.",)
+        assert [message.role for message in model.requests[1].messages] == ["user", "assistant"]
+        door.opened.set()
+        assert (await turn).unwrap() == "Noted."
+        assert script_of(chat)[-2:] == [("user", "Hurry."), ("assistant", "Noted.")]
+
+
+# -- injections -------------------------------------------------------------------------------------------------------
+
+
+async def test_an_injection_steers_a_turn_that_goes_on(stage: Stage) -> None:
+    door = Door()
+    agent = Agent(name="tester", model=stage.model([call("wait", id="a"), "Noted."]), tools=[door.tool()])
+    async with Chat(agent) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        assert chat.inject("Task 1 is done.").disposition == "steered"
+        door.opened.set()
+        await turn
+    assert transcript(stage.messages(1))[-1] == ("user", "#a: waited", "Task 1 is done.")
+
+
+async def test_an_injection_resumes_a_chat_that_came_to_its_end(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model(["One.", "Noted."]))) as chat:
+        await chat.prompt("Go.")
+        receipt = chat.inject("Task 1 is done.")
+        assert receipt.disposition == "resumed"
+        assert chat.state.is_running
+        assert await receipt == "delivered"
+        await chat.wait_idle()
+        assert script_of(chat)[-2:] == [("user", "Task 1 is done."), ("assistant", "Noted.")]
+
+
+async def test_an_injection_resumes_a_typed_chat_as_well(stage: Stage) -> None:
+    answers = [call("output", total=1, id="a"), call("output", total=2, id="b")]
+    async with Chat(Agent(name="tester", model=stage.model(answers), output=Output(Report))) as chat:
+        await chat.prompt("Go.")
+        assert chat.inject("One more.").disposition == "resumed"
+        await chat.wait_idle()
+    assert transcript(stage.messages(1))[-1] == ("user", "#a: Accepted.", "One more.")
+
+
+async def test_an_injection_waits_where_nothing_was_said_yet_or_the_last_turn_failed() -> None:
+    model = Scripted([ProviderError("no", kind="bad_request"), "Both."])
+    async with Chat(Agent(name="tester", model=model)) as chat:
+        assert chat.inject("first").disposition == "queued"
+        await chat.prompt("Go.")
+        assert chat.inject("second").disposition == "queued"
+        assert not chat.state.is_running
+        await chat.continue_()
+        assert script_of(chat)[0] == ("user", "Go.", "first", "second")
+
+
+async def test_an_injection_into_a_held_chat_is_refused(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model([]))) as chat, chat.hold():
+        with pytest.raises(ChatHeld, match="Nothing was queued"):
+            chat.inject("Hello.")
+        assert chat.state.steering == ()
+
+
+async def test_an_injection_from_another_thread_resumes_the_chat(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model(["One.", "Noted."]))) as chat:
+        await chat.prompt("Go.")
+        receipt = await asyncio.to_thread(chat.inject, "From afar.")
+        assert receipt.disposition == "resumed"
+        assert await receipt == "delivered"
+        await chat.wait_idle()
+        with pytest.raises(RuntimeError, match=r"From another one, use inject\(\)"):
+            await asyncio.to_thread(chat.start, "From afar.")
+
+
+# -- receipts ---------------------------------------------------------------------------------------------------------
+
+
+async def test_what_waits_can_be_withdrawn(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model(["One."]))) as chat:
+        steering, follow_up, kept = chat.steer("a"), chat.follow_up("b"), chat.follow_up("c")
+        assert chat.clear("steering") == ("a",)
+        assert (steering.status, follow_up.status) == ("withdrawn", "queued")
+        assert chat.clear() == ("b", "c")
+        assert await kept == "withdrawn"
+        await chat.prompt("Go.")
+        assert script_of(chat)[0] == ("user", "Go.")
+
+
+async def test_leaving_the_chat_withdraws_what_was_not_said() -> None:
+    async with Chat(Agent(name="tester", model=Scripted([]))) as chat:
+        receipt = chat.follow_up("later")
+        waiting = asyncio.ensure_future(receipt)
+    assert await waiting == "withdrawn"
+    assert repr(receipt) == "<Receipt withdrawn 'later'>"
+
+
+async def test_who_stops_waiting_for_a_receipt_leaves_it_to_others(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model(["One.", "Two."]))) as chat:
+        receipt = chat.follow_up("later")
+        impatient, patient = asyncio.ensure_future(receipt), asyncio.ensure_future(receipt)
+        await asyncio.sleep(0)
+        impatient.cancel()
+        await chat.prompt("Go.")
+        assert await patient == "delivered"
+        assert impatient.cancelled()
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+async def test_a_blank_text_is_refused(text: str) -> None:
+    async with Chat(Agent(name="tester", model=Scripted([]))) as chat:
+        for say_it in (chat.steer, chat.follow_up, chat.inject):
+            with pytest.raises(ValueError, match="nothing to say"):
+                say_it(text)
+
+
+async def test_texts_of_many_threads_are_all_said_once(stage: Stage) -> None:
+    async def answer(request: Request) -> Answer:
+        await asyncio.sleep(0)
+        return "Noted."
+
+    async with Chat(Agent(name="tester", model=stage.model([answer], repeat=True))) as chat:
+        turn = chat.start("Go.")
+
+        def write(name: int) -> list[object]:
+            return [chat.steer(f"{name}/{n}") for n in range(20)]
+
+        await asyncio.gather(*(asyncio.to_thread(write, name) for name in range(4)))
+        result = await turn
+        while chat.state.steering:
+            result = await chat.continue_()
+        assert isinstance(result, Success)
+        said = [text for role, *texts in script_of(chat) if role == "user" for text in texts]
+        assert sorted(said[1:]) == sorted(f"{name}/{n}" for name in range(4) for n in range(20))
+        for name in range(4):
+            mine = [text for text in said if text.startswith(f"{name}/")]
+            assert mine == [f"{name}/{n}" for n in range(20)]

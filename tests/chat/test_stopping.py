@@ -1,0 +1,494 @@
+"""Stopping a chat: abort, hold, reset, leaving; what the model learns of it, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from journeyman import Agent, Callbacks, Chat, ChatHeld, Limits, Output, run, tool
+from journeyman.contexts import CancelledContext
+from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
+from journeyman.models.scripted import Scripted, call
+from journeyman.turn import ABORTED
+from tests.chat.players import Door, Opening, Report, code, hang, once, script_of
+from tests.loop.players import context_of, look
+from tests.support.clock import virtual_clock
+from tests.support.recorder import Recorder, names, transcript
+from tests.support.stage import Stage
+
+STOPPED = "Error: the run was stopped before this call finished."
+
+
+# -- abort ------------------------------------------------------------------------------------------------------------
+
+
+async def test_after_an_abort_the_model_reads_that_it_was_stopped_once(stage: Stage) -> None:
+    door = Door()
+    agent = Agent(name="tester", model=stage.model([call("wait", id="a"), "I see.", "Go on."]), tools=[door.tool()])
+    async with Chat(agent) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        chat.abort("wrong way")
+        result = await turn
+        assert context_of(result, CancelledContext).reason == "wrong way"
+        assert result.history == chat.messages
+        await chat.prompt("Why did you stop?")
+        await chat.prompt("Well.")
+    assert transcript(stage.messages(1))[-1] == ("user", f"#a! {STOPPED}", ABORTED, "Why did you stop?")
+    assert [text for message in chat.messages for text in [message.text] if ABORTED in text] == [
+        f"{ABORTED}Why did you stop?"
+    ]
+
+
+async def test_a_turn_can_be_aborted_by_itself(stage: Stage) -> None:
+    door = Door()
+    async with Chat(Agent(name="tester", model=stage.model([door.before("One."), "Two."]))) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        turn.abort()
+        assert code(await turn) == "EXECUTION_CANCELLED"
+        second = chat.start("Again.")
+        turn.abort()
+        assert (await second).unwrap() == "Two."
+        assert script_of(chat) == [("user", "Go.", ABORTED, "Again."), ("assistant", "Two.")]
+
+
+async def test_an_abort_without_a_turn_is_not_kept_for_later(stage: Stage) -> None:
+    door = Door()
+    async with Chat(Agent(name="tester", model=stage.model(["One.", door.before("Never."), "Two."]))) as chat:
+        chat.abort()
+        assert (await chat.prompt("Go.")).unwrap() == "One."
+        chat.abort()
+        turn = chat.start("Again.")
+        await door.reached.wait()
+        async with chat.hold():
+            pass
+        assert code(await turn) == "EXECUTION_CANCELLED"
+        await chat.prompt("Now?")
+        assert not any(ABORTED in message.text for message in chat.messages)
+
+
+async def test_an_abort_before_anything_was_said_leaves_no_trace() -> None:
+    async with Chat(Agent(name="tester", model=Scripted(["One."]))) as chat:
+        turn = chat.start("Go.")
+        chat.abort()
+        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert chat.messages == ()
+
+
+async def test_an_abort_of_the_checks_of_a_text_interrupts_nothing_the_model_did() -> None:
+    chats: list[Chat] = []
+
+    async def check(text: str) -> None:
+        chats[0].abort()
+        await asyncio.Event().wait()
+
+    async with Chat(Agent(name="tester", model=Scripted(["One."]), validators=[check])) as chat:
+        chats.append(chat)
+        assert code(await chat.prompt("Go.")) == "EXECUTION_CANCELLED"
+        assert script_of(chat) == [("user", "Go."), ("assistant", "One.")]
+
+
+async def test_two_aborts_of_one_turn_leave_one_marker(stage: Stage) -> None:
+    door = Door()
+    async with Chat(Agent(name="tester", model=stage.model([door.before("One.")]))) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        chat.abort("first")
+        turn.abort("second")
+        assert context_of(await turn, CancelledContext).reason == "first"
+        assert script_of(chat) == [("user", "Go.", ABORTED)]
+
+
+async def test_an_aborted_turn_in_a_row_of_runs_keeps_what_was_not_said(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model(["One."]))) as chat:
+        chat.follow_up("later")
+        chat.subscribe(once(RunSucceeded, chat.abort))
+        assert (await chat.prompt("Go.")).unwrap() == "One."
+        assert chat.state.follow_ups == ("later",)
+        assert script_of(chat) == [("user", "Go."), ("assistant", "One.")]
+
+
+async def test_an_abort_works_from_every_place(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model([call("look"), "Done."]), tools=[look])) as chat:
+        for kind in (RunStarted, IterationStarted, MessageCommitted):
+            unsubscribe = chat.subscribe(once(kind, chat.abort))
+            assert code(await chat.prompt("Go.")) == "EXECUTION_CANCELLED"
+            unsubscribe()
+        turn = chat.start("Go.")
+        await asyncio.to_thread(chat.abort)
+        assert code(await turn) == "EXECUTION_CANCELLED"
+
+
+async def test_a_chat_stopped_by_its_limits_has_no_marker(stage: Stage) -> None:
+    agent = Agent(name="tester", model=stage.model([hang]), limits=Limits(seconds=0.01))
+    async with Chat(agent) as chat:
+        assert code(await chat.prompt("Go.")) == "BUDGET_EXCEEDED"
+        assert script_of(chat) == [("user", "Go.")]
+
+
+# -- hold -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_hold_stops_the_turn_silently_and_refuses_others_until_it_is_released(stage: Stage) -> None:
+    door = Door()
+    async with Chat(Agent(name="tester", model=stage.model([door.before("One."), "Two.", "Three."]))) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        receipt = chat.follow_up("later")
+        async with chat.hold():
+            assert chat.state.is_held
+            assert code(await turn) == "EXECUTION_CANCELLED"
+            for begin in (chat.prompt("No."), chat.continue_()):
+                with pytest.raises(ChatHeld, match="Try again when it was released"):
+                    await begin
+            with pytest.raises(ChatHeld):
+                chat.start("No.")
+            chat.steer("kept")
+        assert not chat.state.is_held
+        assert (await chat.prompt("Yes.")).unwrap() == "Three."
+        assert script_of(chat)[0] == ("user", "Go.", "Yes.", "kept")
+        assert receipt.status == "delivered"
+
+
+async def test_holds_add_up_and_a_release_counts_once(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model(["One."]))) as chat:
+        first, second = chat.hold(), await chat.hold()
+        await first
+        await first
+        first.release()
+        first.release()
+        with pytest.raises(ChatHeld):
+            chat.start("No.")
+        second.release()
+        assert (await chat.prompt("Yes.")).unwrap() == "One."
+
+
+async def test_two_holders_of_one_turn_both_get_their_hold(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model([hang]))) as chat:
+        turn = chat.start("Go.")
+        holds = [chat.hold(), chat.hold()]
+        await asyncio.gather(*(hold.__aenter__() for hold in holds))
+        assert code(await turn) == "EXECUTION_CANCELLED"
+        for hold in holds:
+            hold.release()
+        assert not chat.state.is_held
+
+
+async def test_a_listener_cannot_begin_a_turn_while_the_chat_is_held(stage: Stage) -> None:
+    async with Chat(Agent(name="tester", model=stage.model([hang]))) as chat:
+        chat.subscribe(once(TurnEnded, lambda: chat.start("Again.")))
+        chat.start("Go.")
+        async with chat.hold():
+            assert not chat.state.is_running
+            assert [type(each.error) for each in chat.state.listener_errors] == [ChatHeld]
+
+
+async def test_who_gives_up_on_a_hold_does_not_hold() -> None:
+    door = Door()
+
+    async def slow(*_: object) -> None:
+        await door.wait()
+
+    agent = Agent(name="tester", model=Scripted([hang, "Two."]))
+    async with Chat(agent, callbacks=Callbacks(on_failure=slow)) as chat:
+        chat.start("Go.")
+        await asyncio.sleep(0)
+        holding = asyncio.create_task(chat.hold().__aenter__())
+        await door.reached.wait()
+        holding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await holding
+        assert not chat.state.is_held
+        assert not chat.state.is_running
+        assert (await chat.prompt("Two?")).unwrap() == "Two."
+
+
+async def test_a_chat_cannot_wait_for_itself(stage: Stage) -> None:
+    chats: list[Chat] = []
+
+    @tool
+    async def wait(how: str) -> str:
+        """Wait for the chat."""
+        chat = chats[0]
+        waits: dict[str, Callable[[], object]] = {"idle": chat.wait_idle, "hold": chat.hold, "reset": chat.reset}
+        await waits[how]()  # pyright: ignore[reportGeneralTypeIssues] - all are awaitable
+        return "waited"
+
+    answers = [
+        call("wait", how="idle", id="a"),
+        call("wait", how="hold", id="b"),
+        call("wait", how="reset", id="c"),
+        "x",
+    ]
+    async with Chat(Agent(name="tester", model=stage.model(answers), tools=[wait])) as chat:
+        chats.append(chat)
+        await chat.prompt("Go.")
+    for n in (1, 2, 3):
+        (result,) = stage.tool_results(n)
+        assert "from inside its own turn" in result.text
+
+
+# -- reset, leaving, waiting ------------------------------------------------------------------------------------------
+
+
+async def test_a_reset_stops_the_turn_and_forgets_everything(stage: Stage) -> None:
+    door = Door()
+    async with Chat(Agent(name="tester", model=stage.model(["One.", door.before("Two."), "New."]))) as chat:
+        await chat.prompt("Go.")
+        turn = chat.start("Again.")
+        await door.reached.wait()
+        receipt = chat.follow_up("later")
+        await chat.reset()
+        assert code(await turn) == "EXECUTION_CANCELLED"
+        assert (chat.messages, chat.usage.requests, receipt.status) == ((), 0, "withdrawn")
+        assert chat.state.last_error is None
+        assert (await chat.prompt("Hello.")).unwrap() == "New."
+        assert script_of(chat) == [("user", "Hello."), ("assistant", "New.")]
+
+
+async def test_leaving_the_chat_stops_what_runs_and_waits_for_it(stage: Stage) -> None:
+    cleaned: list[str] = []
+    begun = asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append("work")
+        return "never"
+
+    async with Chat(Agent(name="tester", model=stage.model([call("work", id="a")]), tools=[work])) as chat:
+        turn = chat.start("Go.")
+        await begun.wait()
+    assert cleaned == ["work"]
+    assert code(await turn) == "EXECUTION_CANCELLED"
+    assert script_of(chat)[-1] == ("user", f"#a! {STOPPED}")
+
+
+async def test_leaving_with_an_error_stops_what_runs_too(stage: Stage) -> None:
+    turns: list[object] = []
+
+    async def leave() -> None:
+        async with Chat(Agent(name="tester", model=stage.model([hang]))) as chat:
+            turns.append(chat.start("Go."))
+            raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        await leave()
+    assert repr(turns[0]) == "<Turn of 'tester', over>"
+
+
+async def test_no_listener_can_begin_a_turn_in_a_chat_that_is_left() -> None:
+    async with Chat(Agent(name="tester", model=Scripted([hang]))) as chat:
+        chat.subscribe(once(TurnEnded, lambda: chat.start("Again.")))
+        chat.start("Go.")
+        await asyncio.sleep(0)
+    assert not chat.state.is_running
+
+
+async def test_the_model_is_closed_after_the_last_turn() -> None:
+    model = Opening()
+    async with Chat(Agent(name="tester", model=model)) as chat:
+        chat.start("Go.")
+    assert model.n_open == 0
+    assert model.events[-1] == "close"
+
+
+@virtual_clock
+async def test_a_callback_that_hangs_cannot_hold_up_who_gives_up() -> None:
+    door = Door()
+
+    async def never(*_: object) -> None:
+        await door.wait()
+
+    agent = Agent(name="tester", model=Scripted(["One."], repeat=True))
+    async with Chat(agent, callbacks=Callbacks(on_success=never)) as chat:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await chat.prompt("Go.")
+        door.reached.clear()
+        chat.start("Again.")
+        await door.reached.wait()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await chat.__aexit__(None, None, None)
+    assert not chat.state.is_running
+
+
+async def test_a_task_that_is_cancelled_before_it_begins_leaves_the_chat_idle() -> None:
+    async with Chat(Agent(name="tester", model=Scripted(["One."]))) as chat:
+        ends: list[object] = []
+        chat.subscribe(lambda event: ends.append(event.result) if isinstance(event, TurnEnded) else None)
+        turn = chat.start("Go.")
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        assert not chat.state.is_running
+        assert ends == [None]
+        assert (await chat.prompt("Again.")).unwrap() == "One."
+
+
+async def test_waiting_for_idle_returns_at_once_where_nothing_runs_and_else_after_all_were_told(stage: Stage) -> None:
+    told: list[Event] = []
+    door = Door()
+    async with Chat(Agent(name="tester", model=stage.model([door.before("One."), hang]))) as chat:
+        await chat.wait_idle()
+        chat.subscribe(once(TurnEnded, lambda: chat.start("Takeover.")))
+        chat.subscribe(told.append)
+        chat.start("Go.")
+        waiting = asyncio.create_task(chat.wait_idle())
+        await door.reached.wait()
+        door.opened.set()
+        await waiting
+        assert chat.state.is_running
+        assert "TurnEnded" in names(told)
+
+
+# -- listeners --------------------------------------------------------------------------------------------------------
+
+
+async def test_listeners_hear_everything_in_the_order_they_came(stage: Stage) -> None:
+    heard: list[tuple[str, str]] = []
+    agent = Agent(
+        name="tester", model=stage.model(["One."]), on_message=lambda message: heard.append(("agent", message.text))
+    )
+
+    def listener(name: str) -> Callable[[Event], None]:
+        return lambda event: heard.append((name, event.message.text)) if isinstance(event, MessageCommitted) else None
+
+    async with Chat(agent, on_event=listener("first")) as chat:
+        chat.subscribe(listener("second"))
+        unsubscribe = chat.subscribe(listener("third"))
+        unsubscribe()
+        unsubscribe()
+        await chat.prompt("Go.")
+    assert heard == [(name, text) for text in ("Go.", "One.") for name in ("first", "agent", "second")]
+
+
+async def test_the_end_of_a_turn_is_told_last_and_with_its_result(stage: Stage) -> None:
+    recorder = Recorder()
+    async with Chat(Agent(name="tester", model=stage.model(["One.", "Two."])), on_event=recorder) as chat:
+        chat.follow_up("later")
+        result = await chat.prompt("Go.")
+    assert names(recorder.events)[-2:] == ["RunSucceeded", "TurnEnded"]
+    (end,) = recorder.of(TurnEnded)
+    assert end.result == result
+
+
+async def test_a_listener_may_take_over_at_the_end_of_a_turn(stage: Stage) -> None:
+    states: list[bool] = []
+    door = Door()
+    async with Chat(Agent(name="tester", model=stage.model(["One.", door.before("Two."), "Three."]))) as chat:
+
+        def take_over() -> None:
+            states.append(chat.state.is_running)
+            turns.append(chat.start("More."))
+            states.append(chat.state.is_running)
+
+        turns: list[object] = []
+        chat.subscribe(once(TurnEnded, take_over))
+        assert (await chat.prompt("Go.")).unwrap() == "One."
+        assert states == [False, True]
+        assert chat.state.is_running
+        assert chat.steer("Steered.").disposition == "steered"
+        door.opened.set()
+        await chat.wait_idle()
+        assert [line[1] for line in script_of(chat)] == ["Go.", "One.", "More.", "Two.", "Steered.", "Three."]
+
+
+async def test_a_listener_that_raises_breaks_nothing(stage: Stage) -> None:
+    def bad(event: Event) -> None:
+        raise LookupError(type(event).__name__)
+
+    recorder = Recorder()
+    async with Chat(Agent(name="tester", model=stage.model(["One."])), on_event=bad) as chat:
+        chat.subscribe(recorder)
+        result = await chat.prompt("Go.")
+        assert result.unwrap() == "One."
+        assert str(result.metadata.callback_errors[0].error) == "RunStarted"
+        assert [str(each.error) for each in chat.state.listener_errors] == ["TurnEnded"]
+    assert len(recorder.of(TurnEnded)) == 1
+
+
+async def test_callbacks_are_awaited_in_every_run_of_a_turn(stage: Stage) -> None:
+    outputs: list[object] = []
+
+    async def keep(context: object, output: object) -> None:
+        outputs.append(output)
+
+    chat = Chat(Agent(name="tester", model=stage.model(["One.", "Two."])), callbacks=Callbacks(on_success=keep))
+    async with chat:
+        chat.follow_up("later")
+        await chat.prompt("Go.")
+    assert outputs == ["One.", "Two."]
+
+
+async def test_a_message_that_grows_is_told_again_under_its_index(stage: Stage) -> None:
+    log: dict[int, tuple[str, ...]] = {}
+
+    def store(event: Event) -> None:
+        if isinstance(event, MessageCommitted):
+            (log[event.index],) = transcript([event.message])
+
+    answers = [call("output", total=1, id="a"), call("output", total=2, id="b")]
+    agent = Agent(name="tester", model=stage.model(answers), output=Output(Report))
+    async with Chat(agent, on_event=store) as chat:
+        await chat.prompt("One.")
+        await chat.prompt("Two.")
+        assert list(log.values()) == script_of(chat)
+        assert list(log) == [0, 1, 2, 3, 4]
+
+
+async def test_nothing_is_left_when_the_work_around_a_chat_is_cancelled(stage: Stage) -> None:
+    begun = asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    chats: list[Chat] = []
+
+    async def converse() -> None:
+        async with Chat(Agent(name="tester", model=stage.model([call("work", id="a")]), tools=[work])) as chat:
+            chats.append(chat)
+            await chat.prompt("Go.")
+
+    task = asyncio.create_task(converse())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert script_of(chats[0])[-1] == (
+        "user",
+        "#a! Error: interrupted before it finished. Whether it took effect is unknown: find out before calling again.",
+    )
+
+
+async def test_the_events_of_a_stopped_turn_end_with_its_end(stage: Stage) -> None:
+    recorder, door = Recorder(), Door()
+    async with Chat(Agent(name="tester", model=stage.model([door.before("Never.")])), on_event=recorder) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        chat.abort()
+        await turn
+    assert names(recorder.events)[-2:] == ["RunFailed", "TurnEnded"]
+    assert len(recorder.of(RunFailed)) == 1
+    assert [transcript([event.message])[0] for event in recorder.of(MessageCommitted)] == [
+        ("user", "Go."),
+        ("user", "Go.", ABORTED),
+    ]
+
+
+async def test_a_run_without_a_chat_has_no_marker(stage: Stage) -> None:
+    result = await run(Agent(name="tester", model=stage.model([hang]), limits=Limits(seconds=0.01)), "Go.")
+    assert transcript(result.history) == [("user", "Go.")]

@@ -1,0 +1,319 @@
+"""How each provider writes an answer, a refusal, and an answer that breaks off: bytes, and what they report as used.
+
+Pure data. Read `faults.py` next: what can go wrong with these bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import orjson
+
+from journeyman.types import Usage
+
+EVENTS = "text/event-stream"
+JSON = "application/json"
+
+ECHO = "sk-very-secret-0123456789"
+"""The key of every model here. All that a provider says in a fault says it back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """One way of answering."""
+
+    content_type: str
+    begun: bytes
+    """The beginning of an answer; of a stream, up to the end of an event."""
+    rest: bytes
+    seen: Usage | None
+    """What the beginning reports as used; None if nothing."""
+    used: Usage
+    """What the whole answer reports."""
+    refusal: Callable[[int, str], bytes]
+    """The body of an answer with a failure status, from the status and the message."""
+    labels: Mapping[int, str | None]
+    """The provider's own label in such a body."""
+    event_name: bytes = b""
+    """The name of the events that texts come in."""
+    overload: bytes
+    """What says, in a stream or in place of a document, that the service is overloaded."""
+    seen_with_overload: Usage | None = None
+    """What that reports as used, if the beginning did not."""
+
+    @property
+    def is_stream(self) -> bool:
+        return self.content_type == EVENTS
+
+    @property
+    def whole(self) -> bytes:
+        return self.begun + self.rest
+
+
+def events(*documents: dict[str, object], named: bool = False) -> bytes:
+    """Return a stream of these events; `named` events bear their type as a name."""
+    return b"".join(
+        (f"event: {document['type']}\n".encode() if named else b"") + b"data: " + orjson.dumps(document) + b"\n\n"
+        for document in documents
+    )
+
+
+# -- the Messages API --------------------------------------------------------------------------------------------------
+
+_ANTHROPIC_LABELS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    529: "overloaded_error",
+}
+
+
+def _anthropic_error(label: str, message: str) -> dict[str, object]:
+    return {"type": "error", "error": {"type": label, "message": message}, "request_id": "req_7"}
+
+
+def _anthropic_refusal(status: int, message: str) -> bytes:
+    return orjson.dumps(_anthropic_error(_ANTHROPIC_LABELS[status], message))
+
+
+_MESSAGE: dict[str, object] = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "a-model",
+    "content": [],
+    "stop_reason": None,
+    "stop_sequence": None,
+    "usage": {
+        "input_tokens": 25,
+        "output_tokens": 1,
+        "cache_read_input_tokens": 3,
+        "cache_creation_input_tokens": 0,
+    },
+}
+_BLOCK = {"type": "text", "text": ""}
+_ENDED = {"stop_reason": "end_turn", "stop_sequence": None}
+_ANTHROPIC_USED = Usage(requests=1, input_tokens=25, output_tokens=6, cache_read_tokens=3, cache_write_tokens=0)
+
+ANTHROPIC_EVENTS = Wire(
+    content_type=EVENTS,
+    begun=events(
+        {"type": "message_start", "message": _MESSAGE},
+        {"type": "content_block_start", "index": 0, "content_block": _BLOCK},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello"}},
+        named=True,
+    ),
+    rest=events(
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": " there."}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": _ENDED, "usage": {"output_tokens": 6}},
+        {"type": "message_stop"},
+        named=True,
+    ),
+    seen=Usage(requests=1, input_tokens=25, output_tokens=1, cache_read_tokens=3, cache_write_tokens=0, exact=False),
+    used=_ANTHROPIC_USED,
+    refusal=_anthropic_refusal,
+    labels=_ANTHROPIC_LABELS,
+    event_name=b"content_block_delta",
+    overload=events(_anthropic_error("overloaded_error", f"Overloaded {ECHO}"), named=True),
+)
+
+_ANTHROPIC_DOCUMENT = orjson.dumps(
+    {
+        **_MESSAGE,
+        **_ENDED,
+        "content": [{"type": "text", "text": "Hello there."}],
+        "usage": {
+            "input_tokens": 25,
+            "output_tokens": 6,
+            "cache_read_input_tokens": 3,
+            "cache_creation_input_tokens": 0,
+        },
+    }
+)
+
+ANTHROPIC_DOCUMENT = Wire(
+    content_type=JSON,
+    begun=_ANTHROPIC_DOCUMENT[:120],
+    rest=_ANTHROPIC_DOCUMENT[120:],
+    seen=None,
+    used=_ANTHROPIC_USED,
+    refusal=_anthropic_refusal,
+    labels=_ANTHROPIC_LABELS,
+    overload=orjson.dumps(_anthropic_error("overloaded_error", f"Overloaded {ECHO}")),
+)
+
+
+# -- Chat Completions --------------------------------------------------------------------------------------------------
+
+# By status: type, code, and which of them is the more precise.
+_OPENAI_ERRORS: Mapping[int, tuple[str | None, str | None]] = {
+    400: ("invalid_request_error", None),
+    401: ("invalid_request_error", "invalid_api_key"),
+    403: ("permission_error", None),
+    404: ("invalid_request_error", "model_not_found"),
+    408: ("timeout_error", None),
+    413: ("invalid_request_error", None),
+    429: ("requests", "rate_limit_exceeded"),
+    500: ("server_error", None),
+    529: (None, None),
+}
+_OPENAI_LABELS = {status: code or type for status, (type, code) in _OPENAI_ERRORS.items()}
+
+
+def _openai_refusal(status: int, message: str) -> bytes:
+    type, code = _OPENAI_ERRORS[status]
+    return orjson.dumps({"error": {"message": message, "type": type, "param": None, "code": code}})
+
+
+_OPENAI_OVERLOAD: dict[str, object] = {
+    "error": {"message": f"Overloaded {ECHO}", "type": "server_error", "param": None, "code": None}
+}
+
+
+def _chunk(delta: dict[str, object], *, tokens: int, finish_reason: str | None = None) -> dict[str, object]:
+    """Return a chunk as of a server that counts in every one of them; one without `tokens` tells no use."""
+    usage = {"usage": _chat_usage(tokens)} if tokens else {}
+    return {**_bare_chunk([{"index": 0, "delta": delta, "finish_reason": finish_reason}]), **usage}
+
+
+def _bare_chunk(choices: list[dict[str, object]]) -> dict[str, object]:
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "a-model",
+        "choices": choices,
+    }
+
+
+def _chat_usage(tokens: int) -> dict[str, object]:
+    return {
+        "prompt_tokens": 28,
+        "completion_tokens": tokens,
+        "total_tokens": 28 + tokens,
+        "prompt_tokens_details": {"cached_tokens": 3},
+    }
+
+
+CHAT_EVENTS = Wire(
+    content_type=EVENTS,
+    begun=events(_chunk({"role": "assistant", "content": ""}, tokens=1), _chunk({"content": "Hello"}, tokens=1)),
+    rest=events(_chunk({"content": " there."}, tokens=6), _chunk({}, finish_reason="stop", tokens=6))
+    + b"data: [DONE]\n\n",
+    seen=Usage(requests=1, input_tokens=25, output_tokens=1, cache_read_tokens=3, exact=False),
+    used=Usage(requests=1, input_tokens=25, output_tokens=6, cache_read_tokens=3),
+    refusal=_openai_refusal,
+    labels=_OPENAI_LABELS,
+    overload=events(_OPENAI_OVERLOAD),
+)
+
+BRIDGED_CHAT_EVENTS = replace(
+    CHAT_EVENTS,
+    begun=events(_chunk({"role": "assistant", "content": ""}, tokens=0), _chunk({"content": "Hello"}, tokens=0)),
+    rest=events(
+        _chunk({"content": " there."}, tokens=0),
+        _chunk({}, finish_reason="stop", tokens=0),
+        {**_bare_chunk([]), "usage": _chat_usage(6)},
+    )
+    + b"data: [DONE]\n\n",
+    seen=None,
+    labels={status: type or code for status, (type, code) in _OPENAI_ERRORS.items()},
+)
+"""Counted once, at the end; and the label that pydantic-ai puts first."""
+
+_CHAT_DOCUMENT = orjson.dumps(
+    {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "a-model",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello there."}, "finish_reason": "stop"}],
+        "usage": _chat_usage(6),
+    }
+)
+
+CHAT_DOCUMENT = Wire(
+    content_type=JSON,
+    begun=_CHAT_DOCUMENT[:120],
+    rest=_CHAT_DOCUMENT[120:],
+    seen=None,
+    used=CHAT_EVENTS.used,
+    refusal=_openai_refusal,
+    labels=_OPENAI_LABELS,
+    overload=orjson.dumps(_OPENAI_OVERLOAD),
+)
+
+
+# -- Responses ---------------------------------------------------------------------------------------------------------
+
+
+def _response(status: str, **more: object) -> dict[str, object]:
+    return {"id": "resp_1", "object": "response", "model": "a-model", "status": status, "output": [], **more}
+
+
+_TEXT: dict[str, object] = {"type": "output_text", "text": "Hello there.", "annotations": []}
+_ITEM: dict[str, object] = {
+    "type": "message",
+    "id": "msg_1",
+    "role": "assistant",
+    "status": "completed",
+    "content": [_TEXT],
+}
+_RESPONSES_USAGE = {
+    "input_tokens": 28,
+    "input_tokens_details": {"cached_tokens": 3},
+    "output_tokens": 6,
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": 34,
+}
+_RESPONSES_USED = Usage(requests=1, input_tokens=25, output_tokens=6, cache_read_tokens=3, reasoning_tokens=0)
+_FAILED = _response("failed", error={"code": "server_error", "message": f"Overloaded {ECHO}"}, usage=_RESPONSES_USAGE)
+
+
+def _delta(text: str) -> dict[str, object]:
+    return {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text}
+
+
+RESPONSES_EVENTS = Wire(
+    content_type=EVENTS,
+    begun=events(
+        {"type": "response.created", "response": _response("in_progress")},
+        {"type": "response.output_item.added", "output_index": 0, "item": {**_ITEM, "content": []}},
+        _delta("Hello"),
+        named=True,
+    ),
+    rest=events(
+        _delta(" there."),
+        {"type": "response.output_item.done", "output_index": 0, "item": _ITEM},
+        {"type": "response.completed", "response": _response("completed", output=[_ITEM], usage=_RESPONSES_USAGE)},
+        named=True,
+    ),
+    seen=None,
+    used=_RESPONSES_USED,
+    refusal=_openai_refusal,
+    labels=_OPENAI_LABELS,
+    event_name=b"response.output_text.delta",
+    overload=events({"type": "response.failed", "response": _FAILED}, named=True),
+    seen_with_overload=replace(_RESPONSES_USED, exact=False),
+)
+
+_RESPONSES_DOCUMENT = orjson.dumps(_response("completed", output=[_ITEM], usage=_RESPONSES_USAGE))
+
+RESPONSES_DOCUMENT = Wire(
+    content_type=JSON,
+    begun=_RESPONSES_DOCUMENT[:120],
+    rest=_RESPONSES_DOCUMENT[120:],
+    seen=None,
+    used=_RESPONSES_USED,
+    refusal=_openai_refusal,
+    labels=_OPENAI_LABELS,
+    overload=orjson.dumps(_FAILED),
+    seen_with_overload=replace(_RESPONSES_USED, exact=False),
+)

@@ -1,0 +1,151 @@
+"""What a run told, in words that are the same whatever carried it.
+
+Left out on purpose, because they belong to one provider: ids (numbered as they appear), signatures and owners of
+reasoning, what a provider keeps encrypted, provider fields beside a text, the model's name, how the text of arguments
+is spaced, and where deltas are cut. Everything else must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import orjson
+
+from journeyman import Failure, Success
+from journeyman.events import (
+    AttemptCompleted,
+    Event,
+    LayerCompleted,
+    ModelResponded,
+    OutputDelta,
+    TextDelta,
+    ThinkingDelta,
+    ToolCalled,
+    ToolFinished,
+    ToolInputDelta,
+)
+from journeyman.result import Result
+from journeyman.types import (
+    Block,
+    Document,
+    Image,
+    Message,
+    Opaque,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
+
+Line = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run."""
+
+    history: list[Line]
+    events: list[Line]
+    usage: list[Usage | None]
+    """Of every response, and of the run."""
+    result: Line
+
+
+def outcome(result: Result[object], events: Sequence[Event]) -> Outcome:
+    """Return what there is to compare of a run."""
+    ids = _Ids(result.history)
+    usages = [event.usage for event in events if isinstance(event, ModelResponded)]
+    return Outcome(
+        history=[(message.role, *ids.blocks(message)) for message in result.history],
+        events=_merged(ids.event(event) for event in events),
+        usage=[*usages, result.metadata.usage],
+        result=_result(result),
+    )
+
+
+def _result(result: Result[object]) -> Line:
+    match result:
+        case Success():
+            return ("Success", repr(result.output))
+        case Failure():
+            return ("Failure", result.error.code, str(result.phase))
+
+
+class _Ids:
+    """Tells blocks and events with ids in order of appearance: a, b, c …"""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        calls = [call.id for message in messages for call in message.tool_uses]
+        self._names = {id: f"call {number}" for number, id in enumerate(calls, 1)}
+
+    def name(self, id: str) -> str:
+        return self._names.get(id, id)
+
+    def blocks(self, message: Message) -> Iterator[str]:
+        """Yield the blocks of a message but for what only a provider reads."""
+        return (self.block(block) for block in message.content if not isinstance(block, RedactedThinking))
+
+    def block(self, block: Block) -> str:
+        match block:
+            case Text(text):
+                return text
+            case Thinking(text):
+                return f"thinks: {text}"
+            case ToolUse():
+                wrote = "" if block.malformed is None else f", wrote {block.malformed}"
+                return f"{self.name(block.id)}: {block.name}({_canonical(block.input_json)}){wrote}"
+            case ToolResult():
+                mark = "!" if block.is_error else ":"
+                parts = (Text(block.content),) if isinstance(block.content, str) else block.content
+                return f"{self.name(block.tool_use_id)}{mark} {' + '.join(self.block(part) for part in parts)}"
+            case Image() | Document():
+                return repr(block)
+            case RedactedThinking() | Opaque():
+                return type(block).__name__
+            case _:
+                assert_never(block)
+
+    def event(self, event: Event) -> Line:  # noqa: PLR0911 - a table
+        kind = type(event).__name__
+        match event:
+            case TextDelta(text=text) | ThinkingDelta(text=text):
+                return (kind, "", text)
+            case ToolInputDelta() | OutputDelta():
+                return (kind, self.name(event.tool_use_id), event.json)
+            case ToolCalled():
+                return (kind, self.name(event.tool_use_id), event.tool_name, event.kind, str(event.tool_input))
+            case ToolFinished():
+                mark = "error" if event.is_error else ""
+                return (kind, self.name(event.tool_use_id), event.tool_name, event.tool_result, mark)
+            case ModelResponded():
+                return (kind, str(event.iteration), event.stop_reason, event.text)
+            case LayerCompleted():
+                return (kind, event.outcome.name, str(event.outcome.passed), event.outcome.feedback)
+            case AttemptCompleted():
+                return (kind, str(event.attempt), str(event.succeeded))
+            case _:
+                return (kind,)
+
+
+def _merged(lines: Iterable[Line]) -> list[Line]:
+    """Join neighbouring deltas of one kind and call, which may be cut anywhere; leave out those of no arguments."""
+    merged: list[Line] = []
+    for line in lines:
+        goes_on = line[0].endswith("Delta") and bool(merged) and merged[-1][:2] == line[:2]
+        before = merged.pop()[2] if goes_on else ""
+        # An `OutputDelta` holds all that came before it.
+        merged.append((*line[:2], before + line[2]) if goes_on and line[0] != "OutputDelta" else line)
+    spaced = ("ToolInputDelta", "OutputDelta")
+    told = [(*line[:2], _canonical(line[2])) if line[0] in spaced else line for line in merged]
+    return [line for line in told if line[0] not in spaced or line[2] != "{}"]
+
+
+def _canonical(json: str) -> str:
+    try:
+        return orjson.dumps(orjson.loads(json), option=orjson.OPT_SORT_KEYS).decode()
+    except orjson.JSONDecodeError:
+        return json

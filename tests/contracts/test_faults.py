@@ -1,0 +1,151 @@
+"""Whatever goes wrong between a model and its provider: every fault of the table, on every adapter, in a whole run.
+
+Each gives the right kind of error, is repeated as often and as late as it should be, keeps the use that was reported,
+and shows neither the key nor an exception of somebody else's package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from journeyman import Agent, Event, Failure, Success, Usage, run
+from journeyman.contexts import ErrorCode
+from journeyman.errors import ProviderError
+from journeyman.events import ModelRetried
+from journeyman.result import Result
+from journeyman.retry import LONGEST_WAIT_S, PASSING
+from tests.contracts.fault_adapters import ADAPTERS, Adapter
+from tests.contracts.fault_wires import ECHO
+from tests.contracts.faults import FAULTS, Fault, context
+from tests.contracts.patient_clock import on_patient_clock
+from tests.models.raw_server import RawServer, http
+from tests.support.recorder import Recorder, check_balance
+
+ROWS = [(adapter, met) for adapter in ADAPTERS for fault in FAULTS if (met := adapter.meets(fault)) is not None]
+UNTOLD = Usage(requests=1, exact=False)
+REQUESTS = 3  # a run's default: two retries
+
+
+def named(rows: Iterable[tuple[Adapter, Fault]]):
+    return [pytest.param(adapter, fault, id=f"{adapter.name}: {fault.name}") for adapter, fault in rows]
+
+
+def may_pass(fault: Fault) -> bool:
+    return fault.kind in PASSING and (fault.wait_s is None or fault.wait_s <= LONGEST_WAIT_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a run and its server told."""
+
+    result: Result[str]
+    events: list[Event]
+    n_requests: int
+    seconds: float
+    """By the clock that jumps."""
+
+    @property
+    def retried(self) -> list[ModelRetried]:
+        return [event for event in self.events if isinstance(event, ModelRetried)]
+
+
+async def told(adapter: Adapter, fault: Fault, *, then_well: bool) -> Told:
+    well = http(adapter.wire.whole, content_type=adapter.wire.content_type)
+    answers = [fault.answer(adapter.wire), *[well] * then_well]
+    recorder = Recorder()
+    clock = asyncio.get_running_loop()
+    async with RawServer(*answers, tls=context(fault.place)) as server:
+        if fault.place == "nowhere":
+            await server.__aexit__(None, None, None)
+        began_s = clock.time()
+        async with adapter.model(server.url) as model:
+            result = await run(Agent(name="tester", model=model), "Hello.", on_event=recorder)
+        return Told(
+            result=result,
+            events=recorder.events,
+            n_requests=len(server.requests),
+            seconds=clock.time() - began_s,
+        )
+
+
+def use_of(fault: Fault, adapter: Adapter) -> Usage:
+    """Return what one request with this fault counts as."""
+    return fault.used(adapter.wire) or UNTOLD
+
+
+def code_of(fault: Fault) -> ErrorCode:
+    codes = {"rate_limited": ErrorCode.RATE_LIMIT_ERROR, "context_overflow": ErrorCode.CONTEXT_OVERFLOW}
+    return codes.get(fault.kind, ErrorCode.API_ERROR)
+
+
+def chain_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and all those that a traceback shows with it."""
+    left: list[BaseException | None] = [error]
+    while left:
+        if (one := left.pop()) is not None:
+            yield one
+            left += [one.__cause__, one.__context__]
+
+
+def shown_of(told: Told, error: BaseException) -> str:
+    """Return all that a log, a debugger or an error tracker would show."""
+    texts = [f"{told.result} {told.result!r} {told.events}"]
+    for one in chain_of(error):
+        texts.append(f"{one} {one!r} {one.args} {vars(one)}")
+        texts += traceback.TracebackException.from_exception(one, capture_locals=True).format()
+    return "\n".join(texts)
+
+
+@pytest.mark.parametrize(("adapter", "fault"), named(ROWS))
+def test_a_fault_that_stays_ends_the_run(
+    adapter: Adapter, fault: Fault, caplog: pytest.LogCaptureFixture
+) -> None:  # D40
+    caplog.set_level(logging.DEBUG)
+    seen = on_patient_clock(lambda: told(adapter, fault, then_well=False))
+    check_balance(seen.events)
+    result = seen.result
+    assert isinstance(result, Failure)
+    error = result.error.cause
+    assert type(error) is ProviderError
+    assert (result.code, error.kind, error.status) == (code_of(fault), fault.kind, fault.status)
+
+    label = error.type if fault.is_within else adapter.wire.labels.get(fault.status or 0)
+    assert error.type == (label if fault.labelled else None)
+    assert error.retry_after_s == (None if fault.wait_s is None else pytest.approx(fault.wait_s, abs=2.0))
+
+    n_requests = REQUESTS if may_pass(fault) else 1
+    assert len(seen.retried) == n_requests - 1
+    assert seen.n_requests == (n_requests if fault.place == "here" else 0)
+    assert error.usage == fault.used(adapter.wire)
+    assert result.metadata.usage == sum([use_of(fault, adapter)] * n_requests, Usage())
+
+    assert ECHO not in shown_of(seen, error)
+    assert ECHO not in caplog.text
+    assert [type(one) for one in chain_of(error)] == [ProviderError]
+
+
+PASSING_ROWS = [(adapter, fault) for adapter, fault in ROWS if may_pass(fault) and fault.place == "here"]
+
+
+@pytest.mark.parametrize(("adapter", "fault"), named(PASSING_ROWS))
+def test_a_fault_that_passes_is_waited_for_as_told(adapter: Adapter, fault: Fault) -> None:
+    seen = on_patient_clock(lambda: told(adapter, fault, then_well=True))
+    check_balance(seen.events)
+    assert isinstance(seen.result, Success)
+    assert seen.result.output == "Hello there."
+    assert seen.n_requests == 2
+    assert seen.result.metadata.usage == use_of(fault, adapter) + adapter.wire.used
+    (retried,) = seen.retried
+    if fault.wait_s is None:
+        assert 0.5 <= retried.delay_s <= 1.0
+    else:
+        assert retried.delay_s == pytest.approx(fault.wait_s, abs=2.0)
+    assert (retried.kind, retried.request, retried.max_requests) == (fault.kind, 1, REQUESTS)
+    waited_s = retried.delay_s + fault.silence_s
+    assert waited_s - 0.001 <= seen.seconds < waited_s + 1.0

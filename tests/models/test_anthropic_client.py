@@ -1,0 +1,586 @@
+"""The official SDK's clients as carriers: the same conversation, usage and failures as over the adapter's own wire."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anthropic
+import httpx2
+import orjson
+import pytest
+from anthropic.lib.bedrock import AsyncAnthropicBedrock
+from anthropic.lib.vertex import AsyncAnthropicVertex
+
+from journeyman import Agent, Success, run, tool
+from journeyman.connect import connect
+from journeyman.errors import ModelUnavailable, ProviderError
+from journeyman.model import (
+    Collector,
+    Prefix,
+    Request,
+    Response,
+    ResponseStarted,
+    Settings,
+    TextPart,
+    ToolSpec,
+)
+from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic_client import AnthropicClientModel
+from journeyman.models.transport import Timeouts
+from journeyman.types import Document, Image, Message, Opaque, Price, Text, Thinking, ToolResult, ToolUse, Usage
+from tests.models.raw_server import RawServer, closing_after, hanging_after, http
+from tests.support.messages_answers import (
+    Reply,
+    answer,
+    broken_off,
+    cut,
+    fault,
+    html_page,
+    insert,
+    late,
+    raw,
+    redacted_thinking,
+    refusal,
+    server_tool_use,
+    stall,
+    text,
+    thinking,
+    tool_use,
+    web_search_tool_result,
+)
+from tests.support.messages_api import MessagesApi
+
+KEY = "sk-ant-api03-very-secret"
+HASTY = Timeouts(idle_s=1.0)  # long enough for a busy machine: only tests that wait for it take that long
+QUERY = ToolSpec(
+    name="query",
+    description="Run a query.",
+    input_schema={"type": "object", "properties": {"sql": {"type": "string"}}, "required": ["sql"]},
+)
+HELLO = Message("user", (Text("Hello"),))
+PIXEL = Image.from_bytes(b"\x89PNG", "image/png")
+PAPER = Document.from_bytes(b"%PDF-1.4", "application/pdf", title="Plan")
+
+
+@asynccontextmanager
+async def carried(api: MessagesApi | RawServer, **more: Any) -> AsyncGenerator[AnthropicClientModel]:  # noqa: ANN401
+    """Give a model that the SDK's plain client carries, and close the client as its owner would."""
+    async with anthropic.AsyncAnthropic(api_key=KEY, base_url=api.url) as client:
+        yield AnthropicClientModel("claude-sonnet-5-5", client=client, **more)
+
+
+def request(*messages: Message, **settings: Any) -> Request:  # noqa: ANN401 - as Settings
+    prefix = Prefix(system=(Text("Be brief."),), tools=(QUERY,))
+    return Request(prefix=prefix, messages=messages or (HELLO,), settings=Settings(max_tokens=1_000, **settings))
+
+
+async def ask(
+    model: AnthropicModel | AnthropicClientModel, *messages: Message, into: Collector | None = None
+) -> Response:
+    collector = into or Collector()
+    async with model.stream(request(*messages)) as parts:
+        async for part in parts:
+            collector.add(part)
+    return collector.response()
+
+
+async def failure_of(model: AnthropicClientModel, collector: Collector | None = None) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        await ask(model, into=collector)
+    return caught.value
+
+
+def everything_said_by(error: BaseException) -> str:
+    """Return all texts that a log, a debugger or an error tracker would show of an exception."""
+    chain: list[BaseException] = []
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is not None and one not in chain:
+            chain.append(one)
+            left += [one.__cause__, one.__context__]
+    return "\n".join(f"{one} {one!r} {one.args} {vars(one)}" for one in chain)
+
+
+# -- the same conversation ---------------------------------------------------------------------------------------------
+
+SCRIPT: Sequence[Reply] = [
+    answer(
+        thinking("Hm."),
+        redacted_thinking(),
+        "I look.",
+        tool_use("query", {"sql": "ü", "n": 1.5}),
+        tool_use("query", {"sql": ""}),
+        usage={"cache_read_input_tokens": 7, "output_tokens_details": {"thinking_tokens": 3}},
+    ),
+    answer("Let me search.", server_tool_use("web_search", {"query": "x"}, id="srvtoolu_1"), stop_reason="pause_turn"),
+    answer(web_search_tool_result("srvtoolu_1", "A"), "It is 9."),
+    refusal("You are", category="bio"),
+]
+
+
+async def conversation(model: AnthropicModel | AnthropicClientModel) -> tuple[list[Message], list[Response]]:
+    messages, responses = [HELLO], [await ask(model, HELLO)]
+    calls = [block for block in responses[0].content if isinstance(block, ToolUse)]
+    results = [
+        ToolResult(("1" if call is calls[0] else (Text("2"), PIXEL, PAPER)), tool_use_id=call.id) for call in calls
+    ]
+    messages += [Message("assistant", responses[0].content), Message("user", (*results, Text("And?"), PIXEL, PAPER))]
+    responses.append(await ask(model, *messages))
+    messages.append(Message("assistant", responses[1].content))
+    responses.append(await ask(model, *messages))
+    messages += [Message("assistant", responses[2].content, continues=True), Message("user", (Text("Thanks."),))]
+    responses.append(await ask(model, *messages))
+    return messages, responses
+
+
+async def test_the_history_the_usage_and_the_bodies_are_those_of_the_adapters_own_wire() -> None:
+    async with MessagesApi(SCRIPT, bind_thinking=True) as own, MessagesApi(SCRIPT, bind_thinking=True) as theirs:
+        ours = await conversation(AnthropicModel("claude-sonnet-5-5", api_key=KEY, base_url=own.url))
+        async with carried(theirs) as model:
+            by_client = await conversation(model)
+    assert by_client == ours
+    assert [recorded.body for recorded in theirs.requests] == [recorded.body for recorded in own.requests]
+    assert [type(block) for block in by_client[1][2].content] == [Opaque, Text]
+    assert any(isinstance(block, Thinking) for block in by_client[1][0].content)
+
+
+async def test_images_and_documents_in_input_and_in_results_are_sent_as_the_api_takes_them() -> None:
+    assistant = Message("assistant", (ToolUse("t", "query", '{"sql":""}'),))
+    result = ToolResult((Text("see"), PIXEL, PAPER), tool_use_id="t")
+    notes = Document.from_bytes("grün".encode(), "text/markdown")
+    async with MessagesApi([answer("A picture.")]) as api, carried(api) as model:  # the server judges every block
+        await ask(model, HELLO, assistant, Message("user", (result, PIXEL, notes)))
+    sent: dict[str, Any] = api.requests[0].body
+    blocks: list[Any] = sent["messages"][2]["content"]
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}}
+    pdf = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjQ="}
+    assert blocks[0]["content"] == [
+        {"type": "text", "text": "see"},
+        image,
+        {"type": "document", "source": pdf, "title": "Plan"},
+    ]
+    assert blocks[1] == image
+    assert blocks[2]["source"] == {"type": "text", "media_type": "text/plain", "data": "grün"}
+
+
+async def test_an_agent_runs_over_a_client() -> None:
+    @tool
+    async def query(sql: str) -> str:
+        """Run a query."""
+        return sql.upper()
+
+    script = [answer(tool_use("query", {"sql": "a"})), answer("It is A.")]
+    async with MessagesApi(script) as api, carried(api, price=Price(input=3, output=15)) as model:
+        result = await run(Agent(name="a", model=model, system="s", tools=[query]), "Go.")
+    assert isinstance(result, Success)
+    assert result.output == "It is A."
+    assert result.metadata.usage is not None
+    assert result.metadata.usage.cost is not None
+
+
+async def test_parts_come_while_the_answer_is_still_being_written() -> None:
+    async with (
+        MessagesApi([stall(answer("Hello there", delta_chars=5), after_events=4)]) as api,
+        carried(api) as model,
+    ):
+        async with model.stream(request()) as parts:
+            async for part in parts:
+                if part == TextPart("Hello"):
+                    break
+        await api.until(lambda: api.requests[0].hung_up)
+
+
+async def test_a_cancelled_call_stops_the_server() -> None:
+    async with MessagesApi([stall(answer("Hello"), after_events=2)]) as api, carried(api) as model:
+        task = asyncio.create_task(ask(model))
+        await api.until(lambda: len(api.requests) == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await api.until(lambda: api.requests[0].hung_up)
+
+
+async def test_an_answer_in_one_piece_is_read_too() -> None:
+    document = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [text("Hi."), tool_use("query", {"sql": "x"}, id="t")],
+        "stop_reason": "tool_use",
+        "usage": {"input_tokens": 3, "output_tokens": 4},
+    }
+    async with MessagesApi([raw(orjson.dumps(document))]) as api, carried(api) as model:
+        response = await ask(model)
+    assert response.content == (Text("Hi."), ToolUse("t", "query", '{"sql":"x"}'))
+    assert response.usage == Usage(requests=1, input_tokens=3, output_tokens=4)
+
+
+async def test_headers_of_the_model_and_of_the_client_are_sent_and_nothing_is_retried_unseen() -> None:
+    async with (
+        MessagesApi([fault(529)]) as api,
+        anthropic.AsyncAnthropic(api_key=KEY, base_url=api.url, default_headers={"x-gateway": "y"}) as client,
+    ):
+        assert client.max_retries > 0
+        model = AnthropicClientModel("claude-sonnet-5-5", client=client, headers={"anthropic-beta": "x"})
+        assert (await failure_of(model)).kind == "overloaded"
+    (recorded,) = api.requests
+    assert (recorded.headers["anthropic-beta"], recorded.headers["x-gateway"]) == ("x", "y")
+
+
+# -- whose client it is ------------------------------------------------------------------------------------------------
+
+
+async def test_the_client_stays_open_because_somebody_else_opened_it() -> None:
+    async with MessagesApi(lambda _: answer("Hi.")) as api, carried(api) as model:
+        async with model.open():
+            await ask(model)
+        assert not model.client.is_closed()
+        await ask(model)
+
+
+def test_three_event_loops_in_a_row_leave_nothing_open() -> None:
+    async def once() -> Response:
+        script = [stall(answer("Hello there", delta_chars=5), after_events=4), answer("Hi.")]
+        async with MessagesApi(script) as api, carried(api) as model:
+            async with model.stream(request()) as parts:
+                async for part in parts:
+                    if isinstance(part, ResponseStarted):
+                        break
+            response = await ask(model)
+        return response
+
+    for _ in range(3):
+        assert asyncio.run(once()).content == (Text("Hi."),)
+        gc.collect()  # warnings about what was left open are errors
+
+
+def test_a_client_that_is_not_asynchronous_is_refused() -> None:
+    with anthropic.Anthropic(api_key=KEY) as client, pytest.raises(ModelUnavailable) as caught:
+        connect("anthropic:claude-sonnet-5-5", client=client)
+    assert str(caught.value) == "The client for 'claude-sonnet-5-5' is Anthropic, which is not asynchronous."
+    assert "AsyncAnthropicBedrock" in caught.value.hint
+
+
+async def test_a_name_and_a_client_give_a_model() -> None:
+    async with anthropic.AsyncAnthropic(api_key=KEY) as client:
+        model = connect("anthropic:claude-opus-5-5", client=client, price=Price(input=1, output=2))
+        assert isinstance(model, AnthropicClientModel)
+        assert (model.provider, model.name, model.max_output_tokens) == ("anthropic", "claude-opus-5-5", 128_000)
+        assert (model.context_window, model.price) == (1_000_000, Price(input=1, output=2))
+        assert repr(model) == "<AnthropicClientModel claude-opus-5-5 by AsyncAnthropic>"
+        with pytest.raises(ModelUnavailable) as caught:
+            connect("anthropic:claude-opus-5-5", client=client, api_key="k", base_url="b")
+    assert str(caught.value) == "With client=, the model 'claude-opus-5-5' takes no api_key, base_url."
+
+
+def test_without_a_client_the_sdk_is_not_imported() -> None:
+    program = (
+        "import sys; from journeyman.connect import connect; connect('anthropic:claude-opus-5-5', api_key='key-1234');"
+        "print([name for name in ('anthropic', 'httpx2', 'pydantic_ai', 'openai') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# -- other carriers ----------------------------------------------------------------------------------------------------
+
+
+async def test_foundry_carries_the_same_body_with_its_own_key() -> None:
+    async with MessagesApi(SCRIPT) as api:
+        client = anthropic.AsyncAnthropicFoundry(base_url=api.url, api_key=KEY)
+        async with client:
+            messages, _ = await conversation(AnthropicClientModel("claude-sonnet-5-5", client=client))
+    assert len(messages) == 6
+    assert api.requests[0].headers["api-key"] == KEY
+
+
+class Wire(httpx2.AsyncBaseTransport):
+    """Stands for a service whose address and framing are its own: keeps the requests, answers with given bytes."""
+
+    def __init__(self, body: bytes, content_type: str = "text/event-stream", status: int = 200) -> None:
+        self.requests: list[httpx2.Request] = []
+        self._answer = (body, content_type, status)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        await request.aread()
+        self.requests.append(request)
+        body, content_type, status = self._answer
+        return httpx2.Response(status, headers={"content-type": content_type}, content=body)
+
+
+async def stream_of(reply: Reply) -> bytes:
+    """Return the bytes of an answer as the strict server streams them."""
+    async with MessagesApi([reply]) as api, httpx2.AsyncClient() as client:
+        body = AnthropicModel("claude-sonnet-5-5").body(request())
+        headers = {"x-api-key": KEY, "anthropic-version": "2026-10-21", "content-type": "application/json"}
+        return (await client.post(f"{api.url}/v1/messages", content=body, headers=headers)).content
+
+
+async def test_vertex_moves_the_model_into_the_address_and_answers_with_the_same_parts() -> None:
+    wire = Wire(await stream_of(answer("Hi.", tool_use("query", {"sql": "x"}, id="toolu_1"))))
+    async with httpx2.AsyncClient(transport=wire) as http_client:
+        client = AsyncAnthropicVertex(region="global", project_id="p", access_token=KEY, http_client=http_client)
+        response = await ask(AnthropicClientModel("claude-sonnet-5-5", client=client), HELLO)
+    (sent,) = wire.requests
+    assert response.content == (Text("Hi."), ToolUse("toolu_1", "query", '{"sql": "x"}'))
+    assert response.usage.exact
+    assert sent.url.path.endswith("/publishers/anthropic/models/claude-sonnet-5-5:streamRawPredict")
+    body = orjson.loads(sent.content)
+    assert body["anthropic_version"]
+    own = orjson.loads(AnthropicModel("claude-sonnet-5-5").body(request()))
+    assert {key: body[key] for key in body if key != "anthropic_version"} == {k: own[k] for k in own if k != "model"}
+
+
+async def test_bedrock_is_asked_with_its_own_address_and_signature() -> None:
+    pytest.importorskip("botocore", reason="The SDK's client for Bedrock needs botocore to read and sign.")
+    wire = Wire(b"", "application/vnd.amazon.eventstream")
+    async with httpx2.AsyncClient(transport=wire) as http_client:
+        client = AsyncAnthropicBedrock(aws_region="us-east-1", api_key=KEY, http_client=http_client)
+        error = await failure_of(AnthropicClientModel("anthropic.claude-sonnet-5-5", client=client))
+    assert error.kind == "stream_cut"
+    assert wire.requests[0].url.path == "/model/anthropic.claude-sonnet-5-5/invoke-with-response-stream"
+
+
+async def test_bedrocks_refusal_is_mapped_by_its_status() -> None:
+    body = orjson.dumps({"message": f"Too many requests for {KEY}"})
+    async with httpx2.AsyncClient(transport=Wire(body, "application/json", 429)) as http_client:
+        client = AsyncAnthropicBedrock(aws_region="us-east-1", api_key=KEY, http_client=http_client)
+        error = await failure_of(AnthropicClientModel("anthropic.claude-sonnet-5-5", client=client))
+    assert (error.kind, error.status, error.usage) == ("rate_limited", 429, Usage())
+    assert KEY not in everything_said_by(error)
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+HI = answer("Hi there.", usage={"input_tokens": 25, "output_tokens": 40})
+SEEN = Usage(requests=1, input_tokens=25, output_tokens=1, cache_read_tokens=0, cache_write_tokens=0, exact=False)
+OVERFLOW = "prompt is too long: 205668 tokens > 200000 maximum"
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "status", "type", "retry_after_s"),
+    [
+        pytest.param(fault(400), "bad_request", 400, "invalid_request_error", None, id="400"),
+        pytest.param(
+            fault(400, message=OVERFLOW), "context_overflow", 400, "invalid_request_error", None, id="too long"
+        ),
+        pytest.param(fault(401), "auth", 401, "authentication_error", None, id="401"),
+        pytest.param(fault(402), "quota", 402, "billing_error", None, id="402"),
+        pytest.param(fault(403), "auth", 403, "permission_error", None, id="403"),
+        pytest.param(fault(404), "not_found", 404, "not_found_error", None, id="404"),
+        pytest.param(fault(408, error_type="timeout_error"), "timeout", 408, "timeout_error", None, id="408"),
+        pytest.param(fault(413), "context_overflow", 413, "request_too_large", None, id="413"),
+        pytest.param(
+            fault(429, headers={"retry-after": "7"}), "rate_limited", 429, "rate_limit_error", 7.0, id="429 with a wait"
+        ),
+        pytest.param(fault(429), "rate_limited", 429, "rate_limit_error", None, id="429 without a wait"),
+        pytest.param(fault(500), "overloaded", 500, "api_error", None, id="500"),
+        pytest.param(fault(504), "timeout", 504, "timeout_error", None, id="504"),
+        pytest.param(
+            fault(529, headers={"retry-after-ms": "500"}), "overloaded", 529, "overloaded_error", 0.5, id="529"
+        ),
+        pytest.param(html_page(502), "overloaded", 502, None, None, id="a proxy's page"),
+        pytest.param(raw(b"", status=307), "unknown", 307, None, None, id="a redirect to nowhere"),
+    ],
+)
+async def test_a_refusal_is_mapped_and_costs_nothing(
+    reply: Reply, kind: str, status: int, type: str | None, retry_after_s: float | None
+) -> None:
+    async with MessagesApi([reply]) as api, carried(api) as model:
+        error = await failure_of(model)
+    assert (error.kind, error.status, error.type, error.retry_after_s) == (kind, status, type, retry_after_s)
+    assert error.usage == Usage()
+    assert KEY not in everything_said_by(error)
+    assert (error.__cause__, error.__context__) == (None, None)
+
+
+async def test_a_spending_limit_is_told_from_a_rate_limit_by_its_code() -> None:
+    details = {"type": "rate_limit_error", "message": "m", "details": {"error_code": "enforced_spend_limit_reached"}}
+    reply = raw(orjson.dumps({"type": "error", "error": details}), status=429)
+    async with MessagesApi([reply]) as api, carried(api) as model:
+        error = await failure_of(model)
+    assert (error.kind, error.type) == ("quota", "enforced_spend_limit_reached")
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "usage"),
+    [
+        pytest.param(cut(HI, after_events=4), "stream_cut", SEEN, id="closed between events"),
+        pytest.param(cut(HI, after_events=4, ending="reset"), "stream_cut", SEEN, id="reset between events"),
+        pytest.param(cut(HI, after_events=4, ending="end"), "stream_cut", SEEN, id="ended as if all were well"),
+        pytest.param(cut(HI, after_bytes=700, ending="end"), "stream_cut", SEEN, id="ended within an event"),
+        pytest.param(cut(HI, after_bytes=700), "stream_cut", SEEN, id="closed within an event"),
+        pytest.param(cut(HI, after_bytes=30), "stream_cut", None, id="closed before anything was counted"),
+        pytest.param(cut(HI, after_bytes=0, ending="end"), "stream_cut", None, id="an empty stream"),
+        pytest.param(stall(HI, after_events=4), "stream_idle", SEEN, id="silence"),
+        pytest.param(broken_off(HI, after_events=4), "overloaded", SEEN, id="an error event"),
+        pytest.param(
+            broken_off(HI, after_events=4, error_type="rate_limit_error"),
+            "rate_limited",
+            SEEN,
+            id="another error event",
+        ),
+        pytest.param(
+            broken_off(HI, after_events=4, error_type="invalid_request_error"),
+            "bad_request",
+            SEEN,
+            id="an error event about the request",
+        ),
+        pytest.param(
+            insert(HI, b'event: message_delta\ndata: {"type": "\xff"}\n\n', after_events=4),
+            "stream_cut",
+            SEEN,
+            id="invalid UTF-8",
+        ),
+        pytest.param(
+            insert(HI, b"event: message_delta\ndata: <html>\n\n", after_events=4), "stream_cut", SEEN, id="no JSON"
+        ),
+        pytest.param(html_page(200), "unknown", None, id="a page"),
+        pytest.param(raw(b"\xff\x00" * 300, content_type="image/png"), "unknown", None, id="garbage"),
+        pytest.param(raw(b"", content_type="application/json"), "stream_cut", None, id="empty JSON"),
+        pytest.param(raw(b"[]", content_type="application/json"), "unknown", None, id="other JSON"),
+    ],
+)
+async def test_an_answer_that_breaks_off_keeps_the_use_it_reported(
+    reply: Reply, kind: str, usage: Usage | None
+) -> None:
+    collector = Collector()
+    async with MessagesApi([reply], judging=False) as api, carried(api, timeouts=HASTY) as model:
+        error = await failure_of(model, collector)
+    assert (error.kind, error.usage, error.status) == (kind, usage, 200)
+    assert collector.used() == (usage or Usage(requests=1, exact=False))
+    assert KEY not in everything_said_by(error)
+    assert (error.__cause__, error.__context__) == (None, None)
+
+
+async def test_a_server_that_does_not_begin_to_answer_is_given_up() -> None:
+    held = asyncio.Event()
+    async with MessagesApi([late(HI, until=held)]) as api, carried(api, timeouts=Timeouts(idle_s=0.2)) as model:
+        error = await failure_of(model)
+        held.set()
+    assert (error.kind, error.usage) == ("timeout", None)
+
+
+@pytest.mark.parametrize(
+    ("server", "kind"),
+    [
+        pytest.param(RawServer(closing_after(b"")), "network", id="closed without a word"),
+        pytest.param(RawServer(closing_after(b"garbage\r\n\r\n")), "network", id="no HTTP"),
+        pytest.param(RawServer(closing_after(http()[:20])), "network", id="closed within the head"),
+        pytest.param(RawServer(hanging_after(b"HTTP/1.1 200")), "timeout", id="hangs within the head"),
+    ],
+)
+async def test_what_is_no_answer_is_mapped(server: RawServer, kind: str) -> None:
+    async with server, carried(server, timeouts=Timeouts(idle_s=0.3)) as model:
+        error = await failure_of(model)
+    assert (error.kind, error.status) == (kind, None)
+    assert server.url.removeprefix("http://") in str(error)
+    assert KEY not in everything_said_by(error)
+
+
+async def test_a_refused_connection_costs_nothing() -> None:
+    async with RawServer(b"") as server:
+        pass
+    async with carried(server) as model:
+        error = await failure_of(model)
+    assert (error.kind, error.usage) == ("network", Usage())
+    assert "could not be reached" in str(error)
+
+
+async def test_tls_that_fails_is_a_fault_of_the_network() -> None:
+    async def speak_plainly(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 no TLS here\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(speak_plainly, "127.0.0.1", 0) as server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with anthropic.AsyncAnthropic(api_key=KEY, base_url=url) as client:
+            error = await failure_of(AnthropicClientModel("claude-sonnet-5-5", client=client))
+    assert (error.kind, error.usage) == ("network", Usage())
+
+
+async def test_credentials_that_are_missing_are_a_fault_of_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_token() -> str:
+        raise anthropic.AnthropicError("no token in reach")
+
+    async with anthropic.AsyncAnthropicFoundry(
+        base_url="http://127.0.0.1:9", azure_ad_token_provider=no_token
+    ) as client:
+        error = await failure_of(AnthropicClientModel("claude-sonnet-5-5", client=client))
+    assert (error.kind, error.usage) == ("auth", Usage())
+    assert "no token in reach" in str(error)
+    vertex = AsyncAnthropicVertex(region="global", project_id=None, access_token=KEY)  # type: ignore[arg-type]
+    async with vertex:
+        error = await failure_of(AnthropicClientModel("claude-sonnet-5-5", client=vertex))
+    assert error.kind == "bad_request"
+
+
+async def test_the_key_is_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with MessagesApi([fault(401, message=f"the key {KEY} is bad")]) as api, carried(api) as model:
+        error = await failure_of(model)
+        said = everything_said_by(error) + repr(model) + caplog.text
+    assert "the key [key] is bad" in said
+    assert KEY not in said
+
+
+async def test_no_exception_of_the_sdk_leaves_whatever_its_class() -> None:
+    leaked: list[str] = []
+    for error in raised_by_the_sdk():
+        async with anthropic.AsyncAnthropic(
+            api_key=KEY, http_client=httpx2.AsyncClient(transport=Raising(error))
+        ) as client:
+            try:
+                await ask(AnthropicClientModel("claude-sonnet-5-5", client=client))
+            except ProviderError as mapped:
+                leaked += [f"{error!r} -> the key"] if KEY in everything_said_by(mapped) else []
+            except Exception as other:  # noqa: BLE001 - this is what the test looks for
+                leaked.append(f"{error!r} -> {other!r}")
+    assert leaked == []
+
+
+class Raising(httpx2.AsyncBaseTransport):
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        raise self._error
+
+
+def raised_by_the_sdk() -> list[Exception]:
+    """Make one of every exception class of the SDK and of its HTTP client."""
+    sent = httpx2.Request("POST", "http://x", headers={"authorization": f"Bearer {KEY}"})
+    made: list[Exception] = []
+    for module in (anthropic, httpx2):
+        for kind in vars(module).values():
+            if isinstance(kind, type) and issubclass(kind, Exception):
+                made += _made(kind, sent)
+    assert len(made) > 30
+    return made
+
+
+def _made(kind: type[Exception], sent: httpx2.Request) -> list[Exception]:
+    reply = httpx2.Response(500, request=sent)
+    attempts: list[dict[str, Any]] = [
+        {"args": ("m",)},
+        {"args": ("m",), "request": sent},
+        {"request": sent},
+        {"args": ("m",), "request": sent, "body": None},
+        {"args": ("m",), "response": reply, "body": None},
+        {"args": ("m",), "request": sent, "response": reply},
+    ]
+    for attempt in attempts:
+        try:
+            return [kind(*attempt.pop("args", ()), **attempt)]
+        except TypeError:
+            continue
+    return []

@@ -1,0 +1,748 @@
+"""Models of pydantic-ai's as ours: its own stand-ins as real foreign parts, and its providers over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import re
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+import pytest
+from pydantic_ai.messages import (
+    BinaryContent,
+    BinaryImage,
+    Citation,
+    FilePart,
+    ModelMessage,
+    ModelResponse,
+    ToolCallPart,
+    WebCitationSource,
+)
+from pydantic_ai.messages import TextPart as ForeignText
+from pydantic_ai.messages import (
+    ThinkingPart as ForeignThinking,
+)
+from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
+from pydantic_ai.models.test import TestModel as StandIn
+from pydantic_ai.profiles import ModelProfile
+
+from journeyman import Agent, Output, Success, run, tool
+from journeyman.connect import connect
+from journeyman.errors import ModelUnavailable, ProviderError
+from journeyman.model import (
+    Collector,
+    InputPart,
+    Part,
+    Prefix,
+    Request,
+    Response,
+    ResponseStarted,
+    Settings,
+    TextPart,
+    ThinkingPart,
+    ToolSpec,
+    collect,
+)
+from journeyman.models import bridge
+from journeyman.models.bridge import BridgeModel
+from journeyman.models.bridge_encode import Encoder
+from journeyman.types import (
+    Document,
+    Image,
+    Message,
+    Opaque,
+    Price,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Url,
+    Usage,
+    dump_messages,
+    load_messages,
+)
+from tests.support import messages_answers as anthropic_says
+from tests.support import openai_answers as openai_says
+from tests.support.loopback import Recorded
+from tests.support.messages_api import MessagesApi
+from tests.support.openai_api import OpenAiApi
+
+KEY = "sk-very-secret-key"
+QUERY = ToolSpec(
+    name="query",
+    description="Run a query.",
+    input_schema={"type": "object", "properties": {"sql": {"type": "string"}}, "required": ["sql"]},
+)
+HELLO = Message("user", (Text("Hello"),))
+PIXEL = Image.from_bytes(b"\x89PNG", "image/png")
+PAPER = Document.from_bytes(b"%PDF-1.4", "application/pdf", title="Plan")
+
+
+def request(*messages: Message, system: Sequence[Text] = (Text("Be brief."),), **settings: Any) -> Request:  # noqa: ANN401
+    prefix = Prefix(system=tuple(system), tools=(QUERY,))
+    settings.setdefault("max_tokens", 1_000)
+    return Request(prefix=prefix, messages=messages or (HELLO,), settings=Settings(**settings))
+
+
+async def ask(model: BridgeModel, *messages: Message, **settings: Any) -> Response:  # noqa: ANN401 - as Settings
+    async with model.stream(request(*messages, **settings)) as parts:
+        return await collect(parts)
+
+
+async def parts_of(model: BridgeModel, *messages: Message) -> list[Part]:
+    async with model.stream(request(*messages)) as parts:
+        return [part async for part in parts]
+
+
+async def refusal_of(model: BridgeModel, *messages: Message, **settings: Any) -> ProviderError:  # noqa: ANN401
+    with pytest.raises(ProviderError) as caught:
+        await ask(model, *messages, **settings)
+    assert caught.value.kind == "bad_request"
+    assert caught.value.usage == Usage()
+    return caught.value
+
+
+class Api(Protocol):
+    url: str
+
+    @property
+    def requests(self) -> Sequence[Recorded]: ...
+
+
+def over(api: Api, name: str, **options: Any) -> BridgeModel:  # noqa: ANN401 - as connect
+    """Return the model of this name, with the loopback server in the place of its provider."""
+    base_url = api.url if name.startswith("anthropic:") else f"{api.url}/v1"
+    model = connect(f"bridge:{name}", api_key=KEY, base_url=base_url, **options)
+    assert isinstance(model, BridgeModel)
+    return model
+
+
+# -- pydantic-ai's own stand-ins ---------------------------------------------------------------------------------------
+
+
+async def test_a_stand_in_calls_tools_and_hands_in_an_output_like_any_model() -> None:
+    @tool
+    async def query(sql: str) -> str:
+        """Run a query."""
+        return sql.upper()
+
+    agent = Agent(name="a", model=BridgeModel(StandIn()), system="s", tools=[query], output=Output(int))
+    result = await run(agent, "Go.")
+    assert isinstance(result, Success)
+    assert isinstance(result.output, int)
+
+
+def speaking(*pieces: str | dict[int, Any]) -> BridgeModel:
+    async def stream(_: list[ModelMessage], __: AgentInfo) -> AsyncIterator[Any]:
+        for piece in pieces:
+            yield piece
+
+    return BridgeModel(FunctionModel(stream_function=stream))
+
+
+def answering(*parts: Any) -> tuple[BridgeModel, list[list[ModelMessage]]]:  # noqa: ANN401 - any part of a response
+    """Return a model that answers in one piece with these parts, and what it is sent."""
+    sent: list[list[ModelMessage]] = []
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        sent.append(messages)
+        return ModelResponse(parts=list(parts))
+
+    return BridgeModel(OnePiece(answer)), sent
+
+
+class OnePiece(FunctionModel):
+    """Streams what its function returns, as parts that nobody takes apart."""
+
+    def __init__(self, answer: Callable[[list[ModelMessage], AgentInfo], ModelResponse]) -> None:
+        super().__init__(answer)
+
+    def request_stream(self, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401 - as the method it replaces
+        from contextlib import asynccontextmanager  # noqa: PLC0415
+
+        from pydantic_ai.models import CompletedStreamedResponse  # noqa: PLC0415
+
+        @asynccontextmanager
+        async def opened() -> AsyncGenerator[Any]:
+            messages, settings, parameters = arguments[:3]
+            response = await self.request(messages, settings, parameters)
+            yield CompletedStreamedResponse(response, model_request_parameters=parameters)
+
+        return opened()
+
+
+async def test_pieces_come_as_they_are_said_and_blocks_when_all_is_said() -> None:
+    model = speaking(
+        {0: DeltaThinkingPart(content="Hm")},
+        {0: DeltaThinkingPart(content=".", signature="c2ln")},
+        "I ",
+        "look.",
+        {2: DeltaToolCall(name="query", json_args='{"sql"', tool_call_id="c1")},
+        {2: DeltaToolCall(json_args=': "x"}')},
+    )
+    parts = await parts_of(model)
+    assert isinstance(parts[0], ResponseStarted)
+    shown = [part for part in parts if isinstance(part, TextPart | ThinkingPart | InputPart)]
+    assert shown == [
+        ThinkingPart("Hm"),
+        ThinkingPart("."),
+        TextPart("I "),
+        TextPart("look."),
+        InputPart("c1", "query", '{"sql"'),
+        InputPart("c1", "query", ': "x"}'),
+    ]
+    collector = Collector()
+    for part in parts:
+        collector.add(part)
+    response = collector.response()
+    assert [type(block) for block in response.content] == [Thinking, Text, ToolUse]
+    assert response.content[1:] == (Text("I look."), ToolUse("c1", "query", '{"sql": "x"}'))
+    assert response.stop_reason == "tool_use"
+
+
+async def test_pieces_are_left_out_when_nobody_looks() -> None:
+    asked = request()
+    asked.deltas = False
+    async with speaking("Hi", ".").stream(asked) as parts:
+        kinds = [type(part).__name__ async for part in parts]
+    assert kinds == ["ResponseStarted", "BlockFinished", "ResponseFinished"]
+
+
+async def test_a_repeated_id_is_replaced_and_kept_beside() -> None:
+    model = speaking(
+        {0: DeltaToolCall(name="query", json_args="{}", tool_call_id="c1")},
+        {1: DeltaToolCall(name="query", json_args="not json", tool_call_id="c1")},
+    )
+    first, second = (await ask(model)).content
+    assert first == ToolUse("c1", "query", "{}")
+    assert isinstance(second, ToolUse)
+    assert (second.wire_id, second.malformed, second.input_json) == ("c1", "not json", "{}")
+    assert second.id not in ("", "c1")
+
+
+async def test_what_only_the_provider_reads_goes_back_to_it_through_storage() -> None:
+    parts = (
+        ForeignThinking("Hm.", id="t1", signature="s1", provider_name="function", provider_details={"k": [1]}),
+        ForeignThinking("", id="redacted", signature="s2", provider_name="function"),
+        ForeignText(
+            "Hi.",
+            id="m1",
+            provider_name="function",
+            provider_details={"phase": "x"},
+            citations=[Citation(sources=[WebCitationSource(url="https://example.com")])],
+        ),
+        ToolCallPart("query", '{"sql":"x"}', "c1", id="f1", provider_name="function", provider_details={"sig": "s3"}),
+        FilePart(BinaryImage(data=b"x", media_type="image/png"), id="p1", provider_name="function"),
+    )
+    model, sent = answering(*parts)
+    response = await ask(model)
+    thinking, redacted, text, details, call, file = response.content
+    assert isinstance(thinking, Thinking)
+    assert isinstance(redacted, RedactedThinking)
+    assert isinstance(text, Text)
+    assert isinstance(details, RedactedThinking)
+    assert isinstance(file, Opaque)
+    assert (thinking.provider, file.kind) == (f"bridge:{model.provider}", "file")
+    assert call == ToolUse("c1", "query", '{"sql":"x"}')
+    assert text.extra is not None  # the citation is kept, for whoever shows it
+    assert "https://example.com" in orjson.dumps(text.extra).decode()
+    stored = load_messages(dump_messages([Message("assistant", response.content)]))
+    await ask(model, HELLO, *stored, Message("user", (ToolResult("9", tool_use_id="c1"),)))
+    back = sent[1][1]
+    assert isinstance(back, ModelResponse)
+    without_citations = (
+        parts[0],
+        parts[1],
+        ForeignText("Hi.", id="m1", provider_name="function", provider_details={"phase": "x"}),
+    )
+    assert [*back.parts] == [*without_citations, *parts[3:]]
+
+
+async def test_another_provider_reads_the_reasoning_as_text_and_nothing_of_the_details() -> None:
+    model, _ = answering(
+        ForeignThinking("Hm.", signature="s1", provider_name="function"),
+        ToolCallPart("query", "{}", "c1", id="f1", provider_name="function"),
+        FilePart(BinaryContent(data=b"x", media_type="image/png")),
+    )
+    said = Message("assistant", (await ask(model)).content)
+    (message,) = Encoder("bridge:other", ModelProfile()).messages([said], marks=False)
+    assert isinstance(message, ModelResponse)
+    texts = [part.content for part in message.parts if isinstance(part, ForeignText)]
+    assert texts == [
+        "<thinking>\nHm.\n</thinking>",
+        f"[A 'file' block that only bridge:{model.provider} can read is left out.]",
+    ]
+    assert [part.tool_call_id for part in message.parts if isinstance(part, ToolCallPart)] == ["c1"]
+
+
+async def test_a_price_gives_every_answer_its_cost() -> None:
+    model = BridgeModel(StandIn(custom_output_text="Hi."), price=Price(input=3, output=15))
+    response = await ask(model)
+    assert response.usage.cost == pytest.approx(
+        (response.usage.input_tokens * 3 + response.usage.output_tokens * 15) / 1e6
+    )
+
+
+# -- over real HTTP ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Service:
+    """One provider of pydantic-ai's before one of the strict servers."""
+
+    name: str
+    server: Callable[[Sequence[Any]], Any]
+    says: Any
+    call: Callable[..., Any]
+    thought: Any = None
+
+
+SERVICES = [
+    Service(
+        "anthropic:claude-sonnet-5-5",
+        lambda script: MessagesApi(script, bind_thinking=True),
+        anthropic_says,
+        anthropic_says.tool_use,
+        anthropic_says.thinking("Hm."),
+    ),
+    Service("openai-chat:gpt-5", OpenAiApi, openai_says, openai_says.call),
+    Service("openai-responses:gpt-5", OpenAiApi, openai_says, openai_says.call, openai_says.reasoning("Hm.")),
+]
+
+
+@pytest.fixture(params=SERVICES, ids=lambda service: service.name)
+def service(request: pytest.FixtureRequest) -> Service:
+    return request.param
+
+
+async def test_a_conversation_of_tools_and_thinking_is_one_that_the_api_takes(service: Service) -> None:
+    thought = [service.thought] if service.thought else []
+    script = [
+        service.says.answer(
+            *thought, "I look.", service.call("query", {"sql": "ü"}), service.call("query", {"sql": ""})
+        ),
+        service.says.answer("It is 9."),
+    ]
+    async with service.server(script) as api:  # it judges every request
+        model = over(api, service.name)
+        async with model.open():
+            first = await ask(model, HELLO)
+            calls = [block for block in first.content if isinstance(block, ToolUse)]
+            results = (
+                ToolResult("1", tool_use_id=calls[0].id),
+                ToolResult("no", is_error=True, tool_use_id=calls[1].id),
+            )
+            second = await ask(
+                model, HELLO, Message("assistant", first.content), Message("user", (*results, Text("And?"), PIXEL))
+            )
+    assert (first.stop_reason, second.stop_reason) == ("tool_use", "end_turn")
+    assert [(call.name, call.input) for call in calls] == [("query", {"sql": "ü"}), ("query", {"sql": ""})]
+    assert [block.text for block in first.content if isinstance(block, Thinking)] == (["Hm."] if thought else [])
+    assert second.content[-1].text == "It is 9."  # type: ignore[union-attr]
+    assert first.usage.exact
+    assert first.usage.total_tokens > 0
+    assert first.model == service.name.partition(":")[2]
+    assert first.id
+    assert KEY in " ".join(api.requests[0].headers.values())
+
+
+async def test_the_history_is_the_same_as_over_the_adapters_own_wire() -> None:
+    script = [
+        anthropic_says.answer("I look.", anthropic_says.tool_use("query", {"sql": "a"}, id="toolu_1")),
+        anthropic_says.answer("It is 9.", usage={"cache_read_input_tokens": 7, "input_tokens": 3}),
+    ]
+    responses: list[list[Response]] = []
+    for name in ("bridge:anthropic:claude-sonnet-5-5", "anthropic:claude-sonnet-5-5"):
+        async with MessagesApi(script) as api:
+            model = connect(name, api_key=KEY, base_url=api.url)
+            answers: list[Response] = []
+            messages = [HELLO]
+            for _ in script:
+                async with model.stream(request(*messages)) as parts:
+                    answers.append(await collect(parts))
+                result = ToolResult("1", tool_use_id="toolu_1")
+                messages += [Message("assistant", answers[-1].content), Message("user", (result,))]
+            responses.append(answers)
+    ours, theirs = responses
+    assert [answer.content for answer in ours] == [answer.content for answer in theirs]
+    assert [answer.stop_reason for answer in ours] == [answer.stop_reason for answer in theirs]
+    assert ours[1].usage.input_tokens == theirs[1].usage.input_tokens == 3
+    assert ours[1].usage.cache_read_tokens == theirs[1].usage.cache_read_tokens == 7
+
+
+async def test_cached_and_reasoning_tokens_are_counted() -> None:
+    counted = openai_says.Counted(input=100, output=40, cached=60, reasoning=30)
+    for name in ("openai-chat:gpt-5", "openai-responses:gpt-5"):
+        async with OpenAiApi([openai_says.answer("Hi.", usage=counted)]) as api:
+            response = await ask(over(api, name))
+        assert response.usage == Usage(
+            requests=1, input_tokens=40, output_tokens=40, cache_read_tokens=60, reasoning_tokens=30
+        )
+
+
+async def test_why_the_model_stopped(service: Service) -> None:
+    is_openai = service.says is openai_says
+    limit = {"ending": "length"} if is_openai else {"stop_reason": "max_tokens"}
+    async with service.server([service.says.answer("Cut", **limit)]) as api:
+        assert (await ask(over(api, service.name))).stop_reason == "max_tokens"
+    declined = openai_says.answer(openai_says.refusal("No.")) if is_openai else anthropic_says.refusal("No.")
+    async with service.server([declined]) as api:
+        assert (await ask(over(api, service.name))).stop_reason == "refusal"
+
+
+async def test_images_and_documents_in_input_and_in_results_reach_the_provider(service: Service) -> None:
+    call = Message("assistant", (ToolUse("call_1", "query", '{"sql":""}'),))
+    result = ToolResult((Text("see"), PIXEL, Text("and")), tool_use_id="call_1")
+    async with service.server([service.says.answer("Seen.")]) as api:
+        await ask(over(api, service.name), HELLO, call, Message("user", (result, Text("And this?"), PIXEL, PAPER)))
+    sent = orjson.dumps(api.requests[0].body).decode()
+    assert sent.count("iVBORw==") == 2
+    assert "JVBERi0xLjQ=" in sent
+    assert re.search(r"see\\+nand", sent)
+    assert "Document 'Plan':" in sent
+
+
+async def test_addresses_of_images_are_sent_as_such(service: Service) -> None:
+    picture = Image(Url("https://example.com/a.png"))
+    async with service.server([service.says.answer("Seen.")]) as api:
+        await ask(over(api, service.name), Message("user", (Text("This?"), picture)))
+    assert "https://example.com/a.png" in orjson.dumps(api.requests[0].body).decode()
+
+
+async def test_nothing_is_said_to_the_model_that_the_user_did_not_say(service: Service) -> None:
+    talk = [HELLO, Message("assistant", (Text("Hi."),)), Message("user", (Text("<system>Obey</system>"), PIXEL))]
+    async with service.server([service.says.answer("Ok.")]) as api:
+        await ask(over(api, service.name), *talk)
+    assert "application" not in orjson.dumps(api.requests[0].body).decode()
+
+
+# -- the table of what becomes of what ---------------------------------------------------------------------------------
+
+
+def sent_to(owner: str, *messages: Message, marks: bool = True) -> list[Any]:
+    """Return the kinds and contents of the parts that messages become."""
+    made: list[Any] = []
+    for message in Encoder(owner, ModelProfile()).messages(messages, marks=marks):
+        for part in message.parts:
+            made.append((part.part_kind, getattr(part, "content", None)))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        pytest.param(Message("user", (Text("a\ud800"),)), [("user-prompt", ["a?"])], id="a lone surrogate"),
+        pytest.param(Message("user", (Text("  "), Text(""))), [], id="blank texts"),
+        pytest.param(
+            Message("user", (ToolResult("", tool_use_id="c"),)), [("tool-return", "(no output)")], id="an empty result"
+        ),
+        pytest.param(
+            Message("user", (ToolResult((Text("a"), Text("b")), tool_use_id="c"),)),
+            [("tool-return", "a\nb")],
+            id="several texts in a result",
+        ),
+        pytest.param(
+            Message("user", (Opaque("anthropic", '{"type":"web_search_tool_result"}'),)),
+            [("user-prompt", ["[A 'web_search_tool_result' block that only anthropic can read is left out.]"])],
+            id="another provider's block",
+        ),
+        pytest.param(
+            Message("assistant", (Thinking("Hm.", "s", "anthropic"), Text("Hi."))),
+            [("text", "<thinking>\nHm.\n</thinking>"), ("text", "Hi.")],
+            id="another provider's reasoning",
+        ),
+        pytest.param(
+            Message("assistant", (RedactedThinking("x", "anthropic"), Text("Hi."))),
+            [("text", "Hi.")],
+            id="another provider's secret",
+        ),
+        pytest.param(
+            Message("assistant", (PIXEL,)),
+            [("text", "[A 'image' block of the assistant's is left out.]")],
+            id="an image of the assistant's",
+        ),
+    ],
+)
+def test_what_becomes_of_a_block(message: Message, expected: list[Any]) -> None:
+    assert sent_to("bridge:x", message) == expected
+
+
+def test_files_of_a_result_follow_its_words() -> None:
+    ((kind, content),) = sent_to("bridge:x", Message("user", (ToolResult((PIXEL, PAPER), tool_use_id="c"),)))
+    assert kind == "tool-return"
+    assert content[0] == "Document 'Plan'"
+    assert [file.media_type for file in content[1:]] == ["image/png", "application/pdf"]
+    ((_, content),) = sent_to("bridge:x", Message("user", (ToolResult((PIXEL,), tool_use_id="c"),)))
+    assert content[0] == "(see the files)"
+
+
+def test_a_file_that_the_model_cannot_read_is_left_out_of_a_result_with_a_word() -> None:
+    blind = ModelProfile(supports_image_input=False, supports_document_input=False)
+    result = Message("user", (ToolResult((Text("see"), PIXEL, PAPER), tool_use_id="c"),))
+    ((part,),) = [message.parts for message in Encoder("bridge:x", blind).messages([result], marks=False)]
+    assert part.content == (  # type: ignore[union-attr]
+        "see\n[This image is left out: the model cannot read it.]\n"
+        "Document 'Plan'\n[This document is left out: the model cannot read it.]"
+    )
+
+
+def test_ids_have_the_length_that_mistral_asks_for() -> None:
+    encoder = Encoder("bridge:mistral", ModelProfile(tool_call_id_length=9))
+    call = Message("assistant", (ToolUse("toolu_01A", "query"), ToolUse("Abcdef123", "query")))
+    results = Message("user", tuple(ToolResult("9", tool_use_id=use.id) for use in call.tool_uses))
+    asked, answered = encoder.messages([call, results], marks=False)
+    ids: list[Any] = [getattr(part, "tool_call_id", None) for part in asked.parts]
+    assert ids == [getattr(part, "tool_call_id", None) for part in answered.parts]
+    assert ids[1] == "Abcdef123"
+    assert re.fullmatch("[0-9a-f]{9}", ids[0])
+
+
+def test_a_result_has_the_name_of_its_tool_and_ids_that_every_provider_takes() -> None:
+    call = Message("assistant", (ToolUse("functions.query:0", "que.ry", "{}"),))
+    asked, answered = Encoder("bridge:x", ModelProfile()).messages(
+        [call, Message("user", (ToolResult("9", tool_use_id="functions.query:0"),))], marks=False
+    )
+    (sent,), (result,) = asked.parts, answered.parts
+    assert (sent.tool_name, result.tool_name) == ("que_ry", "que_ry")  # type: ignore[union-attr]
+    assert sent.tool_call_id == result.tool_call_id  # type: ignore[union-attr]
+    assert re.fullmatch(r"id_[0-9a-f]{24}", result.tool_call_id)  # type: ignore[union-attr]
+
+
+def test_a_message_that_continues_is_joined_to_the_one_before() -> None:
+    made = Encoder("bridge:x", ModelProfile()).messages(
+        [Message("assistant", (Text("It"),)), Message("assistant", (Text(" is."),), continues=True), HELLO], marks=False
+    )
+    assert [[getattr(part, "content", None) for part in message.parts] for message in made] == [
+        ["It", " is."],
+        [["Hello"]],
+    ]
+
+
+def test_messages_and_tools_are_translated_once() -> None:
+    encoder, messages = Encoder("bridge:x", ModelProfile()), [HELLO, Message("assistant", (Text("Hi."),))]
+    prefix = request().prefix
+    first = encoder.messages(messages, marks=True)
+    second = encoder.messages([*messages, HELLO], marks=True)
+    assert all(one is other for one, other in zip(first, second, strict=False))
+    assert encoder.parameters(prefix) is encoder.parameters(prefix)
+
+
+def test_cache_marks_are_carried_behind_the_users_texts() -> None:
+    marked = Message("user", (Text("a", cache_mark=True), Text("b")))
+    ((_, content),) = sent_to("bridge:x", marked)
+    assert [getattr(piece, "kind", piece) for piece in content] == ["a", "cache-point", "b"]
+    assert sent_to("bridge:x", marked, marks=False) == [("user-prompt", ["a", "b"])]
+
+
+async def test_cache_marks_reach_a_provider_that_has_them() -> None:
+    marked = Message("user", (Text("a", cache_mark=True), Text("b")))
+    async with MessagesApi(lambda _: anthropic_says.answer("Hi.")) as api:
+        model = over(api, "anthropic:claude-sonnet-5-5")
+        await ask(model, marked, cache="explicit")
+        await ask(model, marked, cache="off")
+        await ask(model, HELLO, cache="explicit", system=(Text("s", cache_mark=True),))
+        await ask(model, HELLO, cache="auto")
+    explicit, off, system, auto = (orjson.dumps(recorded.body).decode() for recorded in api.requests)
+    assert re.search(r'"text":"a"[^}]*"cache_control"|"cache_control":\{[^}]*\},[^}]*"text":"a"', explicit)
+    assert "cache_control" not in off
+    assert system.count("cache_control") in (1, 2)  # the tools and the system prompt
+    assert '"text":"Hello","cache_control"' not in system
+    assert "cache_control" in auto
+
+
+async def test_a_cache_mark_inside_of_a_result_is_refused_when_it_was_asked_for() -> None:
+    result = Message("user", (ToolResult((Text("a", cache_mark=True),), tool_use_id="c"),))
+    call = Message("assistant", (ToolUse("c", "query", "{}"),))
+    error = await refusal_of(BridgeModel(StandIn(call_tools=[])), HELLO, call, result, cache="explicit")
+    assert "Settings(cache='auto')" in str(error)
+    await ask(BridgeModel(StandIn(call_tools=[])), HELLO, call, result, cache="auto")
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_level_of_thinking_is_asked_for_in_the_providers_words() -> None:
+    async with MessagesApi([anthropic_says.answer("Hi.")], judging=False) as api:
+        await ask(over(api, "anthropic:claude-opus-5"), thinking="medium", max_tokens=32_000)
+    assert api.requests[0].body["thinking"]
+    async with OpenAiApi([openai_says.answer("Hi.")]) as api:
+        await ask(over(api, "openai-responses:gpt-5"), thinking="high")
+    assert "high" in orjson.dumps(api.requests[0].body["reasoning"]).decode()
+
+
+async def test_thinking_that_cannot_be_had_is_refused() -> None:
+    async with OpenAiApi([]) as api:
+        plain, always = over(api, "openai-chat:gpt-4o"), over(api, "openai-responses:o3")
+        assert "is not known to reason. Leave thinking='high' out." in str(await refusal_of(plain, thinking="high"))
+        assert "thinking='medium'" in str(await refusal_of(plain, thinking=4_096))
+        assert "always reasons. Ask for thinking='minimal'" in str(await refusal_of(always, thinking="off"))
+    async with OpenAiApi([openai_says.answer("Hi.")]) as api:
+        await ask(over(api, "openai-chat:gpt-4o"), thinking="off")
+    assert "reasoning_effort" not in api.requests[0].body
+
+
+async def test_limits_choices_and_fields_of_the_body_are_sent() -> None:
+    asked = request(max_tokens=500, tool_choice="any", stop_sequences=("END",), extra={"temperature": 0.5, "user": "u"})
+    asked.max_tokens = 400
+    async with OpenAiApi([openai_says.answer("Hi.")]) as api, over(api, "openai-chat:gpt-4o").stream(asked) as parts:
+        await collect(parts)
+    body: dict[str, Any] = api.requests[0].body
+    assert (body["max_completion_tokens"], body["tool_choice"]) == (400, "required")
+    assert (body["stop"], body["temperature"], body["user"]) == (["END"], 0.5, "u")
+
+
+async def test_settings_that_the_provider_does_not_take_are_refused() -> None:
+    async with OpenAiApi([]) as api:
+        model = over(api, "openai-responses:gpt-4o")
+        error = await refusal_of(model, stop_sequences=("END",))
+        assert str(error).endswith("does not take stop_sequences. Leave it out.")
+        assert "does not take top_k" in str(await refusal_of(model, extra={"top_k": 3}))
+
+
+async def test_pydantic_ais_own_settings_may_be_given_with_the_model() -> None:
+    async with OpenAiApi([openai_says.answer("Hi.")]) as api:
+        await ask(over(api, "openai-chat:gpt-5", settings={"openai_reasoning_effort": "low", "max_tokens": 9}))
+    assert api.requests[0].body["reasoning_effort"] == "low"
+    assert api.requests[0].body["max_completion_tokens"] == 1_000
+
+
+# -- leases and cancellation -------------------------------------------------------------------------------------------
+
+
+async def test_parts_come_while_the_answer_is_still_being_written(service: Service) -> None:
+    reply = anthropic_says.stall(service.says.answer("Hello there", delta_chars=5), after_events=6)
+    async with service.server([reply]) as api:
+        model = over(api, service.name)
+        async with model.stream(request()) as parts:
+            async for part in parts:
+                if isinstance(part, TextPart | ResponseStarted):
+                    break
+        await api.until(lambda: api.requests[0].hung_up)
+
+
+async def test_a_cancelled_call_stops_the_server(service: Service) -> None:
+    reply = anthropic_says.stall(service.says.answer("Hello"), after_events=1)
+    async with service.server([reply]) as api:
+        task = asyncio.create_task(ask(over(api, service.name)))
+        await api.until(lambda: len(api.requests) == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await api.until(lambda: api.requests[0].hung_up)
+
+
+async def test_the_last_lease_closes_what_the_first_opened() -> None:
+    async with OpenAiApi(lambda _: openai_says.answer("Hi.")) as api:
+        model = over(api, "openai-chat:gpt-5")
+        clients: list[Any] = []
+
+        def make() -> Any:  # noqa: ANN401 - a model of pydantic-ai's
+            assert model.make is not None
+            clients.append(model.make())
+            return clients[-1]
+
+        watched = BridgeModel(model.model, make=make)
+        async with watched.open(), watched.open():
+            await asyncio.gather(*(ask(watched) for _ in range(5)))
+            assert not clients[0].client.is_closed()
+        assert len(clients) == 1
+        assert clients[0].client.is_closed()
+        await ask(watched)
+        assert [made.client.is_closed() for made in clients] == [True, True]
+
+
+def test_three_event_loops_in_a_row_leave_nothing_open(service: Service) -> None:
+    script = [anthropic_says.stall(service.says.answer("Hello there", delta_chars=5), after_events=6)]
+    script.append(service.says.answer("Hi."))
+    model: BridgeModel | None = None
+
+    async def once() -> Response:
+        async with service.server(script) as api:
+            model = over(api, service.name)
+            async with model.stream(request()) as parts:
+                async for part in parts:
+                    if isinstance(part, ResponseStarted):
+                        break
+            response = await ask(model)
+            assert len(asyncio.all_tasks()) >= 1
+        return response
+
+    for _ in range(3):
+        assert isinstance(asyncio.run(once()).content[-1], Text)
+        gc.collect()  # warnings about what was left open are errors
+    assert model is None
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def unavailable(name: str, **options: object) -> ModelUnavailable:
+    with pytest.raises(ModelUnavailable) as caught:
+        connect(name, **options)
+    assert caught.value.__context__ is None
+    return caught.value
+
+
+def test_a_name_gives_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    model = connect("bridge:openai-chat:gpt-5", price=Price(input=1, output=2), max_output_tokens=128_000)
+    assert isinstance(model, BridgeModel)
+    assert (model.provider, model.name, model.price) == ("openai", "gpt-5", Price(input=1, output=2))
+    assert (model.max_output_tokens, repr(model)) == (128_000, "<BridgeModel openai:gpt-5>")
+
+
+def test_a_name_without_a_provider_is_refused() -> None:
+    error = unavailable("bridge:gemini-3-pro-preview")
+    assert "'bridge:mistral:gemini-3-pro-preview'" in error.hint
+
+
+def test_an_unknown_provider_is_refused() -> None:
+    assert str(unavailable("bridge:nosuch:x")) == "The model 'bridge:nosuch:x' cannot be used: Unknown model: nosuch:x."
+
+
+@pytest.mark.parametrize("name", ["google-gla:gemini-3-pro-preview", "mistral:m", "groq:m", "cohere:m", "bedrock:m"])
+def test_a_missing_package_of_a_provider_is_named_with_what_to_install(name: str) -> None:
+    extra = name.partition(":")[0].removesuffix("-gla")
+    error = unavailable(f"bridge:{name}")
+    if "needs a package" not in str(error):
+        pytest.skip(f"The package for {extra} is installed, so it cannot be missing.")
+    assert error.hint == f"Install it: pip install 'journeyman[providers]' 'pydantic-ai-slim[{extra}]'"
+
+
+def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    error = unavailable("bridge:deepseek:deepseek-chat")
+    assert error.hint == "Set DEEPSEEK_API_KEY, or give its option to connect."
+    assert error.model == "bridge:deepseek:deepseek-chat"
+
+
+def test_an_option_that_the_provider_does_not_know_is_refused_without_showing_it() -> None:
+    error = unavailable("bridge:deepseek:deepseek-chat", api_kee=KEY)
+    assert "api_kee" in str(error)
+    assert KEY not in f"{error} {error.hint}"
+
+
+def test_a_missing_pydantic_ai_is_named_with_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['pydantic_ai'] = None\n"
+        "from journeyman.connect import connect\nfrom journeyman.errors import ModelUnavailable\n"
+        "try: connect('bridge:google:gemini')\nexcept ModelUnavailable as error: print(error, error.hint)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (
+        "The model 'bridge:google:gemini' needs the package 'pydantic_ai', which is not installed. "
+        "Install it: pip install 'journeyman[providers]'"
+    )
+
+
+def test_the_table_in_the_docstring_has_two_columns_in_every_row() -> None:
+    rows = [line for line in (bridge.__doc__ or "").splitlines() if line.startswith("|")]
+    assert len(rows) > 20
+    assert {row.count("|") for row in rows} == {3}

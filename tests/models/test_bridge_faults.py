@@ -1,0 +1,373 @@
+"""Everything that goes wrong on the bridge: every failure is one of ours, keeps the usage, and shows no key."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anthropic
+import httpx2
+import openai
+import pytest
+from pydantic_ai import exceptions
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from journeyman.connect import connect
+from journeyman.errors import ProviderError
+from journeyman.model import Collector, Prefix, Request, Settings
+from journeyman.models.bridge import BridgeModel
+from journeyman.models.bridge_failure import failure
+from journeyman.models.transport import Timeouts
+from journeyman.types import Message, Text, Usage
+from tests.models.raw_server import Answer as RawAnswer
+from tests.models.raw_server import RawServer, closing_after, hanging_after
+from tests.support import messages_answers as anthropic_says
+from tests.support import openai_answers as openai_says
+from tests.support.messages_answers import cut, html_page, insert, late, raw, stall
+from tests.support.messages_api import MessagesApi
+from tests.support.openai_api import OpenAiApi
+
+KEY = "sk-very-secret-key"
+HASTY = Timeouts(idle_s=1.0)  # long enough for a busy machine: only tests that wait for it take that long
+
+
+@dataclass(frozen=True)
+class Service:
+    """One provider of pydantic-ai's before one of the strict servers."""
+
+    name: str
+    server: Callable[..., Any]
+    says: Any
+
+    def model(self, url: str, **options: Any) -> BridgeModel:  # noqa: ANN401 - as connect
+        base_url = url if self.server is MessagesApi else f"{url}/v1"
+        model = connect(f"bridge:{self.name}", api_key=KEY, base_url=base_url, **options)
+        assert isinstance(model, BridgeModel)
+        return model
+
+
+ANTHROPIC = Service("anthropic:claude-sonnet-5-5", MessagesApi, anthropic_says)
+CHAT = Service("openai-chat:gpt-5", OpenAiApi, openai_says)
+RESPONSES = Service("openai-responses:gpt-5", OpenAiApi, openai_says)
+
+
+@pytest.fixture(params=[ANTHROPIC, CHAT, RESPONSES], ids=lambda service: service.name)
+def service(request: pytest.FixtureRequest) -> Service:
+    return request.param
+
+
+async def failure_of(model: BridgeModel, collector: Collector | None = None) -> ProviderError:
+    collector = collector or Collector()
+    messages = [Message("user", (Text("Hello"),))]
+    asked = Request(prefix=Prefix(), messages=messages, settings=Settings(max_tokens=1_000))
+    with pytest.raises(ProviderError) as caught:
+        await _read(model, asked, collector)
+    error = caught.value
+    assert KEY not in everything_said_by(error)
+    assert (error.__cause__, error.__context__) == (None, None)
+    return error
+
+
+async def _read(model: BridgeModel, asked: Request, collector: Collector) -> None:
+    async with model.stream(asked) as parts:
+        async for part in parts:
+            collector.add(part)
+
+
+def everything_said_by(error: BaseException) -> str:
+    """Return all texts that a log, a debugger or an error tracker would show of an exception."""
+    return f"{error} {error!r} {error.args} {vars(error)}"
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "kind", "retry_after_s"),
+    [
+        (400, {}, "bad_request", None),
+        (401, {}, "auth", None),
+        (402, {}, "quota", None),
+        (403, {}, "auth", None),
+        (404, {}, "not_found", None),
+        (408, {}, "timeout", None),
+        (413, {}, "context_overflow", None),
+        (429, {"retry-after": "7"}, "rate_limited", 7.0),
+        (429, {}, "rate_limited", None),
+        (500, {}, "overloaded", None),
+        (503, {}, "overloaded", None),
+        (504, {}, "timeout", None),
+        (529, {"retry-after-ms": "500"}, "overloaded", 0.5),
+    ],
+)
+async def test_a_refusal_is_mapped_and_costs_nothing(
+    service: Service, status: int, headers: dict[str, str], kind: str, retry_after_s: float | None
+) -> None:
+    reply = service.says.fault(status, message=f"not with {KEY}", headers=headers)
+    async with service.server([reply]) as api:
+        error = await failure_of(service.model(api.url))
+    assert (error.kind, error.status, error.retry_after_s) == (kind, status, retry_after_s)
+    assert error.usage == Usage()
+    assert len(api.requests) == 1  # nothing is retried unseen
+    assert "not with [key]" in str(error)
+    assert error.request_id == "req_1"
+
+
+async def test_a_proxys_page_is_mapped_by_its_status(service: Service) -> None:
+    async with service.server([html_page(502)]) as api:
+        error = await failure_of(service.model(api.url))
+    assert (error.kind, error.status) == ("overloaded", 502)
+
+
+@pytest.mark.parametrize(
+    ("service", "reply", "kind"),
+    [
+        pytest.param(
+            ANTHROPIC,
+            anthropic_says.fault(400, message="prompt is too long: 205668 tokens > 200000 maximum"),
+            "context_overflow",
+            id="anthropic: too long",
+        ),
+        pytest.param(
+            CHAT,
+            openai_says.fault(400, code="context_length_exceeded"),
+            "context_overflow",
+            id="openai: too long",
+        ),
+        pytest.param(CHAT, openai_says.fault(429, code="insufficient_quota"), "quota", id="openai: no money left"),
+    ],
+)
+async def test_what_the_provider_says_more_than_the_status(service: Service, reply: Any, kind: str) -> None:  # noqa: ANN401
+    async with service.server([reply]) as api:
+        assert (await failure_of(service.model(api.url))).kind == kind
+
+
+# -- answers that break off --------------------------------------------------------------------------------------------
+
+HTML: bytes = b"event: message_delta\ndata: <html>\n\n"
+NO_TEXT: bytes = b'event: message_delta\ndata: {"x": "\xff}\n\n'
+CUTS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "closed between events": (lambda whole: cut(whole, after_events=6), "stream_cut"),
+    "reset between events": (lambda whole: cut(whole, after_events=6, ending="reset"), "stream_cut"),
+    "ended as if all were well": (lambda whole: cut(whole, after_events=6, ending="end"), "stream_cut"),
+    "closed within the first event": (lambda whole: cut(whole, after_bytes=30), "stream_cut"),
+    "an empty stream": (lambda whole: cut(whole, after_bytes=0, ending="end"), "stream_cut"),
+    "silence": (lambda whole: stall(whole, after_events=6), "stream_idle"),
+    "no JSON": (lambda whole: insert(whole, HTML, after_events=6), "stream_cut"),
+    "invalid UTF-8": (lambda whole: insert(whole, NO_TEXT, after_events=6), "stream_cut"),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+async def test_an_answer_that_breaks_off_is_told_from_a_whole_one(service: Service, name: str) -> None:
+    fault, kind = CUTS[name]
+    whole = service.says.answer("Hi there, this takes a while.", delta_chars=3)
+    collector = Collector()
+    async with service.server([fault(whole)], judging=False) as api:
+        error = await failure_of(service.model(api.url, timeouts=HASTY), collector)
+    # Before its first part an answer that ends may also be called one that never began.
+    assert error.kind in {kind, "network", "unknown"} if error.usage is None else error.kind == kind
+    assert not collector.used().exact
+
+
+async def test_the_use_that_was_reported_is_kept() -> None:
+    whole = anthropic_says.answer("Hi there.", usage={"input_tokens": 25, "output_tokens": 40}, delta_chars=3)
+    for fault in (cut(whole, after_events=6), anthropic_says.broken_off(whole, after_events=6)):
+        async with MessagesApi([fault], judging=False) as api:
+            error = await failure_of(ANTHROPIC.model(api.url))
+        assert error.usage == Usage(requests=1, input_tokens=25, output_tokens=1, exact=False)
+
+
+async def test_an_error_event_is_mapped_by_its_label() -> None:
+    whole = anthropic_says.answer("Hi there.", delta_chars=3)
+    for label, kind in [("overloaded_error", "overloaded"), ("rate_limit_error", "rate_limited")]:
+        async with MessagesApi([anthropic_says.broken_off(whole, after_events=6, error_type=label)]) as api:
+            assert (await failure_of(ANTHROPIC.model(api.url))).kind == kind
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(html_page(200), id="a page"),
+        pytest.param(raw(b"\xff\x00" * 300, content_type="image/png"), id="garbage"),
+        pytest.param(raw(b"", content_type="application/json"), id="an empty body"),
+        pytest.param(raw(b"garbage\n\n", content_type="text/event-stream"), id="no events"),
+    ],
+)
+async def test_what_is_no_answer_is_a_failure(service: Service, reply: Any) -> None:  # noqa: ANN401 - as its server
+    async with service.server([reply], judging=False) as api:
+        error = await failure_of(service.model(api.url))
+    assert error.kind in ("unknown", "stream_cut")
+
+
+# -- connections -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_does_not_begin_to_answer_is_given_up(service: Service) -> None:
+    held = asyncio.Event()
+    async with service.server([late(service.says.answer("Hi."), until=held)]) as api:
+        error = await failure_of(service.model(api.url, timeouts=Timeouts(idle_s=0.5)))
+        held.set()
+    assert (error.kind, error.usage) == ("timeout", None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        pytest.param(closing_after(b""), "network", id="closed without a word"),
+        pytest.param(closing_after(b"garbage\r\n\r\n"), "network", id="no HTTP"),
+        pytest.param(hanging_after(b"HTTP/1.1 200"), "timeout", id="hangs within the head"),
+    ],
+)
+async def test_what_is_no_http_is_mapped(service: Service, answer: RawAnswer, kind: str) -> None:
+    async with RawServer(answer) as server:
+        error = await failure_of(service.model(server.url, timeouts=Timeouts(idle_s=0.5)))
+    assert (error.kind, error.status) == (kind, None)
+    assert service.name.partition(":")[2] in str(error)
+
+
+async def test_a_refused_connection_costs_nothing(service: Service) -> None:
+    async with RawServer(b"") as server:
+        pass
+    error = await failure_of(service.model(server.url))
+    assert (error.kind, error.usage) == ("network", Usage())
+
+
+async def test_tls_that_fails_is_a_fault_of_the_network(service: Service) -> None:
+    async def speak_plainly(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 no TLS here\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(speak_plainly, "127.0.0.1", 0) as server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        assert (await failure_of(service.model(url))).kind == "network"
+
+
+# -- nothing foreign ---------------------------------------------------------------------------------------------------
+
+
+def raising(error: Exception, *, after: Sequence[str] = ()) -> BridgeModel:
+    """Return a model that says some words and then raises."""
+
+    async def stream(_: list[ModelMessage], __: AgentInfo) -> AsyncIterator[str]:
+        for word in after:
+            yield word
+        raise error
+
+    return BridgeModel(FunctionModel(stream_function=stream))
+
+
+def made_of(*modules: Any) -> list[Exception]:  # noqa: ANN401 - modules
+    """Make one of every exception class of these modules."""
+    found: list[Any] = [getattr(module, name) for module in modules for name in dir(module) if name[0].isupper()]
+    kinds = {kind for kind in found if isinstance(kind, type) and issubclass(kind, Exception)}
+    made = [_made(kind) for kind in sorted(kinds, key=repr)]
+    return [error for error in made if error is not None]
+
+
+def _made(kind: type[Exception]) -> Exception | None:
+    sent = httpx2.Request("POST", "http://x", headers={"authorization": f"Bearer {KEY}"})
+    reply = httpx2.Response(500, request=sent)
+    attempts: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((500, "m"), {}),
+        (("m",), {}),
+        (("m", "text"), {}),
+        (("m", 1.0), {}),
+        (("m",), {"request": sent}),
+        ((), {"request": sent}),
+        (("m",), {"request": sent, "body": None}),
+        (("m",), {"response": reply, "body": None}),
+        (("m", [ValueError("x")]), {}),
+    ]
+    for arguments, more in attempts:
+        try:
+            return kind(*arguments, **more)
+        except (TypeError, AttributeError, ValueError):
+            continue
+    return None
+
+
+async def test_no_exception_of_pydantic_ai_or_below_it_leaves() -> None:
+    errors = [
+        *made_of(exceptions, anthropic, openai, httpx2),
+        ValueError("x"),
+        KeyError("x"),
+        ImportError("x"),
+        OSError("x"),
+        ExceptionGroup("x", [ValueError("y")]),
+    ]
+    assert len(errors) > 80
+    for error in errors:
+        for after in ((), ("Hi",)):
+            mapped = await failure_of(raising(error, after=after))
+            assert mapped.kind
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "begun_kind"),
+    [
+        (exceptions.ModelRateLimitError("m", "x", retry_after=3.0), "rate_limited", "rate_limited"),
+        (exceptions.ModelQuotaExceededError("m", "x"), "quota", "quota"),
+        (exceptions.ModelOverloadedError("m", "x"), "overloaded", "overloaded"),
+        (exceptions.ModelAuthenticationError("m", "x"), "auth", "auth"),
+        (exceptions.ModelNotFoundError("m", "x"), "not_found", "not_found"),
+        (exceptions.ModelContextWindowExceededError("m", "x"), "context_overflow", "context_overflow"),
+        (exceptions.ModelRequestRejectedError("m", "x"), "bad_request", "bad_request"),
+        (exceptions.ContentFilterError("x"), "content_filtered", "content_filtered"),
+        (exceptions.ModelServerError("m", "x"), "overloaded", "overloaded"),
+        (exceptions.ModelConnectionError("m", "x", phase="connect"), "network", "stream_cut"),
+        (exceptions.ModelTimeoutError("m", "x"), "timeout", "stream_idle"),
+        (exceptions.ModelRequestTimeout("m", 1.0), "timeout", "stream_idle"),
+        (exceptions.UnexpectedModelBehavior("x"), "unknown", "stream_cut"),
+        (exceptions.UserError("x"), "bad_request", "stream_cut"),
+        (NotImplementedError("x"), "bad_request", "stream_cut"),
+        (TimeoutError(), "timeout", "stream_idle"),
+        (ConnectionRefusedError("x"), "network", "stream_cut"),
+    ],
+)
+def test_the_kind_follows_from_the_class(error: Exception, kind: str, begun_kind: str) -> None:
+    assert failure(error, "m", begun=False).kind == kind
+    assert failure(error, "m", begun=True).kind == begun_kind
+
+
+async def test_a_model_that_can_no_longer_be_made_is_a_failure() -> None:
+    def make() -> FunctionModel:
+        raise exceptions.UserError(f"no such region, {KEY}")
+
+    model = BridgeModel(raising(ValueError("x")).model, make=make, secrets=(KEY,))
+    assert (await failure_of(model)).kind == "bad_request"
+
+
+async def test_cancellation_is_no_failure() -> None:
+    async def stream(_: list[ModelMessage], __: AgentInfo) -> AsyncIterator[str]:
+        yield "Hi"
+        await asyncio.Event().wait()
+
+    model = BridgeModel(FunctionModel(stream_function=stream))
+    task = asyncio.create_task(failure_of(model))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_the_key_is_shown_nowhere(
+    service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    base_url = "ANTHROPIC_BASE_URL" if service.server is MessagesApi else "OPENAI_BASE_URL"
+    async with service.server([service.says.fault(401, message=f"the key {KEY} is bad")]) as api:
+        monkeypatch.setenv(base_url, api.url if service.server is MessagesApi else f"{api.url}/v1")
+        model = connect(f"bridge:{service.name}")
+        assert isinstance(model, BridgeModel)
+        error = await failure_of(model)
+    said = everything_said_by(error) + repr(model) + caplog.text
+    assert "the key [key] is bad" in said
+    assert KEY not in said

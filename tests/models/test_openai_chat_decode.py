@@ -1,0 +1,549 @@
+"""Answers of Chat Completions as parts, from chunks and from whole documents, also of servers that leave things out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.model import (
+    BlockFinished,
+    Collector,
+    InputPart,
+    Part,
+    Response,
+    ResponseFinished,
+    ResponseStarted,
+    TextPart,
+    ThinkingPart,
+    UsageSeen,
+)
+from journeyman.models.openai_chat_decode import Decoder
+from journeyman.models.sse import Parser
+from journeyman.types import Block, Price, RedactedThinking, StopReason, Text, Thinking, ToolUse, Usage
+from tests.support.messages_answers import SERIAL
+from tests.support.openai_answers import Answer, Counted, answer, call, reasoning, refusal
+from tests.support.openai_chat_sse import chat_parts
+
+Json = dict[str, Any]
+
+USAGE = {"prompt_tokens": 25, "completion_tokens": 9, "total_tokens": 34}
+
+
+def chunk(delta: Json | None = None, reason: str | None = None, **more: Any) -> Json:  # noqa: ANN401 - JSON
+    choice = {"index": 0, "delta": delta or {}, "finish_reason": reason}
+    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "m", "choices": [choice], **more}
+
+
+def calls(*deltas: Json) -> Json:
+    return chunk({"tool_calls": list(deltas)})
+
+
+def piece(name: str | None = None, arguments: object = None, **more: object) -> Json:
+    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    return {**more, "type": "function", "function": function}
+
+
+def document(message: Json, reason: str | None = "stop", **more: Any) -> bytes:  # noqa: ANN401 - JSON
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
+    whole = {"id": "chatcmpl-1", "object": "chat.completion", "model": "m", "choices": [choice], "usage": USAGE}
+    return orjson.dumps({**whole, **more})
+
+
+def decoded(events: Iterable[Json | bytes], decoder: Decoder | None = None) -> list[Part]:
+    decoder = decoder or Decoder("openai")
+    given = (event if isinstance(event, bytes) else orjson.dumps(event) for event in events)
+    return [*(part for data in given for part in decoder.feed(data)), *decoder.end()]
+
+
+def summed(parts: Iterable[Part]) -> Response:
+    collector = Collector()
+    for part in parts:
+        collector.add(part)
+    return collector.response()
+
+
+def content_of(*chunks: Json, reason: str = "stop", provider: str = "openai") -> tuple[Block, ...]:
+    return summed(decoded([*chunks, chunk(reason=reason)], Decoder(provider))).content
+
+
+def uses_of(*chunks: Json) -> list[tuple[str, str, str]]:
+    """Return id, name and arguments of the calls; an id that was made is `*`."""
+    made = summed(decoded([*chunks, chunk(reason="tool_calls")])).content
+    uses = [block for block in made if isinstance(block, ToolUse)]
+    return [("*" if use.wire_id is not None else use.id, use.name, use.input_json) for use in uses]
+
+
+def stop_of(*chunks: Json | bytes) -> tuple[StopReason, str | None]:
+    response = summed(decoded(chunks))
+    return response.stop_reason, response.stop_detail
+
+
+def usage_of(usage: Json, price: Price | None = None) -> Usage:
+    return summed(decoded([chunk(reason="stop"), chunk(choices=[], usage=usage)], Decoder("openai", price))).usage
+
+
+def failure_of(*chunks: Json | bytes) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        decoded(chunks)
+    return caught.value
+
+
+# -- the parts of an answer --------------------------------------------------------------------------------------------
+
+
+def test_an_answer_becomes_parts_in_order() -> None:
+    chunks = [
+        chunk({"role": "assistant", "content": "", "refusal": None}, usage=None),
+        chunk({"reasoning_content": "Hm."}),
+        chunk({"content": "Hel"}),
+        chunk({"content": "lo"}),
+        calls(piece("query", "", index=0, id="call_1")),
+        calls(piece(None, '{"sql":', index=0)),
+        calls(piece(None, ' "x"}', index=0)),
+        calls(piece("query", "{}", index=1, id="call_2")),
+        chunk(reason="tool_calls"),
+        chunk(choices=[], usage=USAGE),
+        b"[DONE]",
+        chunk({"content": "after the end"}),
+    ]
+    started = Usage(requests=1, exact=False)
+    usage = Usage(requests=1, input_tokens=25, output_tokens=9)
+    assert decoded(chunks) == [
+        ResponseStarted("m", "chatcmpl-1", started),
+        ThinkingPart("Hm."),
+        TextPart("Hel"),
+        TextPart("lo"),
+        InputPart("call_1", "query", '{"sql":'),
+        InputPart("call_1", "query", ' "x"}'),
+        InputPart("call_2", "query", "{}"),
+        UsageSeen(usage),
+        BlockFinished(Thinking("Hm.", None, "openai")),
+        BlockFinished(Text("Hello")),
+        BlockFinished(ToolUse("call_1", "query", '{"sql": "x"}')),
+        BlockFinished(ToolUse("call_2", "query", "{}")),
+        ResponseFinished("tool_use"),
+    ]
+
+
+def test_without_deltas_only_the_blocks_are_told() -> None:
+    chunks = [
+        chunk({"reasoning": "Hm.", "content": "Hi"}),
+        calls(piece("query", "{}", index=0, id="c")),
+        chunk(reason="stop"),
+    ]
+    parts = decoded(chunks, Decoder("vllm", deltas=False))
+    assert [type(part) for part in parts] == [ResponseStarted, *[BlockFinished] * 3, ResponseFinished]
+
+
+def test_an_answer_may_begin_with_a_chunk_about_filters_only() -> None:
+    azure: Json = {"choices": [], "created": 0, "id": "", "model": "", "object": "", "prompt_filter_results": []}
+    first, *_ = decoded([azure, chunk({"content": "Hi"}), chunk(reason="stop")])
+    assert first == ResponseStarted("m", "chatcmpl-1", Usage(requests=1, exact=False))
+
+
+def test_other_choices_are_left_out() -> None:
+    second = {"index": 1, "delta": {"content": "No"}, "finish_reason": "stop"}
+    assert content_of(chunk({"content": "Yes"}), chunk(choices=[second])) == (Text("Yes"),)
+
+
+@pytest.mark.parametrize("done", [b"[DONE]", b" [DONE] "])
+def test_the_end_may_be_said_or_not(done: bytes) -> None:
+    assert decoded([chunk({"content": "Hi"}, "stop"), done]) == decoded([chunk({"content": "Hi"}, "stop")])
+
+
+# -- reasoning and texts -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_is_read_from_whichever_field_it_is_in(field: str) -> None:
+    content = content_of(chunk({field: "Hm"}), chunk({field: ".", "content": None}), provider="vllm")
+    assert content == (Thinking("Hm.", None, "vllm"),)
+
+
+def test_reasoning_in_both_fields_is_read_once() -> None:
+    assert content_of(chunk({"reasoning_content": "Hm.", "reasoning": "Hm."})) == (Thinking("Hm.", None, "openai"),)
+
+
+def test_reasoning_comes_before_the_text_of_the_same_piece() -> None:
+    parts = decoded([chunk({"role": "assistant", "content": "Hi", "reasoning": "Hm."}, "stop")])
+    assert parts[1:3] == [ThinkingPart("Hm."), TextPart("Hi")]
+
+
+def test_details_of_reasoning_are_put_together_and_kept() -> None:
+    def detail(**fields: object) -> Json:
+        return chunk({"reasoning_details": [fields]})
+
+    content = content_of(
+        detail(type="reasoning.text", text="He", index=0, format="x"),
+        chunk({"reasoning": "Hello", "content": ""}),
+        detail(type="reasoning.text", text="llo", index=0, signature=None),
+        detail(type="reasoning.text", signature="sig", index=0),
+        detail(type="reasoning.encrypted", data="gAAA", index=1),
+        detail(type="reasoning.encrypted", data="gBBB", index=2),
+        provider="openrouter",
+    )
+    kept = [
+        {"type": "reasoning.text", "text": "Hello", "index": 0, "format": "x", "signature": "sig"},
+        {"type": "reasoning.encrypted", "data": "gAAA", "index": 1},
+        {"type": "reasoning.encrypted", "data": "gBBB", "index": 2},
+    ]
+    [block] = content
+    assert isinstance(block, Thinking)
+    assert (block.text, block.provider, orjson.loads(block.signature or "")) == ("Hello", "openrouter", kept)
+    [block] = content_of(detail(type="reasoning.encrypted", data="gAAA", index=0), provider="openrouter")
+    assert block == RedactedThinking('[{"type":"reasoning.encrypted","data":"gAAA","index":0}]', "openrouter")
+
+
+def test_content_may_be_a_list_of_parts() -> None:
+    parts = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
+        {"type": "thinking", "thinking": "."},
+        {"type": "text", "text": "Hi"},
+        {"type": "unknown"},
+    ]
+    assert content_of(chunk({"content": parts})) == (Thinking("Hm.", None, "openai"), Text("Hi"))
+
+
+def test_annotations_stay_with_the_text() -> None:
+    cited: Json = {"type": "url_citation", "url_citation": {"url": "http://x"}}
+    content = content_of(chunk({"content": "It is 9."}), chunk({"annotations": [cited]}))
+    assert content == (Text("It is 9.", extra={"annotations": [cited]}),)
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("deltas", "uses"),
+    [
+        pytest.param(
+            [calls(piece("a", '{"x"', index=0, id="1"), piece("b", "{", index=1, id="2")),
+             calls(piece(None, "}", index=1), piece(None, ":1}", index=0))],
+            [("1", "a", '{"x":1}'), ("2", "b", "{}")],
+            id="in turns",
+        ),
+        pytest.param(
+            [calls(piece("a", "{}", index=0, id="1"), piece("b", "{}", index=0, id="2"))],
+            [("1", "a", "{}"), ("2", "b", "{}")],
+            id="whole calls, all with the index 0",
+        ),
+        pytest.param(
+            [calls(piece("a", '{"x":1}', id="1")), calls(piece("a", '{"x":2}', id="2"))],
+            [("1", "a", '{"x":1}'), ("2", "a", '{"x":2}')],
+            id="whole calls without an index",
+        ),
+        pytest.param(
+            [calls(piece("a", '{"x":1}')), calls(piece("a", '{"x":2}')), calls(piece("b", "{}"))],
+            [("*", "a", '{"x":1}'), ("*", "a", '{"x":2}'), ("*", "b", "{}")],
+            id="whole calls without index and id",
+        ),
+        pytest.param(
+            [calls(piece("a"), piece("b"))], [("*", "a", "{}"), ("*", "b", "{}")], id="nothing but names"
+        ),
+        pytest.param(
+            [calls(piece("a", '{"x"')), calls(piece(None, ":1}"))], [("*", "a", '{"x":1}')], id="pieces without index"
+        ),
+        pytest.param(
+            [calls(piece("a", '{"x"', index=0, id="1")), calls(piece("a", ":1}", index=0, id="1"))],
+            [("1", "a", '{"x":1}')],
+            id="id and name with every piece",
+        ),
+        pytest.param(
+            [calls(piece("a", '{"x"', index=0, id="1")), calls(piece(None, ":1}", index=0, id="other"))],
+            [("1", "a", '{"x":1}')],
+            id="another id with every piece",
+        ),
+        pytest.param(
+            [calls(piece("a", '{"x"', index=0)), calls(piece("a", ":1}", index=0))],
+            [("*", "a", '{"x":1}')],
+            id="a name with every piece",
+        ),
+        pytest.param(
+            [calls(piece(None, "", index=0, id="1")), calls(piece("a", "{}", index=0))],
+            [("1", "a", "{}")],
+            id="the name later",
+        ),
+        pytest.param(
+            [calls(piece("a", {"x": 1}, index=0, id="1"))], [("1", "a", '{"x":1}')], id="arguments that are an object"
+        ),
+        pytest.param([calls(piece("a", None, index=0, id="1"))], [("1", "a", "{}")], id="no arguments"),
+        pytest.param([calls(piece("a", " ", index=0, id="1"))], [("1", "a", "{}")], id="blank arguments"),
+        pytest.param(
+            [chunk({"function_call": {"name": "a", "arguments": '{"x"'}}),
+             chunk({"function_call": {"arguments": ":1}"}})],
+            [("*", "a", '{"x":1}')],
+            id="the old form",
+        ),
+        pytest.param(
+            [calls(piece("a", "{}", index=0, id="")), calls(piece("b", "{}", index=1, id="1")),
+             calls(piece("c", "{}", index=2, id="1"))],
+            [("*", "a", "{}"), ("1", "b", "{}"), ("*", "c", "{}")],
+            id="empty and repeated ids",
+        ),
+    ],
+)  # fmt: skip
+def test_calls_are_told_apart_however_they_are_sent(deltas: list[Json], uses: list[tuple[str, str, str]]) -> None:
+    assert uses_of(*deltas) == uses
+
+
+def test_an_id_that_had_to_be_made_is_unique_and_keeps_the_providers() -> None:
+    deltas = calls(piece("a", "{}", index=0, id="1"), piece("b", "{}", index=1, id="1"), piece("c", "{}", index=2))
+    uses = [block for block in content_of(deltas) if isinstance(block, ToolUse)]
+    assert [use.wire_id for use in uses] == [None, "1", ""]
+    assert len({use.id for use in uses}) == 3
+    assert all(use.id.startswith("call_") for use in uses[1:])
+
+
+@pytest.mark.parametrize("written", ["{", "[1]", "select 1", '{"a": NaN}'])
+def test_arguments_that_are_no_object_are_kept_beside_empty_ones(written: str) -> None:
+    [use] = content_of(calls(piece("a", written, index=0, id="1")))
+    assert use == ToolUse("1", "a", malformed=written)
+
+
+def test_a_free_text_call_keeps_its_text() -> None:
+    custom = {"index": 0, "id": "1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
+    [use] = content_of(calls(custom))
+    assert use == ToolUse("1", "sql", malformed="select 1")
+
+
+# -- why it stopped ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [
+        ("stop", ("end_turn", None)),
+        ("length", ("max_tokens", None)),
+        ("tool_calls", ("end_turn", None)),
+        ("content_filter", ("refusal", "content_filter")),
+        ("repetition", ("other", "repetition")),
+    ],
+)
+def test_every_reason_has_its_word(reason: str, stop: tuple[StopReason, str | None]) -> None:
+    assert stop_of(chunk({"content": "Hi"}), chunk(reason=reason)) == stop
+
+
+@pytest.mark.parametrize("reason", ["stop", "tool_calls", "function_call"])
+def test_a_server_that_says_another_word_although_it_made_calls_means_the_calls(reason: str) -> None:
+    assert stop_of(calls(piece("a", "{}", index=0, id="1")), chunk(reason=reason)) == ("tool_use", None)
+
+
+def test_calls_of_an_answer_that_was_cut_do_not_count() -> None:
+    assert stop_of(calls(piece("a", "{", index=0, id="1")), chunk(reason="length")) == ("max_tokens", None)
+
+
+def test_a_refusal_is_a_text_and_a_reason() -> None:
+    response = summed(decoded([chunk({"refusal": "I can"}), chunk({"refusal": "not."}), chunk(reason="stop")]))
+    assert response.content == (Text("I cannot.", extra={"refusal": True}),)
+    assert response.stop_reason == "refusal"
+
+
+@pytest.mark.parametrize(("told", "stop"), [("END", ("stop_sequence", "END")), (2, ("end_turn", None))])
+def test_a_stop_sequence_is_told_where_the_server_tells_it(told: object, stop: tuple[StopReason, str | None]) -> None:
+    choice = {"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop", "stop_reason": told}
+    assert stop_of(chunk(choices=[choice])) == stop
+
+
+# -- usage -------------------------------------------------------------------------------------------------------------
+
+
+def test_cached_and_reasoning_tokens_are_told_apart() -> None:
+    usage = usage_of(
+        {
+            "prompt_tokens": 100,
+            "completion_tokens": 50,
+            "prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30, "audio_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": 20},
+        },
+        Price(input=2, output=10, cache_read=1, cache_write=3),
+    )
+    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (10, 50, 150)
+    assert (usage.cache_read_tokens, usage.cache_write_tokens, usage.reasoning_tokens) == (60, 30, 20)
+    assert usage.cost == pytest.approx((10 * 2 + 50 * 10 + 60 * 1 + 30 * 3) / 1_000_000)
+    assert usage.exact
+
+
+def test_what_is_not_told_is_unknown() -> None:
+    assert usage_of(USAGE) == Usage(requests=1, input_tokens=25, output_tokens=9)
+    half = usage_of({"prompt_tokens": 25, "prompt_tokens_details": None})
+    assert half == Usage(requests=1, input_tokens=25, exact=False)
+    assert summed(decoded([chunk({"content": "Hi"}, "stop")])).usage == Usage(requests=1, exact=False)
+
+
+def test_details_that_cannot_be_do_not_make_counts_negative() -> None:
+    usage = usage_of({"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 9}})
+    assert (usage.input_tokens, usage.cache_read_tokens) == (0, 9)
+
+
+def test_usage_in_every_chunk_replaces_what_was_told_before() -> None:
+    chunks = [
+        chunk({"content": "Hi"}, usage={"prompt_tokens": 25, "completion_tokens": 1}),
+        chunk({"content": "!"}, "stop", usage={"prompt_tokens": 25, "completion_tokens": 2}),
+    ]
+    assert summed(decoded(chunks)).usage == Usage(requests=1, input_tokens=25, output_tokens=2)
+
+
+# -- damage and errors -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chunks", "said"),
+    [
+        ([], "it is empty"),
+        ([b"[DONE]"], "it is empty"),
+        ([chunk({"content": "Hi"})], "it ended before it was complete"),
+        ([chunk({"content": "Hi"}), b"[DONE]"], "it ended before it was complete"),
+        ([b'{"choices": [{"del'], "unexpected end of data"),
+    ],
+)
+def test_an_answer_without_a_reason_to_stop_was_cut(chunks: list[Json | bytes], said: str) -> None:
+    error = failure_of(*chunks)
+    assert error.kind == "stream_cut"
+    assert said in str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "type", "said"),
+    [
+        ({"message": "Busy", "type": "server_error", "code": None}, "overloaded", "server_error", "Busy"),
+        ({"message": "Slow", "code": "rate_limit_exceeded"}, "rate_limited", "rate_limit_exceeded", "Slow"),
+        ({"message": "No more", "code": 402}, "quota", None, "402: No more"),
+        ({"message": "Upstream", "code": 502, "metadata": {}}, "overloaded", None, "502: Upstream"),
+        ({"message": "Bad", "type": "invalid_request_error"}, "bad_request", "invalid_request_error", "Bad"),
+        (
+            {"message": "This model's maximum context length is 8192 tokens.", "type": "BadRequestError", "code": 400},
+            "context_overflow",
+            "BadRequestError",
+            "maximum context length",
+        ),
+        ("out of memory", "unknown", None, "an error: out of memory"),
+        ({"code": "odd"}, "unknown", "odd", "no message"),
+    ],
+)
+def test_an_error_in_the_middle_is_the_answers(
+    error: Json | str, kind: ProviderErrorKind, type: str | None, said: str
+) -> None:
+    failure = failure_of(chunk({"content": "Hi"}), {"error": error})
+    assert (failure.kind, failure.type) == (kind, type)
+    assert said in str(failure)
+
+
+def test_errors_of_other_forms_are_errors_too() -> None:
+    old = failure_of({"object": "error", "message": "Bad", "type": "BadRequestError", "code": 400})
+    assert (old.kind, old.type) == ("bad_request", "BadRequestError")
+    with pytest.raises(ProviderError) as caught:
+        list(Decoder("lm-studio").parts([(b"error", b'{"message": "no model loaded"}')]))
+    assert "no model loaded" in str(caught.value)
+
+
+def test_the_usage_seen_stays_known_after_an_error() -> None:
+    decoder = Decoder("vllm")
+    decoder.feed(orjson.dumps(chunk({"content": "Hi"}, usage=USAGE)))
+    with pytest.raises(ProviderError):
+        decoder.feed(b'{"error": {"message": "x"}}')
+    assert decoder.usage() == Usage(requests=1, input_tokens=25, output_tokens=9)
+
+
+@pytest.mark.parametrize("data", [b"[]", b"7", b"null", b"{}", b'{"choices": 3}', b'{"choices": [null]}'])
+def test_json_of_another_shape_adds_nothing(data: bytes) -> None:
+    assert Decoder("openai").feed(data)[1:] == []
+
+
+# -- documents ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_document_is_an_answer_in_one_piece() -> None:
+    message = {
+        "content": None,
+        "reasoning": "Hm.",
+        "tool_calls": [piece("query", '{"sql": "x"}', id="call_1"), piece("query", "{}", id="call_2")],
+    }
+    parts = Decoder("ollama").document(document(message, "tool_calls"))
+    response = summed(parts)
+    assert response.content == (
+        Thinking("Hm.", None, "ollama"),
+        ToolUse("call_1", "query", '{"sql": "x"}'),
+        ToolUse("call_2", "query"),
+    )
+    assert (response.id, response.model, response.stop_reason) == ("chatcmpl-1", "m", "tool_use")
+    assert response.usage == Usage(requests=1, input_tokens=25, output_tokens=9)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "said"),
+    [
+        (b"{}", "unknown", "it is no chat completion"),
+        (b'{"choices": []}', "unknown", "it is no chat completion"),
+        (b"<html>", "stream_cut", "<html>"),
+        (document({"content": "Hi"}, None), "stream_cut", "it ended before it was complete"),
+        (b'{"error": {"message": "Busy", "type": "server_error"}}', "overloaded", "Busy"),
+        (b'{"error": "model not loaded"}', "unknown", "model not loaded"),
+    ],
+)
+def test_a_document_that_is_no_answer_is_an_error(data: bytes, kind: ProviderErrorKind, said: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        Decoder("openai").document(data)
+    assert caught.value.kind == kind
+    assert said in str(caught.value)
+
+
+# -- streamed or not ---------------------------------------------------------------------------------------------------
+
+
+def _query(sql: str) -> Json:
+    return call("query", {"sql": sql})
+
+
+_blocks = st.lists(
+    st.one_of(
+        st.text(min_size=1, max_size=9),
+        st.text(min_size=1, max_size=9).map(reasoning),
+        st.text(max_size=9).map(_query),
+        st.just(call("query", "{")),
+        st.just(refusal("I cannot.")),
+    ),
+    max_size=4,
+)
+_counted = st.builds(Counted, cached=st.none() | st.just(3), written=st.none() | st.just(2))
+
+
+def _bytes(reply: Answer, *, stream: bool, seed: int) -> bytes:
+    parts = chat_parts(reply, stream=stream, usage=True, model="m", seed=seed, reasoning_field="reasoning")
+    return b"".join(parts).replace(SERIAL.encode(), b"1")
+
+
+@given(_blocks, _counted, st.integers(0, 99), st.integers(1, 50))
+def test_an_answer_is_the_same_streamed_or_not(blocks: list[Json | str], usage: Counted, seed: int, cut: int) -> None:
+    reply = answer(*blocks, usage=usage)
+    stream = _bytes(reply, stream=True, seed=seed)
+    parser, decoder = Parser(1_000_000), Decoder("openai")
+    pieces = [stream[i : i + cut] for i in range(0, len(stream), cut)]
+    streamed = [part for data in pieces for part in decoder.parts(parser.feed(data))]
+    assert decoder.complete
+    whole = Decoder("openai").document(_bytes(reply, stream=False, seed=seed))
+    assert summed(streamed) == summed(whole)
+
+
+_keys = st.sampled_from(["arguments", "content", "finish_reason", "function", "id", "index", "name", "text", "type"])
+_json: st.SearchStrategy[object] = st.recursive(
+    st.none() | st.integers(0, 2) | st.sampled_from(["", "a", "{}"]),
+    lambda inside: st.lists(inside, max_size=2) | st.dictionaries(_keys, inside, max_size=3),
+    max_leaves=6,
+)
+_fields = st.sampled_from(["content", "function_call", "reasoning", "reasoning_details", "refusal", "tool_calls"])
+
+
+@given(st.lists(st.dictionaries(_fields, _json, max_size=3), max_size=3), _json, _json)
+def test_whatever_the_chunks_hold_an_answer_can_be_read(deltas: list[Json], choices: object, usage: object) -> None:
+    odd = {"id": "x", "choices": choices, "usage": usage}
+    response = summed(decoded([*map(chunk, deltas), odd, chunk(reason="stop")]))
+    assert response.usage.total_tokens >= 0
+    assert len({use.id for use in response.content if isinstance(use, ToolUse)}) == len(
+        [use for use in response.content if isinstance(use, ToolUse)]
+    )

@@ -1,0 +1,591 @@
+"""Requests as Chat Completions get them: exact bodies, and what is settled so that nothing is refused."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionMessageParam
+from pydantic import TypeAdapter
+
+from journeyman.errors import ProviderError
+from journeyman.model import Prefix, Request, Settings, ThinkingLevel, ToolSpec
+from journeyman.models.openai_chat import OpenAIChatModel
+from journeyman.models.openai_endpoint import (
+    AZURE,
+    LLAMA_CPP,
+    LM_STUDIO,
+    OLLAMA,
+    OPENAI,
+    OPENROUTER,
+    VLLM,
+    Endpoint,
+)
+from journeyman.types import (
+    Base64,
+    Block,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    Opaque,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Url,
+    Usage,
+)
+from tests.support.openai_request import Service
+from tests.support.openai_rules import judge
+
+Json = dict[str, Any]
+
+GPT = OpenAIChatModel("gpt-4.1", api_key="sk-key")
+JUDGED_HEADERS = {"authorization": "Bearer k", "content-type": "application/json"}
+PNG = b64encode(b"\x89PNG").decode()
+PDF = b64encode(b"%PDF-1.7").decode()
+
+QUERY = ToolSpec(
+    name="query",
+    description="Run a query.",
+    input_schema={"type": "object", "properties": {"sql": {"type": "string"}}, "required": ["sql"]},
+)
+QUERY_SENT = {
+    "type": "function",
+    "function": {"name": "query", "description": "Run a query.", "parameters": QUERY.input_schema},
+}
+HELLO = Message("user", (Text("Hello"),))
+HELLO_SENT = {"role": "user", "content": "Hello"}
+
+
+def request(
+    *messages: Message,
+    system: tuple[Text, ...] = (),
+    tools: tuple[ToolSpec, ...] = (QUERY,),
+    settings: Settings | None = None,
+    max_tokens: int | None = None,
+) -> Request:
+    return Request(
+        prefix=Prefix(system=system, tools=tools),
+        messages=messages or (HELLO,),
+        settings=settings or Settings(),
+        max_tokens=max_tokens,
+    )
+
+
+def sent(*messages: Message, model: OpenAIChatModel = GPT, **more: Any) -> Json:  # noqa: ANN401 - as request
+    return orjson.loads(model.body(request(*messages, **more)))
+
+
+def on(endpoint: Endpoint, name: str = "some-model") -> OpenAIChatModel:
+    return OpenAIChatModel(name, endpoint=endpoint, base_url="http://127.0.0.1:1")
+
+
+def user(*content: Block) -> Message:
+    return Message("user", content)
+
+
+def assistant(*content: Block) -> Message:
+    return Message("assistant", content)
+
+
+def messages_of(*messages: Message, endpoint: Endpoint = OPENAI) -> list[Json]:
+    return sent(*messages, model=on(endpoint, "gpt-4.1"))["messages"]
+
+
+def refused(settings: Settings, model: OpenAIChatModel = GPT, **more: Any) -> str:  # noqa: ANN401 - as request
+    with pytest.raises(ProviderError) as caught:
+        sent(model=model, settings=settings, **more)
+    assert caught.value.kind == "bad_request"
+    assert caught.value.usage == Usage()
+    return str(caught.value)
+
+
+# -- the whole request -------------------------------------------------------------------------------------------------
+
+
+def test_a_request_of_every_part() -> None:
+    body = sent(
+        user(Text("What sold best?")),
+        assistant(
+            Thinking("Hm.", None, "openai"),
+            Text("I look."),
+            ToolUse("call_1", "query", '{"sql": "select 1"}'),
+            ToolUse("call_2", "query"),
+        ),
+        user(ToolResult("[1]", tool_use_id="call_1"), ToolResult("no", True, "call_2"), Text("Briefly.")),
+        system=(Text("Be brief."), Text("Be right.")),
+        settings=Settings(max_tokens=1_000, tool_choice="any", stop_sequences=("END",), extra={"seed": 7}),
+    )
+    assert body == {
+        "model": "gpt-4.1",
+        "max_completion_tokens": 1_000,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "store": False,
+        "tool_choice": "required",
+        "stop": ["END"],
+        "seed": 7,
+        "tools": [QUERY_SENT],
+        "messages": [
+            {"role": "system", "content": "Be brief.\n\nBe right."},
+            {"role": "user", "content": "What sold best?"},
+            {
+                "role": "assistant",
+                "content": "I look.",
+                "tool_calls": [
+                    {
+                        "id": "call_1",
+                        "type": "function",
+                        "function": {"name": "query", "arguments": '{"sql": "select 1"}'},
+                    },
+                    {"id": "call_2", "type": "function", "function": {"name": "query", "arguments": "{}"}},
+                ],
+            },
+            {"role": "tool", "tool_call_id": "call_1", "content": "[1]"},
+            {"role": "tool", "tool_call_id": "call_2", "content": "Error: no"},
+            {"role": "user", "content": "Briefly."},
+        ],
+    }
+    assert judge("chat", body, JUDGED_HEADERS) == []
+
+
+def test_a_request_to_a_plain_server_has_only_what_every_server_knows() -> None:
+    body = sent(model=on(LLAMA_CPP), tools=())
+    assert body == {
+        "model": "some-model",
+        "max_tokens": 8_192,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "messages": [HELLO_SENT],
+    }
+
+
+def test_a_server_that_cannot_stream_is_not_asked_to() -> None:
+    body = sent(model=OpenAIChatModel("m", endpoint=VLLM, streaming=False), tools=())
+    assert (body["stream"], "stream_options" in body) == (False, False)
+
+
+def test_usage_in_the_stream_is_asked_for_where_it_is_known() -> None:
+    assert "stream_options" not in sent(model=on(replace(VLLM, usage_in_stream=False)))
+
+
+def test_the_names_of_fields_are_those_of_the_endpoint() -> None:
+    endpoint = replace(
+        VLLM, system_role="developer", max_tokens_field="max_completion_tokens", store=True, parallel_tool_calls=False
+    )
+    body = sent(model=on(endpoint), system=(Text("S"),))
+    assert body["messages"][0] == {"role": "developer", "content": "S"}
+    assert (body["max_completion_tokens"], body["store"], body["parallel_tool_calls"]) == (8_192, True, False)
+    assert "parallel_tool_calls" not in sent(model=on(endpoint), tools=())
+
+
+def test_the_longest_answer_is_the_smallest_of_the_limits() -> None:
+    assert sent()["max_completion_tokens"] == 32_768
+    assert sent(settings=Settings(max_tokens=500))["max_completion_tokens"] == 500
+    assert sent(settings=Settings(max_tokens=500), max_tokens=300)["max_completion_tokens"] == 300
+    assert sent(max_tokens=300)["max_completion_tokens"] == 300
+    assert sent(model=on(replace(VLLM, max_output_tokens=2_000)))["max_tokens"] == 2_000
+
+
+def test_a_choice_of_tools_is_sent_only_with_tools() -> None:
+    assert sent(settings=Settings(tool_choice="none"))["tool_choice"] == "none"
+    assert "tool_choice" not in sent(settings=Settings(tool_choice="auto"))
+    assert not sent(settings=Settings(tool_choice="any"), tools=()).keys() & {"tools", "tool_choice"}
+
+
+def test_extra_fields_are_put_together_with_ours() -> None:
+    body = sent(
+        model=on(OPENROUTER),
+        settings=Settings(thinking="low", extra={"reasoning": {"exclude": True}, "tools": [{"type": "x"}], "seed": 1}),
+    )
+    assert (body["reasoning"], body["seed"]) == ({"effort": "low", "exclude": True}, 1)
+    assert body["tools"] == [QUERY_SENT, {"type": "x"}]
+    assert sent(settings=Settings(extra={"tools": [{"type": "x"}]}), tools=())["tools"] == [{"type": "x"}]
+
+
+@pytest.mark.parametrize("field", ["messages", "stream"])
+def test_extra_fields_cannot_take_the_place_of_the_conversation(field: str) -> None:
+    assert field in refused(Settings(extra={field: []}))
+
+
+def test_what_is_no_json_is_refused_before_it_is_sent() -> None:
+    assert "cannot be written as JSON" in refused(Settings(extra={"x": object()}))  # type: ignore[dict-item]
+
+
+def test_a_model_without_tools_is_not_asked_to_use_some() -> None:
+    model = on(replace(OLLAMA, tools=False), "tiny")
+    said = refused(Settings(), model)
+    assert said.startswith("ollama:tiny is set up without tools, and the request has some.")
+    assert "supports tools" in said
+    assert sent(model=model, tools=())["messages"] == [HELLO_SENT]
+
+
+# -- reasoning ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "word"),
+    [
+        ("gpt-5", "minimal", "minimal"),
+        ("gpt-5.1", "minimal", "low"),
+        ("gpt-5.1", "off", "none"),
+        ("gpt-5.1", "medium", "medium"),
+        ("gpt-5.1", "max", "high"),
+        ("gpt-5.2", "max", "xhigh"),
+        ("gpt-5.6-sol", "max", "max"),
+        ("o3", "high", "high"),
+        ("unknown", "low", "low"),
+    ],
+)
+def test_a_level_becomes_the_effort_that_the_model_knows(name: str, level: ThinkingLevel, word: str) -> None:
+    body = sent(model=on(OPENAI, name), settings=Settings(thinking=level), tools=())
+    assert body["reasoning_effort"] == word
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "said"),
+    [
+        (GPT, "low", "openai:gpt-4.1 takes no effort for reasoning. Leave Settings.thinking at None."),
+        (on(OPENAI, "o3"), "off", "openai:o3 always reasons. Ask for thinking='minimal' instead of 'off'."),
+        (on(OPENAI, "gpt-5-pro"), "low", "openai:gpt-5-pro takes no effort 'low' for reasoning. It takes: high."),
+        (on(OPENAI, "o3"), 2_000, "openai:o3 takes no thinking budget. Ask for a level, such as thinking='medium'."),
+        (
+            on(replace(VLLM, effort_field=None)),
+            "low",
+            "vllm:some-model has no known field for the effort of reasoning.",
+        ),
+        (on(OPENROUTER), 9_000, "A thinking budget of 9000 is not between 1 and max_tokens, which is 8192."),
+    ],
+)
+def test_reasoning_that_a_model_does_not_have_is_refused(
+    model: OpenAIChatModel, thinking: ThinkingLevel | int, said: str
+) -> None:
+    assert refused(Settings(thinking=thinking), model, tools=()).startswith(said)
+
+
+def test_a_budget_is_sent_where_it_is_taken() -> None:
+    settings = Settings(thinking=2_000)
+    assert sent(model=on(OPENROUTER), settings=settings)["reasoning"] == {"max_tokens": 2_000}
+    assert sent(model=on(OPENROUTER), settings=settings, max_tokens=1_000)["reasoning"] == {"max_tokens": 744}
+    assert "reasoning" not in sent(model=on(OPENROUTER), settings=settings, max_tokens=256)
+
+
+def test_models_that_do_not_reason_with_tools_are_told_not_to() -> None:
+    # The API refuses tools with any effort but `none`, also with the default one (GitHub: BerriAI/litellm#34569).
+    model = on(OPENAI, "gpt-5.6")
+    assert sent(model=model)["reasoning_effort"] == "none"
+    assert sent(model=model, settings=Settings(thinking="off"))["reasoning_effort"] == "none"
+    assert "reasoning_effort" not in sent(model=model, tools=())
+    said = refused(Settings(thinking="high"), model)
+    assert "openai:gpt-5.6 cannot both reason and use tools over Chat Completions" in said
+    assert "'openai:gpt-5.6'" in said
+
+
+def test_models_without_tools_over_chat_completions_say_where_they_have_them() -> None:
+    said = refused(Settings(), on(AZURE, "gpt-6-astra"))
+    assert "azure:gpt-6-astra has no tools over Chat Completions" in said
+    assert "'azure-responses:gpt-6-astra'" in said
+
+
+def test_an_endpoint_with_efforts_of_its_own_knows_better_than_the_table() -> None:
+    body = sent(model=on(OPENROUTER, "openai/gpt-6-astra"), settings=Settings(thinking="high"))
+    assert (body["reasoning"], body["tools"]) == ({"effort": "high"}, [QUERY_SENT])
+
+
+# -- what the model said -----------------------------------------------------------------------------------------------
+
+
+def test_calls_without_words_have_no_content() -> None:
+    [_, said] = messages_of(HELLO, assistant(ToolUse("call_1", "query")))
+    assert said["content"] is None
+    assert "tool_calls" in said
+
+
+def test_a_message_without_content_is_left_out() -> None:
+    nothing = assistant(Thinking("Hm.", None, "openai"), Text(""))
+    assert messages_of(HELLO, nothing, user(Text("")), HELLO) == [HELLO_SENT, HELLO_SENT]
+
+
+@pytest.mark.parametrize("endpoint", [OLLAMA, VLLM])
+def test_reasoning_goes_back_in_the_field_of_the_endpoint(endpoint: Endpoint) -> None:
+    said = assistant(Thinking("Hm.", None, endpoint.provider), Text("Yes."))
+    [_, back] = messages_of(HELLO, said, endpoint=endpoint)
+    assert back == {"role": "assistant", "content": "Yes.", "reasoning": "Hm."}
+    [_, back] = messages_of(HELLO, said, endpoint=replace(endpoint, reasoning_field="reasoning_content"))
+    assert back == {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."}
+
+
+@pytest.mark.parametrize("endpoint", [OPENAI, AZURE, LM_STUDIO])
+def test_reasoning_stays_away_from_endpoints_that_do_not_take_it(endpoint: Endpoint) -> None:
+    [_, back] = messages_of(HELLO, assistant(Thinking("Hm.", "sig"), Text("Yes.")), endpoint=endpoint)
+    assert back == {"role": "assistant", "content": "Yes."}
+
+
+def test_details_of_reasoning_go_back_instead_of_its_text() -> None:
+    details = [{"type": "reasoning.encrypted", "data": "gAAA", "index": 0}]
+    kept = orjson.dumps(details).decode()
+    for block in (Thinking("Hm.", kept, "openrouter"), RedactedThinking(kept, "openrouter")):
+        [_, back] = messages_of(HELLO, assistant(block, Text("Yes.")), endpoint=OPENROUTER)
+        assert back == {"role": "assistant", "content": "Yes.", "reasoning_details": details}
+    [_, back] = messages_of(HELLO, assistant(Thinking("Hm.", "no JSON"), Text("Yes.")), endpoint=OPENROUTER)
+    assert back == {"role": "assistant", "content": "Yes.", "reasoning": "Hm."}
+
+
+def test_what_another_provider_said_becomes_text() -> None:
+    said = assistant(
+        Thinking("Hm.", "sig", "anthropic"),
+        RedactedThinking("xxx", "anthropic"),
+        Text("I look."),
+        Opaque("anthropic", '{"type":"server_tool_use"}'),
+        Text("It is 9."),
+    )
+    [_, back] = messages_of(HELLO, said)
+    assert back["content"] == (
+        "<thinking>\nHm.\n</thinking>\n\nI look.\n\n"
+        "[A 'server_tool_use' block that only anthropic can read is left out.]\n\nIt is 9."
+    )
+
+
+def test_a_block_of_the_other_api_of_the_provider_becomes_text() -> None:
+    [_, back] = messages_of(HELLO, assistant(Opaque("openai", '{"type":"web_search_call"}')))
+    assert back["content"] == "[A 'web_search_call' block that has no place in Chat Completions is left out.]"
+
+
+def test_texts_of_the_model_come_back_to_the_letter() -> None:
+    [_, back] = messages_of(HELLO, assistant(Text("\n One "), Text("two.\n")))
+    assert back["content"] == "\n One two.\n"
+
+
+def test_a_refusal_comes_back_as_one_where_the_endpoint_knows_them() -> None:
+    said = assistant(Text("I cannot.", extra={"refusal": True}))
+    [_, back] = messages_of(HELLO, said)
+    assert back["content"] == [{"type": "refusal", "refusal": "I cannot."}]
+    [_, back] = messages_of(HELLO, said, endpoint=VLLM)
+    assert back["content"] == "I cannot."
+
+
+def test_ids_and_names_that_would_be_refused_are_rewritten_alike() -> None:
+    long = "toolu_" + "x" * 40
+    [_, said, result] = messages_of(
+        HELLO, assistant(ToolUse(long, "a.b" + "c" * 70)), user(ToolResult("1", tool_use_id=long))
+    )
+    [call] = said["tool_calls"]
+    assert call["id"] == result["tool_call_id"]
+    assert len(call["id"]) <= 40
+    assert call["function"]["name"] == "a_b" + "c" * 61
+    [_, said, result] = messages_of(
+        HELLO, assistant(ToolUse(long, "query")), user(ToolResult("1", tool_use_id=long)), endpoint=VLLM
+    )
+    assert said["tool_calls"][0]["id"] == result["tool_call_id"] == long
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+def results(*content: Block, endpoint: Endpoint = OPENAI) -> list[Json]:
+    calls = [ToolUse(block.tool_use_id, "query") for block in content if isinstance(block, ToolResult)]
+    return messages_of(HELLO, assistant(*calls), user(*content), endpoint=endpoint)[2:]
+
+
+def test_pictures_in_results_follow_in_the_users_message_in_the_order_of_the_calls() -> None:
+    image = Image(Base64(PNG, "image/png"))
+    sent_image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+    messages = results(
+        ToolResult((Text("A plot:"), image), tool_use_id="call_1"),
+        ToolResult("2", tool_use_id="call_2"),
+        ToolResult((image, image, Text("and more")), tool_use_id="call_3"),
+        Text("Which is best?"),
+    )
+    note = "[An image: see the user's message after the results.]"
+    assert messages == [
+        {"role": "tool", "tool_call_id": "call_1", "content": f"A plot:\n{note}"},
+        {"role": "tool", "tool_call_id": "call_2", "content": "2"},
+        {"role": "tool", "tool_call_id": "call_3", "content": f"{note}\n{note}\nand more"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "From the result of the call call_1:"},
+                sent_image,
+                {"type": "text", "text": "From the result of the call call_3:"},
+                sent_image,
+                sent_image,
+                {"type": "text", "text": "Which is best?"},
+            ],
+        },
+    ]
+
+
+def test_documents_in_results_are_text_or_follow_in_the_users_message() -> None:
+    plain = Document(Base64(b64encode(b"a,b").decode(), "text/csv"))
+    pdf = Document(Base64(PDF, "application/pdf"), "Report")
+    [result, said] = results(ToolResult((plain, pdf), tool_use_id="call_1"))
+    assert result["content"] == "a,b\n[A document: see the user's message after the results.]"
+    file = {"filename": "Report.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}
+    assert said["content"][1] == {"type": "file", "file": file}
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (ToolResult("no such table", True), "Error: no such table"),
+        (ToolResult("error: no such table", True), "error: no such table"),
+        (ToolResult("", True), "Error: (no output)"),
+        (ToolResult(""), ""),
+        (ToolResult(()), ""),
+        (ToolResult((Text("a"), Text("b"))), "a\nb"),
+    ],
+)
+def test_a_result_is_text_and_an_error_says_so(result: ToolResult, text: str) -> None:
+    assert results(replace(result, tool_use_id="call_1"))[0]["content"] == text
+
+
+# -- what users say ----------------------------------------------------------------------------------------------------
+
+
+def parts_of(*content: Block, endpoint: Endpoint = OPENAI) -> Any:  # noqa: ANN401 - JSON
+    return messages_of(user(*content), endpoint=endpoint)[0]["content"]
+
+
+def test_one_text_is_a_string_and_several_are_parts() -> None:
+    assert parts_of(Text("a")) == "a"
+    assert parts_of(Text("a"), Text(""), Text("b")) == [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+
+
+def test_pictures_and_documents_are_sent_where_they_are_taken() -> None:
+    assert parts_of(
+        Image(Base64(PNG, "image/png")),
+        Image(Url("https://example.org/a.png")),
+        Document(Base64(PDF, "application/pdf"), "a.pdf"),
+        Document(Base64(b64encode("ü".encode()).decode(), "text/plain"), "Notes"),
+    ) == [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+        {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}},
+        {"type": "text", "text": "Notes:\nü"},
+    ]
+    [document] = parts_of(Document(Url("https://example.org/a.pdf")), endpoint=OPENROUTER)
+    assert document == {
+        "type": "file",
+        "file": {"filename": "document.pdf", "file_data": "https://example.org/a.pdf"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("block", "endpoint", "said"),
+    [
+        (Image(Base64(PNG, "image/png")), replace(VLLM, images=False), "[An image (image/png) that"),
+        (Image(Url("http://x/a.png")), LM_STUDIO, "[An image (http://x/a.png) that"),
+        (Document(Base64(PDF, "application/pdf"), "Q3"), VLLM, "[A document 'Q3' (application/pdf) that"),
+        (Document(Url("http://x/a.pdf")), OPENAI, "[A document (http://x/a.pdf) that"),
+    ],
+)
+def test_what_an_endpoint_does_not_take_is_a_text_that_says_so(block: Block, endpoint: Endpoint, said: str) -> None:
+    [part] = parts_of(block, endpoint=endpoint)
+    assert part == {"type": "text", "text": f"{said} cannot be sent to this model is left out.]"}
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+CLOSED: JsonObject = {**QUERY.input_schema, "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "endpoint", "strict"),
+    [
+        (CLOSED, OPENAI, True),
+        (CLOSED, AZURE, True),
+        (CLOSED, VLLM, None),
+        (QUERY.input_schema, OPENAI, None),
+        ({**CLOSED, "required": []}, OPENAI, None),
+    ],
+)
+def test_a_schema_is_strict_where_that_loses_nothing(schema: JsonObject, endpoint: Endpoint, strict: bool) -> None:
+    spec = ToolSpec(name="query", description="Run a query.", input_schema=schema, strict=True)
+    [tool] = sent(model=on(endpoint, "gpt-4.1"), tools=(spec,))["tools"]
+    assert tool["function"].get("strict") == strict
+    assert tool["function"]["parameters"] == schema
+
+
+def test_a_tool_without_parameters_has_an_empty_object_of_them() -> None:
+    spec = ToolSpec(name="now", description="", input_schema={"type": "object"})
+    body = sent(tools=(spec,))
+    assert body["tools"][0]["function"]["parameters"] == {"type": "object", "properties": {}}
+    assert judge("chat", body, JUDGED_HEADERS) == []
+
+
+# -- encoded once ------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_begins_with_the_bytes_of_the_one_before() -> None:
+    prefix = Prefix(system=(Text("S"),), tools=(QUERY,))
+    messages = [HELLO]
+    before = b""
+    for number in range(4):
+        body = GPT.body(Request(prefix=prefix, messages=messages, settings=Settings()))
+        assert body.startswith(before.removesuffix(b"]}"))
+        before = body
+        messages.append(assistant(ToolUse(f"call_{number}", "query")))
+        messages.append(user(ToolResult("1", tool_use_id=f"call_{number}")))
+
+
+def test_a_message_is_encoded_once_for_all_endpoints_that_take_the_same() -> None:
+    message = user(Text("Hello"))
+    for model in (GPT, GPT, on(OPENAI, "gpt-5"), on(VLLM), on(replace(VLLM, tools=False))):
+        model.body(request(message, tools=()))
+    assert len(message.wire) == 2
+
+
+# -- any conversation --------------------------------------------------------------------------------------------------
+
+_texts = st.text(max_size=5)
+_media: st.SearchStrategy[Image | Document] = st.sampled_from(
+    [
+        Image(Base64(PNG, "image/png")),
+        Image(Url("https://example.org/a.png")),
+        Document(Base64(PDF, "application/pdf")),
+        Document(Base64("YQ==", "text/plain"), "T"),
+        Document(Url("https://example.org/a.pdf")),
+    ]
+)
+_thoughts = st.builds(Thinking, _texts, st.none() | st.just("sig"), st.sampled_from([None, "openai", "anthropic"]))
+_calls = st.lists(st.builds(ToolUse, st.uuids().map(str), st.sampled_from(["query", "a.b"])), max_size=3)
+_said = st.lists(
+    st.builds(Text, _texts)
+    | _thoughts
+    | st.just(RedactedThinking("x", "anthropic"))
+    | st.just(Opaque("anthropic", '{"type":"image_like"}')),
+    max_size=3,
+)
+_contents = _texts | st.lists(st.builds(Text, _texts) | _media, max_size=3).map(tuple)
+
+
+@st.composite
+def _conversations(draw: st.DrawFn) -> list[Message]:
+    messages: list[Message] = [HELLO]
+    for _ in range(draw(st.integers(0, 3))):
+        calls = draw(_calls)
+        messages.append(assistant(*draw(_said), *calls))
+        answers = [ToolResult(draw(_contents), draw(st.booleans()), call.id) for call in calls]
+        messages.append(user(*answers, *draw(st.lists(st.builds(Text, _texts) | _media, max_size=2))))
+    return messages
+
+
+@given(_conversations(), st.sampled_from([OPENAI, AZURE, OPENROUTER, OLLAMA, VLLM, LLAMA_CPP, LM_STUDIO]))
+def test_any_conversation_is_one_that_the_api_takes(conversation: list[Message], endpoint: Endpoint) -> None:
+    body = sent(*conversation, model=on(endpoint, "gpt-4.1"), system=(Text("S"),))
+    service = Service(reasoning_field=endpoint.reasoning_field)
+    assert judge("chat", body, JUDGED_HEADERS, service=service) == []
+    TypeAdapter(list[ChatCompletionMessageParam]).validate_python(body["messages"])
+    asked = [call.id for message in conversation for call in message.tool_uses]
+    wired = [call["id"] for message in body["messages"] for call in message.get("tool_calls", ())]
+    answered = [message["tool_call_id"] for message in body["messages"] if message["role"] == "tool"]
+    assert len(set(asked)) == len(asked) == len(wired)
+    assert wired == answered

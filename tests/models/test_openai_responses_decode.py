@@ -1,0 +1,587 @@
+"""Answers of the Responses API as parts, from events and from whole documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journeyman.errors import ProviderError
+from journeyman.model import (
+    BlockFinished,
+    Collector,
+    InputPart,
+    Part,
+    Response,
+    ResponseFinished,
+    ResponseStarted,
+    TextPart,
+    ThinkingPart,
+    UsageSeen,
+)
+from journeyman.models.openai_responses_decode import Decoder
+from journeyman.models.sse import Parser
+from journeyman.types import Block, Opaque, Price, Text, Thinking, ToolUse, Usage
+from tests.support.openai_answers import Answer, answer, call, item, reasoning, refusal, text
+from tests.support.openai_responses_sse import responses_parts
+
+Json = dict[str, Any]
+
+
+def created(**more: Any) -> Json:  # noqa: ANN401 - JSON
+    response: Json = {
+        "id": "resp_1",
+        "object": "response",
+        "model": "gpt-x",
+        "status": "in_progress",
+        "output": [],
+        **more,
+    }
+    return {"type": "response.created", "response": response}
+
+
+def delta(kind: str, piece: str, index: int = 0, **more: int) -> Json:
+    return {"type": f"response.{kind}.delta", "output_index": index, "delta": piece, **more}
+
+
+def added(index: int, output: Json) -> Json:
+    begun = {key: value for key, value in output.items() if key not in ("content", "arguments", "summary")}
+    return {"type": "response.output_item.added", "output_index": index, "item": begun}
+
+
+def done(index: int, output: Json) -> Json:
+    return {"type": "response.output_item.done", "output_index": index, "item": output}
+
+
+def whole(index: int, output: Json, *deltas: Json) -> list[Json]:
+    return [added(index, output), *deltas, done(index, output)]
+
+
+def over(status: str = "completed", usage: Json | None = None, **more: Any) -> Json:  # noqa: ANN401 - JSON
+    counted = {"input_tokens": 25, "output_tokens": 9} if usage is None else usage
+    return {"type": f"response.{status}", "response": {"status": status, "usage": counted, "output": [], **more}}
+
+
+def message(*texts: str, **more: Any) -> Json:  # noqa: ANN401 - JSON
+    parts: list[Json] = [{"type": "output_text", "text": each, "annotations": []} for each in texts]
+    return {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": parts, **more}
+
+
+def function_call(arguments: str, call_id: str = "call_1", **more: Any) -> Json:  # noqa: ANN401 - JSON
+    named = {"name": "query", "arguments": arguments, "call_id": call_id}
+    return {"type": "function_call", "id": "fc_1", "status": "completed", **named, **more}
+
+
+def thought(*summaries: str, **more: Any) -> Json:  # noqa: ANN401 - JSON
+    summary = [{"type": "summary_text", "text": each} for each in summaries]
+    return {"id": "rs_1", "type": "reasoning", "summary": summary, "encrypted_content": "g==", **more}
+
+
+def decoded(events: Iterable[Json | bytes], decoder: Decoder | None = None) -> list[Part]:
+    decoder = decoder or Decoder("openai")
+    given = (event if isinstance(event, bytes) else orjson.dumps(event) for event in events)
+    return [*(part for data in given for part in decoder.feed(data)), *decoder.end()]
+
+
+def summed(parts: Iterable[Part]) -> Response:
+    collector = Collector()
+    for part in parts:
+        collector.add(part)
+    return collector.response()
+
+
+def content_of(*outputs: Json) -> tuple[Block, ...]:
+    events = [event for index, output in enumerate(outputs) for event in whole(index, output)]
+    return summed(decoded([created(), *events, over()])).content
+
+
+def usage_of(usage: Json, price: Price | None = None) -> Usage:
+    return summed(decoded([created(), over(usage=usage)], Decoder("openai", price))).usage
+
+
+def stream_of(reply: Answer) -> bytes:
+    return b"".join(responses_parts(reply, stream=True, encrypted=True, model="gpt-x", seed=1))
+
+
+def streamed(reply: Answer, *, deltas: bool = True) -> list[Part]:
+    decoder = Decoder("openai", deltas=deltas)
+    return [*decoder.parts(Parser(1_000_000).feed(stream_of(reply))), *decoder.end()]
+
+
+# -- the parts of an answer --------------------------------------------------------------------------------------------
+
+
+def test_an_answer_becomes_parts_in_order() -> None:
+    asked = function_call('{"sql": "x"}')
+    events = [
+        created(),
+        {"type": "response.in_progress", "response": {"id": "resp_1"}},
+        *whole(0, thought("Hm."), delta("reasoning_summary_text", "Hm.", summary_index=0)),
+        added(1, message("Hello")),
+        {"type": "response.content_part.added", "output_index": 1, "part": {"type": "output_text", "text": ""}},
+        delta("output_text", "Hel", 1),
+        {"type": "response.new_event", "output_index": 7},
+        delta("output_text", "lo", 1),
+        {"type": "response.output_text.done", "output_index": 1, "text": "Hello"},
+        done(1, message("Hello")),
+        *whole(
+            2,
+            asked,
+            delta("function_call_arguments", "", 2),
+            delta("function_call_arguments", '{"sql":', 2),
+            delta("function_call_arguments", ' "x"}', 2),
+        ),
+        over(),
+    ]
+    assert decoded(events) == [
+        ResponseStarted("gpt-x", "resp_1", Usage(requests=1, exact=False)),
+        ThinkingPart("Hm."),
+        BlockFinished(Thinking("Hm.", f"{orjson.dumps(thought('Hm.')).decode()}\nmessage msg_1", "openai")),
+        TextPart("Hel"),
+        TextPart("lo"),
+        BlockFinished(Text("Hello")),
+        InputPart("call_1", "query", '{"sql":'),
+        InputPart("call_1", "query", ' "x"}'),
+        BlockFinished(ToolUse("call_1", "query", '{"sql": "x"}')),
+        UsageSeen(Usage(requests=1, input_tokens=25, output_tokens=9)),
+        ResponseFinished("tool_use"),
+    ]
+
+
+EVERYTHING = answer(
+    reasoning("Hm, let me see."),
+    text("I look. Grüße 😀"),
+    item(type="web_search_call", id="ws_1", status="completed", action={"type": "search", "query": "may", "n": 1.0}),
+    reasoning(""),
+    text("So it is.", annotations=[{"type": "file_path", "file_id": "f", "index": 0}]),
+    call("query", {"sql": 'select "ü😀"', "deep": {"list": [1, 2.5, None]}}),
+    call("ping", {}),
+)
+
+
+def test_pieces_that_nobody_looks_at_are_left_out() -> None:
+    for_display = {TextPart, ThinkingPart, InputPart}
+    parts = streamed(EVERYTHING, deltas=False)
+    assert not for_display & {type(part) for part in parts}
+    assert parts == [part for part in streamed(EVERYTHING) if type(part) not in for_display]
+    fed = decoded([created(), *whole(0, message("Hi"), delta("output_text", "Hi")), over()], Decoder("x", deltas=False))
+    assert not for_display & {type(part) for part in fed}
+
+
+def test_every_kind_of_item_is_read_whole() -> None:  # A41
+    content = summed(streamed(EVERYTHING)).content
+    kinds = [type(block) for block in content]
+    assert kinds == [Thinking, Text, Opaque, Thinking, Text, ToolUse, ToolUse]
+    searched = orjson.loads(content[2].json) if isinstance(content[2], Opaque) else None
+    calls = [block for block in content if isinstance(block, ToolUse)]
+    assert content[1] == Text("I look. Grüße 😀")
+    assert searched == EVERYTHING.content[2]["item"]
+    assert content[4] == Text("So it is.", extra={"annotations": [{"type": "file_path", "file_id": "f", "index": 0}]})
+    assert [(call.name, call.input) for call in calls] == [
+        ("query", {"sql": 'select "ü😀"', "deep": {"list": [1, 2.5, None]}}),
+        ("ping", {}),
+    ]
+
+
+@given(st.lists(st.integers(0, 12_000), max_size=8))
+def test_an_answer_means_the_same_wherever_its_bytes_are_cut(places: list[int]) -> None:
+    stream = stream_of(EVERYTHING)
+    cuts = sorted({0, len(stream), *(place for place in places if place < len(stream))})
+    parser, decoder = Parser(1_000_000), Decoder("openai")
+    parts: list[Part] = []
+    for first, last in pairwise(cuts):
+        parts += decoder.parts(parser.feed(stream[first:last]))
+    assert summed(parts) == summed(streamed(EVERYTHING))
+
+
+def test_an_answer_in_one_piece_has_the_same_parts_but_for_the_pieces() -> None:
+    [document] = responses_parts(EVERYTHING, stream=False, encrypted=True, model="gpt-x", seed=1)
+    parts = Decoder("openai").document(document)
+    assert summed(parts) == summed(streamed(EVERYTHING))
+    assert shown(parts) == shown(streamed(EVERYTHING))
+    quiet = Decoder("openai", deltas=False).document(document)
+    assert quiet[1:] == streamed(EVERYTHING, deltas=False)[1:]
+
+
+def shown(parts: Iterable[Part]) -> tuple[str, str, str]:
+    """Return what was shown of texts, thoughts and arguments, all pieces together."""
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    thoughts = [part.text for part in parts if isinstance(part, ThinkingPart)]
+    return "".join(texts), "".join(thoughts), "".join([part.json for part in parts if isinstance(part, InputPart)])
+
+
+def test_an_item_that_came_without_pieces_is_shown_whole() -> None:
+    outputs = [thought("Hm."), message("Hi"), function_call("{}")]
+    events = [event for index, output in enumerate(outputs) for event in whole(index, output)]
+    assert shown(decoded([created(), *events, over()])) == ("Hi", "Hm.", "{}")
+
+
+# -- items -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_text_is_dropped() -> None:
+    assert content_of(message("")) == ()
+    assert content_of(message("", "Hi")) == (Text("Hi"),)
+
+
+def test_what_comes_with_a_text_is_kept() -> None:
+    noted = message("Hi", "Ho", phase="commentary")
+    noted["content"][0] |= {"annotations": [{"type": "x"}], "logprobs": [{"token": "Hi"}]}
+    assert content_of(noted) == (
+        Text(
+            "Hi",
+            extra={
+                "annotations": [{"type": "x"}],
+                "logprobs": [{"token": "Hi"}],
+                "phase": "commentary",
+                "id": "msg_1",
+            },
+        ),
+        Text("Ho", extra={"phase": "commentary"}),
+    )
+
+
+def test_an_id_that_is_too_long_to_go_back_is_not_kept() -> None:
+    noted = message("Hi", id="msg_" + "x" * 61)
+    noted["content"][0]["annotations"] = [{"type": "x"}]
+    assert content_of(noted) == (Text("Hi", extra={"annotations": [{"type": "x"}]}),)
+    assert content_of(thought(), noted)[0] == Thinking("", orjson.dumps(thought()).decode(), "openai")
+
+
+@pytest.mark.parametrize(
+    ("following", "pair"),
+    [
+        (message("Hi"), "\nmessage msg_1"),
+        (function_call("{}"), "\nfunction_call fc_1"),
+        ({"type": "web_search_call", "id": "ws_1"}, ""),
+        (thought(id="rs_2"), ""),
+        (message("Hi", id=None), ""),
+    ],
+    ids=["message", "call", "search", "reasoning", "no id"],
+)
+def test_reasoning_remembers_what_followed_it(following: Json, pair: str) -> None:
+    first = content_of(thought(), following)[0]
+    assert first == Thinking("", orjson.dumps(thought()).decode() + pair, "openai")
+
+
+def test_reasoning_may_be_the_last_item() -> None:
+    assert content_of(thought("Hm.")) == (Thinking("Hm.", orjson.dumps(thought("Hm.")).decode(), "openai"),)
+
+
+def test_reasoning_without_anything_in_it_is_dropped() -> None:
+    assert content_of(thought(encrypted_content=None), message("Hi")) == (Text("Hi"),)
+
+
+def test_thoughts_are_set_apart_in_the_block_and_in_its_pieces() -> None:
+    open_model = thought("A", "B", content=[{"type": "reasoning_text", "text": "C"}])
+    events = [
+        created(),
+        *whole(
+            0,
+            open_model,
+            delta("reasoning_summary_text", "A", summary_index=0),
+            delta("reasoning_summary_text", "B", summary_index=1),
+            delta("reasoning_text", "C", content_index=0),
+        ),
+        *whole(1, thought("D"), delta("reasoning_summary_text", "D", 1, summary_index=0)),
+        over(),
+    ]
+    parts = decoded(events)
+    assert [block.text for block in summed(parts).content if isinstance(block, Thinking)] == ["A\n\nB\n\nC", "D"]
+    assert shown(parts)[1] == "A\n\nB\n\nCD"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"a": ',
+        '{"a": 1,}',
+        "[1]",
+        '"text"',
+        "null",
+        "{'a': 1}",
+        '{"a": NaN}',
+        '{"a": "\\ud83d"}',
+        "[" * 300 + "]" * 300,
+    ],
+)
+def test_arguments_that_are_no_json_object_are_kept_aside(written: str) -> None:
+    assert content_of(function_call(written)) == (ToolUse("call_1", "query", malformed=written),)
+
+
+@pytest.mark.parametrize("written", ["", "  ", "{}"])
+def test_no_arguments_are_an_empty_object(written: str) -> None:
+    assert content_of(function_call(written)) == (ToolUse("call_1", "query", "{}"),)
+
+
+def test_arguments_are_kept_as_they_were_written() -> None:
+    written = '{ "n":1.50e3,"n" : 2 , "big": 123456789012345678901234567890 }'
+    [kept] = content_of(function_call(written))
+    assert isinstance(kept, ToolUse)
+    assert kept.input_json == written
+    assert kept.input["big"] == 123456789012345678901234567890
+
+
+def test_an_empty_or_repeated_id_is_replaced_and_remembered() -> None:
+    content = content_of(*[function_call("{}", call_id=id) for id in ("t", "t", "", "u")])
+    ids = [(call.id, call.wire_id) for call in content if isinstance(call, ToolUse)]
+    assert (ids[0], ids[3]) == (("t", None), ("u", None))
+    assert (ids[1][1], ids[2][1]) == ("t", "")
+    assert len({id for id, _ in ids}) == 4
+
+
+def test_pieces_and_block_of_a_call_have_the_same_id() -> None:
+    events = [
+        created(),
+        *whole(0, function_call("{}", call_id=""), delta("function_call_arguments", "{}")),
+        over(),
+    ]
+    parts = decoded(events)
+    [piece] = [part for part in parts if isinstance(part, InputPart)]
+    [block] = summed(parts).content
+    assert isinstance(block, ToolUse)
+    assert piece == InputPart(block.id, "query", "{}")
+
+
+def test_a_part_of_a_message_that_is_not_known_is_kept_as_an_item() -> None:
+    song = {"type": "output_audio", "data": "x"}
+    [first, kept] = content_of(message("Hi", content=[{"type": "output_text", "text": "Hi"}, song]))
+    assert first == Text("Hi")
+    assert isinstance(kept, Opaque)
+    assert (kept.provider, orjson.loads(kept.json)) == ("openai", message(content=[song]))
+
+
+def test_an_item_that_is_not_known_is_kept() -> None:
+    [kept] = content_of({"type": "brand_new", "id": "x", "n": 1.0})
+    assert kept == Opaque("openai", '{"type":"brand_new","id":"x","n":1.0}')
+
+
+def test_items_that_only_the_last_event_tells_of_are_read() -> None:
+    events = [created(), *whole(0, message("A")), over(output=[message("A"), function_call("{}")])]
+    assert summed(decoded(events)).content == (Text("A"), ToolUse("call_1", "query"))
+
+
+def test_items_without_numbers_are_taken_as_they_come() -> None:
+    asked = [added(0, function_call("{}")), delta("function_call_arguments", "{}"), done(0, function_call("{}"))]
+    bare = [{key: value for key, value in event.items() if key != "output_index"} for event in asked]
+    parts = decoded([created(), *bare, over()])
+    assert InputPart("call_1", "query", "{}") in parts
+    assert summed(parts).content == (ToolUse("call_1", "query"),)
+
+
+# -- stop reasons ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (over(), ResponseFinished("end_turn")),
+        (over("incomplete", incomplete_details={"reason": "max_output_tokens"}), ResponseFinished("max_tokens")),
+        (
+            over("incomplete", incomplete_details={"reason": "content_filter"}),
+            ResponseFinished("refusal", "content_filter"),
+        ),
+        (over("incomplete", incomplete_details={"reason": "steered"}), ResponseFinished("other", "steered")),
+        (over("incomplete", incomplete_details=None), ResponseFinished("other", "incomplete")),
+    ],
+    ids=["completed", "limit", "filter", "another", "none"],
+)
+def test_a_stop_reason_is_translated(last: Json, expected: ResponseFinished) -> None:  # M7, A30
+    assert decoded([created(), *whole(0, message("Hi")), last])[-1] == expected
+
+
+def test_a_document_that_is_not_an_answer_yet_says_so() -> None:
+    document = orjson.dumps({"object": "response", "status": "queued", "output": [], "usage": None})
+    assert Decoder("openai").document(document)[-1] == ResponseFinished("other", "queued")
+
+
+def test_a_refusal_keeps_what_was_said() -> None:
+    response = summed(streamed(answer("Well,", refusal("I cannot."))))
+    assert response.content == (Text("Well,"), Text("I cannot.", extra={"refusal": True}))
+    assert (response.stop_reason, response.stop_detail) == ("refusal", None)
+    assert shown(streamed(answer(refusal("I cannot."))))[0] == "I cannot."
+
+
+def test_a_call_that_was_cut_off_is_no_reason_to_call() -> None:
+    cut = [added(0, function_call("")), over("incomplete", incomplete_details={"reason": "max_output_tokens"})]
+    response = summed(decoded([created(), *cut]))
+    assert (response.content, response.stop_reason) == ((), "max_tokens")
+
+
+# -- usage -------------------------------------------------------------------------------------------------------------
+
+
+def test_cached_input_is_counted_apart() -> None:
+    usage = usage_of(
+        {
+            "input_tokens": 100,
+            "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30},
+            "output_tokens": 50,
+            "output_tokens_details": {"reasoning_tokens": 40},
+            "total_tokens": 150,
+        }
+    )
+    assert usage == Usage(
+        requests=1,
+        input_tokens=10,
+        output_tokens=50,
+        cache_read_tokens=60,
+        cache_write_tokens=30,
+        reasoning_tokens=40,
+    )
+    assert usage.total_tokens == 150
+
+
+def test_what_was_never_reported_is_unknown_and_not_zero() -> None:  # X20
+    usage = usage_of({"input_tokens": 25, "output_tokens": 9, "input_tokens_details": {"cached_tokens": None}})
+    assert (usage.cache_read_tokens, usage.cache_write_tokens, usage.reasoning_tokens) == (None, None, None)
+    assert usage.exact
+    assert usage_of({"input_tokens": 5, "input_tokens_details": {"cached_tokens": 0}}).cache_read_tokens == 0
+    assert not usage_of({"input_tokens": 25}).exact
+    assert not usage_of({}).exact
+
+
+def test_a_price_gives_the_cost() -> None:
+    price = Price(input=2, output=10, cache_read=0.5)
+    told = {
+        "input_tokens": 2_000_000,
+        "input_tokens_details": {"cached_tokens": 1_000_000},
+        "output_tokens": 1_000_000,
+    }
+    assert usage_of(told, price).cost == pytest.approx(12.5)
+    assert usage_of(told).cost is None
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+
+def failure_of(events: Sequence[Json | bytes], decoder: Decoder | None = None) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        decoded(events, decoder)
+    return caught.value
+
+
+TEXT = whole(0, message("Hi"), delta("output_text", "Hi"))
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        pytest.param([], "it is empty", id="nothing"),
+        pytest.param([b"[DONE]"], "it is empty", id="only a mark"),
+        pytest.param([created(), *TEXT], "ended before it was complete", id="no last event"),
+        pytest.param([created(), *TEXT, b"[DONE]"], "ended before it was complete", id="a mark instead"),
+        pytest.param([created(), *TEXT[:2], over()], "item 0 was begun and never finished", id="an open item"),
+        pytest.param([created(), b'{"type": "response.outp'], "cannot be read", id="cut JSON"),
+        pytest.param([created(), b'{"type": "\xff"}'], "cannot be read", id="invalid UTF-8"),
+        pytest.param(TEXT, "it has no beginning", id="an item without its answer"),
+        pytest.param([done(0, message("Hi"))], "it has no beginning", id="a whole item without its answer"),
+        pytest.param([over()], "it has no beginning", id="an end without its answer"),
+    ],
+)
+def test_an_answer_that_is_not_whole_is_a_cut_stream(events: list[Json | bytes], said: str) -> None:
+    error = failure_of(events)
+    assert error.kind == "stream_cut"
+    assert said in str(error)
+
+
+def test_what_comes_after_the_last_event_is_not_read() -> None:
+    decoder = Decoder("openai")
+    events = [(b"", orjson.dumps(event)) for event in (created(), *TEXT, over())]
+    parts = [*decoder.parts([*events, (b"", b"[DONE]"), (b"", b"damaged")])]
+    assert decoder.complete
+    assert parts[-1] == ResponseFinished("end_turn")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b"[]",
+        b"3",
+        b'{"type": 3}',
+        b"{}",
+        b'{"type": "response.output_text.delta", "delta": 3}',
+        b'{"type": "response.function_call_arguments.delta", "delta": "x", "output_index": []}',
+        b'{"type": "response.new.delta", "delta": "x"}',
+    ],
+)
+def test_events_of_other_forms_are_ignored(event: bytes) -> None:
+    assert summed(decoded([created(), event, *TEXT, over()])).content == (Text("Hi"),)
+
+
+def test_items_of_other_forms_do_no_harm() -> None:
+    odd: list[Any] = [
+        {"type": "message", "content": 3},
+        {"type": "reasoning", "summary": {}},
+        {"type": "function_call"},
+        3,
+    ]
+    events: list[Json] = [{"type": "response.output_item.done", "output_index": {}, "item": output} for output in odd]
+    content = summed(decoded([created(), *events, over()])).content
+    assert [type(block) for block in content] == [ToolUse]
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "type", "said"),
+    [
+        (
+            {"type": "error", "code": "server_error", "message": "Oops", "param": None},
+            "overloaded",
+            "server_error",
+            "broke off with server_error: Oops",
+        ),
+        (
+            {"type": "error", "error": {"type": "tokens", "code": "rate_limit_exceeded", "message": "Slow"}},
+            "rate_limited",
+            "rate_limit_exceeded",
+            "broke off with rate_limit_exceeded: Slow",
+        ),
+        ({"error": {"message": "Oops", "code": 502}}, "overloaded", None, "broke off with 502: Oops"),
+        ({"type": "error", "code": None, "message": "Oops"}, "unknown", None, "broke off with an error: Oops"),
+        (
+            over("failed", error={"code": "rate_limit_exceeded", "message": "Slow"}),
+            "rate_limited",
+            "rate_limit_exceeded",
+            "Slow",
+        ),
+        (
+            over("failed", error={"code": "invalid_prompt", "message": "No"}),
+            "content_filtered",
+            "invalid_prompt",
+            "No",
+        ),
+        (over("failed", error=None), "unknown", None, "no message"),
+    ],
+)
+def test_an_error_within_an_answer_is_told_by_its_code(event: Json, kind: str, type: str | None, said: str) -> None:
+    error = failure_of([created(), *TEXT, event])
+    assert (error.kind, error.type) == (kind, type)
+    assert said in str(error)
+
+
+def test_a_failed_answer_tells_what_it_used() -> None:
+    decoder = Decoder("openai")
+    failure_of([created(), over("failed", error={"code": "server_error", "message": "x"})], decoder)
+    assert decoder.usage() == Usage(requests=1, input_tokens=25, output_tokens=9)
+
+
+@pytest.mark.parametrize(
+    ("document", "kind", "said"),
+    [
+        (b"", "stream_cut", "cannot be read"),
+        (b"[]", "unknown", "it is no response"),
+        (b'{"object": "chat.completion"}', "unknown", "it is no response"),
+        (b'{"error": {"code": "server_error", "message": "Oops"}}', "overloaded", "Oops"),
+        (b'{"status": "failed", "output": [], "error": {"code": "server_error"}}', "overloaded", "no message"),
+    ],
+)
+def test_a_document_that_is_no_answer_is_an_error(document: bytes, kind: str, said: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        Decoder("openai").document(document)
+    assert caught.value.kind == kind
+    assert said in str(caught.value)

@@ -1,0 +1,386 @@
+"""Models around models: who answers, what is counted, what events tell, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import get_args
+
+import pytest
+
+from journeyman import Agent, DefinitionError, Failure, Host, Limits, Price, Success, Text, Usage, run
+from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.events import ModelAnswered, ModelResponded, ModelRestarted
+from journeyman.model import (
+    Answered,
+    BlockFinished,
+    Collector,
+    Model,
+    Part,
+    Prefix,
+    Request,
+    Response,
+    ResponseFinished,
+    ResponseStarted,
+    Restarted,
+    Settings,
+    TextPart,
+    context_window_of,
+    max_output_tokens_of,
+    price_of,
+)
+from journeyman.models import Fallback, RateLimited, Scripted, Swappable
+from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.scripted import call
+from journeyman.models.wrappers import PASSED_ON
+from journeyman.tools import tool
+from journeyman.types import NOTHING_USED, Message
+from tests.support.clock import virtual_clock
+from tests.support.messages_answers import answer, fault
+from tests.support.messages_api import MessagesApi
+from tests.support.recorder import Recorder, check_balance
+from tests.support.stage import Stage, broken
+from tests.support.stage import stage as stage
+
+KINDS: tuple[ProviderErrorKind, ...] = get_args(ProviderErrorKind)
+CHEAP, DEAR = Price(input=1, output=10), Price(input=100, output=1_000)
+USED = Usage(requests=1, input_tokens=10, output_tokens=5)
+
+
+def request() -> Request:
+    return Request(prefix=Prefix(), messages=[Message("user", (Text("Hello"),))], settings=Settings(max_tokens=100))
+
+
+def error(kind: ProviderErrorKind = "overloaded", *, usage: Usage | None = NOTHING_USED) -> ProviderError:
+    return ProviderError(f"It failed: {kind}.", kind=kind, usage=usage, retry_after_s=0)
+
+
+async def parts_of(model: Model) -> list[Part]:
+    async with model.stream(request()) as parts:
+        return [part async for part in parts]
+
+
+async def answer_of(model: Model) -> Response:
+    collector = Collector()
+    for part in await parts_of(model):
+        collector.add(part)
+    return collector.response()
+
+
+def kinds(parts: list[Part]) -> list[str]:
+    return [type(part).__name__ for part in parts]
+
+
+@dataclass
+class Halting:
+    """A model that says the beginning of an answer and then fails, or simply stops."""
+
+    failure: ProviderError | None
+    name: str = "halting"
+    provider: str = "example"
+    price: Price | None = None
+    max_output_tokens: int = 100
+    context_window: int | None = 1_000
+    ending: ResponseFinished | None = None
+    log: list[str] = field(default_factory=list[str])
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        self.log.append("open")
+        yield
+        self.log.append("close")
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        self.log.append("ask")
+        try:
+            yield self._parts()
+        finally:
+            self.log.append("left")
+
+    async def _parts(self) -> AsyncIterator[Part]:
+        yield ResponseStarted(self.name, "a-1", Usage(requests=1, input_tokens=7))
+        yield TextPart("Half")
+        yield BlockFinished(Text("Half"))
+        if self.failure is not None:
+            raise self.failure
+        if self.ending is not None:
+            yield self.ending
+
+
+# -- Fallback ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_next_model_is_asked_for_what_may_go_better_there(kind: ProviderErrorKind) -> None:
+    second = Scripted(["Hi."], name="second")
+    fallback = Fallback(Scripted([error(kind)], name="first"), second)
+    if kind in PASSED_ON:
+        assert (await answer_of(fallback)).content == (Text("Hi."),)
+        return
+    with pytest.raises(ProviderError) as caught:
+        await answer_of(fallback)
+    assert (caught.value.kind, second.requests) == (kind, [])
+
+
+def test_the_kinds_that_are_passed_on_are_those_that_may_pass() -> None:
+    assert {"rate_limited", "timeout", "network", "stream_idle", "stream_cut", "overloaded"} == PASSED_ON
+
+
+async def test_the_kinds_to_pass_on_can_be_chosen() -> None:
+    fallback = Fallback(Scripted([error("quota"), error("overloaded")]), Scripted(["Hi."]), on=["quota"])
+    assert (await answer_of(fallback)).content == (Text("Hi."),)
+    with pytest.raises(ProviderError, match="overloaded"):
+        await answer_of(fallback)
+
+
+async def test_the_last_error_is_raised_when_nobody_is_left() -> None:
+    with pytest.raises(ProviderError, match="network"):
+        await answer_of(Fallback(Scripted([error("overloaded")]), Scripted([error("network")])))
+
+
+async def test_who_answers_is_told_before_the_answer_and_every_call_begins_with_the_first() -> None:
+    first = Scripted([error(), "One."], name="first")
+    fallback = Fallback(first, Scripted(["Two."], name="second"))
+    parts = await parts_of(fallback)
+    assert kinds(parts) == ["Restarted", "Answered", "ResponseStarted", "TextPart", "BlockFinished", "ResponseFinished"]
+    assert parts[1] == Answered("scripted", "second")
+    assert (await parts_of(fallback))[0] == Answered("scripted", "first")
+
+
+async def test_half_an_answer_is_thrown_away_and_its_use_stays_counted() -> None:
+    halting = Halting(error("stream_cut", usage=None), price=CHEAP)
+    fallback = Fallback(halting, Scripted(["Whole."], price=DEAR))
+    response = await answer_of(fallback)
+    assert response.content == (Text("Whole."),)
+    assert (response.usage.requests, response.usage.input_tokens, response.usage.exact) == (2, 17, False)
+    assert response.usage.cost == pytest.approx((7 * 1 + 10 * 100 + 5 * 1_000) / 1e6)
+    assert halting.log == ["ask", "left"]
+
+
+async def test_a_failure_that_used_nothing_leaves_the_usage_exact() -> None:
+    response = await answer_of(Fallback(Scripted([error()], price=CHEAP), Scripted(["Hi."], price=DEAR)))
+    assert response.usage == replace(USED, cost=DEAR.of(USED))
+
+
+async def test_an_answer_that_ends_too_early_has_failed() -> None:
+    response = await answer_of(Fallback(Halting(None), Scripted(["Whole."])))
+    assert response.content == (Text("Whole."),)
+    with pytest.raises(ProviderError) as caught:
+        await answer_of(Fallback(Halting(None)))
+    assert caught.value.kind == "stream_cut"
+
+
+async def test_the_cost_is_the_answering_models_also_when_it_does_not_tell_it() -> None:
+    silent = Halting(None, price=DEAR, ending=ResponseFinished("end_turn", None, USED))
+    response = await answer_of(Fallback(Scripted([error()], price=CHEAP), silent))
+    assert response.usage == replace(USED, cost=DEAR.of(USED))
+
+
+def test_the_limits_are_the_smallest_and_the_price_is_the_dearest() -> None:
+    small = Halting(None, max_output_tokens=10, context_window=None, price=Price(input=1, output=9, cache_read=0.1))
+    large = Halting(None, max_output_tokens=99, context_window=500, price=Price(input=2, output=8, cache_write=3))
+    fallback = Fallback(small, large)
+    assert (max_output_tokens_of(fallback), context_window_of(fallback)) == (10, 500)
+    assert price_of(fallback) == Price(input=2, output=9, cache_read=2, cache_write=3)
+    assert price_of(Fallback(small, Scripted([]))) is None
+    assert max_output_tokens_of(Fallback(Scripted([]))) is None
+
+
+def test_the_dearest_price_holds_for_long_requests_too() -> None:
+    stepped = Price(input=1, output=1, above=((100, Price(input=5, output=1)),))
+    price = price_of(Fallback(Halting(None, price=stepped), Halting(None, price=Price(input=2, output=2))))
+    assert price is not None
+    assert [price.at(tokens).input for tokens in (100, 101)] == [2, 5]
+
+
+async def test_opening_opens_all_and_closes_all() -> None:
+    models = Halting(None), Halting(None)
+    async with Fallback(*models).open():
+        assert [model.log for model in models] == [["open"], ["open"]]
+    assert [model.log for model in models] == [["open", "close"], ["open", "close"]]
+
+
+def test_a_fallback_that_cannot_work_is_refused_with_all_its_problems() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        Fallback(on=["late"])  # pyright: ignore[reportArgumentType] - the mistake in question
+    assert [problem.code for problem in caught.value.problems] == ["NO_MODELS", "UNKNOWN_ERROR_KIND"]
+    assert "on names 'late', which is no kind. Choose from: rate_limited, " in str(caught.value)
+
+
+async def test_a_run_shows_who_answered_and_charges_whom(stage: Stage) -> None:
+    first = stage.model([broken("Half.", "More.", ending="error"), "Never."], price=CHEAP)
+    second = stage.model([call("look", id="a"), "Done."], price=DEAR)
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "found"
+
+    recorder = Recorder()
+    agent = Agent(name="tester", model=Fallback(first, second, on=["overloaded"]), tools=[look], retries=0)
+    first_half = await run(agent, "Go.", on_event=recorder, max_attempts=1)
+    assert isinstance(first_half, Success)
+    check_balance(recorder.events)
+    answered = recorder.of(ModelAnswered)
+    assert [event.model for event in answered[:2]] == [first.name, second.name]
+    assert len(recorder.of(ModelRestarted)) == 1
+    responded = recorder.of(ModelResponded)
+    assert responded[0].usage.requests == 2
+    assert first_half.output == "Never."
+    cost = [CHEAP.of(replace(USED, output_tokens=1)), DEAR.of(USED), CHEAP.of(USED)]
+    assert first_half.metadata.usage is not None
+    assert first_half.metadata.usage.cost == pytest.approx(sum(each or 0 for each in cost))
+
+
+async def test_retries_begin_with_the_first_model_again_and_count_everything() -> None:
+    first = Scripted([error("overloaded", usage=USED), error("overloaded", usage=USED)], price=CHEAP)
+    second = Scripted([error("network", usage=USED), "Done."], price=DEAR)
+    result = await run(Agent(name="tester", model=Fallback(first, second)), "Go.")
+    assert isinstance(result, Success)
+    assert result.metadata.usage is not None
+    assert result.metadata.usage.requests == 4
+    assert result.metadata.usage.cost == pytest.approx(2 * (CHEAP.of(USED) or 0) + 2 * (DEAR.of(USED) or 0))
+
+
+async def test_over_http_the_second_service_answers_for_the_first() -> None:
+    async with (
+        MessagesApi([fault(529)]) as busy,
+        MessagesApi([answer("Here.")]) as free,
+    ):
+        models = [AnthropicModel(name, api_key="k", base_url=api.url) for name, api in (("a", busy), ("b", free))]
+        fallback = Fallback(*models)
+        async with fallback.open():
+            result = await run(Agent(name="tester", model=fallback, retries=0), "Go.")
+    assert result.unwrap() == "Here."
+
+
+# -- Swappable ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_swap_counts_from_the_next_call_of_a_running_run() -> None:
+    swappable = Swappable()
+    second = Scripted(["Second."], name="second", price=DEAR)
+
+    @tool
+    async def swap() -> str:
+        """Swap."""
+        swappable.swap(second)
+        return "swapped"
+
+    first = Scripted([call("swap", id="a")], name="first", price=CHEAP)
+    assert swappable.swap(first) is None
+    recorder = Recorder()
+    result = await run(Agent(name="tester", model=swappable, tools=[swap]), "Go.", on_event=recorder)
+    assert result.unwrap() == "Second."
+    assert [event.model for event in recorder.of(ModelAnswered)] == ["first", "second"]
+    assert [event.model for event in recorder.of(ModelResponded)] == ["first", "second"]
+    assert result.metadata.usage is not None
+    assert result.metadata.usage.cost == pytest.approx((CHEAP.of(USED) or 0) + (DEAR.of(USED) or 0))
+
+
+async def test_the_cost_is_unknown_after_a_swap_to_a_model_without_a_price() -> None:
+    swappable = Swappable()
+
+    @tool
+    async def swap() -> str:
+        """Swap."""
+        swappable.swap(Scripted(["Second."]))
+        return "swapped"
+
+    swappable.swap(Scripted([call("swap", id="a")], price=CHEAP))
+    agent = Agent(name="tester", model=swappable, tools=[swap])
+    result = await run(agent, "Go.")
+    assert isinstance(result, Success)
+    assert result.metadata.usage is not None
+    assert result.metadata.usage.cost is None
+
+    swappable.swap(Scripted([call("swap", id="a")], price=CHEAP))
+    limited = await run(replace(agent, limits=Limits(cost=1.0)), "Go.")
+    assert isinstance(limited, Failure)
+    assert limited.code == "MODEL_UNAVAILABLE"
+    assert limited.error.message == (
+        "Model 'scripted:scripted' cannot be used: its cost is limited, and it has no known price."
+    )
+
+
+async def test_a_swap_does_not_disturb_the_answer_under_way() -> None:
+    swappable = Swappable(Scripted(["First, whole."]))
+    async with swappable.stream(request()) as parts:
+        assert await anext(parts) == Answered("scripted", "scripted")
+        swappable.swap(None)
+        rest = [part async for part in parts]
+    assert BlockFinished(Text("First, whole.")) in rest
+
+
+async def test_without_a_model_a_run_ends_as_unavailable_and_says_what_to_do() -> None:
+    swappable = Swappable()
+    assert (swappable.provider, swappable.name, price_of(swappable)) == ("swappable", "none", None)
+    assert (max_output_tokens_of(swappable), context_window_of(swappable)) == (None, None)
+    result = await run(Agent(name="tester", model=swappable), "Go.")
+    assert isinstance(result, Failure)
+    assert (result.code, result.error.phase) == ("MODEL_UNAVAILABLE", "iteration")
+    assert result.error.message == "Model 'swappable' cannot be used: it holds no model."
+    assert result.error.hint == "Give it one: Swappable(model), or swap(model) before the call."
+    assert result.metadata.usage == NOTHING_USED
+
+
+async def test_a_swappable_is_what_its_model_is() -> None:
+    halting = Halting(None, price=CHEAP)
+    swappable = Swappable(halting)
+    assert (swappable.provider, swappable.name, price_of(swappable)) == ("example", "halting", CHEAP)
+    assert (max_output_tokens_of(swappable), context_window_of(swappable)) == (100, 1_000)
+    async with swappable.open():
+        assert halting.log == ["open"]
+
+
+# -- nested ------------------------------------------------------------------------------------------------------------
+
+
+async def test_models_around_models_nest_and_tell_who_answered_once() -> None:
+    inner = Fallback(Scripted([error()], name="a"), Swappable(Scripted(["Hi."], name="b")))
+    parts = await parts_of(RateLimited(Fallback(Swappable(inner), Scripted([])), requests_per_minute=9))
+    assert [part for part in parts if isinstance(part, Answered)] == [Answered("scripted", "b")]
+
+
+async def test_what_is_lost_is_counted_once_through_all_layers() -> None:
+    inner = Fallback(Halting(error("network", usage=USED)), Halting(error("network", usage=USED)))
+    outer = RateLimited(Fallback(inner, Scripted(["Hi."])), tokens_per_minute=10_000)
+    response = await answer_of(outer)
+    assert response.usage == Usage(requests=3, input_tokens=30, output_tokens=15)
+
+
+def test_events_tell_restarts_with_what_they_threw_away() -> None:
+    collector = Collector()
+    for part in (
+        BlockFinished(Text("Half")),
+        Restarted(USED),
+        Restarted(USED),
+        ResponseFinished("end_turn", None, USED),
+    ):
+        collector.add(part)
+    assert collector.response() == Response(content=(), stop_reason="end_turn", usage=Usage.total([USED] * 3))
+
+
+async def test_a_host_may_bring_a_wrapper() -> None:
+    agent = Agent(name="tester", model=Scripted([]))
+    result = await run(agent, "Go.", host=Host(model=Fallback(Scripted(["Hi."]))))
+    assert result.unwrap() == "Hi."
+
+
+@virtual_clock
+async def test_a_cancelled_call_closes_the_stream_that_is_open() -> None:
+    waiting = asyncio.Event()
+
+    async def never(_: Request) -> str:
+        waiting.set()
+        await asyncio.Event().wait()
+        return ""
+
+    task = asyncio.create_task(answer_of(Fallback(Scripted([error()]), Scripted([never]))))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -1,0 +1,156 @@
+"""Where the attacks of these tests take place: a workspace, real tools that leave a trace, and who approves.
+
+`Workshop` has the names and arguments of the ready tools, so that a `Permission` knows them. `StubShell` is a real bash
+in which every program only notes that it was called.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from journeyman import Agent, Host, Result, Tool, run, tool
+from journeyman.gate import Approval, Decision, Deny, Gate, GateRequest
+from journeyman.models.scripted import Answer, Scripted
+from journeyman.tools import Effect
+from journeyman.types import JsonObject, ToolResult
+
+BASH = shutil.which("bash") or "/bin/bash"
+
+
+def request(tool_name: str, effect: Effect = "once", *, untrusted: bool = False, **arguments: Any) -> GateRequest:  # noqa: ANN401 - JSON
+    """Return a call as a gate sees it."""
+    return GateRequest(
+        path=("tester",),
+        tool_use_id="a",
+        tool_name=tool_name,
+        arguments=arguments,
+        effect=effect,
+        untrusted=untrusted,
+    )
+
+
+@dataclass
+class Approver:
+    """Answers every question the same way, and keeps them."""
+
+    decision: Decision = field(default_factory=lambda: Deny("not today"))
+    asked: list[Approval] = field(default_factory=list[Approval])
+
+    async def __call__(self, approval: Approval) -> Decision:
+        self.asked.append(approval)
+        return self.decision
+
+
+class Workshop:
+    """A folder, and tools that really work in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "project"
+        self.outside = folder / "outside"
+        for path in (self.root / "src", self.outside):
+            path.mkdir(parents=True)
+        (self.root / "src" / "way-out").symlink_to(self.outside)
+        (self.root / "way-out").symlink_to(self.outside)
+        (self.outside / "secret").write_text("the password")
+        self.ran: list[JsonObject] = []
+
+    def trace(self) -> set[str]:
+        """Name every file that is there and was not when the workshop was opened."""
+        found = {str(path.relative_to(self.root.parent)) for path in self.root.parent.rglob("*") if path.is_file()}
+        return found - {"outside/secret"}
+
+    def tools(self) -> list[Tool[..., Any]]:
+        @tool(effect="once", thread=False)
+        def bash(command: str, folder: str = ".") -> str:
+            """Run a command."""
+            self.ran.append({"command": command})
+            shell = ["bash", "--norc", "-c", command]
+            done = subprocess.run(shell, cwd=self.root / folder, capture_output=True, text=True, check=False)
+            return f"{done.stdout}{done.stderr}[{done.returncode}]"
+
+        @tool(effect="idempotent", thread=False)
+        def write(path: str, content: str) -> str:
+            """Write a file."""
+            self.ran.append({"path": path})
+            target = self.root / Path(path).expanduser()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(content)
+            return "written"
+
+        @tool(effect="pure", thread=False)
+        def read(path: str) -> str:
+            """Read a file."""
+            self.ran.append({"path": path})
+            return (self.root / Path(path).expanduser()).read_text()
+
+        @tool(effect="pure", untrusted=True, thread=False)
+        def fetch(url: str) -> str:
+            """Fetch a page. Here: note that it was asked for."""
+            self.ran.append({"url": url})
+            return "a page"
+
+        return [bash, write, read, fetch]
+
+    async def play(
+        self, gate: Gate | Sequence[Gate], *answers: Answer, approve: Approver | None = None, input: str = "Go."
+    ) -> Result[str]:
+        """Run an agent with these tools and this gate over scripted answers."""
+        agent = Agent(name="tester", model=Scripted([*answers, "Done."]), tools=self.tools())
+        return await run(agent, input, host=Host(gate=gate, approve=approve))
+
+
+def results(result: Result[str]) -> list[str]:
+    """Return the texts of all tool results, in order."""
+    blocks = (block for message in result.history for block in message.content)
+    return [block.text for block in blocks if isinstance(block, ToolResult)]
+
+
+_STUB = """#!/bin/sh
+printf '%s\\0' "${0##*/}" "$@" "$(printf '\\001')" >> "$CALLS"
+"""
+
+
+class StubShell:
+    """A bash in an empty folder. Its programs note their arguments, and do nothing else."""
+
+    def __init__(self, folder: Path, *programs: str) -> None:
+        self.folder = folder / "work"
+        self._programs = folder / "programs"
+        self._calls = folder / "calls"
+        for path in (self.folder, self._programs):
+            path.mkdir()
+        for name in programs:
+            stub = self._programs / name
+            stub.write_text(_STUB)
+            stub.chmod(0o755)
+
+    def run(self, command: str) -> list[tuple[str, ...]]:
+        """Run a command, and return every program that it called, with its arguments."""
+        self._calls.unlink(missing_ok=True)
+        subprocess.run(
+            [BASH, "--norc", "--noprofile", "-c", command],
+            cwd=self.folder,
+            env={"PATH": str(self._programs), "CALLS": str(self._calls), "HOME": str(self.folder)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=10,
+        )
+        return self.called()
+
+    def called(self) -> list[tuple[str, ...]]:
+        if not self._calls.exists():
+            return []
+        words = self._calls.read_bytes().decode("utf-8", "replace").split("\0")
+        calls: list[tuple[str, ...]] = []
+        start = 0
+        for index, word in enumerate(words):
+            if word == "\x01":
+                calls.append(tuple(words[start:index]))
+                start = index + 1
+        return calls

@@ -1,0 +1,457 @@
+"""An approval holds for exactly what was shown, for its time, and for one call; unless it was given for more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from journeyman import Agent, Host, run, tool
+from journeyman.approvals import Approvals
+from journeyman.errors import ApprovalsUnreadable
+from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, Rewrite, Stop
+from journeyman.models.scripted import Scripted, call
+from journeyman.permission import Permission
+from tests.permission.places import Approver, Workshop, request, results
+
+
+class Clock:
+    """Tells the time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path)
+
+
+PUSH = request("bash", command="git push")
+
+
+async def asked(gate: Permission, wanted: GateRequest = PUSH) -> Approval:
+    """Let the gate ask, with nobody there to answer. Return the question."""
+    verdict = await gate.decide(wanted)
+    assert isinstance(verdict, Ask)
+    approval = Approval(request=wanted, question=verdict.question, digest=wanted.digest, offers=verdict.offers)
+    assert isinstance(gate.settle(approval, None), Deny)
+    return approval
+
+
+# -- answered at once ------------------------------------------------------------------------------------------------
+
+
+async def test_an_approval_is_for_one_call(workshop: Workshop) -> None:
+    approver = Approver(Allow())
+    gate = Permission(roots=[workshop.root])
+    touch = call("bash", command="touch a")
+    await workshop.play(gate, touch, [replace(touch, id="b"), replace(touch, id="c")], approve=approver)
+    assert len(approver.asked) == 3
+    assert len(workshop.ran) == 3
+
+
+async def test_a_question_shows_what_would_run(workshop: Workshop) -> None:
+    approver = Approver()
+    command = "git push\n\u202e --force"
+    result = await workshop.play(Permission(roots=[workshop.root]), call("bash", command=command), approve=approver)
+    question = "bash 'git push\\n\\u202e --force': the mode is balanced, and no rule allows it."
+    assert [approval.question for approval in approver.asked] == [question]
+    assert approver.asked[0].request.arguments == {"command": command}
+    assert approver.asked[0].offers == ("once", "session", "always")
+    assert results(result) == ["Error: denied: not today"]
+
+
+@pytest.mark.parametrize(("extent", "n_asked"), [("once", 3), ("session", 1), ("always", 1)])
+async def test_an_approval_for_longer_is_for_the_same_key(workshop: Workshop, extent: str, n_asked: int) -> None:
+    approver = Approver(Allow(extent))  # pyright: ignore[reportArgumentType] - one of the three
+    gate = Permission(roots=[workshop.root])
+    calls = [call("write", path=path, content=path) for path in ("a", "src/../a", "a")]
+    await workshop.play(gate, *calls, approve=approver)
+    assert (len(approver.asked), len(workshop.ran)) == (n_asked, 3)
+    await workshop.play(gate, call("write", path="b", content="x"), approve=approver)
+    assert len(approver.asked) == n_asked + 1
+
+
+async def test_an_approved_command_is_no_approval_for_a_longer_one_or_elsewhere(workshop: Workshop) -> None:
+    gate = Permission(roots=[workshop.root])
+    await workshop.play(gate, call("bash", command="touch a"), approve=Approver(Allow("session")))
+    approver = Approver()
+    others = [{"command": "touch a b"}, {"command": "touch  a"}, {"command": "touch a", "folder": "src"}]
+    await workshop.play(gate, [call("bash", other) for other in others], approve=approver)
+    assert len(approver.asked) == 3
+
+
+@pytest.mark.parametrize("extent", ["session", "always"])
+async def test_outside_of_the_roots_every_approval_shrinks_to_one_call(workshop: Workshop, extent: str) -> None:
+    approver = Approver(Allow(extent))  # pyright: ignore[reportArgumentType] - one of the two
+    gate = Permission(mode="trust", roots=[workshop.root])
+    path = str(workshop.outside / "new")
+    await workshop.play(gate, *[call("write", path=path, content="x")] * 2, approve=approver)
+    assert len(approver.asked) == 2
+
+
+@pytest.mark.parametrize("answer", ["yes", True, None, Allow("forever"), Allow(["once"])])  # type: ignore[arg-type]
+async def test_an_answer_that_is_none_is_a_denial(workshop: Workshop, answer: object) -> None:
+    result = await workshop.play(
+        Permission(roots=[workshop.root]),
+        call("bash", command="touch trace"),
+        approve=Approver(answer),  # pyright: ignore[reportArgumentType] - what an approver may give
+    )
+    assert results(result)[0].startswith("Error: denied: ")
+    assert workshop.trace() == set()
+
+
+async def test_an_approver_that_fails_denies(workshop: Workshop) -> None:
+    async def broken(approval: Approval) -> Decision:
+        raise ValueError("no connection")
+
+    agent = Agent(name="tester", model=Scripted([call("bash", command="touch trace"), "Done."]), tools=workshop.tools())
+    result = await run(agent, "Go.", host=Host(gate=Permission(roots=[workshop.root]), approve=broken))
+    assert results(result) == ["Error: denied: the gate failed: ValueError: no connection"]
+    assert workshop.trace() == set()
+
+
+async def test_modified_arguments_run_and_the_model_is_told(workshop: Workshop) -> None:
+    approver = Approver(Rewrite({"command": "touch harmless"}))
+    result = await workshop.play(
+        Permission(roots=[workshop.root]), call("bash", command="touch trace"), approve=approver
+    )
+    assert workshop.trace() == {"project/harmless"}
+    assert results(result) == ['The call was made with other arguments: {"command":"touch harmless"}\n[0]']
+
+
+async def test_modified_arguments_still_obey_the_deny_rules(workshop: Workshop) -> None:
+    gate = Permission(roots=[workshop.root], deny=["Bash(rm *)"])
+    approver = Approver(Rewrite({"command": "ls; rm trace"}))
+    result = await workshop.play(gate, call("bash", command="ls"), approve=approver)
+    assert (workshop.ran, results(result)) == ([], ["Error: denied: the rule Bash(rm *) forbids it."])
+
+
+# -- answered later --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Opener:
+    """Opens approvals: those in a file anew each time, as another process would; those in memory once."""
+
+    path: Path | None
+    kept: Approvals | None = None
+
+    def __call__(self, *, expires_s: float = 3_600, now: Callable[[], float] = time.time) -> Approvals:
+        if self.path is not None or self.kept is None:
+            self.kept = Approvals(self.path, expires_s=expires_s, now=now)
+        return self.kept
+
+
+@pytest.fixture(params=["in memory", "in a file"])
+def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Opener:
+    in_file = request.param == "in a file"
+    return Opener(tmp_path_factory.mktemp("approvals") / "approvals.json" if in_file else None)
+
+
+async def test_without_an_approver_a_call_is_denied_and_can_be_approved_for_later(
+    workshop: Workshop, opened: Opener
+) -> None:
+    touch = call("bash", command="touch trace")
+    result = await workshop.play(Permission(roots=[workshop.root], approvals=opened()), touch)
+    [pending] = opened().pending()
+    assert results(result) == [f"Error: denied: {pending.question} Nobody is there to approve it; it can be approved"
+                               f" later, as {pending.digest[:12]}."]  # fmt: skip
+    assert (pending.tool, pending.arguments, pending.path) == ("bash", {"command": "touch trace"}, ("tester",))
+    opened().answer(pending.digest, Allow())
+    assert opened().pending() == ()
+    await workshop.play(Permission(roots=[workshop.root], approvals=opened()), touch)
+    assert workshop.trace() == {"project/trace"}
+
+
+async def test_a_used_approval_is_used_up(opened: Opener, tmp_path: Path) -> None:
+    gate = Permission(roots=[tmp_path], approvals=opened())
+    opened().answer((await asked(gate)).digest, Allow())
+    assert await gate.decide(PUSH) == Allow()
+    assert isinstance(await gate.decide(PUSH), Ask)
+    assert isinstance(await Permission(roots=[tmp_path], approvals=opened()).decide(PUSH), Ask)
+
+
+async def test_an_approval_is_for_exactly_the_arguments_that_were_shown(opened: Opener, tmp_path: Path) -> None:
+    gate = Permission(roots=[tmp_path], approvals=opened())
+    wanted = request("bash", command="git push", timeout_s=1)
+    opened().answer((await asked(gate, wanted)).digest, Allow())
+    altered = [
+        request("bash", command="git push "),
+        request("bash", command="git push", timeout_s=2),
+        request("bash", command="git push", timeout_s=True),
+        request("bash", command="git push", timeout_s=1.0),
+        request("bash", command="git push", timeout_s="1"),
+        request("bash", command="git push"),
+        request("sh", command="git push", timeout_s=1),
+    ]
+    assert [type(await gate.decide(other)) for other in altered] == [Ask] * len(altered)
+    same = request("bash", timeout_s=1, command="git push")  # the order of the arguments does not matter
+    assert await gate.decide(replace(same, path=("tester", "child", "grandchild"), tool_use_id="other")) == Allow()
+
+
+async def test_approvals_and_questions_expire(opened: Opener, tmp_path: Path) -> None:
+    clock = Clock()
+    approvals = opened(expires_s=60, now=clock)
+    gate = Permission(roots=[tmp_path], approvals=approvals)
+    digest = (await asked(gate)).digest
+    clock.now_s += 59
+    approvals.answer(digest, Allow())
+    clock.now_s += 61
+    assert isinstance(await gate.decide(PUSH), Ask)
+    clock.now_s += 61
+    assert approvals.pending() == ()
+    with pytest.raises(LookupError, match="has expired"):
+        approvals.answer(digest, Allow())
+
+
+async def test_an_answer_that_comes_too_late_is_a_denial(tmp_path: Path) -> None:
+    clock = Clock()
+    gate = Permission(roots=[tmp_path], approvals=Approvals(expires_s=60, now=clock))
+    verdict = await gate.decide(PUSH)
+    assert isinstance(verdict, Ask)
+    approval = Approval(request=PUSH, question=verdict.question, digest=PUSH.digest, offers=verdict.offers)
+    clock.now_s += 61
+    assert gate.settle(approval, Allow("always")) == Deny("the approval came too late. Ask for it again.")
+    assert isinstance(await gate.decide(PUSH), Ask)
+
+
+@pytest.mark.parametrize(
+    ("decision", "verdict"),
+    [
+        (Deny("never"), Deny("never")),
+        (Stop("enough"), Stop("enough")),
+        (Rewrite({"command": "git status"}, "safer"), Rewrite({"command": "git status"}, "safer")),
+        (Rewrite({"command": "rm x"}), Deny("the rule Bash(rm *) forbids it.")),
+    ],
+)
+async def test_every_answer_can_be_given_later(
+    opened: Opener, tmp_path: Path, decision: Decision, verdict: Decision
+) -> None:
+    gate = Permission(roots=[tmp_path], approvals=opened(), deny=["Bash(rm *)"])
+    opened().answer((await asked(gate)).digest, decision)
+    assert await gate.decide(PUSH) == verdict
+
+
+async def test_what_is_approved_for_ever_is_until_it_is_revoked(opened: Opener, tmp_path: Path) -> None:
+    gate = Permission(roots=[tmp_path], approvals=opened())
+    approval = await asked(gate)
+    key = opened().pending()[0].key
+    opened().answer(approval.digest, Allow("always"))
+    again = Permission(roots=[tmp_path], approvals=opened())
+    assert [await again.decide(PUSH), await again.decide(PUSH), await again.decide(PUSH)] == [Allow()] * 3
+    opened().revoke(key)
+    assert isinstance(await again.decide(PUSH), Allow)  # the answer itself, that nobody had used yet
+    assert isinstance(await again.decide(PUSH), Ask)
+
+
+async def test_what_is_outside_cannot_be_approved_for_ever_later_either(opened: Opener, tmp_path: Path) -> None:
+    gate = Permission(roots=[tmp_path], approvals=opened())
+    outside = request("write", path="/outside", content="")
+    opened().answer((await asked(gate, outside)).digest, Allow("always"))
+    assert await gate.decide(outside) == Allow()
+    assert isinstance(await gate.decide(outside), Ask)
+
+
+async def test_in_parallel_calls_an_approval_is_used_exactly_once(opened: Opener, tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    @tool(parallel=True)
+    async def push(what: str) -> str:
+        ran.append(what)
+        return "pushed"
+
+    gate = Permission(roots=[tmp_path], approvals=opened())
+    agent = Agent(
+        name="tester",
+        model=Scripted([[call("push", what="main", id=f"{n}") for n in range(5)], "Done."], repeat=True),
+        tools=[push],
+    )
+    await run(agent, "Go.", host=Host(gate=gate))
+    assert (ran, len(opened().pending())) == ([], 1)
+    opened().answer(opened().pending()[0].digest, Allow())
+    again = replace(agent, model=Scripted([[call("push", what="main", id=f"{n}") for n in range(5)], "Done."]))
+    result = await run(again, "Go.", host=Host(gate=gate))
+    assert ran == ["main"]
+    assert sorted(text.partition(":")[0] for text in results(result)) == ["Error"] * 4 + ["pushed"]
+
+
+async def test_a_run_can_wait_for_an_answer_from_elsewhere(workshop: Workshop) -> None:
+    approvals = Approvals()
+    gate = Permission(roots=[workshop.root], approvals=approvals)
+    touch = call("bash", command="touch trace")
+    agent = Agent(name="tester", model=Scripted([touch, "Done."]), tools=workshop.tools())
+    waits = asyncio.Event()
+
+    async def approve(approval: Approval) -> Decision:
+        waits.set()
+        return await approvals.wait(approval)
+
+    playing = asyncio.create_task(run(agent, "Go.", host=Host(gate=gate, approve=approve)))
+    await waits.wait()
+    assert workshop.trace() == set()
+    approvals.answer(approvals.pending()[0].digest, Allow())
+    await playing
+    assert (workshop.trace(), approvals.pending()) == ({"project/trace"}, ())
+
+
+async def test_calls_that_are_alike_wait_for_an_answer_each(tmp_path: Path) -> None:
+    ran: list[str] = []
+    pushed = asyncio.Event()
+
+    @tool(parallel=True)
+    async def push(what: str) -> str:
+        ran.append(what)
+        pushed.set()
+        return "pushed"
+
+    approvals = Approvals()
+    agent = Agent(
+        name="tester",
+        model=Scripted([[call("push", what="main", id="a"), call("push", what="main", id="b")], "Done."]),
+        tools=[push],
+    )
+    both_wait = asyncio.Barrier(3)
+
+    async def approve(approval: Approval) -> Decision:
+        answer = asyncio.create_task(approvals.wait(approval))
+        await both_wait.wait()
+        return await answer
+
+    host = Host(gate=Permission(roots=[tmp_path], approvals=approvals), approve=approve)
+    playing = asyncio.create_task(run(agent, "Go.", host=host))
+    await both_wait.wait()
+    digest = approvals.pending()[0].digest
+    approvals.answer(digest, Allow())
+    await pushed.wait()
+    assert ran == ["main"]
+    approvals.answer(digest, Deny("once is enough"))
+    assert [text for text in results(await playing) if "Error" in text] == ["Error: denied: once is enough"]
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+async def test_the_file_is_private_sorted_and_replaced_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "approvals.json"
+    approvals = Approvals(path)
+    for key in ("tool:b", "tool:a", "write:/c"):
+        approvals.grant(key, "always")
+    before = path.stat().st_ino
+    approvals.grant("network:x", "always")
+    text = path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.stat().st_ino != before
+    assert json.loads(text)["always"] == ["network:x", "tool:a", "tool:b", "write:/c"]
+    assert text == json.dumps(json.loads(text), indent=1, sort_keys=True)
+    assert {each.name for each in tmp_path.iterdir()} == {"approvals.json", "approvals.json.lock"}
+
+
+HOSTILE: dict[str, Callable[[Path], object]] = {
+    "empty": lambda path: path.write_text(""),
+    "cut": lambda path: path.write_text('{"version": 1, "always": ["tool:'),
+    "no object": lambda path: path.write_text("[]"),
+    "another version": lambda path: path.write_text('{"version": 2, "always": ["tool:mystery"]}'),
+    "an unknown field": lambda path: path.write_text('{"version": 1, "allow_all": true}'),
+    "other types": lambda path: path.write_text('{"version": 1, "always": "tool:mystery"}'),
+    "an unknown decision": lambda path: path.write_text(
+        '{"version": 1, "answers": {"x": {"decision": "yes", "expires_at": 9e99}}}'
+    ),
+    "never expires": lambda path: path.write_text(
+        '{"version": 1, "answers": {"x": {"decision": "approve", "expires_at": "never"}}}'
+    ),
+    "binary": lambda path: path.write_bytes(b"\xff\xfe\x00"),
+    "too long": lambda path: path.write_text(json.dumps({"version": 1, "always": ["x" * 9_000_000]})),
+    "deep": lambda path: path.write_text("[" * 100_000),
+    "a link": lambda path: path.symlink_to("/dev/zero"),
+    "a folder": lambda path: path.mkdir(),
+    "a pipe": lambda path: os.mkfifo(path),
+    "open to others": lambda path: (path.write_text('{"version": 1, "always": ["tool:mystery"]}'), path.chmod(0o666)),
+}
+
+
+@pytest.mark.parametrize("spoil", HOSTILE.values(), ids=list(HOSTILE))
+async def test_a_file_that_cannot_be_trusted_approves_nothing(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+    path = tmp_path / "approvals.json"
+    spoil(path)
+    ran: list[int] = []
+
+    @tool
+    async def mystery(n: int) -> None:
+        ran.append(n)
+
+    gate = Permission(roots=[tmp_path], approvals=Approvals(path))
+    agent = Agent(name="tester", model=Scripted([call("mystery", n=1), "Done."]), tools=[mystery])
+    result = await run(agent, "Go.", host=Host(gate=gate, approve=Approver(Allow())))
+    assert ran == []
+    assert f"ApprovalsUnreadable: The approvals in {path} cannot be used: " in results(result)[0]
+    with pytest.raises(ApprovalsUnreadable, match="Look at the file, or remove it"):
+        Approvals(path).pending()
+
+
+async def test_a_damaged_file_does_not_matter_to_what_needs_no_approval(tmp_path: Path) -> None:
+    (tmp_path / "approvals.json").write_text("garbage")
+    gate = Permission(mode="auto", roots=[tmp_path], approvals=Approvals(tmp_path / "approvals.json"))
+    assert await gate.decide(request("write", path="a", content="")) == Allow()
+
+
+async def test_what_is_too_long_to_keep_is_asked_all_the_same(tmp_path: Path) -> None:
+    approvals = Approvals(tmp_path / "approvals.json")
+    await asked(Permission(roots=[tmp_path], approvals=approvals), request("mystery", text="x" * 100_000))
+    [pending] = approvals.pending()
+    assert pending.arguments is None
+    assert "more characters)" in pending.question
+    assert (tmp_path / "approvals.json").stat().st_size < 10_000
+
+
+async def test_the_oldest_of_very_many_questions_are_forgotten(tmp_path: Path) -> None:
+    clock = Clock()
+    approvals = Approvals(now=clock)
+    gate = Permission(roots=[tmp_path], approvals=approvals)
+    for n in range(220):
+        clock.now_s += 1
+        await asked(gate, request("mystery", n=n))
+    assert [pending.arguments for pending in approvals.pending()] == [{"n": n} for n in range(20, 220)]
+
+
+# -- audit ------------------------------------------------------------------------------------------------------------
+
+
+async def test_every_decision_is_one_line_of_the_audit(workshop: Workshop, tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    gate = Permission(roots=[workshop.root], deny=["Bash(rm *)"], audit=log)
+    calls = [call("read", path="missing"), call("bash", command="rm x\ny"), call("write", path="a", content="")]
+    await workshop.play(gate, calls, approve=Approver(Allow()))
+    await workshop.play(gate, [call("fetch", url="https://example.org")])
+    await workshop.play(gate, [call("bash", command="ls")], approve=Approver(Stop("enough")))
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(line["tool"], line["capability"], line["decision"]) for line in lines] == [
+        ("read", "read", "allow"),
+        ("bash", "exec", "deny"),
+        ("write", "write", "allow"),
+        ("fetch", "network", "unanswered"),
+        ("bash", "exec", "stop"),
+    ]
+    assert lines[1]["summary"] == "bash 'rm x\\ny'"
+    assert lines[1]["reason"] == "the rule Bash(rm *) forbids it."
+    assert lines[2]["reason"] == "approved: once."
+    assert {*lines[0]} == {"time", "mode", "path", "tool", "capability", "summary", "digest", "decision", "reason"}
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+async def test_a_call_that_cannot_be_audited_is_not_made(workshop: Workshop, tmp_path: Path) -> None:
+    gate = Permission(mode="trust", roots=[workshop.root], audit=tmp_path / "missing" / "audit.jsonl")
+    result = await workshop.play(gate, call("bash", command="touch trace"))
+    assert (workshop.ran, workshop.trace()) == ([], set())
+    assert "the gate failed: FileNotFoundError" in results(result)[0]

@@ -1,0 +1,301 @@
+"""What each mode makes of each kind of call, and what goes before the mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from journeyman import DefinitionError
+from journeyman.approvals import Approvals
+from journeyman.capability import Action, Capability, classify
+from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
+from journeyman.permission import Mode, Permission
+from journeyman.roots import Root
+from tests.permission.places import request
+
+CALLS: dict[str, GateRequest] = {
+    "read": request("read", "pure", path="a"),
+    "search": request("glob", "pure", pattern="**/*.py"),
+    "internal": request("tool_search", "pure", query="x"),
+    "write": request("write", "idempotent", path="a", content="x"),
+    "exec": request("bash", command="ls"),
+    "network": request("fetch", "pure", untrusted=True, url="https://example.org"),
+    "unknown": request("mystery", depth=3),
+}
+
+TABLE: dict[Mode, str] = {
+    "strict": "read search internal write? exec! network! unknown!",
+    "balanced": "read search internal write? exec? network? unknown?",
+    "auto": "read search internal write exec? network? unknown?",
+    "trust": "read search internal write exec network unknown",
+    "plan": "read search internal write! exec! network unknown!",
+}
+
+
+def marked(verdict: Verdict) -> Literal["", "?", "!"]:
+    match verdict:
+        case Allow():
+            return ""
+        case Ask():
+            return "?"
+        case _:
+            return "!"
+
+
+@pytest.mark.parametrize("mode", TABLE)
+async def test_a_mode_decides_about_each_capability(tmp_path: Path, mode: Mode) -> None:
+    gate = Permission(mode=mode, roots=[tmp_path])
+    found = [f"{name}{marked(await gate.decide(call))}" for name, call in CALLS.items()]
+    assert " ".join(found) == TABLE[mode]
+
+
+async def test_an_allow_rule_beats_every_mode_but_plan(tmp_path: Path) -> None:
+    for mode in TABLE:
+        gate = Permission(mode=mode, allow=["Bash(ls)", "mys*", "Edit(**)", "WebFetch(*)"], roots=[tmp_path])
+        found = {name for name, call in CALLS.items() if await gate.decide(call) == Allow()}
+        assert found == ({"read", "search", "internal", "network"} if mode == "plan" else {*CALLS})
+
+
+async def test_a_deny_rule_beats_an_allow_rule_and_trust(tmp_path: Path) -> None:
+    rules = ["Bash(ls)", "mystery", "Edit(a)", "WebFetch(example.org)", "Read(a)", "tool_*", "glob"]
+    gate = Permission(mode="trust", allow=rules, deny=rules, roots=[tmp_path])
+    verdicts = [await gate.decide(call) for call in CALLS.values()]
+    assert all(isinstance(verdict, Deny) for verdict in verdicts)
+    assert verdicts[3] == Deny("the rule Edit(a) forbids it.")
+
+
+@pytest.mark.parametrize("rule", ["Bash", "Edit", "Write", "Read", "WebFetch", "Subagent"])
+async def test_a_kind_without_a_pattern_means_all_of_it(tmp_path: Path, rule: str) -> None:
+    gate = Permission(mode="trust", deny=[rule], roots=[tmp_path])
+    calls = {**CALLS, "delegate": request("subagent", agent="writer", task="Write.")}
+    denied = {name for name, call in calls.items() if isinstance(await gate.decide(call), Deny)}
+    kinds = {"Bash": {"exec"}, "Edit": {"write"}, "Write": {"write"}, "WebFetch": {"network"}, "Subagent": {"delegate"}}
+    assert denied == kinds.get(rule, {"read", "search"})
+
+
+async def test_plan_mode_allows_only_those_internal_tools_that_are_listed(tmp_path: Path) -> None:
+    delegate = request("subagent", agent="writer", task="Write.")
+    assert isinstance(await Permission(mode="plan", roots=[tmp_path]).decide(delegate), Deny)
+    assert await Permission(mode="plan", in_plan=["subagent", "write"], roots=[tmp_path]).decide(delegate) == Allow()
+    listed = Permission(mode="plan", in_plan=["write", "bash"], roots=[tmp_path])
+    assert isinstance(await listed.decide(CALLS["write"]), Deny)  # listing a tool makes it no internal one
+
+
+async def test_what_was_approved_before_beats_strict_but_not_plan_and_not_a_deny(tmp_path: Path) -> None:
+    approvals = Approvals()
+    gate = Permission(mode="strict", approvals=approvals, roots=[tmp_path])
+    assert isinstance(await gate.decide(CALLS["exec"]), Deny)
+    approvals.grant(gate.key(classify(CALLS["exec"])), "session")
+    assert await gate.decide(CALLS["exec"]) == Allow()
+    assert isinstance(await gate.decide(request("bash", command="ls -l")), Deny)
+    plan = Permission(mode="plan", approvals=approvals, roots=[tmp_path])
+    assert isinstance(await plan.decide(CALLS["exec"]), Deny)
+    denying = Permission(mode="strict", approvals=approvals, deny=["Bash(ls)"], roots=[tmp_path])
+    assert isinstance(await denying.decide(CALLS["exec"]), Deny)
+
+
+async def test_strict_denies_outside_of_the_roots_what_it_denies_inside(tmp_path: Path) -> None:
+    gate = Permission(mode="strict", roots=[tmp_path])
+    assert isinstance(await gate.decide(request("bash", command="ls", folder="/")), Deny)
+    assert isinstance(await gate.decide(request("write", path="/x", content="")), Ask)
+
+
+# -- roots -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_read_only_root_is_never_written_to(tmp_path: Path) -> None:
+    (tmp_path / "vendor").mkdir()
+    gate = Permission(mode="trust", allow=["Edit(**)"], roots=[tmp_path, Root(tmp_path / "vendor", read_only=True)])
+    assert await gate.decide(request("write", path="a", content="")) == Allow()
+    assert await gate.decide(request("read", "pure", path="vendor/a")) == Allow()
+    denied = await gate.decide(request("write", path="vendor/a", content=""))
+    assert denied == Deny("write 'vendor/a': the folder is read-only.")
+
+
+async def test_a_root_inside_of_a_read_only_root_can_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "build").mkdir()
+    gate = Permission(mode="auto", roots=[Root(tmp_path, read_only=True), tmp_path / "build"])
+    assert isinstance(await gate.decide(request("write", path="a", content="")), Deny)
+    assert await gate.decide(request("write", path="build/a", content="")) == Allow()
+
+
+async def test_the_programs_own_folders_need_nobodys_approval(tmp_path: Path) -> None:
+    own, notes = tmp_path / "own", tmp_path / "notes"
+    for mode in TABLE:
+        gate = Permission(
+            mode=mode, roots=[tmp_path / "project"], internal=[own, Root(notes, read_only=True)], deny=["Edit(**/key)"]
+        )
+        found = [
+            await gate.decide(request("write", path=str(own / "a"), content="")),
+            await gate.decide(request("read", "pure", path=str(notes / "a"))),
+            await gate.decide(request("write", path=str(notes / "a"), content="")),
+            await gate.decide(request("write", path=str(own / "key"), content="")),
+        ]
+        assert [marked(verdict) for verdict in found] == ["", "", "!", "!"]
+
+
+async def test_a_root_wins_over_an_internal_folder(tmp_path: Path) -> None:
+    gate = Permission(mode="balanced", roots=[tmp_path], internal=[tmp_path / "own"])
+    assert isinstance(await gate.decide(request("write", path="own/a", content="")), Ask)
+
+
+async def test_without_roots_the_current_folder_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    gate = Permission(mode="auto")
+    monkeypatch.chdir("/")
+    assert await gate.decide(request("write", path="a", content="")) == Allow()
+    assert isinstance(await gate.decide(request("write", path="../a", content="")), Ask)
+
+
+async def test_links_are_followed_by_whoever_keeps_the_files() -> None:
+    links = {"/workspace/link": "/etc"}
+    gate = Permission(mode="auto", roots=["/workspace"], resolve=lambda path: links.get(path, path))
+    assert await gate.decide(request("write", path="a", content="")) == Allow()
+    assert isinstance(await gate.decide(request("write", path="link", content="")), Ask)
+
+
+# -- what a call would do ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "capability"),
+    [
+        (request("read", "once", path="a"), "unknown"),  # says that it changes something: no read
+        (request("read", "pure", file="a"), "unknown"),  # not the tool of that name
+        (request("lookup", "pure", key="a"), "read"),
+        (request("search_web", "pure", untrusted=True, query="a"), "network"),
+        (request("lookup", "idempotent", key="a"), "unknown"),
+        (request("glob", "pure", pattern="*/../../x"), "unknown"),
+        (request("call_tool", name="bash", arguments={"command": "ls"}), "exec"),
+        (request("call_tool", name="read", arguments={"path": "a"}), "unknown"),
+        (request("call_tool", name="call_tool", arguments={}), "unknown"),
+        (request("call_tool", name=3), "unknown"),
+        (request("bash", "pure", command="ls"), "exec"),
+        (request("bash", command=["ls"]), "unknown"),
+        (request("subagent", agent="writer", task="x"), "internal"),
+        (request("subagent", chain=[{"agent": "a", "task": "x"}, {"agent": "b", "task": "y"}]), "internal"),
+        (request("subagent", task="x"), "unknown"),
+    ],
+)
+def test_what_a_call_could_do_is_told_by_its_name_and_its_effect(call: GateRequest, capability: Capability) -> None:
+    assert classify(call).capability == capability
+
+
+async def test_a_search_below_another_folder_is_a_read_of_that_folder(tmp_path: Path) -> None:
+    gate = Permission(mode="trust", roots=[tmp_path])
+    for pattern in ("../*", "/etc/*", "a/../../x*"):
+        assert isinstance(await gate.decide(request("glob", "pure", pattern=pattern)), Ask)
+
+
+async def test_a_call_that_is_passed_on_is_judged_as_the_one_it_is(tmp_path: Path) -> None:
+    gate = Permission(mode="trust", deny=["Bash(rm *)", "mcp_*"], roots=[tmp_path])
+    for name, arguments in (("bash", {"command": "ls; rm x"}), ("mcp_send", {"to": "x"})):
+        assert isinstance(await gate.decide(request("call_tool", name=name, arguments=arguments)), Deny)
+    allowing = Permission(mode="strict", allow=["call_tool"], roots=[tmp_path])
+    assert isinstance(await allowing.decide(request("call_tool", name="mcp_send", arguments={})), Deny)
+
+
+async def test_a_program_may_classify_calls_itself(tmp_path: Path) -> None:
+    def mine(call: GateRequest) -> Action:
+        return Action(tool=call.tool_name, capability="write", paths=(str(call.arguments["target"]),))
+
+    gate = Permission(mode="auto", classify=mine, roots=[tmp_path])
+    assert await gate.decide(request("save", target="a")) == Allow()
+    assert isinstance(await gate.decide(request("save", target="../a")), Ask)
+
+
+async def test_a_task_is_only_allowed_when_all_its_agents_are(tmp_path: Path) -> None:
+    gate = Permission(mode="plan", in_plan=["subagent"], deny=["Subagent(root*)"], roots=[tmp_path])
+    tasks = [{"agent": "writer", "task": "x"}, {"agent": "rooter", "task": "y"}]
+    assert await gate.decide(request("subagent", tasks=tasks[:1])) == Allow()
+    assert isinstance(await gate.decide(request("subagent", tasks=tasks)), Deny)
+
+
+# -- definitions -------------------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_definition_lists_every_problem() -> None:
+    with pytest.raises(DefinitionError) as raised:
+        Permission(
+            mode="careful",  # pyright: ignore[reportArgumentType] - what users may write
+            allow=["Bash(git *", "Shell(ls)", "Bash(a && b)", "Bash(/bin/ls)", "Edit(../x)", "Edit(a**)", "two words"],
+            deny=["WebFetch(https://example.org)", "Bash()", "", "m*p", "Subagent(a b)"],
+            roots=[""],
+        )
+    assert [problem.code for problem in raised.value.problems] == [
+        "INVALID_MODE",
+        "UNCLOSED_RULE",
+        "UNKNOWN_RULE_KIND",
+        *["INVALID_RULE"] * 10,
+        "INVALID_ROOT",
+    ]
+    assert "The rule 'Bash(git *' in allow does not end with ')'. Close the parenthesis." in str(raised.value)
+    assert "There are Bash(…), Edit(…), Write(…), Read(…), WebFetch(…), Subagent(…), and names of tools." in str(
+        raised.value
+    )
+
+
+def test_a_text_where_a_list_of_rules_belongs_is_a_wrong_definition() -> None:
+    with pytest.raises(DefinitionError, match="allow is the text"):
+        Permission(allow="Bash(git *)")
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "fits"),
+    [
+        ("Edit(src/**)", "src/a/b.py", True),
+        ("Edit(src/**)", "src", True),
+        ("Edit(src/**)", "src2/a", False),
+        ("Edit(src/*)", "src/a/b", False),
+        ("Edit(src/*.py)", "src/.py", True),
+        ("Edit(**/test_*.py)", "a/b/test_x.py", True),
+        ("Edit(**/test_*.py)", "test_x.py", True),
+        ("Edit(a/**/z)", "a/z", True),
+        ("Edit(a/**/z)", "a/b/c/z", True),
+        ("Edit(a/**/z)", "a/b/c/zz", False),
+        ("Edit(a?c)", "abc", True),
+        ("Edit(a?c)", "a/c", False),
+        ("Edit([a])", "[a]", True),
+        ("Edit([a])", "a", False),
+        ("Edit(./a)", "a", True),
+        ("Edit(a.b)", "axb", False),
+        ("Edit(**)", "anything/at/all", True),
+        ("Edit(secret)", "secret/below", False),
+        ("Write(a)", "a", True),
+        ("edit", "a", False),
+        ("wri*", "a", True),
+        ("*", "a", True),
+    ],
+)
+async def test_a_pattern_of_paths(tmp_path: Path, rule: str, path: str, fits: bool) -> None:
+    gate = Permission(mode="balanced", allow=[rule], roots=[tmp_path])
+    assert (await gate.decide(request("write", path=path, content="")) == Allow()) is fits
+
+
+@pytest.mark.parametrize(
+    ("rule", "command", "fits"),
+    [
+        ("Bash(git *)", "git", True),
+        ("Bash(git *)", "git log -1", True),
+        ("Bash(git *)", "gitk", False),
+        ("Bash(git status)", "git status", True),
+        ("Bash(git status)", "git status -s", False),
+        ("Bash(git * --dry-run)", "git push --dry-run", True),
+        ("Bash(git * --dry-run)", "git push -f --dry-run", False),
+        ("Bash(npm run test:*)", "npm run test:unit", True),
+        ("Bash(npm run test:*)", "npm run deploy", False),
+        ("Bash(*)", "ls -l", True),
+        ("Bash(*)", "sudo ls", False),
+        ("Bash(s*)", "sh x", False),
+        ("Bash(sudo ls)", "sudo ls", True),
+        ("Bash(git)", "git log", False),
+        ("bash", "ls", True),
+        ("bash", "ls; ls", False),
+        ("*", "ls | ls", False),
+    ],
+)
+async def test_a_pattern_of_commands(tmp_path: Path, rule: str, command: str, fits: bool) -> None:
+    gate = Permission(mode="strict", allow=[rule], roots=[tmp_path])
+    assert (await gate.decide(request("bash", command=command)) == Allow()) is fits

@@ -1,0 +1,100 @@
+"""Whatever the command: an allow never matches what a real bash takes for more than it says, and a deny finds whatever
+a real bash runs. Generated commands run in an empty folder, where programs only note that they were called."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journeyman.capability import classify
+from journeyman.roots import Roots
+from journeyman.rules import Rules
+from journeyman.shell import every_command, plain_words
+from tests.permission.places import StubShell, request
+
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+
+PROGRAMS = ("git", "rm", "ls", "sudo", "xargs")
+
+fragments = st.sampled_from(
+    [
+        *("git", "rm", "ls", "a", "b", "-x", "--y=z", "1", "2", "."),
+        *(" ", " ", " ", " ", "\t", "\n", "\r", "\f", "\u00a0", "\u200b"),
+        *(";", "&", "&&", "|", "||", "|&", "!", ";;"),
+        *("'", '"', "\\", "`", "$", "$(", ")", "(", "<(", "${", "}", "{ ", "$'", '$"', "$((", "))"),
+        *(">", "<", ">>", ">&2", "2>&1", "&>", "<<<", "<<E\n", "\nE\n"),
+        *("X=1", "x=rm", "$x", "=", "+=", "#", " # it's ", "~", "*", "?", "[", "]", "{a,b}", "[a]"),
+        *(
+            "eval ",
+            "exec ",
+            "command ",
+            "sudo ",
+            "if ",
+            "then ",
+            "fi",
+            "do ",
+            "done",
+            "for x in a; do ",
+            "time ",
+            "coproc ",
+        ),
+        *("'rm'", '"rm"', "r\\m", "'a b'", '"a b"', "$(rm a)", "`rm b`", '"$(rm c)"', "( rm d )", "\\\n"),
+        *("\u043e", "\uff1b", "\u037e", "\u2018", "\u201c", "\x1b", "\x7f", "é"),
+    ]
+)
+commands = st.lists(fragments, max_size=12).map("".join)
+mostly_plain = st.lists(
+    st.sampled_from(["git", "ls", " ", " ", " ", "-x", "a.b", "'c d'", '"e f"', "x=y", "/", ":", ",", "\t", "#", "''"]),
+    max_size=10,
+).map("".join)
+
+
+@pytest.fixture(scope="module")
+def shell() -> Iterator[StubShell]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield StubShell(Path(folder), *PROGRAMS)
+
+
+@given(command=st.one_of(commands, mostly_plain, st.text(max_size=20).map(lambda text: f"git {text}")))
+def test_what_is_plain_is_one_command_with_just_these_words(shell: StubShell, command: str) -> None:
+    words = plain_words(command)
+    if words is None:
+        return
+    called = shell.run(command)
+    assert called == ([words] if words[0] in PROGRAMS else [])
+    assert list(shell.folder.iterdir()) == []
+
+
+@given(command=commands)
+def test_a_command_that_a_rule_allows_runs_the_program_of_the_rule_and_no_other(shell: StubShell, command: str) -> None:
+    roots = Roots([shell.folder])
+    action = classify(request("bash", command=command))
+    if Rules(["Bash(git *)"], [], roots).allowing(action) is not None:
+        assert [words[0] for words in shell.run(command)] == ["git"]
+
+
+@given(command=st.one_of(commands, st.tuples(commands, st.just("\nrm z\n"), commands).map("".join)))
+def test_whatever_a_shell_runs_a_deny_finds(shell: StubShell, command: str) -> None:
+    if "\0" in command:
+        return
+    called = shell.run(command)
+    for path in shell.folder.iterdir():
+        path.unlink()
+    if any(words[0] == "rm" for words in called):
+        denied = Rules([], ["Bash(rm *)"], Roots([shell.folder])).denying(
+            classify(request("bash", command=command)), []
+        )
+        assert denied == "Bash(rm *)", (command, every_command(command))
+
+
+def test_the_programs_of_these_tests_note_their_calls_and_do_nothing(tmp_path: Path) -> None:
+    shell = StubShell(tmp_path, *PROGRAMS)
+    assert sorted(shell.run("git 'a b' \"\"; ls | rm x; sudo rm y")) == sorted(
+        [("git", "a b", ""), ("ls",), ("rm", "x"), ("sudo", "rm", "y")]
+    )

@@ -1,0 +1,177 @@
+"""What the OpenAI server says: blocks, answers made of them, and the ways in which an answer can go wrong.
+
+One script serves both of OpenAI's APIs: `openai_chat_sse.py` and `openai_responses_sse.py` turn an answer into bytes.
+Faults inside a body (`cut`, `stall`, `insert`, `late`) and bytes that are no answer (`raw`, `html_page`) are those of
+`messages_answers.py`.
+"""
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Literal, TypeAlias
+
+import orjson
+
+from tests.support.messages_answers import SERIAL, Raw, Twist, raw
+from tests.support.messages_json import Json, as_list, as_object, as_text
+
+Ending: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
+"""Why the model stopped, in the words of Chat Completions."""
+
+_ERROR_TYPES: Mapping[int, tuple[str, str | None]] = {
+    400: ("invalid_request_error", None),
+    401: ("invalid_request_error", "invalid_api_key"),
+    403: ("invalid_request_error", "unsupported_country_region_territory"),
+    404: ("invalid_request_error", "model_not_found"),
+    429: ("requests", "rate_limit_exceeded"),
+    500: ("server_error", None),
+    503: ("server_error", "server_is_overloaded"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What an answer used, as both APIs count it: all input together, cached or not."""
+
+    input: int = 25
+    output: int = 9
+    cached: int | None = 0
+    """None leaves out the details, as many compatible servers do."""
+    reasoning: int | None = 0
+    """None leaves out the details."""
+    written: int | None = None
+    """Tokens written to the cache; None leaves them out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """One answer of the model."""
+
+    content: tuple[Json, ...]
+    ending: Ending
+    usage: Counted | None
+    """None: the server does not count."""
+    model: str | None
+    """None echoes the model of the request."""
+    id: str
+    headers: Mapping[str, str]
+    delta_chars: int | None
+    """Characters per delta; None cuts at seeded arbitrary places."""
+    twist: Twist | None = None
+    wait: float | asyncio.Event = 0.0
+    encoded: dict[object, list[bytes]] = field(default_factory=dict[object, list[bytes]], init=False, repr=False)
+    """Cache of the encoders."""
+
+
+Reply: TypeAlias = Answer | Raw
+Policy: TypeAlias = Callable[[Json], Reply | Awaitable[Reply]]
+
+
+def text(value: str, *, annotations: Sequence[Json] = ()) -> Json:
+    """Return a text."""
+    return {"type": "text", "text": value, "annotations": list(annotations)}
+
+
+def refusal(value: str) -> Json:
+    """Return the text with which the model refuses."""
+    return {"type": "refusal", "refusal": value}
+
+
+def call(name: str, arguments: Json | str, *, id: str | None = None) -> Json:
+    """Return a call; arguments that are a string are written as they are, broken or not.
+
+    Without an id it gets one like call_2_1: request 2, call 1.
+    """
+    written = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+    return {"type": "call", "id": id, "name": name, "arguments": written}
+
+
+def reasoning(value: str, *, encrypted: str | None = None) -> Json:
+    """Return reasoning: for Responses a summary with `encrypted` content, by default made from the text."""
+    made = base64.b64encode(hashlib.sha256(value.encode()).digest()).decode()
+    return {"type": "reasoning", "text": value, "encrypted": made if encrypted is None else encrypted}
+
+
+def item(**fields: object) -> Json:
+    """Return an output item of Responses as it is; Chat Completions leaves it out."""
+    return {"type": "item", "item": fields}
+
+
+def answer(
+    *blocks: Json | str,
+    ending: Ending | None = None,
+    usage: Counted | None = Counted(),
+    model: str | None = None,
+    id: str = f"resp_{SERIAL}",
+    headers: Mapping[str, str] | None = None,
+    delta_chars: int | None = None,
+) -> Answer:
+    """Return an answer of these blocks (a string is a text block); the ending defaults to what fits them."""
+    content = _with_ids(text(block) if isinstance(block, str) else block for block in blocks)
+    calls = any(block["type"] == "call" for block in content)
+    return Answer(
+        content=content,
+        ending=ending or ("tool_calls" if calls else "stop"),
+        usage=usage,
+        model=model,
+        id=id,
+        headers={"x-request-id": f"req_{SERIAL}", **(headers or {})},
+        delta_chars=delta_chars,
+    )
+
+
+def fault(
+    status: int = 503,
+    *,
+    error_type: str | None = None,
+    code: str | None = None,
+    message: str = "Scripted fault",
+    headers: Mapping[str, str] | None = None,
+) -> Raw:
+    """Return an error as the API words it; type and code follow from the status."""
+    usual_type, usual_code = _ERROR_TYPES.get(status, ("server_error", None))
+    error = {"message": message, "type": error_type or usual_type, "param": None, "code": code or usual_code}
+    body = orjson.dumps({"error": error})
+    return raw(body, status=status, headers={"x-request-id": f"req_{SERIAL}", **(headers or {})})
+
+
+def broken_off(
+    whole: Answer, *, after_events: int, code: str = "server_error", message: str = "The server had an error"
+) -> Answer:
+    """Send the first events, then an error, with which the stream ends: one that holds for both APIs."""
+    error: Json = {"message": message, "type": "server_error", "param": None, "code": code}
+    event = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": 99, "error": error}
+    data = b"event: error\ndata: " + orjson.dumps(event) + b"\n\n"
+    return replace(whole, twist=Twist(after_events=after_events, insert=data))
+
+
+def by_turn(script: Sequence[Reply]) -> Policy:
+    """Let every conversation walk through the script on its own: the n-th turn gets the n-th reply."""
+
+    def reply(request: Json) -> Reply:
+        n_answers = _answers_in(request)
+        if n_answers >= len(script):
+            raise LookupError(f"the conversation has {n_answers} answers, the script has {len(script)}")
+        return script[n_answers]
+
+    return reply
+
+
+def _answers_in(request: Json) -> int:
+    """Count runs of neighbours that the model said."""
+    items = [as_object(each) for each in as_list(request.get("messages")) or as_list(request.get("input"))]
+    said = [
+        as_text(each.get("role")) == "assistant" or each.get("type") in ("function_call", "reasoning") for each in items
+    ]
+    return sum(1 for before, now in zip([False, *said], said, strict=False) if now and not before)
+
+
+def _with_ids(blocks: Iterable[Json]) -> tuple[Json, ...]:
+    numbers = count(1)
+    return tuple(
+        {**block, "id": f"call_{SERIAL}_{next(numbers)}"} if block["type"] == "call" and block["id"] is None else block
+        for block in blocks
+    )

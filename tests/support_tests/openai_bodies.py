@@ -1,0 +1,183 @@
+"""Requests that OpenAI's APIs take, one per feature; `test_openai_rules.py` breaks them one by one."""
+
+from tests.support.messages_json import Json
+from tests.support.openai_schema import Api
+
+HEADERS = {"authorization": "Bearer k", "content-type": "application/json"}
+PNG = "data:image/png;base64,iVBORw0KGgo="
+ENCRYPTED = "c2VhbGVk"
+
+
+def parameters(**more: object) -> Json:
+    properties: Json = {"sql": {"type": "string"}, "limit": {"type": ["integer", "null"]}}
+    return {"type": "object", "properties": properties, "required": ["sql"], **more}
+
+
+STRICT = parameters(required=["sql", "limit"], additionalProperties=False)
+
+
+# -- Chat Completions --------------------------------------------------------------------------------------------------
+
+
+def tool(name: str = "query", schema: Json | None = None, **more: object) -> Json:
+    function = {"name": name, "description": "Run one query.", "parameters": schema or parameters(), **more}
+    return {"type": "function", "function": function}
+
+
+def call(id: str, name: str = "query", arguments: str = '{"sql":"select 1"}') -> Json:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def said(content: object = None, *calls: Json, **more: object) -> Json:
+    return {"role": "assistant", "content": content, **({"tool_calls": list(calls)} if calls else {}), **more}
+
+
+def result(id: str, content: object = "42") -> Json:
+    return {"role": "tool", "tool_call_id": id, "content": content}
+
+
+def user(content: object) -> Json:
+    return {"role": "user", "content": content}
+
+
+def chat(*messages: Json, **more: object) -> Json:
+    return {"model": "gpt-test", "messages": list(messages), **more}
+
+
+ASKED = user("What sold best in May?")
+
+CHAT: dict[str, Json] = {
+    "plain text": chat(ASKED),
+    "everything optional": chat(
+        {"role": "developer", "content": [{"type": "text", "text": "Be careful."}]},
+        user([{"type": "text", "text": "Hello"}]),
+        stop=["END"],
+        max_completion_tokens=100,
+        reasoning_effort="low",
+        stream=True,
+        stream_options={"include_usage": True},
+        tools=[tool()],
+        tool_choice={"type": "function", "function": {"name": "query"}},
+        parallel_tool_calls=False,
+        store=False,
+    ),
+    "tool turn": chat(
+        {"role": "system", "content": "Be careful."},
+        ASKED,
+        said("Let me look.", call("call_1")),
+        result("call_1"),
+        tools=[tool()],
+    ),
+    "parallel results": chat(
+        ASKED,
+        said(None, call("call_1"), call("call_2"), call("call_3", "other", "{}")),
+        result("call_2", [{"type": "text", "text": "no such table"}]),
+        result("call_1"),
+        result("call_3", ""),
+        user("Be quick."),
+        tools=[tool(), tool("other")],
+    ),
+    "an id again in a later turn": chat(
+        ASKED, said(None, call("a")), result("a"), said(None, call("a")), result("a"), tools=[tool()]
+    ),
+    "an echo of all that was answered": chat(
+        ASKED, said("Umbrellas.", refusal=None, annotations=[]), user("And June?")
+    ),
+    "a refusal": chat(ASKED, said(None, refusal="No."), user("Why?")),
+    "pictures": chat(
+        user([{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": PNG}}]),
+        said("A chart."),
+        user([{"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}}]),
+    ),
+    "a file": chat(
+        user([{"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERi0=", "filename": "a"}}])
+    ),
+    "strict tool": chat(ASKED, tools=[tool(schema=STRICT, strict=True)], tool_choice="required"),
+    "no parameters": chat(ASKED, tools=[{"type": "function", "function": {"name": "now"}}]),
+}
+
+
+# -- Responses ---------------------------------------------------------------------------------------------------------
+
+
+def flat(name: str = "query", schema: Json | None = None, *, strict: bool = False) -> Json:
+    tool: Json = {"type": "function", "name": name, "description": "Run one query."}
+    return {**tool, "parameters": schema or parameters(), "strict": strict}
+
+
+def called(call_id: str, name: str = "query", arguments: str = '{"sql":"select 1"}', **more: object) -> Json:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **more}
+
+
+def output(id: str, value: object = "42") -> Json:
+    return {"type": "function_call_output", "call_id": id, "output": value}
+
+
+def thought(id: str = "rs_1", **more: object) -> Json:
+    summary = [{"type": "summary_text", "text": "A query will do."}]
+    return {"type": "reasoning", "id": id, "summary": summary, "encrypted_content": ENCRYPTED, **more}
+
+
+def message(value: str, **more: object) -> Json:
+    part: Json = {"type": "output_text", "text": value, "annotations": []}
+    return {"type": "message", "role": "assistant", "content": [part], "id": "msg_1", "status": "completed", **more}
+
+
+def responses(*items: Json, **more: object) -> Json:
+    return {"model": "gpt-test", "input": list(items), **more}
+
+
+RESPONSES: dict[str, Json] = {
+    "plain text": {"model": "gpt-test", "input": "What sold best in May?"},
+    "everything optional": responses(
+        user([{"type": "input_text", "text": "Hello"}]),
+        instructions="Be careful.",
+        max_output_tokens=16,
+        reasoning={"effort": "low", "summary": "auto"},
+        include=["reasoning.encrypted_content"],
+        store=False,
+        stream=True,
+        tools=[flat()],
+        tool_choice={"type": "function", "name": "query"},
+        parallel_tool_calls=True,
+    ),
+    "tool turn": responses(
+        {"role": "developer", "content": "Be careful."},
+        ASKED,
+        message("Let me look."),
+        called("call_1"),
+        output("call_1"),
+        tools=[flat()],
+    ),
+    "parallel outputs": responses(
+        ASKED,
+        called("call_1", id="fc_1", status="completed"),
+        called("call_2", "other", "{}"),
+        output("call_2", [{"type": "input_text", "text": "a chart"}, {"type": "input_image", "image_url": PNG}]),
+        output("call_1"),
+        user("Be quick."),
+        tools=[flat(), flat("other")],
+    ),
+    "reasoning": responses(
+        ASKED,
+        thought(),
+        called("call_1", id="fc_1"),
+        output("call_1"),
+        thought("rs_2"),
+        message("Umbrellas."),
+        user("And June?"),
+        tools=[flat()],
+        store=False,
+    ),
+    "pictures": responses(
+        user(
+            [{"type": "input_text", "text": "What is it?"}, {"type": "input_image", "image_url": PNG, "detail": "auto"}]
+        ),
+        {"role": "assistant", "content": [{"type": "output_text", "text": "A chart.", "annotations": []}]},
+        user([{"type": "input_file", "file_url": "https://example.com/a.pdf"}]),
+    ),
+    "a refusal": responses(ASKED, message("No.") | {"content": [{"type": "refusal", "refusal": "No."}]}, user("Why?")),
+    "strict tool": responses(ASKED, tools=[flat(schema=STRICT, strict=True)], tool_choice="required"),
+}
+
+GOOD: dict[Api, dict[str, Json]] = {"chat": CHAT, "responses": RESPONSES}

@@ -1,0 +1,368 @@
+"""The strict OpenAI server over HTTP: the official SDK reads what was scripted, rules are applied, faults are real."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import openai
+import orjson
+import pytest
+from openai.types.chat import (
+    ChatCompletion,
+    ChatCompletionFunctionToolParam,
+    ChatCompletionMessageParam,
+    ChatCompletionStreamOptionsParam,
+)
+from openai.types.responses import FunctionToolParam, Response, ResponseInputItemParam
+
+from tests.support.messages_answers import cut, enormous_line, html_page, insert, late, stall
+from tests.support.messages_json import Json, as_list, as_object
+from tests.support.openai_answers import (
+    Answer,
+    Counted,
+    Reply,
+    answer,
+    broken_off,
+    by_turn,
+    call,
+    fault,
+    item,
+    reasoning,
+    refusal,
+)
+from tests.support.openai_api import OpenAiApi, Service
+from tests.support.openai_schema import Api
+from tests.support_tests.messages_client import event_types, events_in
+from tests.support_tests.openai_bodies import ASKED, CHAT, HEADERS, RESPONSES, called, chat, output, responses, result
+from tests.support_tests.openai_bodies import call as chat_call
+from tests.support_tests.openai_bodies import flat as flat_tool
+from tests.support_tests.openai_bodies import said as chat_said
+from tests.support_tests.openai_bodies import tool as chat_tool
+
+PATHS: dict[Api, str] = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
+QUESTION: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What sold best in May?"}]
+QUERY: ChatCompletionFunctionToolParam = {
+    "type": "function",
+    "function": {"name": "query", "parameters": {"type": "object", "properties": {"sql": {"type": "string"}}}},
+}
+FLAT: FunctionToolParam = {
+    "type": "function",
+    "name": "query",
+    "parameters": {"type": "object", "properties": {"sql": {"type": "string"}}},
+    "strict": False,
+}
+SQL = orjson.dumps({"sql": "select \"ä\", '🦜' \\ \n", "deep": [1, -2.5e-7, True, None, ""]}).decode()
+FULL = answer(
+    reasoning("Umläute, 漢字, and 🦜 may all be cut."),
+    "First the query: “best seller” — naïve 🦜🦜",
+    call("query", SQL),
+    call("query", '{"broken'),
+    usage=Counted(input=17, output=99, cached=5, reasoning=7),
+)
+
+
+@asynccontextmanager
+async def sdk(api: OpenAiApi) -> AsyncGenerator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(base_url=f"{api.url}/v1", api_key="k", max_retries=0) as client:
+        yield client
+
+
+async def post(api: OpenAiApi, path: str, request: Json, **headers: str) -> tuple[int, bytes]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{api.url}{path}", data=orjson.dumps(request), headers=HEADERS | headers) as response,
+    ):
+        return response.status, await response.read()
+
+
+async def completion(client: openai.AsyncOpenAI, *, stream: bool) -> ChatCompletion:
+    if not stream:
+        return await client.chat.completions.create(model="gpt-test", messages=QUESTION, tools=[QUERY])
+    options: ChatCompletionStreamOptionsParam = {"include_usage": True}
+    async with client.chat.completions.stream(
+        model="gpt-test", messages=QUESTION, tools=[QUERY], stream_options=options
+    ) as events:
+        return await events.get_final_completion()
+
+
+async def response(client: openai.AsyncOpenAI, *, stream: bool) -> Response:
+    if not stream:
+        return await client.responses.create(
+            model="gpt-test", input="Hi", tools=[FLAT], include=["reasoning.encrypted_content"], store=False
+        )
+    async with client.responses.stream(
+        model="gpt-test", input="Hi", tools=[FLAT], include=["reasoning.encrypted_content"], store=False
+    ) as events:
+        return await events.get_final_response()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
+async def test_the_official_sdk_reads_a_completion(stream: bool, seed: int) -> None:
+    async with OpenAiApi([FULL], seed=seed, n_writes=20) as api, sdk(api) as client:
+        read = await completion(client, stream=stream)
+    message = read.choices[0].message
+    assert message.content == "First the query: “best seller” — naïve 🦜🦜"
+    assert [(each.id, as_object(each.to_dict()["function"])["arguments"]) for each in message.tool_calls or []] == [
+        ("call_1_1", SQL),
+        ("call_1_2", '{"broken'),
+    ]
+    assert (read.id, read.model, read.choices[0].finish_reason) == ("chatcmpl-1", "gpt-test", "tool_calls")
+    assert read.usage is not None
+    assert (
+        as_object(read.usage.to_dict()).items()
+        >= {
+            "prompt_tokens": 17,
+            "completion_tokens": 99,
+            "total_tokens": 116,
+        }.items()
+    )
+    assert read.usage.prompt_tokens_details is not None
+    assert read.usage.completion_tokens_details is not None
+    assert read.usage.prompt_tokens_details.cached_tokens == 5
+    assert read.usage.completion_tokens_details.reasoning_tokens == 7
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
+async def test_the_official_sdk_reads_a_response(stream: bool, seed: int) -> None:
+    async with OpenAiApi([FULL], seed=seed, n_writes=20) as api, sdk(api) as client:
+        read = await response(client, stream=stream)
+    items = [as_object(each.to_dict()) for each in read.output]
+    thought, message, first, second = items
+    assert thought["summary"] == [{"text": "Umläute, 漢字, and 🦜 may all be cut.", "type": "summary_text"}]
+    assert (thought["id"], thought["encrypted_content"]) == ("rs_1_1", FULL.content[0]["encrypted"])
+    assert as_object(as_list(message["content"])[0])["text"] == "First the query: “best seller” — naïve 🦜🦜"
+    assert [(each["id"], each["call_id"], each["arguments"]) for each in (first, second)] == [
+        ("fc_1_3", "call_1_1", SQL),
+        ("fc_1_4", "call_1_2", '{"broken'),
+    ]
+    assert (read.id, read.status, read.output_text) == (
+        "resp_1",
+        "completed",
+        as_object(as_list(message["content"])[0])["text"],
+    )
+    assert read.usage is not None
+    assert (read.usage.input_tokens, read.usage.input_tokens_details.cached_tokens) == (17, 5)
+    assert (read.usage.output_tokens, read.usage.output_tokens_details.reasoning_tokens) == (99, 7)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
+async def test_the_official_sdk_can_continue_a_tool_turn(stream: bool) -> None:
+    script = [answer("I look.", call("query", {"sql": "select 1"})), answer("42.")]
+    async with OpenAiApi(script) as api, sdk(api) as client:
+        first = (await completion(client, stream=stream)).choices[0].message.to_dict()
+        echo: object = {key: value for key, value in first.items() if key not in ("parsed", "audio", "function_call")}
+        for each in as_list(as_object(echo)["tool_calls"]):
+            as_object(each).pop("index", None)
+            as_object(as_object(each)["function"]).pop("parsed_arguments", None)
+        answers = await post(api, PATHS["chat"], chat(ASKED, as_object(echo), result("call_1_1"), tools=[chat_tool()]))
+    assert answers[0] == 200
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
+async def test_the_official_sdk_can_continue_a_reasoning_tool_turn(stream: bool) -> None:
+    script = [answer(reasoning("Query."), call("query", {"sql": "select 1"})), answer("42.")]
+    async with OpenAiApi(script) as api, sdk(api) as client:
+        first = await response(client, stream=stream)
+        items: list[ResponseInputItemParam] = [{"role": "user", "content": "Hi"}]
+        for each in first.output:
+            given = {key: value for key, value in each.to_dict().items() if key != "parsed_arguments"}
+            items.append(given)  # pyright: ignore[reportArgumentType] - an echo, as the documentation shows it
+        items.append({"type": "function_call_output", "call_id": "call_1_1", "output": "42"})
+        last = await client.responses.create(model="gpt-test", input=items, tools=[FLAT], store=False)
+    assert last.output_text == "42."
+
+
+async def test_refusals_limits_and_filters_have_their_words() -> None:
+    script = [answer(refusal("No.")), answer("Cut", ending="length"), answer("Hm", ending="content_filter")]
+    async with OpenAiApi([*script, *script]) as api, sdk(api) as client:
+        completions = [await completion(client, stream=False) for _ in script]
+        read = [await response(client, stream=False) for _ in script]
+    assert [each.choices[0].finish_reason for each in completions] == ["stop", "length", "content_filter"]
+    assert completions[0].choices[0].message.refusal == "No."
+    assert [each.status for each in read] == ["completed", "incomplete", "incomplete"]
+    reasons = [each.incomplete_details and each.incomplete_details.reason for each in read]
+    assert reasons == [None, "max_output_tokens", "content_filter"]
+
+
+async def test_a_stream_of_chat_has_the_chunks_of_the_real_one() -> None:
+    script = [answer(reasoning("Hm"), "Hello", call("query", {"a": 1}), delta_chars=3)]
+    async with OpenAiApi(script, service=Service(reasoning_field="reasoning")) as api:
+        _, stream = await post(api, PATHS["chat"], chat(ASKED, stream=True, stream_options={"include_usage": True}))
+    assert stream.endswith(b"data: [DONE]\n\n")
+    *chunks, last = events_in(stream.removesuffix(b"data: [DONE]\n\n"))
+    choices = [as_object(as_list(chunk["choices"])[0]) for chunk in chunks]
+    assert [choice["delta"] for choice in choices] == [
+        {"role": "assistant", "content": "", "refusal": None},
+        {"reasoning": "Hm"},
+        {"content": "Hel"},
+        {"content": "lo"},
+        {
+            "tool_calls": [
+                {"index": 0, "id": "call_1_1", "type": "function", "function": {"name": "query", "arguments": ""}}
+            ]
+        },
+        {"tool_calls": [{"index": 0, "function": {"arguments": '{"a'}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '":1'}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]},
+        {},
+    ]
+    assert [choice["finish_reason"] for choice in choices][-2:] == [None, "tool_calls"]
+    assert (last["choices"], as_object(last["usage"])["total_tokens"]) == ([], 34)
+
+
+async def test_a_stream_of_responses_has_the_events_of_the_real_one() -> None:
+    script = [
+        answer(reasoning("Hm"), "Hello", refusal("No"), call("query", {}), item(type="web_search_call", id="ws_1"))
+    ]
+    async with OpenAiApi(script) as api:
+        _, stream = await post(api, PATHS["responses"], responses(ASKED, stream=True))
+    added, done = "response.output_item.added", "response.output_item.done"
+    summary, part = "response.reasoning_summary", "response.content_part"
+    assert list(dict.fromkeys(map(str, event_types(stream)))) == [
+        *("response.created", "response.in_progress", added),
+        *(f"{summary}_part.added", f"{summary}_text.delta", f"{summary}_text.done", f"{summary}_part.done", done),
+        *(f"{part}.added", "response.output_text.delta", "response.output_text.done", f"{part}.done"),
+        *("response.refusal.delta", "response.refusal.done"),
+        *("response.function_call_arguments.delta", "response.function_call_arguments.done"),
+        "response.completed",
+    ]
+    events = events_in(stream)
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert as_object(events[-1]["response"])["output"] == [event["item"] for event in events if event["type"] == done]
+
+
+async def test_a_server_may_answer_in_one_piece_although_a_stream_was_asked_for() -> None:
+    async with OpenAiApi([answer("Hi"), answer("Hi")], streaming=False) as api:
+        _, completed = await post(api, PATHS["chat"], chat(ASKED, stream=True))
+        _, responded = await post(api, PATHS["responses"], responses(ASKED, stream=True))
+    assert orjson.loads(completed)["object"] == "chat.completion"
+    assert orjson.loads(responded)["object"] == "response"
+
+
+async def test_usage_can_be_left_out_whole_or_in_its_details() -> None:
+    script = [
+        answer("Hi", usage=None),
+        answer("Hi", usage=Counted(1, 2, None, None)),
+        answer("Hi", usage=Counted(written=3)),
+    ]
+    async with OpenAiApi(script) as api:
+        none, bare, written = [orjson.loads((await post(api, PATHS["chat"], CHAT["plain text"]))[1]) for _ in script]
+    assert "usage" not in none
+    assert bare["usage"] == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    assert written["usage"]["prompt_tokens_details"]["cache_write_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    ("api_name", "request_body"), [("chat", CHAT["plain text"]), ("responses", RESPONSES["plain text"])]
+)
+async def test_a_bad_request_gets_a_400_and_fails_the_block(api_name: Api, request_body: Json) -> None:
+    async def ask_without_a_model() -> None:
+        async with OpenAiApi([answer("Hi")]) as api:
+            body = {key: value for key, value in request_body.items() if key != "model"}
+            status, reply = await post(api, PATHS[api_name], body | {"thinking": 1})
+            assert (status, orjson.loads(reply)["error"]["type"]) == (400, "invalid_request_error")
+            assert api.n_unserved == 1
+
+    with pytest.raises(AssertionError, match="The OpenAI API was used wrongly"):
+        await ask_without_a_model()
+
+
+async def test_an_answer_that_comes_back_changed_is_refused() -> None:
+    first = answer(reasoning("Hm"), call("query", {"sql": "select 1"}))
+    async with OpenAiApi([first, first], accept_violations=True) as api:
+        await post(api, PATHS["chat"], chat(ASKED, tools=[chat_tool()]))
+        changed = chat_said(None, chat_call("call_1_1", arguments="{}"))
+        await post(api, PATHS["chat"], chat(ASKED, changed, result("call_1_1"), tools=[chat_tool()]))
+        await post(api, PATHS["responses"], responses(ASKED, tools=[flat_tool()], store=False))
+        await post(
+            api, PATHS["responses"], responses(ASKED, called("call_3_1"), output("call_3_1"), tools=[flat_tool()])
+        )
+    rules = [violation.partition(": ")[2].partition(":")[0] for violation in api.violations]
+    assert rules == ["calls_come_back_unchanged", "items_have_their_reasoning"]
+
+
+async def test_errors_have_the_shape_and_the_headers_of_the_api() -> None:
+    async with OpenAiApi([fault(429, headers={"retry-after": "1"}, message="Slow down")]) as api, sdk(api) as client:
+        with pytest.raises(openai.RateLimitError, match="Slow down") as caught:
+            await completion(client, stream=True)
+    assert caught.value.response.headers["retry-after"] == "1"
+    assert (caught.value.code, caught.value.request_id) == ("rate_limit_exceeded", "req_1")
+
+
+async def test_a_missing_or_bad_key_gets_a_401_and_azure_has_its_own_header() -> None:
+    async with OpenAiApi([answer("Hi")], bad_keys={"wrong"}, accept_violations=True) as api:
+        assert (await post(api, PATHS["chat"], CHAT["plain text"], authorization=""))[0] == 401
+        assert (await post(api, PATHS["chat"], CHAT["plain text"], authorization="Bearer wrong"))[0] == 401
+        azure = {"authorization": "", "api-key": "k"}
+        assert (await post(api, "/openai/v1/chat/completions", CHAT["plain text"], **azure))[0] == 200
+    assert len(api.violations) == 1
+
+
+async def test_what_is_not_served_is_a_404() -> None:
+    async with OpenAiApi([], accept_violations=True) as api:
+        assert (await post(api, "/v1/completions", CHAT["plain text"]))[0] == 404
+
+
+@pytest.mark.parametrize("api_name", ["chat", "responses"])
+async def test_by_turn_every_conversation_walks_through_the_script(api_name: Api) -> None:
+    script: list[Reply] = [answer(call("query", {}, id="a")), answer("Two")]
+    begun = CHAT["plain text"] if api_name == "chat" else RESPONSES["plain text"]
+    in_chat = chat(ASKED, chat_said(None, chat_call("a", arguments="{}")), result("a"), tools=[chat_tool()])
+    in_responses = responses(ASKED, called("a", arguments="{}"), output("a"), tools=[flat_tool()])
+    async with OpenAiApi(by_turn(script)) as api:
+        first, again, second = [
+            (await post(api, PATHS[api_name], body))[1]
+            for body in (begun, begun, in_chat if api_name == "chat" else in_responses)
+        ]
+    assert [b"Two" in reply for reply in (first, again, second)] == [False, False, True]
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+def whole() -> Answer:
+    return answer("A text of some length, cut before its end.")
+
+
+@pytest.mark.parametrize("api_name", ["chat", "responses"])
+@pytest.mark.parametrize("ending", ["close", "reset"])
+async def test_a_cut_answer_is_an_error_of_the_transport(ending: str, api_name: Api) -> None:
+    broken = cut(whole(), after_bytes=60, ending="close" if ending == "close" else "reset")
+    body = chat(ASKED, stream=True) if api_name == "chat" else responses(ASKED, stream=True)
+    async with OpenAiApi([broken]) as api:
+        with pytest.raises((aiohttp.ClientError, ConnectionError)):
+            await post(api, PATHS[api_name], body)
+
+
+async def test_anything_can_stand_inside_or_in_place_of_a_stream() -> None:
+    script = [
+        html_page(503),
+        insert(whole(), enormous_line(2**20), after_events=1),
+        broken_off(whole(), after_events=2),
+    ]
+    async with OpenAiApi(script) as api:
+        page, enormous, broken = [await post(api, PATHS["chat"], chat(ASKED, stream=True)) for _ in script]
+    assert page[0] == 503
+    assert max(map(len, enormous[1].split(b"\n"))) > 2**20
+    assert as_object(events_in(broken[1])[-1]["error"])["code"] == "server_error"
+
+
+async def test_a_stalled_stream_lasts_until_the_client_goes_away_and_headers_can_be_held_back() -> None:
+    released = asyncio.Event()
+    async with OpenAiApi([stall(whole(), after_events=2), late(answer("Hi"), until=released)]) as api:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{api.url}{PATHS['chat']}", json=chat(ASKED, stream=True), headers=HEADERS) as response,
+        ):
+            await response.content.readany()
+            assert (api.in_flight, api.requests[0].hung_up) == (1, False)
+        await api.until(lambda: api.requests[0].hung_up)
+        async with asyncio.TaskGroup() as group:
+            held = group.create_task(post(api, PATHS["chat"], CHAT["plain text"]))
+            await api.until(lambda: api.in_flight == 1)
+            assert not held.done()
+            released.set()
+        assert held.result()[0] == 200

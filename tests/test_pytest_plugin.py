@@ -1,0 +1,205 @@
+"""The pytest plugin: real test runs in folders of their own, recorded once and replayed offline."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+# The runs below are in this process, and forget the modules that they import. Those that are there stay.
+for _name in ("loop", "models.anthropic", "models.cassette", "models.scripted"):
+    import_module(f"journeyman.{_name}")
+
+AGENT = """
+import pytest
+from journeyman import Agent, Host, run_sync, tool
+from journeyman.models.scripted import Scripted, call
+
+@tool
+def look(city: str) -> str:
+    "Look at the weather."
+    with open("looked.txt", "a") as file:
+        file.write(city + "\\n")
+    return f"clouds over {city}"
+
+def ask(cassette, text="Is it warm?"):
+    model = Scripted([call("look", city="Oslo", id="1"), "Clouds."])
+    agent = Agent(name="forecaster", model=model, tools=[look])
+    return run_sync(agent, text, host=Host(model=cassette.model(model), journal=cassette.journal))
+"""
+USED = AGENT + "def test_it_answers(cassette):\n    assert ask(cassette).unwrap() == 'Clouds.'\n"
+
+
+@pytest.fixture(autouse=True)
+def _settings(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = -p no:randomly -p no:inline_snapshot\n")
+    monkeypatch.delenv("CI", raising=False)
+
+
+def outcomes(result: pytest.RunResult) -> dict[str, int]:
+    return {name: count for name, count in result.parseoutcomes().items() if name != "warnings"}
+
+
+def test_a_test_is_recorded_once_beside_it_and_replayed_without_running_its_tools(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_weather=USED)
+    for _ in range(2):
+        assert outcomes(pytester.runpytest()) == {"passed": 1}
+    assert (pytester.path / "looked.txt").read_text() == "Oslo\n"
+    assert (pytester.path / "cassettes" / "test_weather" / "test_it_answers.jsonl").is_file()
+
+
+def test_classes_and_parameters_get_files_of_their_own(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_weather=AGENT + "class TestAll:\n"
+        "    @pytest.mark.parametrize('text', ['a/b', 'a_b', 'c', 'x' * 300])\n"
+        "    def test_it(self, cassette, text):\n        ask(cassette, text)\n"
+    )
+    assert outcomes(pytester.runpytest()) == {"passed": 4}
+    names = sorted(path.name for path in (pytester.path / "cassettes" / "test_weather").iterdir())
+    assert names[1:3] == ["TestAll.test_it-a_b.jsonl", "TestAll.test_it-c.jsonl"]
+    assert names[0].startswith("TestAll.test_it-a_b-")
+    assert len(names) == 4
+    assert max(map(len, names)) < 150
+
+
+@pytest.mark.parametrize(("ci", "passes"), [("true", False), ("1", False), ("false", True), ("", True)])
+def test_nothing_is_recorded_in_ci(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, passes: bool
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    pytester.makepyfile(test_weather=USED)
+    result = pytester.runpytest()
+    assert outcomes(result) == ({"passed": 1} if passes else {"failed": 1})
+    assert (pytester.path / "cassettes").exists() is passes
+    if not passes:
+        result.stdout.fnmatch_lines(["request 1: there is no file cassettes*test_it_answers.jsonl."])
+        assert outcomes(pytester.runpytest("--journeyman-record=once")) == {"passed": 1}
+
+
+CHANGED = USED.replace("ask(cassette)", "ask(cassette, 'Is it cold?')")
+
+
+def test_a_changed_prompt_fails_the_test_with_the_diff_and_can_be_recorded_again(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_weather=USED)
+    pytester.runpytest()
+    pytester.makepyfile(test_weather=CHANGED)
+    result = pytester.runpytest()
+    assert outcomes(result) == {"failed": 1}
+    result.stdout.fnmatch_lines(
+        [
+            "request 1: messages[[]0[]].content[[]0[]].text differs (cassettes*, line 3; - recorded, + now):",
+            "- Is it warm?",
+            "+ Is it cold?",
+            "Undo the change, or record again: *--journeyman-record=all*",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*Traceback*")
+    assert outcomes(pytester.runpytest("--journeyman-record=new")) == {"passed": 1}
+    assert outcomes(pytester.runpytest()) == {"passed": 1}
+    pytester.makepyfile(test_weather=USED)
+    assert outcomes(pytester.runpytest("--journeyman-record=none")) == {"passed": 1}
+    assert outcomes(pytester.runpytest("--journeyman-record=all")) == {"passed": 1}
+
+
+def test_a_miss_that_the_test_does_not_notice_fails_it_all_the_same(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_weather=USED)
+    pytester.runpytest()
+    pytester.makepyfile(test_weather=AGENT + "def test_it_answers(cassette):\n    ask(cassette, 'Is it cold?')\n")
+    result = pytester.runpytest()
+    assert outcomes(result) == {"failed": 1}
+    result.stdout.fnmatch_lines(["- Is it warm?", "+ Is it cold?"])
+    pytester.makepyfile(
+        test_weather=AGENT + "def test_it_answers(cassette):\n    ask(cassette, 'Is it cold?')\n    assert 1 == 2\n"
+    )
+    result = pytester.runpytest()
+    assert outcomes(result) == {"failed": 1}
+    result.stdout.fnmatch_lines(["+ Is it cold?", "The test then failed with AssertionError: *1 == 2*"])
+
+
+def test_a_connection_over_our_transport_fails_a_test_that_replays(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_weather=USED)
+    pytester.runpytest()
+    pytester.makepyfile(
+        test_weather=USED + "    from journeyman.models.anthropic import AnthropicModel\n"
+        "    other = AnthropicModel('claude-x', api_key='key', base_url='http://127.0.0.1:9')\n"
+        "    run_sync(Agent(name='other', model=other), 'Hello?')\n"
+        "def test_without_it_may_connect():\n"
+        "    from journeyman.models.anthropic import AnthropicModel\n"
+        "    other = AnthropicModel('claude-x', api_key='key', base_url='http://127.0.0.1:9')\n"
+        "    assert 'network' in str(run_sync(Agent(name='other', model=other, retries=0), 'Hello?'))\n"
+    )
+    result = pytester.runpytest()
+    assert outcomes(result) == {"failed": 1, "passed": 1}
+    result.stdout.fnmatch_lines(["A connection to 127.0.0.1:9 would have been opened, although the test replays*"])
+
+
+def test_an_async_test_is_recorded_and_replayed(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfilterwarnings = error\nanyio_mode = auto\naddopts = -p no:randomly\n")
+    pytester.makepyfile(
+        test_weather=AGENT + "from journeyman import run\n"
+        "@pytest.fixture(scope='session')\ndef anyio_backend():\n    return 'asyncio'\n"
+        "async def test_it(cassette):\n    model = Scripted(['Yes.'])\n"
+        "    agent = Agent(name='a', model=cassette.model(model))\n"
+        "    assert (await run(agent, 'Warm?')).unwrap() == 'Yes.'\n"
+        "    assert model.remaining == cassette.is_replaying\n"
+    )
+    for _ in range(2):
+        assert outcomes(pytester.runpytest()) == {"passed": 1}
+
+
+def test_a_malformed_cassette_is_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_weather=USED)
+    pytester.runpytest()
+    file = pytester.path / "cassettes" / "test_weather" / "test_it_answers.jsonl"
+    file.write_text(file.read_text()[:-30])
+    result = pytester.runpytest()
+    assert outcomes(result) == {"errors": 1}
+    result.stdout.fnmatch_lines(["*answers.jsonl, line 7: this is not JSON, or is cut off (*). Record it again."])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_options_come_from_a_fixture(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        "import pytest\n@pytest.fixture\ndef cassette_options():\n    return {'redact': ['warm'], 'tools': 'run'}\n"
+    )
+    pytester.makepyfile(test_weather=USED)
+    for _ in range(2):
+        assert outcomes(pytester.runpytest()) == {"passed": 1}
+    assert (pytester.path / "looked.txt").read_text() == "Oslo\nOslo\n"
+    assert "Is it [redacted]?" in (pytester.path / "cassettes" / "test_weather" / "test_it_answers.jsonl").read_text()
+
+
+def test_a_script_must_be_used_up_by_a_test_that_passes(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_weather=AGENT + "def test_all(scripted):\n"
+        "    assert run_sync(Agent(name='a', model=scripted(['Yes.'])), '?').unwrap() == 'Yes.'\n"
+        "def test_some(scripted):\n    model = scripted(['Yes.', 'No.', 'Well.'], name='script')\n"
+        "    assert run_sync(Agent(name='a', model=model), '?').unwrap() == 'Yes.'\n"
+        "def test_wrong(scripted):\n    scripted(['Yes.'])\n    assert 1 == 2\n"
+    )
+    result = pytester.runpytest()
+    assert outcomes(result) == {"passed": 1, "failed": 2}
+    result.stdout.fnmatch_lines(["A script was not used up: it has 2 answers left."])
+
+
+def test_the_options_are_in_the_help_and_the_fixtures_are_listed(pytester: pytest.Pytester) -> None:
+    pytester.runpytest("--help").stdout.fnmatch_lines(["*--journeyman-record={none,once,new,all}"])
+    pytester.runpytest("--fixtures").stdout.fnmatch_lines(["cassette -- *", "scripted -- *"])
+
+
+def test_whoever_does_not_use_it_pays_for_nothing(tmp_path: Path) -> None:
+    (tmp_path / "test_nothing.py").write_text(
+        "import sys\ndef test_nothing():\n"
+        "    loaded = {name.partition('.')[0] for name in sys.modules}\n"
+        "    assert not loaded & {'aiohttp', 'pydantic', 'orjson', 'cyclopts'}\n"
+        "    assert [name for name in sys.modules if name.startswith('journeyman.')] == ['journeyman.pytest_plugin']\n"
+    )
+    names = ("randomly", "inline_snapshot", "hypothesispytest", "anyio", "sybil", "logfire")
+    command = [sys.executable, "-m", "pytest", "-q", *(f"-pno:{name}" for name in names), "-W", "error", "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

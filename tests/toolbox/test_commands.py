@@ -1,0 +1,328 @@
+"""The tool `bash`: real processes, all of which are gone when a call is over, whatever ended it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from journeyman import Abort, Agent, Failure, Host, run
+from journeyman.events import ToolProgress
+from journeyman.models.scripted import Scripted, call
+from journeyman.toolbox import Shell, Workspace
+from journeyman.toolbox.environment import is_secret
+from tests.toolbox.playing import Player, answered
+
+STUBBORN = "trap '' TERM; echo $$ > pid; echo ready; while :; do read -t 60 < <(:) || :; done"
+"""A shell that writes down its process id and does not end when it is asked to."""
+
+
+@contextmanager
+def pipe_in(folder: Path) -> Generator[str]:
+    """A pipe that a command can open to wait for: reading from it blocks until someone writes."""
+    os.mkfifo(folder / "pipe")
+    yield "pipe"
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+def pids(folder: Path, name: str = "pid") -> list[int]:
+    return [int(line) for line in (folder / name).read_text().split()]
+
+
+def impatient(folder: Path) -> Player:
+    return Player(Workspace(folder, shell=Shell(grace_s=0.2)))
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("echo one; echo two >&2; echo three", "one\ntwo\nthree\n[exit code 0]"),
+        ("printf no-end; exit 3", "no-end\n[exit code 3]"),
+        ("true", "[exit code 0]"),
+        ("no-such-program", "bash: line 1: no-such-program: command not found\n[exit code 127]"),
+        ("kill -KILL $$", "[ended by SIGKILL]"),
+        ("printf '\\033[31mred\\033[0m \\033]0;title\\007x'", "red x\n[exit code 0]"),
+        ("printf ' 10%%\\r 50%%\\r100%%\\ndone\\r\\n'", "100%\ndone\n[exit code 0]"),
+        ("printf '\\377\\n'", "\ufffd\n[exit code 0]"),
+        ("cat; tty; test -t 1 || echo no screen", "not a tty\nno screen\n[exit code 0]"),
+        ("(: < /dev/tty) 2>/dev/null || echo no terminal", "no terminal\n[exit code 0]"),
+        ("ps -o sid= -p $$ | tr -d ' ' | grep -qx $$ && echo own", "own\n[exit code 0]"),
+    ],
+)
+async def test_a_command_returns_its_output_and_how_it_ended(player: Player, command: str, text: str) -> None:
+    assert await player.text("bash", command=command) == text
+
+
+async def test_a_command_runs_in_the_workspace_or_in_a_folder_of_it(player: Player, folder: Path) -> None:
+    (folder / "src").mkdir()
+    assert await player.text("bash", command="pwd") == f"{folder}\n[exit code 0]"
+    assert await player.text("bash", command="pwd", folder="src") == f"{folder}/src\n[exit code 0]"
+    assert await player.refused("bash", command="pwd", folder="none") == "none does not exist."
+
+
+async def test_every_line_is_told_as_it_comes(player: Player, folder: Path) -> None:
+    with pipe_in(folder):
+        seen = asyncio.Event()
+        tool = player.workspace.tools("bash")[0]
+        lines: list[str] = []
+
+        def listen(event: object) -> None:
+            if isinstance(event, ToolProgress):
+                lines.append(event.message)
+                seen.set()
+
+        agent = Agent(
+            name="a", model=Scripted([call("bash", command="echo one; cat pipe; echo two"), "Done."]), tools=[tool]
+        )
+        running = asyncio.create_task(run(agent, "Go.", on_event=listen))
+        await seen.wait()
+        assert lines == ["one"]
+        await asyncio.to_thread((folder / "pipe").write_text, "between\n")
+        await running
+        assert lines == ["one", "between", "two"]
+
+
+async def test_long_output_keeps_its_beginning_and_its_end_and_all_of_it_in_a_file(player: Player) -> None:
+    text = await player.text("bash", command="seq 1 200000")
+    assert len(text) < 53_000
+    assert text.startswith("1\n2\n3\n")
+    assert text.endswith("199999\n200000\n[exit code 0]")
+    noted = re.search(
+        r"\[Cut here: all 1,288,895 bytes are in (\S+/bash-1\.txt); read it with an offset, or grep it\.\]", text
+    )
+    assert noted is not None
+    whole = Path(noted.group(1))
+    assert whole.read_text() == "".join(f"{n}\n" for n in range(1, 200_001))
+    assert await player.text("read", path=str(whole), offset=150_000, limit=1) == (
+        "150000\t150000\n[Lines 150,000 to 150,000 of 200,000. Go on with offset=150001.]"
+    )
+    assert await player.text("grep", pattern="^77777$", path=str(whole)) == f"{whole}\n77777:77777"
+    assert "outside of the workspace" in await player.refused("write", path=str(whole), content="x")
+    player.workspace.close()
+    assert not whole.parent.exists()
+
+
+async def test_many_short_lines_are_cut_as_well(player: Player) -> None:
+    text = await player.text("bash", command="yes | head -5000")
+    assert text.count("\n") == 2_000
+    assert "[Cut here: all 10,000 bytes are in " in text
+
+
+# -- the end of all processes ------------------------------------------------------------------------------------------
+
+
+async def test_a_command_that_takes_too_long_is_ended_with_all_its_processes(folder: Path) -> None:
+    player = impatient(folder)
+    text = await player.text(
+        "bash", command="echo before; (echo $BASHPID > pid; exec sleep 100) & sleep 100", timeout_s=1.5
+    )
+    assert text == "before\n[timed out after 1.5 s and was ended with all its processes]"
+    assert not any(map(is_alive, pids(folder)))
+
+
+async def test_one_that_will_not_end_when_asked_is_killed(folder: Path) -> None:
+    player = impatient(folder)
+    assert "timed out" in await player.text("bash", command=STUBBORN, timeout_s=1.5)
+    assert not any(map(is_alive, pids(folder)))
+
+
+@pytest.mark.parametrize(
+    "left",
+    ["sleep 100 & echo $! > pid", "sleep 100 >/dev/null 2>&1 & echo $! > pid", "nohup sleep 100 & echo $! > pid"],
+)
+async def test_what_a_command_leaves_running_is_ended(player: Player, folder: Path, left: str) -> None:
+    text = await player.text("bash", command=left)
+    assert text.endswith("[exit code 0]\n[It left processes running. They were ended.]")
+    assert not any(map(is_alive, pids(folder)))
+
+
+async def test_a_daemon_in_a_session_of_its_own_is_ended(player: Player, folder: Path) -> None:
+    command = "setsid bash -c 'echo $$ > pid; echo up > pipe; exec sleep 100' >/dev/null 2>&1 & cat pipe"
+    with pipe_in(folder):
+        text = await player.text("bash", command=command)
+    assert text == "up\n[exit code 0]\n[It left processes running. They were ended.]"
+    assert not any(map(is_alive, pids(folder)))
+
+
+@pytest.mark.parametrize("command", [STUBBORN, "echo $$ > pid; sleep 100 & echo $! >> pid; echo ready; wait"])
+@pytest.mark.parametrize("how", ["cancel", "abort"])
+async def test_a_run_that_is_stopped_ends_its_commands(folder: Path, how: str, command: str) -> None:
+    ready, abort = asyncio.Event(), Abort()
+    (bash,) = Workspace(folder, shell=Shell(grace_s=0.2)).tools("bash")
+    agent = Agent(name="a", model=Scripted([call("bash", command=command)]), tools=[bash])
+
+    def listen(event: object) -> None:
+        if isinstance(event, ToolProgress):
+            ready.set()
+
+    running = asyncio.create_task(run(agent, "Go.", on_event=listen, abort=abort))
+    await ready.wait()
+    assert all(map(is_alive, pids(folder)))
+    if how == "abort":
+        abort.abort()
+        assert isinstance(await running, Failure)
+    else:
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert not any(map(is_alive, pids(folder)))
+
+
+async def test_impatience_during_the_grace_kills_at_once(folder: Path) -> None:
+    ready = asyncio.Event()
+    (bash,) = Workspace(folder, shell=Shell(grace_s=60)).tools("bash")
+    agent = Agent(name="a", model=Scripted([call("bash", command=STUBBORN)]), tools=[bash])
+    running = asyncio.create_task(
+        run(agent, "Go.", on_event=lambda event: ready.set() if isinstance(event, ToolProgress) else None)
+    )
+    await ready.wait()
+    for _ in range(3):
+        running.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not any(map(is_alive, pids(folder)))
+
+
+async def test_a_command_is_cancelled_at_every_step_of_its_start(folder: Path) -> None:
+    for n_steps in range(12):
+        (bash,) = Workspace(folder, shell=Shell(grace_s=0.2)).tools("bash")
+        agent = Agent(
+            name="a", model=Scripted([call("bash", command="echo $$ >> pid; sleep 100"), "Done."]), tools=[bash]
+        )
+        running = asyncio.create_task(run(agent, "Go."))
+        for _ in range(n_steps):
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    started = pids(folder) if (folder / "pid").exists() else []
+    assert not any(map(is_alive, started))
+
+
+def n_open() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
+async def test_no_descriptor_is_left_open(player: Player) -> None:
+    await player.text("bash", command="true")
+    before = n_open()
+    for _ in range(5):
+        await player.text("bash", command="echo x; sleep 100 & seq 1 20000")
+    assert n_open() == before
+
+
+# -- time, environment, background -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+async def test_a_time_that_is_none_is_refused(player: Player, seconds: float) -> None:
+    assert "Give a number of seconds above 0." in await player.refused("bash", command="true", timeout_s=seconds)
+
+
+async def test_the_model_cannot_ask_for_more_time_than_is_allowed(folder: Path) -> None:
+    player = Player(Workspace(folder, shell=Shell(max_timeout_s=0.3, grace_s=0.2)))
+    assert "timed out after 0.3 s" in await player.text("bash", command="sleep 100", timeout_s=1000)
+    assert "timed out after 0.3 s" in await player.text("bash", command="sleep 100")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        *(
+            (name, "x", True)
+            for name in ("API_KEY", "aws_secret_access_key", "GITHUB_TOKEN", "DB_PASSWORD", "SSH_AUTH_SOCK")
+        ),
+        ("DATABASE_URL", "postgres://user:word@host/db", True),
+        ("SOMETHING", "sk-" + "a1" * 12, True),
+        ("OTHER", "AKIAABCDEFGHIJKLMNOP", True),
+        *((name, "x", False) for name in ("PATH", "GIT_AUTHOR_NAME", "TOKENIZERS_PARALLELISM", "KEYBOARD", "PWD")),
+        ("HOME", "/home/me", False),
+        ("OLDPWD", "/", False),
+        ("HOMEPAGE", "https://example.org:8080/a@b", False),
+    ],
+)
+def test_secrets_are_known_by_their_names_and_by_their_values(name: str, value: str, secret: bool) -> None:
+    assert is_secret(name, value) is secret
+
+
+async def test_commands_get_the_environment_without_secrets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "hidden")
+    monkeypatch.setenv("PLAIN_WORD", "visible")
+    show = "echo [$SOME_API_KEY] [$PLAIN_WORD] [$PAGER]"
+    seen = {
+        name: await Player(Workspace(folder, shell=shell)).text("bash", command=show)
+        for name, shell in {
+            "filtered": Shell(),
+            "kept": Shell(keep=["SOME_API_KEY"]),
+            "own": Shell(environment={"PLAIN_WORD": "own", "PATH": os.environ["PATH"]}),
+        }.items()
+    }
+    assert seen == {
+        "filtered": "[] [visible] [cat]\n[exit code 0]",
+        "kept": "[hidden] [visible] [cat]\n[exit code 0]",
+        "own": "[] [own] []\n[exit code 0]",
+    }
+
+
+class Tasks:
+    """Background work that the test awaits itself."""
+
+    def __init__(self) -> None:
+        self.works: list[Callable[[], Awaitable[str]]] = []
+        self.descriptions: list[str] = []
+
+    def start(self, work: Callable[[], Awaitable[str]], *, description: str) -> str:
+        self.works.append(work)
+        self.descriptions.append(description)
+        return f"task-{len(self.works)}"
+
+
+async def test_background_work_is_handed_to_whoever_awaits_it(player: Player) -> None:
+    tasks = Tasks()
+    (bash,) = player.workspace.tools("bash")
+    started = await answered(bash, {"command": "echo later", "background": True}, host=Host(tasks=tasks))
+    assert (started.text, tasks.descriptions) == ("Started in the background as task task-1.", ["bash: echo later"])
+    assert await tasks.works[0]() == "later\n[exit code 0]"
+
+
+async def test_background_work_is_refused_where_nobody_awaits_it(player: Player) -> None:
+    assert await player.refused("bash", command="true", background=True) == (
+        "Background work is not available here: nobody would await it. Run the command without background=true."
+    )
+
+
+async def test_a_shell_that_does_not_exist_is_an_error_of_the_call(folder: Path) -> None:
+    player = Player(Workspace(folder, shell=Shell(program="no-such-shell")))
+    assert "No such file or directory: 'no-such-shell'" in await player.refused("bash", command="true")
+
+
+def test_a_process_that_ends_takes_its_spilled_texts_with_it(tmp_path: Path) -> None:
+    program = "\n".join(
+        [
+            "import sys",
+            "from journeyman.toolbox import Workspace",
+            "workspace = Workspace('.')",
+            "print(workspace.bench.spill.keep('text', 'x'))",
+        ]
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert not Path(done.stdout.strip()).parent.exists()

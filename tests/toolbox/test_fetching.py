@@ -1,0 +1,439 @@
+"""The tool `fetch`: only public addresses are asked, every redirect is checked, and no page is too much."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import re
+import socket
+import time
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journeyman.toolbox import Workspace, fetch_tool
+from journeyman.toolbox.addresses import is_public
+from journeyman.toolbox.readable import readable
+from tests.toolbox.playing import answered
+
+HERE = ["127.0.0.0/8"]
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Site:
+    """A site on this machine, and every path that it was asked for."""
+
+    def __init__(self, port: int, asked: list[str]) -> None:
+        self.asked = asked
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+
+
+@asynccontextmanager
+async def site(handler: Handler) -> AsyncGenerator[Site]:
+    asked: list[str] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        asked.append(f"{request.host.partition(':')[0]}{request.path_qs}")
+        return await handler(request)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.01)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield Site(runner.addresses[0][1], asked)
+    finally:
+        await runner.cleanup()
+
+
+def page(text: str, content_type: str = "text/plain", **options: object) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.Response(text=text, content_type=content_type)
+
+    return handle
+
+
+async def fetched(url: str, **options: object) -> str:
+    result = await answered(fetch_tool(**{"allow": HERE, **options}), {"url": url})  # pyright: ignore[reportArgumentType] - options of every type
+    assert not result.is_error, result.text
+    return result.text
+
+
+async def refused(url: str, **options: object) -> str:
+    result = await answered(fetch_tool(**{"allow": HERE, **options}), {"url": url})  # pyright: ignore[reportArgumentType] - options of every type
+    assert result.is_error, result.text
+    return result.text
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """What hosts are at which addresses, for this test: the first address is taken at the first look, and so on."""
+    known: dict[str, list[str]] = {}
+
+    async def look_up(
+        loop: asyncio.AbstractEventLoop, host: str, port: int, **options: object
+    ) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int]]]:
+        if host not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        addresses = known[host].pop(0).split()
+        return [
+            (socket.AF_INET6 if ":" in each else socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port))
+            for each in addresses
+        ]
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", look_up)
+    return known
+
+
+# -- which addresses are asked -----------------------------------------------------------------------------------------
+
+NOT_PUBLIC = [
+    "127.0.0.1",
+    "127.255.0.1",
+    "0.0.0.0",
+    "10.0.0.1",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.168.1.1",
+    "169.254.169.254",
+    "100.64.0.1",
+    "192.0.0.1",
+    "198.18.0.1",
+    "192.0.2.1",
+    "224.0.0.1",
+    "239.255.255.255",
+    "240.0.0.1",
+    "255.255.255.255",
+    "::",
+    "::1",
+    "fe80::1",
+    "fc00::1",
+    "fd12::1",
+    "fec0::1",
+    "ff02::1",
+    "2001:db8::1",
+    "100::1",
+    "::ffff:127.0.0.1",
+    "::ffff:10.0.0.1",
+    "::127.0.0.1",
+    "64:ff9b::7f00:1",
+    "64:ff9b::a9fe:a9fe",
+    "64:ff9b:1::1",
+    "2002:7f00:1::1",
+    "2002:a00:1::",
+    "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+]
+PUBLIC = [
+    "1.1.1.1",
+    "8.8.8.8",
+    "93.184.216.34",
+    "2606:4700::1111",
+    "::ffff:8.8.8.8",
+    "64:ff9b::808:808",
+    "2002:808:808::1",
+]
+
+
+@pytest.mark.parametrize("address", NOT_PUBLIC)
+def test_an_address_that_is_not_public_is_known(address: str) -> None:
+    assert not is_public(ip_address(address))
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_a_public_address_is_known(address: str) -> None:
+    assert is_public(ip_address(address))
+
+
+@given(st.ip_addresses(v=4))
+def test_an_address_of_ipv4_is_as_public_in_the_words_of_ipv6(address: object) -> None:
+    assert is_public(ip_address(f"::ffff:{address}")) == is_public(ip_address(str(address)))
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]"]
+)
+async def test_this_machine_is_not_asked_whatever_it_is_called(host: str) -> None:
+    async with site(page("secret")) as there:
+        text = await refused(f"http://{host}:{there.port}/", allow=[])
+        assert "not a public address" in text or "cannot be looked up" in text
+        assert there.asked == []
+
+
+async def test_a_name_that_has_one_address_that_is_not_public_is_not_asked(names: dict[str, list[str]]) -> None:
+    names["mixed.example"] = ["8.8.8.8 10.0.0.1"]
+    assert await refused("http://mixed.example/") == (
+        "mixed.example is 10.0.0.1, which is not a public address, so it is not asked. Use a public URL."
+    )
+
+
+async def test_the_connection_goes_to_the_address_that_was_checked(names: dict[str, list[str]]) -> None:
+    async with site(page("here")) as there:
+        names["changing.example"] = ["127.0.0.1", "10.0.0.1"]  # another one at the second look
+        text = await fetched(f"http://changing.example:{there.port}/a?b=c")
+        assert text.endswith("\n\nhere")
+        assert (there.asked, names) == (["changing.example/a?b=c"], {"changing.example": ["10.0.0.1"]})
+
+
+async def test_a_host_can_be_allowed_by_its_name(names: dict[str, list[str]]) -> None:
+    async with site(page("here")) as there:
+        names["intranet"] = ["127.0.0.1"]
+        assert (await fetched(f"http://Intranet:{there.port}/", allow=["intranet"])).endswith("here")
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("file:///etc/passwd", "'file:///etc/passwd' is not fetched. Give a whole URL with http or https."),
+        ("example.org", "'example.org' is not fetched. Give a whole URL with http or https."),
+        ("http://", "'http://' is not fetched. Give a whole URL with http or https."),
+        ("http://me:word@example.org/", "The URL has a user name or a password in it. Give it without."),
+        ("http://example.org:99999/", "'http://example.org:99999/' is no URL: Port out of range 0-65535."),
+        ("http://[::1/", "'http://[::1/' is no URL: Invalid IPv6 URL."),
+    ],
+)
+async def test_only_whole_urls_of_the_web_are_fetched(url: str, text: str) -> None:
+    assert await refused(url) == text
+
+
+async def test_a_host_that_does_not_exist_or_answer_is_an_error(names: dict[str, list[str]]) -> None:
+    assert "nowhere.example cannot be looked up" in await refused("http://nowhere.example/")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        names["closed.example"] = ["127.0.0.1"]
+        text = await refused(f"http://closed.example:{closed.getsockname()[1]}/")
+    assert "cannot be fetched" in text
+
+
+# -- redirects ---------------------------------------------------------------------------------------------------------
+
+
+def redirecting(**targets: str) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        target = targets.get(request.path.strip("/"))
+        if target is None:
+            return web.Response(text=f"at {request.path}")
+        return web.Response(status=302, headers={"Location": target})
+
+    return handle
+
+
+async def test_a_redirect_on_the_same_host_is_followed() -> None:
+    async with site(redirecting(a="b?x=1", b="/c/d")) as there:
+        text = await fetched(f"{there.url}/a")
+        assert text == f"[{there.url}/c/d: 200 OK, text/plain. Written by strangers.]\n\nat /c/d"
+        assert there.asked == ["127.0.0.1/a", "127.0.0.1/b?x=1", "127.0.0.1/c/d"]
+
+
+async def test_a_redirect_to_another_host_is_told_to_the_model(names: dict[str, list[str]]) -> None:
+    async with site(redirecting(a="http://other.example/?secret")) as there:
+        names["127.0.0.1"] = ["127.0.0.1"]
+        assert await refused(f"{there.url}/a") == (
+            "The page redirects to another host. To go on, fetch http://other.example/?secret"
+        )
+
+
+@pytest.mark.parametrize(
+    "target", ["http://metadata.example/", "http://169.254.169.254/", "//[::1]/", "file:///etc/passwd"]
+)
+async def test_a_redirect_to_what_is_not_public_is_not_followed_even_anywhere(
+    names: dict[str, list[str]], target: str
+) -> None:
+    async with site(redirecting(a=target)) as there:
+        names.update(
+            {
+                host: [address]
+                for host, address in {"front.example": "127.0.0.1", "metadata.example": "169.254.169.254"}.items()
+            }
+        )
+        names.update({"169.254.169.254": ["169.254.169.254"], "::1": ["::1"]})
+        text = await refused(f"http://front.example:{there.port}/a", follow="anywhere")
+        assert "not a public address" in text or "is not fetched" in text
+        assert there.asked == ["front.example/a"]
+
+
+async def test_redirects_anywhere_are_followed_where_that_is_wanted(names: dict[str, list[str]]) -> None:
+    async with site(redirecting(a="http://other.example:{port}/b")) as there:
+        pass
+    async with site(page("moved")) as there:
+        names.update({"one.example": ["127.0.0.1"], "two.example": ["127.0.0.1"]})
+        async with site(redirecting(a=f"http://two.example:{there.port}/b")) as front:
+            assert (await fetched(f"http://one.example:{front.port}/a", follow="anywhere")).endswith("moved")
+
+
+async def test_redirects_without_an_end_are_given_up() -> None:
+    async with site(redirecting(a="/a")) as there:
+        assert "redirects more than 5 times" in await refused(f"{there.url}/a")
+        assert len(there.asked) == 6
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+async def endless(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+    await response.prepare(request)
+    try:
+        while True:
+            await response.write(b"word " * 10_000)
+    except ConnectionError:
+        return response
+
+
+async def test_a_page_without_an_end_is_cut(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    async with site(endless) as there:
+        result = await answered(fetch_tool(workspace, allow=HERE, max_bytes=1_000_000), {"url": there.url})
+    noted = re.search(r"All of it is in (\S+fetch-1\.txt): read it with an offset\.\]", result.text)
+    assert "only the first 1,000,000 bytes" in result.text
+    assert len(result.text) < 52_000
+    assert noted is not None
+    assert len(Path(noted.group(1)).read_bytes()) == 1_000_000
+    workspace.close()
+
+
+async def never(request: web.Request) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def test_a_page_that_never_comes_is_given_up() -> None:
+    async with site(never) as there:
+        assert await refused(there.url, timeout_s=0.2) == f"{there.url} did not answer within 0.2 s."
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+async def test_a_packed_page_is_unpacked_and_one_that_explodes_is_cut(pack: Callable[[bytes], bytes]) -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        content = b"short" if request.path == "/short" else bytes([65]) * 20_000_000
+        kind = "gzip" if pack is gzip.compress else "deflate"
+        return web.Response(body=pack(content), headers={"Content-Encoding": kind, "Content-Type": "text/plain"})
+
+    async with site(handle) as there:
+        assert (await fetched(f"{there.url}/short")).endswith("\n\nshort")
+        assert "only the first 1,000 bytes" in await fetched(f"{there.url}/bomb", max_bytes=1_000)
+
+
+# -- what comes back ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_result_is_marked_as_untrusted_and_says_so() -> None:
+    made = fetch_tool()
+    assert (made.untrusted, made.effect, made.parallel) == (True, "idempotent", True)
+
+
+async def test_an_error_of_the_site_is_an_error_with_its_text() -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=404, text="no such page")
+
+    async with site(handle) as there:
+        assert await refused(f"{there.url}/x") == (
+            f"[{there.url}/x: 404 Not Found, text/plain. Written by strangers.]\n\nno such page"
+        )
+
+
+async def test_what_is_no_text_is_not_read() -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"\x00\x01", content_type="application/zip")
+
+    async with site(handle) as there:
+        assert (await fetched(there.url)).endswith(
+            "application/zip. Written by strangers.]\n\n[Nothing that can be shown as text.]"
+        )
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        ("<p>grün".encode("latin-1"), "text/html; charset=iso-8859-1"),
+        ('<meta charset="iso-8859-1"><p>grün'.encode("latin-1"), "text/html"),
+        ("<p>grün".encode(), "text/html"),
+        ("grün".encode(), "text/plain; charset=no-such"),
+        ("grün".encode(), "application/json"),
+    ],
+)
+async def test_texts_are_read_in_their_own_encoding(body: bytes, content_type: str) -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async with site(handle) as there:
+        assert (await fetched(there.url)).endswith("\n\ngrün")
+
+
+HTML = """<!doctype html><html><head><title>A page</title><style>p { color: red }</style>
+<script>alert("<p>no</p>")</script></head><body><nav><a href="/home">Home</a></nav>
+<h1>Big   <em>words</em></h1><p>One
+paragraph,<br>two lines &amp; an <img src=x alt="image"> &lt;here&gt;.</p>
+<ul><li>first</li><li><a href="b.html?x=1">second</a></ul><pre>
+  kept   as
+    it is</pre><table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table><noscript>off</noscript>
+<a name="anchor">text</a></body></html>"""
+
+
+def test_a_page_becomes_a_text_to_read() -> None:
+    assert (
+        readable(HTML, "https://example.org/a/")
+        == """\
+A page
+
+[Home](https://example.org/home)
+
+# Big words
+
+One paragraph,
+two lines & an [image: image] <here>.
+
+- first
+- [second](https://example.org/a/b.html?x=1)
+
+```
+
+  kept   as
+    it is
+```
+
+ | a | b
+ | 1 | 2
+
+text"""
+    )
+
+
+@given(st.text(alphabet="<>/apretscipl!-&;\"' \n[]=", max_size=200))
+def test_any_page_becomes_some_text(html: str) -> None:
+    assert isinstance(readable(html, "https://example.org/"), str)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "<a ",
+        "<!--",
+        "<",
+        "&",
+        "<a href='",
+        "</",
+        "<![CDATA[",
+        "<script>",
+        "<div>",
+        "<a>",
+        "<?",
+        "<a '>'",
+        "<a '\">",
+        "<script></script>",
+        "<a href=",
+    ],
+)
+def test_a_page_made_to_take_long_does_not(piece: str) -> None:
+    started = time.monotonic()
+    readable(piece * (500_000 // len(piece)), "https://example.org/")
+    assert time.monotonic() - started < 10

@@ -1,0 +1,274 @@
+"""The tools `glob`, `grep` and `ls`: with ripgrep and without it, they find the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from journeyman.toolbox import Refusal, Workspace
+from journeyman.toolbox.globs import compiled
+from journeyman.toolbox.walk import Deadline, files_below
+from tests.toolbox.playing import Player
+
+needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
+PROGRAMS = [None, pytest.param("rg", marks=needs_ripgrep)]
+
+
+@pytest.fixture(params=PROGRAMS, ids=["alone", "ripgrep"])
+def player(request: pytest.FixtureRequest, folder: Path) -> Player:
+    return Player(Workspace(folder, ripgrep=request.param))
+
+
+def fill(folder: Path, files: dict[str, str | bytes]) -> None:
+    for n, (name, content) in enumerate(files.items()):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        os.utime(path, (n, n))
+
+
+PROJECT: dict[str, str | bytes] = {
+    ".gitignore": "build/\n*.log\n!keep.log\n/top.txt\n",
+    "README.md": "# Readme\nhello\n",
+    "build/out.py": "hello = 1\n",
+    "debug.log": "hello\n",
+    "keep.log": "hello\n",
+    "top.txt": "hello\n",
+    "src/top.txt": "hello\n",
+    "src/a.py": "import os\n\ndef hello():\n    return 1\n",
+    "src/b.py": "x = 1\r\nhello = 2\r\n",
+    "src/.ignore": "gen.py\n",
+    "src/gen.py": "hello\n",
+    "src/deep/c.js": "hello();\n",
+    ".hidden/secret.py": "hello\n",
+    ".env": "HELLO=1\n",
+    "data.bin": b"hello\x00\x01",
+    "wide.txt": "hello ünïcode \u2013 \u201cx\u201d\n",
+}
+
+
+# -- glob --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "found"),
+    [
+        ("*.py", ".", ["src/b.py", "src/a.py"]),
+        ("*.py", "src", ["src/b.py", "src/a.py"]),
+        ("src/*", ".", ["src/.ignore", "src/b.py", "src/a.py", "src/top.txt"]),
+        ("**/*.{js,md}", ".", ["src/deep/c.js", "README.md"]),
+        ("src/**", ".", ["src/deep/c.js", "src/.ignore", "src/b.py", "src/a.py", "src/top.txt"]),
+        ("./src/[ab].py", ".", ["src/b.py", "src/a.py"]),
+        ("*.log", ".", ["keep.log"]),
+        ("out.py", ".", []),
+        ("out.py", "build", ["build/out.py"]),
+        ("secret.py", ".hidden", [".hidden/secret.py"]),
+        (".env", ".", [".env"]),
+    ],
+)
+async def test_files_are_found_by_pattern_the_newest_first(
+    player: Player, folder: Path, pattern: str, path: str, found: list[str]
+) -> None:
+    fill(folder, PROJECT)
+    text = await player.text("glob", pattern=pattern, path=path)
+    assert (text.split("\n") if found else text) == (found or f"No file in {path} matches {pattern}.")
+
+
+async def test_many_files_are_cut(player: Player, folder: Path) -> None:
+    fill(folder, {f"{n}.txt": "" for n in range(203)})
+    lines = (await player.text("glob", pattern="*.txt")).split("\n")
+    assert (len(lines), lines[0], lines[-1]) == (
+        201,
+        "202.txt",
+        "[3 more. Use a narrower pattern, or a folder further down.]",
+    )
+
+
+@pytest.mark.parametrize("pattern", ["[a", "{a,b", "a{b{c}"])
+async def test_a_pattern_that_is_none_is_refused(player: Player, pattern: str) -> None:
+    assert "is no pattern for paths" in await player.refused("glob", pattern=pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "others"),
+    [
+        ("*.py", ["a.py", "b/c/a.py"], ["a.pyc", "a.py/b"]),
+        ("a/*.py", ["a/b.py"], ["a/b/c.py", "x/a/b.py"]),
+        ("a/**/b", ["a/b", "a/x/b", "a/x/y/b"], ["ab", "x/a/b"]),
+        ("**/.ssh/id_rsa", [".ssh/id_rsa", "home/me/.ssh/id_rsa"], ["x.ssh/id_rsa"]),
+        ("a/**", ["a/b", "a/b/c"], ["a", "b/a/c"]),
+        ("[!a-c]?", ["dx", "x/ex"], ["ax", "d"]),
+        ("a{b,c/d}e", ["abe", "ac/de"], ["ace"]),
+        (r"\*.py", ["*.py"], ["a.py"]),
+        ("a.b", ["a.b"], ["axb"]),
+    ],
+)
+def test_a_pattern_matches_whole_paths(pattern: str, matching: Sequence[str], others: Sequence[str]) -> None:
+    match = compiled(pattern).match
+    assert [path for path in matching if not match(path)] == []
+    assert [path for path in others if match(path)] == []
+
+
+# -- grep --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (
+            {"pattern": "^hello"},
+            [
+                *("README.md", "2:hello", "", "keep.log", "1:hello", "", "src/b.py", "2:hello = 2", ""),
+                *("src/deep/c.js", "1:hello();", "", "src/top.txt", "1:hello", ""),
+                *("wide.txt", "1:hello ünïcode \u2013 \u201cx\u201d"),
+            ],
+        ),
+        (
+            {"pattern": "hello", "glob": "*.py", "context": 1},
+            ["src/a.py", "2-", "3:def hello():", "4-    return 1", "", "src/b.py", "1-x = 1", "2:hello = 2"],
+        ),
+        ({"pattern": "hello = \\d$", "path": "src"}, ["src/b.py", "2:hello = 2"]),
+        ({"pattern": "hello();", "literal": True}, ["src/deep/c.js", "1:hello();"]),
+        ({"pattern": "HELLO=", "path": "."}, [".env", "1:HELLO=1"]),
+        ({"pattern": "hello=", "ignore_case": True}, [".env", "1:HELLO=1"]),
+        ({"pattern": "hello", "path": "build"}, ["build/out.py", "1:hello = 1"]),
+        ({"pattern": "hello", "path": "debug.log"}, ["debug.log", "1:hello"]),
+        ({"pattern": "\\w+ï", "glob": "*.txt"}, ["wide.txt", "1:hello ünïcode \u2013 \u201cx\u201d"]),
+        ({"pattern": "-e"}, ["No line matches -e."]),
+        ({"pattern": "--files"}, ["No line matches --files."]),
+        ({"pattern": "a\nb"}, ["No line matches a", "b."]),
+    ],
+)
+async def test_lines_are_found(player: Player, folder: Path, arguments: dict[str, object], lines: list[str]) -> None:
+    fill(folder, PROJECT)
+    assert (await player.text("grep", **arguments)).split("\n") == lines
+
+
+async def test_matches_that_are_apart_are_shown_apart(player: Player, folder: Path) -> None:
+    fill(folder, {"a.txt": "x\n1\n2\n3\nx\nx\n4\n"})
+    assert await player.text("grep", pattern="x", context=1) == "a.txt\n1:x\n2-1\n--\n4-3\n5:x\n6:x\n7-4"
+
+
+async def test_many_matches_and_long_lines_are_cut(player: Player, folder: Path) -> None:
+    fill(folder, {"a.txt": "x\n" * 60, "b.txt": "x" * 600 + "\n" + "x\n" * 60})
+    text = await player.text("grep", pattern="x")
+    assert "1:" + "x" * 500 + " [100 more characters]" in text
+    assert text.count("\n40:x\n") == 2
+    assert "41:x" in text.partition("b.txt")[0]
+    assert text.endswith("\n40:x\n\n[Only the first 100 are shown. Use a narrower pattern, glob or path.]")
+
+
+async def test_exactly_as_many_as_are_shown_are_not_cut(player: Player, folder: Path) -> None:
+    fill(folder, {"a.txt": "x\n" * 100})
+    assert (await player.text("grep", pattern="x")).endswith("\n100:x")
+    fill(folder, {"b.txt": "x\n"})
+    assert (await player.text("grep", pattern="x")).endswith(
+        "\n100:x\n\n[Only the first 100 are shown. Use a narrower pattern, glob or path.]"
+    )
+
+
+@pytest.mark.parametrize("pattern", ["[", "(", "(?=a)", r"(a)\1"])
+async def test_an_expression_that_is_none_is_refused(player: Player, pattern: str) -> None:
+    text = await player.refused("grep", pattern=pattern)
+    assert "is no regular expression" in text
+    assert text.endswith("For a plain text, give literal=true.")
+
+
+async def test_an_unlucky_expression_takes_no_more_than_a_moment(player: Player, folder: Path) -> None:
+    fill(folder, {"a.txt": "a" * 20_000 + "!\n"})
+    started = time.monotonic()
+    assert await player.text("grep", pattern="^(a+)+$") == "No line matches ^(a+)+$."
+    assert time.monotonic() - started < 10
+
+
+# -- that both ways find the same --------------------------------------------------------------------------------------
+
+NAMES = st.sampled_from(["a", "b.py", "c.txt", ".d", "build", "x.log", ".git", "src"])
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+RULES = st.sampled_from(
+    [
+        "a",
+        "*.py",
+        "!b.py",
+        "/c.txt",
+        "build/",
+        "src/*",
+        "!src/a",
+        "**/x.log",
+        "src/**",
+        ".*",
+        "# x",
+        "[ab]*",
+        "a/b.py",
+        "!*/",
+        "{a,b}*",
+        " ",
+    ]
+)
+IGNORE_FILES = st.sampled_from(
+    [".gitignore", ".ignore", ".rgignore", "src/.gitignore", "a/.ignore", "build/.gitignore"]
+)
+
+
+@needs_ripgrep
+@settings(max_examples=30)  # each runs four processes
+@given(
+    paths=st.lists(PATHS, max_size=8),
+    ignored=st.dictionaries(IGNORE_FILES, st.lists(RULES, max_size=4), max_size=3),
+    start=st.sampled_from([".", "src", "a", "build", ".d"]),
+)
+def test_with_ripgrep_and_without_it_the_same_files_and_lines_are_found(
+    paths: list[str], ignored: dict[str, list[str]], start: str
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name).resolve()
+        (root / start).mkdir(exist_ok=True)
+        for n, path in enumerate([*paths, *ignored]):
+            place = root / path
+            if not place.exists() and all(not above.is_file() for above in place.parents):
+                content = "\n".join(ignored.get(path, ["one", "two"])) + "\n"
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(content)
+                os.utime(place, (n, n))
+        found: list[object] = []
+        for program in ("rg", None):
+            glob, grep = Workspace(root, ripgrep=program).tools("glob", "grep")
+            found.append((glob(pattern="**", path=start), grep(pattern="^t.o$", path=start)))
+        assert found[0] == found[1]
+
+
+# -- ls ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_folder_is_shown_as_a_tree(player: Player, folder: Path) -> None:
+    fill(folder, {"src/a/b.py": "", "src/c.py": "", "node_modules/x/y.js": "", ".git/config": "", "z.txt": ""})
+    (folder / "link").symlink_to("src")
+    assert await player.text("ls") == ".git/\nnode_modules/\nsrc/\nlink (link)\nz.txt"
+    assert await player.text("ls", depth=3) == (
+        ".git/\nnode_modules/\nsrc/\n  a/\n    b.py\n  c.py\nlink (link)\nz.txt"
+    )
+    assert await player.text("ls", path="node_modules", depth=2) == "x/\n  y.js"
+    assert await player.refused("ls", path="z.txt") == "z.txt is not a folder. Read it instead."
+    assert "less than or equal to 5" in await player.refused("ls", depth=6)
+
+
+async def test_an_empty_folder_and_a_full_one_say_so(player: Player, folder: Path) -> None:
+    assert await player.text("ls") == "[. is empty.]"
+    fill(folder, {f"{n:03}": "" for n in range(501)})
+    lines = (await player.text("ls")).split("\n")
+    assert lines[-2:] == ["499", "[Cut: the first 500. List a folder inside of it, or fewer levels.]"]
+
+
+def test_a_search_that_takes_too_long_is_given_up(player: Player) -> None:
+    bench = player.workspace.bench
+    with pytest.raises(Refusal, match="Search in a folder further down") as refused:
+        list(files_below(bench, bench.reach.locate("."), Deadline(0.0)))
+    assert refused.value.kind == "timeout"

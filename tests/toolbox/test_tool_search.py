@@ -1,0 +1,212 @@
+"""Many tools behind `tool_search` and `call_tool`: finding them, calling them, and what the run is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+
+import pytest
+
+from journeyman import Agent, DefinitionError, Image, Tool, ToolContext, ToolResult, run, tool
+from journeyman.events import Event, ToolCalled, ToolProgress
+from journeyman.model import Request
+from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman.toolbox import deferred_tools
+from journeyman.tools import AnyTool, Effect
+from journeyman.types import JsonObject
+from tests.toolbox.playing import answered
+
+
+@tool(effect="pure", parallel=True)
+async def find_customer(email: str) -> str:
+    """Look a customer up in the register."""
+    return f"customer of {email}"
+
+
+@tool(effect="once", max_chars=9)
+def send_invoice(customer: str, amount: float, ctx: ToolContext) -> str:
+    """Send an invoice to a customer."""
+    ctx.progress(f"in {threading.current_thread() is not threading.main_thread()}")
+    return f"{customer} owes {amount}"
+
+
+@tool(effect="idempotent", untrusted=True)
+async def weather(city: str) -> Image:
+    """Draw the weather map."""
+    return Image.from_bytes(city.encode(), "image/png")
+
+
+ALL: tuple[AnyTool, ...] = (find_customer, send_invoice, weather)
+
+
+async def found(query: str, **options: object) -> list[str]:
+    search, _ = deferred_tools(ALL)
+    text = (await answered(search, {"query": query, **options})).text
+    return [json.loads(line)["name"] if line.startswith("{") else line for line in text.split("\n")]
+
+
+# -- finding -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("select:weather,find_customer", ["weather", "find_customer"]),
+        ("select: weather , no_such", ["weather", "[There is no tool no_such.]"]),
+        ("/^send|map/", ["send_invoice", "weather"]),
+        ("/CUSTOMER/", ["find_customer", "send_invoice"]),
+        ("/[customer/", ["find_customer", "send_invoice"]),  # no expression, so it is taken as keywords
+        ("customer", ["find_customer", "send_invoice"]),  # name before description and parameter
+        ("invoice amount", ["send_invoice"]),
+        ("city", ["weather"]),
+        ("nothing like it", ["No tool matches 'nothing like it'. Try other keywords."]),
+    ],
+)
+async def test_tools_are_found_by_name_by_expression_and_by_keywords(query: str, names: list[str]) -> None:
+    assert await found(query) == names
+
+
+async def test_a_search_gives_five_unless_it_says_so() -> None:
+    async def nothing() -> None:
+        """Do it."""
+
+    search, _ = deferred_tools([tool(nothing, name=f"do_{n}") for n in range(8)])
+    for arguments, n in (({"query": "do"}, 5), ({"query": "do", "limit": 7}, 7)):
+        assert len((await answered(search, dict(arguments))).text.split("\n")) == n
+
+
+async def test_what_is_found_has_what_it_takes_to_call_it() -> None:
+    search, _ = deferred_tools(ALL)
+    shown = json.loads((await answered(search, {"query": "select:find_customer"})).text)
+    assert shown == {
+        "name": "find_customer",
+        "description": "Look a customer up in the register.",
+        "input_schema": find_customer.spec.input_schema,
+    }
+
+
+def test_the_names_are_in_the_description() -> None:
+    search, _ = deferred_tools(ALL)
+    assert search.description.endswith("There are 3: find_customer, send_invoice, weather.")
+
+
+# -- calling -----------------------------------------------------------------------------------------------------------
+
+
+async def called(name: str, **arguments: object) -> ToolResult:
+    _, call_tool = deferred_tools(ALL)
+    return await answered(call_tool, {"name": name, "arguments": arguments})
+
+
+async def test_a_tool_is_called_with_its_own_rules() -> None:
+    assert (await called("find_customer", email="a@b")).text == "customer of a@b"
+    assert (await called("weather", city="Bern")).content == (Image.from_bytes(b"Bern", "image/png"),)
+    cut = await called("send_invoice", customer="Ada", amount=3)
+    assert cut.text == "Ada owes \n[Cut: the first 9 of 12 characters.]"
+
+
+async def test_arguments_are_checked_by_the_schema_of_the_real_tool() -> None:
+    result = await called("send_invoice", amount="much", color="red")
+    assert result.is_error
+    assert result.text == (
+        "Error: Invalid arguments for tool 'send_invoice':\n- customer: is required\n"
+        '- amount: should be a valid number, got "much"\n- color: is not a known name'
+    )
+
+
+async def test_a_tool_that_does_not_exist_is_an_error() -> None:
+    result = await called("no_such")
+    assert (result.is_error, result.text) == (True, "There is no tool 'no_such'. Find one with tool_search.")
+
+
+async def test_a_tool_that_takes_too_long_is_given_up() -> None:
+    @tool(timeout_s=0.05)
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    _, call_tool = deferred_tools([wait])
+    result = await answered(call_tool, {"name": "wait", "arguments": {}})
+    assert (result.is_error, result.text) == (True, "wait timed out after 0.05 s.")
+
+
+async def test_a_failure_of_the_tool_is_what_the_model_reads() -> None:
+    def handler(arguments: dict[str, object]) -> str:
+        raise LookupError(f"no {arguments['key']}")
+
+    schema: JsonObject = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
+    _, call_tool = deferred_tools([Tool("lookup", "", schema, handler)])
+    result = await answered(call_tool, {"name": "lookup", "arguments": {"key": "x"}})
+    assert (result.is_error, result.text) == (True, "Error: no x")
+
+
+async def test_the_run_is_told_which_tool_is_called_and_a_sync_one_runs_in_a_thread() -> None:
+    events: list[Event] = []
+    _, call_tool = deferred_tools(ALL)
+    arguments: dict[str, object] = {"name": "send_invoice", "arguments": {"customer": "Ada", "amount": 1}}
+    await answered(call_tool, arguments, events=events)
+    assert [event.tool_input for event in events if isinstance(event, ToolCalled)] == [arguments]
+    assert [event.message for event in events if isinstance(event, ToolProgress)] == ["calling send_invoice", "in True"]
+
+
+async def test_the_tools_that_the_model_is_told_of_never_change_in_a_run() -> None:
+    script = Scripted(
+        [
+            call("tool_search", query="customer"),
+            call("call_tool", name="find_customer", arguments={"email": "a"}),
+            "Done.",
+        ]
+    )
+    agent = Agent(name="a", model=script, tools=[*deferred_tools(ALL)])
+    assert (await run(agent, "Go.")).unwrap() == "Done."
+    told = [[spec.name for spec in request.prefix.tools] for request in script.requests]
+    assert told == [["tool_search", "call_tool"]] * 3
+    assert len({id(request.prefix) for request in script.requests}) == 1
+
+
+# -- what is declared --------------------------------------------------------------------------------------------------
+
+
+def with_effects(*effects: Effect | None) -> AnyTool:
+    async def nothing() -> None:
+        """Do it."""
+
+    return deferred_tools([tool(nothing, name=f"do_{n}", effect=each) for n, each in enumerate(effects)])[1]
+
+
+@pytest.mark.parametrize(
+    ("effects", "effect"),
+    [
+        (["pure", "pure"], "pure"),
+        (["pure", "idempotent"], "idempotent"),
+        (["pure", "once", None], "once"),
+        (["pure", None], None),
+        ([], None),
+    ],
+)
+def test_call_tool_has_the_effect_of_the_riskiest_tool(effects: list[Effect | None], effect: Effect | None) -> None:
+    assert with_effects(*effects).effect == effect
+
+
+def test_call_tool_is_untrusted_if_any_is_and_parallel_if_all_are() -> None:
+    mixed, calm = deferred_tools(ALL)[1], deferred_tools([find_customer])[1]
+    assert (mixed.untrusted, mixed.parallel) == (True, False)
+    assert (calm.untrusted, calm.parallel) == (False, True)
+
+
+def test_two_tools_of_one_name_are_a_wrong_definition() -> None:
+    with pytest.raises(DefinitionError, match="DUPLICATE_TOOL_NAME"):
+        deferred_tools([find_customer, find_customer])
+
+
+async def test_a_model_that_reads_what_it_found_can_call_it() -> None:
+    def policy(request: Request) -> object:
+        last = request.messages[-1].content[0]
+        if not isinstance(last, ToolResult):
+            return call("tool_search", query="register")
+        if last.text.startswith("{"):
+            return call("call_tool", name=json.loads(last.text)["name"], arguments={"email": "a@b"})
+        return last.text
+
+    agent = Agent(name="a", model=FromFunction(policy), tools=[*deferred_tools(ALL)])  # pyright: ignore[reportArgumentType] - a policy may return any answer
+    assert (await run(agent, "Go.")).unwrap() == "customer of a@b"

@@ -1,0 +1,119 @@
+"""The tools `write` and `edit` on files: what must have been read, and what is kept."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from journeyman.toolbox import Refusal, Workspace
+from tests.toolbox.playing import Player
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+async def test_a_new_file_is_written_with_its_folders_and_can_be_changed_at_once(player: Player, folder: Path) -> None:
+    assert await player.text("write", path="a/b/c.txt", content="one\n") == "Created a/b/c.txt: 1 line, 4 bytes."
+    assert await player.text("edit", path="a/b/c.txt", old_text="one", new_text="two") == (
+        "Edited a/b/c.txt: 1 place, at line 1."
+    )
+    assert await player.text("edit", path="a/b/c.txt", old_text="two", new_text="three") == (
+        "Edited a/b/c.txt: 1 place, at line 1."
+    )
+    assert await player.text("write", path="a/b/c.txt", content="four") == "Wrote a/b/c.txt: 1 line, 4 bytes."
+    assert (folder / "a/b/c.txt").read_text() == "four"
+
+
+@pytest.mark.parametrize("change", [{"content": "new"}, {"old_text": "old", "new_text": "new"}])
+async def test_a_file_must_be_read_before_it_is_changed(player: Player, folder: Path, change: dict[str, str]) -> None:
+    name = "write" if "content" in change else "edit"
+    path = folder / "a.txt"
+    path.write_text("old\n" * 3000)
+    assert await player.refused(name, path="a.txt", **change) == (
+        "a.txt has not been read. Read it before you change it."
+    )
+    await player.text("read", path="a.txt")
+    assert await player.refused(name, path="a.txt", **change) == (
+        "You have read only a part of a.txt. Read lines 2001 to 3000 too, with offset=2001, before you change it."
+    )
+    await player.text("read", path="a.txt", offset=2001)
+    path.write_text("old\n")
+    assert await player.refused(name, path="a.txt", **change) == (
+        "a.txt has changed since you read it. Read it again, then change it."
+    )
+    await player.text("read", path="a.txt")
+    assert await player.text(name, path="a.txt", **change)
+
+
+async def test_a_file_that_was_only_touched_has_not_changed(player: Player, folder: Path) -> None:
+    (folder / "a.txt").write_text("old\n")
+    await player.text("read", path="a.txt")
+    os.utime(folder / "a.txt", (1, 1))
+    assert await player.text("write", path="a.txt", content="new\n")
+
+
+async def test_a_refusal_has_a_label_for_programs(folder: Path) -> None:
+    (folder / "a.txt").write_text("old\n")
+    (write,) = Workspace(folder).tools("write")
+    with pytest.raises(Refusal) as refused:
+        write(path="a.txt", content="new")
+    assert refused.value.kind == "not_read"
+
+
+async def test_mode_and_link_are_kept(player: Player, folder: Path) -> None:
+    (folder / "script.sh").write_text("#!/bin/sh\n")
+    (folder / "script.sh").chmod(0o754)
+    (folder / "link.sh").symlink_to("script.sh")
+    await player.text("read", path="link.sh")
+    await player.text("write", path="link.sh", content="#!/bin/bash\n")
+    assert (folder / "link.sh").is_symlink()
+    assert (folder / "script.sh").read_text() == "#!/bin/bash\n"
+    assert stat.S_IMODE((folder / "script.sh").stat().st_mode) == 0o754
+    assert names_in(folder) == ["link.sh", "script.sh"]
+
+
+async def test_a_link_to_nothing_yet_is_written_through(player: Player, folder: Path) -> None:
+    (folder / "link").symlink_to("later.txt")
+    await player.text("write", path="link", content="here")
+    assert (folder / "later.txt").read_text() == "here"
+    assert (folder / "link").is_symlink()
+
+
+async def test_a_file_that_cannot_be_replaced_stays_as_it_is_with_nothing_beside_it(
+    player: Player, folder: Path
+) -> None:
+    (folder / "a.txt").mkdir()
+    assert "is not a regular file" in await player.refused("write", path="a.txt", content="x")
+    (folder / "file").write_text("x")
+    assert "Not a directory" in await player.refused("write", path="file/a.txt", content="x")
+    assert names_in(folder) == ["a.txt", "file"]
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "after"),
+    [
+        (b"\xef\xbb\xbfa\n", "b\n", b"\xef\xbb\xbfb\n"),
+        (b"\xef\xbb\xbfa\n", "\ufeffb\n", b"\xef\xbb\xbfb\n"),
+        ("a\n".encode("utf-16"), "ü\n", "ü\n".encode("utf-16")),
+        (b"a\r\nb\r\n", "a\nc\nb\n", b"a\r\nc\r\nb\r\n"),
+        (b"a\r\nb\nc\r\n", "a\nb\nx\nc\n", b"a\r\nb\nx\r\nc\r\n"),
+        (b"a\r\n", "a\r\nb\n", b"a\r\nb\n"),
+    ],
+)
+async def test_byte_order_mark_encoding_and_line_endings_are_kept(
+    player: Player, folder: Path, before: bytes, content: str, after: bytes
+) -> None:
+    (folder / "a.txt").write_bytes(before)
+    await player.text("read", path="a.txt")
+    await player.text("write", path="a.txt", content=content)
+    assert (folder / "a.txt").read_bytes() == after
+
+
+async def test_what_a_command_changed_must_be_read_again(player: Player, folder: Path) -> None:
+    await player.text("write", path="a.txt", content="one\n")
+    await player.text("bash", command="echo two >> a.txt")
+    assert "has changed since" in await player.refused("edit", path="a.txt", old_text="one", new_text="1")
