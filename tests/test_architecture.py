@@ -31,7 +31,9 @@ LAYERS: dict[str, str] = {
         " tools tool_context answer signature schema raw_schema docstrings issues canonical inbox"
     ),
     "iteration": "definition agent outcome conversation deltas handlers permitting calls asking iteration compaction",
-    "conversations": "handin execution verdict preparing attempts concluding loop streaming turn questions question_tool chat tasks",
+    "conversations": (
+        "handin execution verdict preparing attempts concluding loop streaming turn questions question_tool chat tasks"
+    ),
     "groups": "team subagents",
     "adapters": (
         "models models.sse models.transport models.refusal models.parts models.json_bytes models.strictness"
@@ -46,7 +48,8 @@ LAYERS: dict[str, str] = {
         " models.scripted models.faulty models.wrappers models.rate_limit models.prices models.offline"
         " models.cassette models.deck models.recording models.recorded models.playback models.tape"
         " models.redaction models.nearest"
-        " permission rules shell roots capability approvals approval_file audit taint toolbox mcp_tools durable otel store"
+        " permission rules shell roots capability approvals approval_file audit taint"
+        " toolbox mcp_tools durable otel store"
     ),
     "hosts": "mcp_server worker",
     "applications": f"cli pytest_plugin web __main__ {FRONT_PAGE}",

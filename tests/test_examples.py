@@ -146,6 +146,18 @@ in both runs together: ['reserve 7C', 'pay 120.0']
   [exit code 0]
 Without any value it divided by 0; now the mean is 0.
 """,
+    "14_chat.py": """\
+> search {'city': 'Oslo'}
+  3 hotels in Oslo
+> book {'hotel': 'Grand'}
+  Error: not run, because the user wrote something new. Read it first; call again if that is still right.
+> ask_user {'question': 'Which one?', 'options': ['Grand', 'Harbour']}
+  Harbour
+The Harbour it is. Shall I book?
+> book {'hotel': 'Harbour'}
+  Error: the run was stopped before this call finished.
+Nothing was booked.
+""",
 }
 
 

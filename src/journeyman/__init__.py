@@ -22,13 +22,11 @@ if TYPE_CHECKING:
         DefinitionError,
         JourneymanError,
         ModelUnavailable,
-        NothingToContinue,
         ProviderError,
         Rejected,
         RunError,
     )
     from journeyman.events import CallbackContext, Callbacks, Event, Listener
-    from journeyman.inbox import Receipt
     from journeyman.journal import InMemoryJournal
     from journeyman.loop import run, run_sync
     from journeyman.model import Model, Settings
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from journeyman.result import Failure, Metadata, Result, Success
     from journeyman.streaming import Events, stream
     from journeyman.tools import Tool, ToolContext, tool
-    from journeyman.turn import ChatState, Turn
+    from journeyman.turn import Turn
     from journeyman.types import Document, Image, Message, Price, Text, ToolResult, Usage, dump_messages, load_messages
     from journeyman.validation import validation_context
 
@@ -53,7 +51,6 @@ __all__ = [
     "Chat",
     "ChatBusy",
     "ChatHeld",
-    "ChatState",
     "DefinitionError",
     "Document",
     "Ending",
@@ -74,12 +71,10 @@ __all__ = [
     "Metadata",
     "Model",
     "ModelUnavailable",
-    "NothingToContinue",
     "Observability",
     "Output",
     "Price",
     "ProviderError",
-    "Receipt",
     "Reflection",
     "Rejected",
     "Rejection",
@@ -113,9 +108,8 @@ _HOMES = {
     "chat": "Chat",
     "contexts": "ErrorCode",
     "endings": "Ending",
-    "errors": "ChatBusy ChatHeld DefinitionError JourneymanError ModelUnavailable NothingToContinue ProviderError Rejected RunError",
+    "errors": "ChatBusy ChatHeld DefinitionError JourneymanError ModelUnavailable ProviderError Rejected RunError",
     "events": "CallbackContext Callbacks Event Listener",
-    "inbox": "Receipt",
     "journal": "InMemoryJournal",
     "loop": "run run_sync",
     "model": "Model Settings",
@@ -125,7 +119,7 @@ _HOMES = {
     "result": "Failure Metadata Result Success",
     "streaming": "Events stream",
     "tools": "Tool ToolContext tool",
-    "turn": "ChatState Turn",
+    "turn": "Turn",
     "types": "Document Image Message Price Text ToolResult Usage dump_messages load_messages",
     "validation": "validation_context",
 }

@@ -198,7 +198,6 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
             raise
         finally:
             turn.execution = None
-            self._inbox.put_back()
             self._usage += used(execution)
 
     def _execution(self, turn: Turn[Out], input: Any, *, goes_on: bool) -> Execution:  # noqa: ANN401 - see `_begin`

@@ -127,8 +127,8 @@ class Permission:
         forbidden = self._forbidden(request, action, places)
         if forbidden is not None:
             return _Judgement("deny", forbidden)
-        is_own = bool(places) and all(place.startswith("internal") for place in places) and action.command is None
-        if is_own:
+        is_own = bool(places) and all(place.startswith("internal") for place in places)
+        if is_own and action.capability in ("read", "write"):
             return _Judgement("allow", "in a folder of the program's own.")
         if self.mode == "plan" and not self._fits_plan(action):
             return _Judgement("deny", "this is a plan: look, and describe what you would do, but change nothing.")

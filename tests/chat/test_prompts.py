@@ -13,7 +13,6 @@ from journeyman import (
     Host,
     InMemoryJournal,
     Limits,
-    NothingToContinue,
     Output,
     ProviderError,
     Success,
@@ -22,6 +21,7 @@ from journeyman import (
     run,
     tool,
 )
+from journeyman.errors import NothingToContinue
 from journeyman.models.scripted import Scripted, call
 from journeyman.types import Message, Text
 from tests.chat.players import Door, Opening, Report, code, hang, script_of

@@ -22,9 +22,7 @@ from journeyman import (
     ChatHeld,
     Failure,
     Limits,
-    NothingToContinue,
     ProviderError,
-    Receipt,
     Result,
     Success,
     Turn,
@@ -32,9 +30,10 @@ from journeyman import (
     load_messages,
     tool,
 )
+from journeyman.errors import NothingToContinue
 from journeyman.events import Event, TurnEnded
 from journeyman.history import History
-from journeyman.inbox import Queue
+from journeyman.inbox import Queue, Receipt
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.turn import ABORTED, Hold
@@ -54,6 +53,11 @@ ANSWERS: dict[str, Callable[[int], Answer]] = {
     "stop": lambda n: call("stop", id=f"s{n}"),
     "error": lambda n: ProviderError(f"error {n}", kind="bad_request"),
 }
+
+CALLS = ("call", "calls", "together")
+ENDS = ("text", "text", "text", "nothing", "cut", "stop", "error")
+QUEUES: tuple[Queue, ...] = ("steering", "follow_ups")
+CANCELLED = "EXECUTION_CANCELLED"
 
 _TICKS = 60
 """More steps than anything here takes until it waits for the machine."""
@@ -123,7 +127,7 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
 
     async def _system(self, given: str) -> str:
         if not self.prepares_slowly:
-            return ""
+            return "Be brief."
         future: asyncio.Future[str] = self.loop.create_future()
         self.preparing.append(future)
         return await future
@@ -201,36 +205,53 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         assert not self.chat.state.is_running
         assert all(each.receipt.status != "queued" for each in self.sent)
 
-    # -- rules
+    # -- rules: what the user does
 
     @initialize()
     def enter(self) -> None:
         self._play(self._open([]))
+        self._do(self._begin)
 
+    @precondition(lambda self: not self._is_running())
     @rule()
     def prompt(self) -> None:
-        state = self.chat.state
+        self._prompt()
+
+    @precondition(lambda self: self._is_running())
+    @rule(how=st.sampled_from(["prompt", "continue"]))
+    def begin_another(self, how: str) -> None:
+        self._prompt() if how == "prompt" else self._continue()
+
+    def _prompt(self) -> None:
+        before = self.chat.state
 
         def act() -> None:
+            refused: type[Exception] | None = None
             try:
                 self._begin()
-            except ChatHeld:
-                assert state.is_held
-            except ChatBusy:
-                assert state.is_running
-            else:
-                assert not (state.is_held)
-                assert not (state.is_running)
+            except (ChatHeld, ChatBusy) as error:
+                refused = type(error)
+            assert refused is (ChatHeld if before.is_held else ChatBusy if before.is_running else None)
 
         self._do(act)
 
+    @precondition(lambda self: not self._is_running())
     @rule()
-    def steer(self) -> None:
-        self._do(lambda: self._send(self.chat.steer, "steering"))
+    def continue_(self) -> None:
+        self._continue()
 
-    @rule()
-    def follow_up(self) -> None:
-        self._do(lambda: self._send(self.chat.follow_up, "follow_ups"))
+    def _continue(self) -> None:
+        async def go_on() -> None:
+            try:
+                await self.chat.continue_()
+            except (ChatBusy, ChatHeld, NothingToContinue, asyncio.CancelledError):
+                return
+
+        self._do(lambda: self.continuing.append(self.loop.create_task(go_on())))
+
+    @rule(queue=st.sampled_from(QUEUES))
+    def send(self, queue: Queue) -> None:
+        self._do(lambda: self._send(self.chat.steer if queue == "steering" else self.chat.follow_up, queue))
 
     @rule()
     def inject(self) -> None:
@@ -242,13 +263,15 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
             except ChatHeld:
                 assert before.is_held
                 return
+            assert not before.is_held
             disposition = self.sent[-1].receipt.disposition
             assert (disposition == "steered") == before.is_running
             assert self.chat.state.is_running == (disposition != "queued")
 
         self._do(act)
 
-    @rule(queue=st.sampled_from(["steering", "follow_ups"]))
+    @precondition(lambda self: self._has_waiting())
+    @rule(queue=st.sampled_from(QUEUES))
     def clear(self, queue: Queue) -> None:
         waiting = self.chat.state.steering if queue == "steering" else self.chat.state.follow_ups
         withdrawn: list[str] = []
@@ -256,109 +279,108 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         assert waiting[len(waiting) - len(withdrawn) :] == tuple(withdrawn)
         assert len(withdrawn) == len(waiting) or _open(self.preparing)  # what a run begins with is not withdrawn
 
-    @precondition(lambda self: bool(_open(self.asked)))
-    @rule(kind=st.sampled_from(sorted(ANSWERS)))
-    def model_answers(self, kind: str) -> None:
-        self.n += 1
-        self._do(lambda: _open(self.asked)[0].set_result(ANSWERS[kind](self.n)))
+    @precondition(lambda self: self._is_running())
+    @rule(whole_chat=st.booleans())
+    def abort(self, whole_chat: bool) -> None:
+        turn = self._last_turn()
+        is_stopped = whole_chat or (turn is not None and not turn.is_over)
+        self.n_markers += is_stopped and not _open(self.preparing)
+        if whole_chat or turn is None:
+            self._do(self.chat.abort if whole_chat else lambda: None)
+        else:
+            self._do(turn.abort)
+        error = self.chat.state.last_error
+        assert not is_stopped or self.chat.state.is_running or (error is not None and str(error.code) == CANCELLED)
 
-    @precondition(lambda self: bool(_open(self.at_work)))
-    @rule(which=st.integers(0, 2))
-    def tool_ends(self, which: int) -> None:
-        waiting = _open(self.at_work)
-        self._do(lambda: waiting[which % len(waiting)].set_result("done"))
-
+    @precondition(lambda self: self._is_running())
     @rule()
-    def prepare_slowly_or_not(self) -> None:
-        self.prepares_slowly = not self.prepares_slowly
+    def cancel(self) -> None:
+        """Cancel the turn, or whoever continues the chat; a turn that an injection began is nobody's to cancel."""
+        turn = self._last_turn()
+        if turn is not None and not turn.is_over:
+            self._do(turn.cancel)
+            assert turn.is_over
+        for task in self.continuing:
+            self._do(task.cancel)
+            assert task.done()
 
-    @precondition(lambda self: bool(_open(self.preparing)))
-    @rule(works=st.booleans())
-    def prepared(self, works: bool) -> None:
-        (future,) = _open(self.preparing)
-        self._do(lambda: future.set_result("Be brief.") if works else future.set_exception(LookupError("no")))
-
-    @rule()
-    def abort(self) -> None:
-        before = self.chat.state
-        self.n_markers += before.is_running and not _open(self.preparing)
-        self._do(self.chat.abort)
-        if before.is_running and self.takeover is None and not self.chat.state.is_running:
-            assert self.chat.state.last_error is not None
-            assert self.chat.state.last_error.code == "EXECUTION_CANCELLED"
-
-    @precondition(lambda self: self.prompts)
-    @rule()
-    def abort_the_last_turn(self) -> None:
-        turn = list(self.prompts.values())[-1]
-        self.n_markers += not (turn.is_over or _open(self.preparing))
-        self._do(turn.abort)
-
-    @precondition(lambda self: self.prompts)
-    @rule()
-    def cancel_the_last_turn(self) -> None:
-        self._do(list(self.prompts.values())[-1].cancel)
-
-    @rule()
-    def hold(self) -> None:
-        self.holds.append(self._play(self.chat.hold().__aenter__()))
-        assert not self.chat.state.is_running
-        self._settle()
-
-    @precondition(lambda self: self.holds)
-    @rule(twice=st.booleans())
-    def release(self, twice: bool) -> None:
-        hold = self.holds.pop()
-        hold.release()
-        if twice:
+    @rule(how=st.sampled_from(["hold", "hold", "release", "release twice"]))
+    def hold_or_release(self, how: str) -> None:
+        if how == "hold" and len(self.holds) < 2:
+            self.holds.append(self._play(self.chat.hold().__aenter__()))
+            assert not self.chat.state.is_running
+            self._settle()
+        elif self.holds:
+            hold = self.holds.pop()
             hold.release()
+            if how == "release twice":
+                hold.release()
         assert self.chat.state.is_held == bool(self.holds)
 
-    @rule()
-    def continue_(self) -> None:
-        async def go_on() -> Result[str] | None:
-            try:
-                return await self.chat.continue_()
-            except (ChatBusy, ChatHeld, NothingToContinue):
-                return None
-            except asyncio.CancelledError:
-                return None
-
-        self._do(lambda: self._keep(go_on()))
-
-    def _keep(self, work: Coroutine[Any, Any, object]) -> None:
-        task = self.loop.create_task(work)
-        self.continuing.append(task)
-
-    @rule(how=st.sampled_from(["prompt", "inject"]))
-    def take_over_at_the_next_end(self, how: str) -> None:
-        self.takeover = how
-
-    @rule()
-    def wait_idle(self) -> None:
-        turn = list(self.prompts.values())[-1] if self.prompts else None
-        if turn is None or turn.is_over:
-            return
-        self._do(lambda: self.waiting.append((self.loop.create_task(self.chat.wait_idle()), turn)))
-
-    @rule(in_mid_turn=st.booleans())
-    def reload(self, in_mid_turn: bool) -> None:
-        """Go on in a new chat from what was stored: when the old one was left, or died."""
+    @rule(how=st.sampled_from(["left", "killed", "reset"]))
+    def start_over(self, how: str) -> None:
+        """Go on in a new chat from what was stored, when the old one was left, or died; or with nothing."""
         self.takeover = None
         stored = dump_messages(self.chat.messages)
-        self._leave()
-        self._play(self._open(load_messages(stored if in_mid_turn else dump_messages(self.chat.messages))))
-        self._settle()
+        if how == "reset":
+            self._reset()
+        else:
+            self._leave()
+            self._play(self._open(load_messages(stored if how == "killed" else dump_messages(self.chat.messages))))
+        if not self.holds:
+            self._do(self._begin)
 
-    @rule()
-    def reset(self) -> None:
-        self.takeover = None
+    def _reset(self) -> None:
         self._play(self.chat.reset())
-        self.sent = [each for each in self.sent if each.receipt.status != "delivered"]
+        assert all(each.receipt.status != "queued" for each in self.sent)
+        self.sent.clear()
         self.prompts.clear()
         self.n_markers = self.n_requests = 0
-        self._settle()
         assert self.chat.messages == ()
+
+    @precondition(lambda self: self._is_running())
+    @rule()
+    def wait_idle(self) -> None:
+        turn = self._last_turn()
+        if turn is not None and not turn.is_over:
+            self._do(lambda: self.waiting.append((self.loop.create_task(self.chat.wait_idle()), turn)))
+
+    @rule(what=st.sampled_from(["prompt", "inject", "slowly"]))
+    def from_now_on(self, what: str) -> None:
+        """Let a listener take over at the next end; or let runs begin slowly, or at once again."""
+        if what == "slowly":
+            self.prepares_slowly = not self.prepares_slowly
+        else:
+            self.takeover = what
+
+    # -- rules: what the model and the tools do
+
+    @precondition(lambda self: self._is_running())
+    @rule(kind=st.sampled_from(CALLS))
+    def go_on_with_calls(self, kind: str) -> None:
+        self._go_on(kind)
+
+    @precondition(lambda self: self._is_running())
+    @rule(kind=st.sampled_from(ENDS))
+    def go_on_to_an_end(self, kind: str) -> None:
+        self._go_on(kind)
+
+    def _go_on(self, kind: str) -> None:
+        """Let the model, the oldest call or the system prompt do what it is waited for."""
+        self.n += 1
+        asked, others = _open(self.asked), [*_open(self.at_work), *_open(self.preparing)]
+        assert asked or others, "a turn goes on, and waits for nothing"
+        self._do(lambda: asked[0].set_result(ANSWERS[kind](self.n)) if asked else others[0].set_result("done"))
+
+    @precondition(lambda self: len(_open(self.at_work)) > 1)
+    @rule()
+    def the_second_call_ends_first(self) -> None:
+        self._do(lambda: _open(self.at_work)[1].set_result("done"))
+
+    @precondition(lambda self: bool(_open(self.preparing)))
+    @rule()
+    def the_system_prompt_fails(self) -> None:
+        self._do(lambda: _open(self.preparing)[0].set_exception(LookupError("no")))
 
     # -- what always holds
 
@@ -381,7 +403,7 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
     @invariant()
     def texts_of_a_queue_are_said_in_order(self) -> None:
         said = self._said()
-        for queue in ("steering", "follow_ups"):
+        for queue in QUEUES:
             order = [each.receipt.text for each in self.sent if each.queue == queue and each.receipt.text in said]
             assert order == sorted(order, key=said.index)
 
@@ -417,6 +439,16 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         in_flight = len(_open(self.asked))
         assert self.chat.usage.requests == self.n_requests - in_flight
 
+    def _last_turn(self) -> Turn | None:
+        """Return the turn that the last prompt began."""
+        return list(self.prompts.values())[-1] if self.prompts else None
+
+    def _is_running(self) -> bool:
+        return self.chat.state.is_running
+
+    def _has_waiting(self) -> bool:
+        return bool(self.chat.state.steering or self.chat.state.follow_ups)
+
     def _said(self) -> list[str]:
         users = [message for message in self.chat.messages if message.role == "user"]
         return [block.text for message in users for block in message.content if isinstance(block, Text)]
@@ -442,6 +474,6 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         self.loop.close()
 
 
-ChatMachine.TestCase.settings = settings(stateful_step_count=40)
+ChatMachine.TestCase.settings = settings(stateful_step_count=50)
 
 TestChatMachine = ChatMachine.TestCase

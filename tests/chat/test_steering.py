@@ -260,6 +260,29 @@ async def test_follow_ups_return_to_their_queue_when_the_next_run_cannot_begin()
         assert n_built == ["Go.", "Go.", "Go."]
 
 
+async def test_what_comes_while_a_run_begins_waits_behind_what_it_could_not_say() -> None:
+    door, n_built = Door(), list[str]()
+
+    async def system(given: str) -> str:
+        n_built.append(given)
+        if len(n_built) == 2:
+            await door.wait()
+            raise ValueError("no")
+        return "Be brief."
+
+    async with Chat(Agent(name="tester", model=Scripted(["One."]), system=system)) as chat:
+        chat.follow_up("first")
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        chat.follow_up("second")
+        assert chat.state.follow_ups == ("first", "second")
+        assert chat.clear() == ("second",)
+        chat.follow_up("third")
+        door.opened.set()
+        assert code(await turn) == "PROMPT_GENERATION_FAILED"
+        assert chat.state.follow_ups == ("first", "third")
+
+
 async def test_a_text_that_comes_as_the_last_run_ends_is_not_dropped(stage: Stage) -> None:
     agent = Agent(name="tester", model=stage.model(["One.", "Two."]))
     async with Chat(agent) as chat:

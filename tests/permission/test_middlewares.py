@@ -1,4 +1,4 @@
-"""Middlewares around a call: in order, each inside of the one before it, free to change, to answer, to time, to trace."""
+"""Middlewares around a call: in order, each inside of the one before it; they may change, answer, time and trace."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +15,8 @@ from journeyman.capability import Action, Capability, classify
 from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
 from journeyman.permission import Mode, Permission
 from journeyman.roots import Root
+from journeyman.toolbox import Workspace
+from journeyman.types import JsonObject
 from tests.permission.places import request
 
 CALLS: dict[str, GateRequest] = {
@@ -181,6 +185,22 @@ async def test_links_are_followed_by_whoever_keeps_the_files() -> None:
 )
 def test_what_a_call_could_do_is_told_by_its_name_and_its_effect(call: GateRequest, capability: Capability) -> None:
     assert classify(call).capability == capability
+
+
+def test_the_ready_tools_of_a_workspace_are_known_by_their_names_and_arguments(tmp_path: Path) -> None:
+    samples: JsonObject = {
+        **{"read": {"path": "a"}, "ls": {}, "grep": {"pattern": "x"}, "glob": {"pattern": "*.py"}},
+        **{"write": {"path": "a", "content": "x"}, "edit": {"path": "a", "old_text": "x", "new_text": "y"}},
+        **{"bash": {"command": "ls"}},
+    }
+    found: dict[str, Capability] = {}
+    for each in Workspace(tmp_path).tools():
+        arguments = samples[each.name]
+        assert isinstance(arguments, dict)
+        each.parse(json.dumps(arguments))
+        found[each.name] = classify(replace(request(each.name, each.effect or "once"), arguments=arguments)).capability
+    reads = dict.fromkeys(("read", "glob", "grep", "ls"), "read")
+    assert found == {**reads, "write": "write", "edit": "write", "bash": "exec"}
 
 
 async def test_a_search_below_another_folder_is_a_read_of_that_folder(tmp_path: Path) -> None:
