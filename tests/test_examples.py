@@ -75,7 +75,7 @@ and returns with fruit
     "07_limits_and_abort.py": """\
 4 iterations: MAX_ITERATIONS, after ToolResult(content='page 1: nothing', is_error=False, tool_use_id='call_1_0')
     Raise Limits(iterations=…), or help the model get there in fewer steps.
-0.2 seconds: BUDGET_EXCEEDED, after ToolResult(content='page 1: nothing', is_error=False, tool_use_id='call_1_0')
+1 second: BUDGET_EXCEEDED, after ToolResult(content='page 1: nothing', is_error=False, tool_use_id='call_1_0')
     Raise the limit, or give the agent less to do.
 stopped: EXECUTION_CANCELLED, after ToolResult(content='page 1: nothing', is_error=False, tool_use_id='call_1_0')
     Nothing to mend: the caller stopped the run. Its history can be continued.
@@ -164,7 +164,7 @@ Nothing was booked.
 def run_program(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run it as a user would, in another folder and without a key; a warning is an error."""
     keyless = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC_")}
-    command = [sys.executable, "-W", "error", "-X", "dev", str(path)]
+    command = [sys.executable, "-W", "error", str(path)]
     return subprocess.run(command, cwd=folder, env=keyless, capture_output=True, text=True, check=False)
 
 
