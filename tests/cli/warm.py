@@ -28,6 +28,8 @@ def _become(command: dict[str, Any]) -> NoReturn:
     try:
         journeyman.cli.main()
     except SystemExit as ended:
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(int(ended.code or 0))  # at once: tidying up takes longer than the command
     raise AssertionError("main() exits")
 

@@ -24,6 +24,7 @@ _CHUNK_BYTES: Final = 64 * 1024
 _SHOWN_PER_CHUNK: Final = 10
 _LONGEST_LINE: Final = 500
 _REAP_S: Final = 5.0
+_DYING_S: Final = 0.005
 _DRAIN_S: Final = 0.5  # whoever holds the pipe after that has left the group and hidden its mark
 
 
@@ -148,9 +149,7 @@ async def _end(process: asyncio.subprocess.Process, running: Processes, pipe: _P
             running.send(signal.SIGTERM)
             await _within(grace_s if is_alive else min(grace_s, _DRAIN_S), _all_over(process, pipe))
     finally:  # also when somebody loses patience in the meantime
-        if is_alive or were_left:
-            running.send(signal.SIGKILL)
-        await _reaped(process)
+        await _undisturbed(process.wait() if not (is_alive or were_left) else _killed(process, running))
     await _within(_DRAIN_S, pipe.ended.wait())
     return were_left
 
@@ -160,9 +159,18 @@ async def _all_over(process: asyncio.subprocess.Process, pipe: _Pipe) -> None:
     await pipe.ended.wait()
 
 
-async def _reaped(process: asyncio.subprocess.Process) -> None:
-    """Wait for a process that has ended or was killed, which takes but a moment, and let nobody interrupt that."""
-    waiting = asyncio.ensure_future(process.wait())
+async def _killed(process: asyncio.subprocess.Process, running: Processes) -> None:
+    """Kill all that still runs, until nothing does: some start others in the meantime, and dying takes a moment."""
+    running.send(signal.SIGKILL)
+    await process.wait()
+    while running.are_left():
+        await asyncio.sleep(_DYING_S)
+        running.send(signal.SIGKILL)
+
+
+async def _undisturbed(work: Coroutine[object, object, object]) -> None:
+    """Wait for what takes but a moment, and let nobody interrupt that; no longer than `_REAP_S`, though."""
+    waiting = asyncio.ensure_future(work)
     interrupted: asyncio.CancelledError | None = None
     while not waiting.done():
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ MARK: Final = "JOURNEYMAN_COMMAND"
 """The environment variable by which the processes of a command are found: ids, from the outermost command inwards."""
 
 _PROC = Path("/proc")
+_STATE, _VSIZE = 0, 20
+_EXEC_LOOKS = 20
+_EXEC_S = 0.000_5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,8 @@ class Processes:
         try:
             if os.getpgid(process) == self.group:
                 return True
-            return self.mark.encode() in _PROC.joinpath(str(process), "environ").read_bytes()
-        except OSError:  # it has ended by now, or is somebody else's
+            return self.mark.encode() in _environment(process)
+        except (OSError, IndexError):  # it has ended by now, or is somebody else's
             return False
 
 
@@ -66,9 +70,29 @@ def _all() -> Iterator[int]:
                 yield int(name)
 
 
+def _environment(process: int) -> bytes:
+    """Read the environment of a process; while it starts another program in its place, that is empty for a moment."""
+    for _ in range(_EXEC_LOOKS):
+        environment = _PROC.joinpath(str(process), "environ").read_bytes()
+        if environment or not _has_memory(process):
+            return environment
+        time.sleep(_EXEC_S)
+    return b""
+
+
+def _has_memory(process: int) -> bool:
+    """Tell whether it has memory of its own, as neither the kernel's threads nor those that have ended do."""
+    return int(_stat(process)[_VSIZE]) > 0
+
+
 def _is_dead(process: int) -> bool:
     """Tell whether it has ended and only waits for its parent to take notice."""
     try:
-        return _PROC.joinpath(str(process), "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] in "ZX"
+        return _stat(process)[_STATE] in "ZX"
     except (OSError, IndexError):
         return True
+
+
+def _stat(process: int) -> list[str]:
+    """Return the fields of proc_pid_stat(5), without the first two: the id and the name."""
+    return _PROC.joinpath(str(process), "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
