@@ -39,7 +39,9 @@ def to_result(value: object, *, max_chars: int | None = None, tool_use_id: str =
         ValueError: it cannot be written as JSON, for example because it contains itself.
     """
     kind = type(value)
-    if kind is dict or kind is int:  # so common that they are not looked at any further
+    if kind is int:  # so common that it is not looked at any further; so are dicts
+        return ToolResult(_cut(str(value), max_chars), False, tool_use_id)
+    if kind is dict:
         return ToolResult(_content(_json(value), max_chars), False, tool_use_id)
     if isinstance(value, str):
         text = value if kind is str else str.__str__(value)  # of an enum's text, that text

@@ -81,7 +81,8 @@ async def _ask_once(
         if is_failure(error):
             raise _foreign(model, error) from error
         raise
-    response.usage = _charged(response.usage, price)
+    if price is not None:
+        response.usage = _charged(response.usage, price)
     spent(response.usage)
     return response
 

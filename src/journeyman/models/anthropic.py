@@ -7,8 +7,8 @@ The bytes of a conversation are made in `anthropic_encode`, answers are read in 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -18,10 +18,10 @@ from journeyman.model import Part, Request, Settings, ThinkingLevel
 from journeyman.models.anthropic_blocks import PROVIDER
 from journeyman.models.anthropic_decode import KINDS, Decoder
 from journeyman.models.anthropic_encode import encode
-from journeyman.models.parts import Parts
+from journeyman.models.parts import Asked
 from journeyman.models.prices import price_for
 from journeyman.models.refusal import refused
-from journeyman.models.transport import Timeouts, lease, open_stream
+from journeyman.models.transport import Answer, Timeouts, lease, open_stream
 from journeyman.types import NOTHING_USED, JsonObject, Price
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ class AnthropicModel:
     timeouts: Timeouts = field(default_factory=Timeouts)
     price: Price | None = None
     """What the model costs; None leaves the cost of its answers unknown."""
+    _url: str = field(init=False)
+    _headers: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         for key in (self.api_key, self.auth_token):
@@ -129,6 +131,8 @@ class AnthropicModel:
                     model=self.name,
                     hint="Copy the key again, without spaces and line breaks.",
                 )
+        object.__setattr__(self, "_url", self.base_url.rstrip("/").removesuffix("/v1") + "/v1/messages")
+        object.__setattr__(self, "_headers", self._all_headers())
 
     def __repr__(self) -> str:
         return f"<AnthropicModel {self.name}>"
@@ -150,14 +154,14 @@ class AnthropicModel:
         """Keep connections over many requests."""
         return lease()
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
-        body = self.body(request)
-        async with open_stream(self._url, headers=self._headers, body=body, timeouts=self.timeouts) as answer:
-            if answer.status >= 300:
-                raise with_overflow(await refused(answer, KINDS))
-            yield Parts(answer, Decoder(self.price, deltas=request.deltas), expected="a Messages API stream")
+
+        def post() -> AbstractAsyncContextManager[Answer]:
+            return open_stream(self._url, headers=self._headers, body=self.body(request), timeouts=self.timeouts)
+
+        decoder = Decoder(self.price, deltas=request.deltas)
+        return Asked(post, decoder, refused=_refused, expected="a Messages API stream")
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as it is sent.
@@ -211,12 +215,7 @@ class AnthropicModel:
             raise _refused_here(f"{said} Change one of the two.")
         return budget
 
-    @property
-    def _url(self) -> str:
-        return self.base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
-
-    @property
-    def _headers(self) -> dict[str, str]:
+    def _all_headers(self) -> dict[str, str]:
         headers = {
             "content-type": "application/json",
             "accept": "text/event-stream, application/json",
@@ -227,6 +226,10 @@ class AnthropicModel:
         if self.auth_token is not None:
             headers["authorization"] = f"Bearer {self.auth_token}"
         return headers | {name.lower(): value for name, value in self.headers.items()}
+
+
+async def _refused(answer: Answer) -> ProviderError:
+    return with_overflow(await refused(answer, KINDS))
 
 
 if TYPE_CHECKING:

@@ -202,12 +202,14 @@ class Decoder:
 
     def _count(self, holder: JsonObject) -> bool:
         """Take over the counts, which are totals so far: later ones replace, those left out stand. False for none."""
-        usage = as_object(holder.get("usage"))
-        counts = {name: count for name in _COUNTS if isinstance(count := usage.get(name), int)}
-        if isinstance(count := as_object(usage.get("output_tokens_details")).get("thinking_tokens"), int):
-            counts["thinking_tokens"] = count
-        self._counts.update(counts)
-        return bool(counts)
+        usage, found = as_object(holder.get("usage")), False
+        for name in _COUNTS:
+            if isinstance(count := usage.get(name), int):
+                self._counts[name], found = count, True
+        details = usage.get("output_tokens_details")
+        if isinstance(details, dict) and isinstance(count := details.get("thinking_tokens"), int):
+            self._counts["thinking_tokens"], found = count, True
+        return found
 
 
 def _index(event: JsonObject) -> int | None:

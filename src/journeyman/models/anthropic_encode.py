@@ -55,6 +55,7 @@ _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 _MARKS_AT_MOST: Final = 4
 _LOOK_BACK_BLOCKS: Final = 20  # the API finds a cached beginning up to so many blocks before a mark
 _SPECIAL: Final = f"{CODEC}/special"  # in `Message.wire`, in place of CODEC: its bytes are not yet all there is to it
+_ALWAYS_SENT: Final = frozenset((ToolUse, ToolResult))  # as they are
 _LOOK: Final = b"?"  # compared by identity
 _HAND_MARKS: Final = f"{CODEC}/marks"  # in `Message.wire`: how many marks the user has set; absent for none
 _MARKABLE_OPAQUE: Final = re.compile(r"server_tool_use|\w+_tool_result|container_upload|search_result")
@@ -160,12 +161,14 @@ def _without_trailing_space(message: Message, piece: bytes) -> bytes:
     return (b"," if joined else _OPEN["assistant"]) + blocks if blocks else b""
 
 
-def _blocks(content: Iterable[Block], role: Role) -> bytes:
+def _blocks(content: Sequence[Block], role: Role) -> bytes:
     return b",".join([_block(block, role) for block in _sent(content, role)])
 
 
-def _sent(content: Iterable[Block], role: Role) -> list[Block]:
+def _sent(content: Sequence[Block], role: Role) -> list[Block]:
     """Return the blocks as this provider can read them, without those that it would refuse."""
+    if all([type(block) in _ALWAYS_SENT for block in content]):
+        return [*content]
     blocks = [readable(block, CODEC) for block in content]
     return [block for block in blocks if block is not None and _is_sent(block, role)]
 
@@ -209,8 +212,9 @@ def _text(block: Text, role: Role) -> bytes:
 
 
 def _tool_use(block: ToolUse) -> bytes:
-    id, name = to_json(safe_id(block.id)), to_json(safe_name(block.name, longest=_NAME_CHARACTERS))
-    return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (id, name, block.input_json.encode("utf-8", "replace"))
+    id, name = safe_id(block.id).encode(), safe_name(block.name, longest=_NAME_CHARACTERS).encode()
+    arguments = block.input_json.encode("utf-8", "replace")
+    return b'{"type":"tool_use","id":"%b","name":"%b","input":%b}' % (id, name, arguments)
 
 
 def _tool_result(block: ToolResult) -> bytes:
@@ -218,8 +222,8 @@ def _tool_result(block: ToolResult) -> bytes:
     if block.is_error and content in (b'""', b"[]"):
         content = b'"(no output)"'  # the API refuses an error without content
     error = b',"is_error":true' if block.is_error else b""
-    id = to_json(safe_id(block.tool_use_id))
-    return b'{"type":"tool_result","tool_use_id":%b,"content":%b%b}' % (id, content, error)
+    id = safe_id(block.tool_use_id).encode()
+    return b'{"type":"tool_result","tool_use_id":"%b","content":%b%b}' % (id, content, error)
 
 
 def _source(source: Source) -> JsonObject:

@@ -5,7 +5,8 @@ Imports `errors`, `model`, `transport` and `refusal`. Read an adapter next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -44,14 +45,49 @@ class Decoder(Protocol):
         ...
 
 
+class Asked(AbstractAsyncContextManager[AsyncIterator[Part]]):
+    """A request to a model, open as long as the block, which reads its answer. A class, since it is made for each."""
+
+    __slots__ = ("_decoder", "_expected", "_open", "_opened", "_refused")
+
+    def __init__(
+        self,
+        open: Callable[[], AbstractAsyncContextManager[Answer]],
+        decoder: Decoder,
+        *,
+        refused: Callable[[Answer], Awaitable[ProviderError]],
+        expected: str,
+    ) -> None:
+        """`open` posts the request when the block is entered; `refused` says what a failure status means;
+        `expected` is for `Parts`."""
+        self._open = open
+        self._decoder = decoder
+        self._refused = refused
+        self._expected = expected
+
+    async def __aenter__(self) -> AsyncIterator[Part]:
+        self._opened = self._open()
+        answer = await self._opened.__aenter__()
+        if answer.status < 300:
+            return Parts(answer, self._decoder, expected=self._expected)
+        try:
+            raise await self._refused(answer)
+        finally:
+            await self._opened.__aexit__(None, None, None)
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._opened.__aexit__(None, None, None)
+
+
 class Parts:
     """An asynchronous iterator over the parts of one answer. Holds nothing open: `open_stream` does."""
 
-    __slots__ = ("_answer", "_decoder", "_expected", "_is_over", "_ready")
+    __slots__ = ("_answer", "_comes_in_events", "_decoder", "_expected", "_is_over", "_ready")
 
     def __init__(self, answer: Answer, decoder: Decoder, *, expected: str) -> None:
         """`expected` says in an error message what the answer is not, for example `a Messages API stream`."""
         self._answer = answer
+        self._comes_in_events = answer.media_type == "text/event-stream"
         self._decoder = decoder
         self._expected = expected
         self._ready: Iterator[Part] = iter(())
@@ -84,17 +120,16 @@ class Parts:
 
     async def _more(self) -> Iterator[Part]:
         answer, decoder = self._answer, self._decoder
-        match answer.media_type:
-            case "text/event-stream":
-                events = () if decoder.complete else await answer.events()
-                if events:
-                    return decoder.parts(events)
-                await answer.drain()
-                parts = decoder.end()
-            case "application/json":
-                parts = decoder.document(await answer.body())
-            case _:
-                found = quoted(answer, await answer.body(_QUOTED_BYTES))
-                raise answer.failure(f"did not answer with {self._expected}", "unknown", found)
+        if self._comes_in_events:
+            events = () if decoder.complete else await answer.events()
+            if events:
+                return decoder.parts(events)
+            await answer.drain()
+            parts = decoder.end()
+        elif answer.media_type == "application/json":
+            parts = decoder.document(await answer.body())
+        else:
+            found = quoted(answer, await answer.body(_QUOTED_BYTES))
+            raise answer.failure(f"did not answer with {self._expected}", "unknown", found)
         self._is_over = True
         return iter(parts)

@@ -5,9 +5,12 @@ Imports nothing of this package. Read `transport.py` next.
 
 from __future__ import annotations
 
+import re
 from typing import Final, TypeAlias
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_USUAL: Final = re.compile(rb"event: (.*)\ndata: (.*)\n\n")
+_USUAL_FRAME_BYTES: Final = len(b"event: \ndata: \n\n")
 
 
 Event: TypeAlias = tuple[bytes, bytes]
@@ -41,6 +44,9 @@ class Parser:
         Raises:
             TooLarge: an event has grown past the limit.
         """
+        if not self._held and not self._skip_line_feed and (events := _usual(chunk)):
+            self._started = True
+            return events
         if self._skip_line_feed or b"\r" in chunk:
             chunk = self._with_line_feeds(chunk)
         if self._held:
@@ -84,11 +90,14 @@ class Parser:
         return [event for frame in frames if (event := _event(frame)) is not None]
 
 
+def _usual(chunk: bytes) -> list[Event]:
+    """Return the events of a chunk that is nothing but whole events in the usual form, as nearly all are; else none."""
+    events: list[Event] = [] if b"\r" in chunk else _USUAL.findall(chunk)
+    n_bytes = len(events) * _USUAL_FRAME_BYTES + sum([len(name) + len(data) for name, data in events])
+    return events if n_bytes == len(chunk) else []
+
+
 def _event(frame: bytes) -> Event | None:
-    if frame.startswith(b"event: ") and frame.count(b"\n") == 1:  # the usual form, for speed; the general one follows
-        name, _, rest = frame.partition(b"\ndata: ")
-        if rest:
-            return name[7:], rest
     name = b""
     data: list[bytes] = []
     for line in frame.split(b"\n"):

@@ -11,7 +11,7 @@ import asyncio
 import io
 import urllib.request
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
@@ -77,7 +77,7 @@ async def lease() -> AsyncGenerator[None]:
     try:
         yield
     finally:
-        await _given_back(client)
+        await _give_back(client)
 
 
 def _leased() -> _Client:
@@ -89,7 +89,7 @@ def _leased() -> _Client:
     return client
 
 
-async def _given_back(client: _Client) -> None:
+async def _give_back(client: _Client) -> None:
     client.leases -= 1
     if client.leases == 0:
         del _clients[asyncio.get_running_loop()]
@@ -227,25 +227,39 @@ class Answer:
         return failure
 
 
-@asynccontextmanager
-async def open_stream(
+def open_stream(
     url: str, *, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
-) -> AsyncGenerator[Answer]:
+) -> AbstractAsyncContextManager[Answer]:
     """Post `body` and hand out the answer, whatever its status. Leaving the block closes the request.
 
     Raises:
-        ProviderError: there was no answer.
+        ProviderError: on entering, there was no answer.
     """
-    exchange, client = Exchange(url, headers), _leased()
-    del url, headers  # a traceback that shows local variables must not show the key
-    try:
-        response = await _post(client, exchange, body, timeouts)
+    return _Posted(Exchange(url, headers), body, timeouts)
+
+
+class _Posted(AbstractAsyncContextManager[Answer]):
+    """A request that is open as long as the block. A class, since it is entered for each request."""
+
+    __slots__ = ("_body", "_client", "_exchange", "_response", "_timeouts")
+
+    def __init__(self, exchange: Exchange, body: bytes, timeouts: Timeouts) -> None:
+        self._exchange = exchange
+        self._body = body
+        self._timeouts = timeouts
+
+    async def __aenter__(self) -> Answer:
+        self._client = _leased()
         try:
-            yield Answer(response, exchange)
-        finally:
-            response.close()
-    finally:
-        await _given_back(client)
+            self._response = await _post(self._client, self._exchange, self._body, self._timeouts)
+        except BaseException:
+            await _give_back(self._client)
+            raise
+        return Answer(self._response, self._exchange)
+
+    async def __aexit__(self, *raised: object) -> None:
+        self._response.close()
+        await _give_back(self._client)
 
 
 async def _post(client: _Client, exchange: Exchange, body: bytes, timeouts: Timeouts) -> aiohttp.ClientResponse:
@@ -254,7 +268,7 @@ async def _post(client: _Client, exchange: Exchange, body: bytes, timeouts: Time
     try:
         return await client.session.post(
             exchange.url,
-            data=body if len(body) <= _RAW_BODY_BYTES else io.BytesIO(body),
+            data=aiohttp.BytesPayload(body) if len(body) <= _RAW_BODY_BYTES else io.BytesIO(body),
             headers=exchange.headers,
             proxy=client.proxy_for(exchange.url),
             timeout=_client_timeout(timeouts),
