@@ -1,15 +1,18 @@
 """What of a conversation is sent: the port of context strategies, and the size of things in tokens.
 
-The history is never shortened. A strategy makes a *view* of it for the next request. Imports `types` and `model`.
+The history is never shortened. A strategy makes a *view* of it, which is sent from then on and grows as the history
+does. Read `kept_view.py` next, which keeps that view, then `fitting.py`, which asks the strategies when it must.
+Imports `types`, `errors` and `model`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
-from journeyman.model import Prefix
+from journeyman.errors import DefinitionError, Problem
+from journeyman.model import Model, Prefix, Request, Response, context_window_of
 from journeyman.types import (
     Base64,
     Block,
@@ -27,15 +30,21 @@ from journeyman.types import (
 
 _BLOCK_TOKENS = 8
 _PICTURE_TOKENS = 1_200
+_THINKING = (Thinking, RedactedThinking)
+
+
+LEAST_RESERVE_TOKENS: Final = 4_096
+MOST_RESERVE_TOKENS: Final = 16_384
+_RESERVED_SHARE: Final = 0.13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The messages to send, and what their making cost."""
+    """The messages to send."""
 
     messages: Sequence[Message]
     changed: bool = False
-    """True when they are not the whole history."""
+    """True when they are not the ones that were given."""
 
 
 class Strategy(Protocol):
@@ -45,23 +54,148 @@ class Strategy(Protocol):
     def name(self) -> str: ...
 
     async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> View:
-        """Return a view at least `excess_tokens` smaller, if it can. Never part a call from its result."""
+        """Return a view at least `excess_tokens` smaller, if it can.
+
+        Never part a call from its result, and leave the open turn as it is: the last message and, if that holds
+        results, their calls. A view that breaks this is not used; a strategy that raises is passed over.
+        """
         ...
 
 
-async def fitted(
-    strategies: Sequence[Strategy], messages: Sequence[Message], *, excess_tokens: int
-) -> Sequence[Message]:
-    """Let one strategy after the other make the messages smaller, until they are by `excess_tokens`."""
-    whole = sum(estimate_message(message) for message in messages)
-    for strategy in strategies:
-        view = await strategy.view(messages, excess_tokens=excess_tokens)
-        messages = view.messages
-        saved = whole - sum(estimate_message(message) for message in messages)
-        if saved >= excess_tokens:
-            break
-        excess_tokens, whole = excess_tokens - saved, whole - saved
-    return messages
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What a strategy may need beside the messages."""
+
+    model: Model
+    """The run's."""
+    threshold_tokens: int
+    """How long the conversation may be."""
+    memory: dict[str, object]
+    """The strategy's own, for as long as the conversation lives."""
+    ask: Callable[[Model, Request], Awaitable[Response]]
+    """Makes a model call within the run's budget, counted as the run's.
+
+    Raises `ProviderError`, or `BudgetRefused`.
+    """
+
+
+@runtime_checkable
+class Informed(Protocol):
+    """A strategy that asks a model or remembers something. It holds no state itself, so runs may share it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def informed(self, situation: Situation) -> Strategy:
+        """Return the strategy for one compaction of one conversation."""
+        ...
+
+
+AnyStrategy: TypeAlias = Strategy | Informed
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """Strategies, and the length at which they are asked. `Agent.compaction` takes it in place of the strategies."""
+
+    strategies: Sequence[AnyStrategy]
+    _: KW_ONLY
+    reserve_tokens: int | None = None
+    """What stays free of the window. None: 13% of it, at least 4,096 and at most 16,384 tokens, but never less than
+    `Settings.max_tokens`, if that is given. It is never more than half of the window."""
+    window_tokens: int | None = None
+    """The window. None: the model's, where that is known; where not, the provider has to say that it is full."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "strategies", tuple(self.strategies))
+        for name in ("reserve_tokens", "window_tokens"):
+            value: int | None = getattr(self, name)
+            if value is not None and value < 1:
+                hint = "Give a number of tokens of at least 1, or leave it out."
+                problem = Problem("INVALID_COMPACTION", f"{name} is {value}.", hint)
+                raise DefinitionError("The compaction", [problem])
+
+    def window_of(self, model: Model) -> int | None:
+        """Return the window of a run with `model`, in tokens."""
+        return context_window_of(model) if self.window_tokens is None else self.window_tokens
+
+    def threshold_tokens(self, window: int, *, max_tokens: int | None) -> int:
+        """Return how long a conversation may be; `max_tokens` is the answer that was asked for by name, if any."""
+        reserve = self.reserve_tokens
+        if reserve is None:
+            share = int(window * _RESERVED_SHARE)
+            reserve = max(max_tokens or 0, min(max(share, LEAST_RESERVE_TOKENS), MOST_RESERVE_TOKENS))
+        return window - min(reserve, window // 2)
+
+
+# -- what may be left of a conversation -------------------------------------------------------------------------------
+
+
+def has_results(message: Message) -> bool:
+    """Tell whether the message answers calls. What a user says without being called is a *prompt*."""
+    return bool(message.content) and isinstance(message.content[0], ToolResult)
+
+
+def open_turn(messages: Sequence[Message]) -> int:
+    """Return where the open turn begins: at the last prompt, or at the last calls whose results come last."""
+    start = len(messages) - 1
+    if start >= 0 and has_results(messages[start]):
+        start -= 1
+    while start > 0 and messages[start].role == messages[start - 1].role == "assistant":
+        start -= 1
+    return max(start, 0)
+
+
+def fault_of_view(before: Sequence[Message], after: Sequence[Message]) -> str | None:
+    """Return why `after` may not be sent in place of `before`; None if it may."""
+    start = open_turn(before)
+    kept = after[start - len(before) :] if before else after
+    if len(kept) != len(before) - start or not all(map(_ends_with, kept, before[start:])):
+        return "it changes the open turn"
+    if after and before[0].role != after[0].role == "assistant":
+        return "it begins with the assistant"
+    return _pairing_fault(after)
+
+
+def _ends_with(message: Message, ending: Message) -> bool:
+    if message is ending:
+        return True
+    if has_results(ending) or ending.role == "assistant":
+        return message == ending
+    return message.role == "user" and message.content[-len(ending.content) :] == ending.content
+
+
+def _pairing_fault(messages: Sequence[Message]) -> str | None:
+    calls: list[str] = []
+    for index, message in enumerate(messages):
+        if not message.content:
+            return f"its message {index} is empty"
+        results = [block.tool_use_id for block in message.content if isinstance(block, ToolResult)]
+        if results != calls or not all(isinstance(block, ToolResult) for block in message.content[: len(calls)]):
+            return f"its message {index} answers the calls {results} in place of {calls}"
+        calls = [use.id for use in message.tool_uses]
+    return f"the calls {calls} have no results" if calls else None
+
+
+def without_stale_thinking(before: Sequence[Message], after: Sequence[Message]) -> list[Message]:
+    """Return `after` without the reasoning that follows its first difference from `before`.
+
+    Providers bind reasoning to all that was said before it, and refuse what comes back elsewhere.
+    """
+    same = 0
+    while same < min(len(before), len(after)) and (before[same] is after[same] or before[same] == after[same]):
+        same += 1
+    return [*after[:same], *[_without_thinking(message) for message in after[same:]]]
+
+
+def _without_thinking(message: Message) -> Message:
+    if message.role != "assistant" or not any(isinstance(block, _THINKING) for block in message.content):
+        return message
+    content = tuple(block for block in message.content if not isinstance(block, _THINKING))
+    return replace(message, content=content or (Text("(nothing said)"),))
+
+
+# -- the size of things -----------------------------------------------------------------------------------------------
 
 
 def estimate_text(text: str) -> int:

@@ -1,0 +1,349 @@
+"""Ready strategies for long conversations: clear the results of old calls, trim long texts, let a model summarise.
+
+`Agent(compaction=[ClearToolResults(), TrimTexts(), Summarise()])` asks them in this order, and only as far as it takes.
+The dearer ones come last: a summary costs a model call and loses most. They hold no state, so any number of runs may
+share them. Imports `compaction_summary`, `window`, `connect` and `types`. Read `fitting.py` for when they are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from journeyman.compaction_summary import NO_SUMMARY, OPENING, Summary, request_for, summary_in, transcript_of
+from journeyman.connect import connect
+from journeyman.errors import ProviderError
+from journeyman.model import Model, context_window_of, opened
+from journeyman.types import Block, Message, Opaque, Text, ToolResult
+from journeyman.window import Compaction as Compaction
+from journeyman.window import Informed, Situation, Strategy, View, estimate_message, has_results, open_turn
+
+CLEARED: Final = "[Cleared to save room. If you need this result again, repeat the call.]"
+REPEATED: Final = "[Cleared to save room: the same call was made again later, with the result below.]"
+
+_LEAST_KEPT_TOKENS: Final = 2_000
+_MOST_KEPT_TOKENS: Final = 20_000
+_WORTH_TOKENS: Final = 500
+"""What is shorter than this is not summarised."""
+_TRIES: Final = 3
+_ROOM_TOKENS: Final = 1_000
+"""For the instructions of a summary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearToolResults:
+    """Puts a notice in the place of old results. The calls stay, so that the model knows what it did."""
+
+    keep: int = 5
+    """So many of the newest results stay, of different calls: of equal calls only the newest does."""
+    least_tokens: int = 50
+    """Results that are shorter stay."""
+    never: Collection[str] = ()
+    """Names of tools whose results stay."""
+
+    @property
+    def name(self) -> str:
+        return "clear tool results"
+
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> View:
+        """Clear all that may be cleared: a later compaction would cost the cache once more."""
+        notices = dict(self._notices(messages))
+        if not notices:
+            return View(messages=messages)
+
+        def cleared(block: Block) -> Block:
+            if isinstance(block, ToolResult) and block.tool_use_id in notices:
+                return replace(block, content=notices[block.tool_use_id])
+            return block
+
+        end = open_turn(messages)
+        return View(messages=[*_changed(messages[:end], cleared), *messages[end:]], changed=True)
+
+    def _notices(self, messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+        """Give what comes in the place of each result that goes, by the id of its call; the newest first."""
+        calls = {call.id: call for message in messages for call in message.tool_uses}
+        kept: set[tuple[str, str]] = set()
+        end = open_turn(messages)
+        for index in range(len(messages) - 1, -1, -1):
+            for block in reversed(messages[index].content):
+                if not isinstance(block, ToolResult):
+                    continue
+                call = calls[block.tool_use_id]
+                what = (call.name, call.input_json)
+                is_first = what not in kept
+                if call.name in self.never or (is_first and (len(kept) < self.keep or index >= end)):
+                    kept.add(what)
+                elif index < end and self._is_worth_it(block):
+                    yield block.tool_use_id, CLEARED if is_first else REPEATED
+
+    def _is_worth_it(self, result: ToolResult) -> bool:
+        is_cleared = result.content in (CLEARED, REPEATED)
+        return not is_cleared and estimate_message(Message("user", (result,))) >= self.least_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrimTexts:
+    """Cuts the middle out of long texts: of users, of results, and of answers that called no tool.
+
+    The prompt that is being worked on stays whole.
+    """
+
+    keep_messages: int = 4
+    """So many of the newest messages stay whole."""
+    longest_chars: int = 4_000
+    head_chars: int = 1_200
+    tail_chars: int = 800
+
+    @property
+    def name(self) -> str:
+        return "trim texts"
+
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> View:
+        """Trim all that may be trimmed."""
+        end = min(len(messages) - self.keep_messages, open_turn(messages))
+        prompt = _last_prompt(messages)
+        trimmed = [
+            message if index == prompt or message.tool_uses else _with_blocks(message, self._trimmed)
+            for index, message in enumerate(messages[: max(end, 0)])
+        ]
+        return View(messages=[*trimmed, *messages[max(end, 0) :]], changed=True)
+
+    def _trimmed(self, block: Block) -> Block:
+        match block:
+            case Text(text) if block.extra is None and not text.startswith(OPENING):
+                return replace(block, text=self._cut(text)) if len(text) > self.longest_chars else block
+            case ToolResult(content=str(text)):
+                return replace(block, content=self._cut(text)) if len(text) > self.longest_chars else block
+            case ToolResult(content=tuple(parts)):
+                cut = tuple(replace(it, text=self._cut(it.text)) if isinstance(it, Text) else it for it in parts)
+                return block if cut == parts else replace(block, content=cut)
+            case _:
+                return block
+
+    def _cut(self, text: str) -> str:
+        n_left_out = len(text) - self.head_chars - self.tail_chars
+        if len(text) <= self.longest_chars or n_left_out <= 0:
+            return text
+        tail = text[len(text) - self.tail_chars :]
+        return f"{text[: self.head_chars]}\n[… {n_left_out} characters left out …]\n{tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Summarise:
+    """Lets a model sum up the older part. The prompt that is being worked on and the newest messages stay.
+
+    The next time, the summary is brought up to date; there is never a summary of summaries.
+    """
+
+    model: str | Model | None = None
+    """Who sums up; None: the run's model. A small one will do."""
+    _: KW_ONLY
+    keep_tokens: int | None = None
+    """At least so much of the end stays. None: a quarter of the threshold, from 2,000 to 20,000."""
+    max_tokens: int = 4_096
+    """The longest summary."""
+    instructions: str = ""
+    """What to take care of, in addition."""
+
+    @property
+    def name(self) -> str:
+        return "summarise"
+
+    def informed(self, situation: Situation) -> Strategy:
+        """Return what makes the summary."""
+        return _Summariser(self, situation)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What is summed up, and where the summary goes."""
+
+    start: int
+    end: int
+    into: int | None
+    """The message whose text the summary becomes; None: it begins the view."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Summariser:
+    """Makes one summary."""
+
+    given: Summarise
+    situation: Situation
+
+    @property
+    def name(self) -> str:
+        return self.given.name
+
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> View:
+        known = [(block, summary) for block, summary in self._known() if _holds(messages, block)]
+        self.situation.memory["summaries"] = known
+        part = self._part(messages, excess_tokens)
+        if part is None:
+            return View(messages=messages)
+        touched = messages[part.start if part.into is None else part.into : part.end]
+        earlier = [summary for block, summary in known if _holds(touched, block)]
+        summary = await self._summary(earlier, self._unsummed(messages, part))
+        text = Text(summary.text())
+        view = self._placed(messages, part, text)
+        known.append((text, summary))
+        return View(messages=view, changed=True)
+
+    def _known(self) -> list[tuple[Text, Summary]]:
+        """Return the summaries that this conversation has, with the very blocks that they stand in."""
+        known = self.situation.memory.get("summaries", [])
+        return known if isinstance(known, list) else []  # pyright: ignore[reportUnknownVariableType] - put there above
+
+    # -- what is summed up
+
+    def _part(self, messages: Sequence[Message], excess_tokens: int) -> _Part | None:
+        end = self._end(messages)
+        if end is None:
+            return None
+        whole, within = _Part(0, end, None), _within_turn(messages, end)
+        n_whole = self._new_tokens(messages, whole)
+        n_within = 0 if within is None else self._new_tokens(messages, within)
+        if n_within >= _WORTH_TOKENS and n_within >= min(excess_tokens, n_whole // 2):
+            return within
+        return whole if n_whole >= _WORTH_TOKENS else None
+
+    def _end(self, messages: Sequence[Message]) -> int | None:
+        """Return where the part that stays begins: never between a call and its result."""
+        threshold = self.situation.threshold_tokens
+        keep = self.given.keep_tokens
+        if keep is None:
+            keep = min(max(threshold // 4, _LEAST_KEPT_TOKENS), _MOST_KEPT_TOKENS, threshold // 2)
+        kept, latest, end = 0, open_turn(messages), None
+        for index in range(len(messages) - 1, 0, -1):
+            kept += estimate_message(messages[index])
+            if index <= latest and not _parts_a_turn(messages, index):
+                end = index
+                if kept >= keep:
+                    break
+        return end
+
+    def _new_tokens(self, messages: Sequence[Message], part: _Part) -> int:
+        return sum(map(estimate_message, self._unsummed(messages, part)))
+
+    def _unsummed(self, messages: Sequence[Message], part: _Part) -> list[Message]:
+        """Return the messages to sum up, without what is a summary already, and without the prompt that stays."""
+        prompt = _last_prompt(messages) if part.into is None else -1
+        return [self._said(message) for index, message in enumerate(messages[part.start : part.end]) if index != prompt]
+
+    def _said(self, message: Message) -> Message:
+        """Return the message without its summaries."""
+        known = [block for block, _ in self._known()]
+        content = tuple(block for block in message.content if not any(block is each for each in known))
+        return message if len(content) == len(message.content) else replace(message, content=content)
+
+    # -- where it goes
+
+    def _placed(self, messages: Sequence[Message], part: _Part, text: Text) -> list[Message]:
+        rest = messages[part.end :]
+        if part.into is not None:
+            into = self._said(messages[part.into])
+            return [*messages[: part.into], replace(into, content=(*into.content, text)), *rest]
+        prompt = _last_prompt(messages)
+        said = self._said(messages[prompt]).content if 0 <= prompt < part.end else ()
+        if not said and rest[0].role == "user":
+            said, rest = rest[0].content, rest[1:]
+        return [Message("user", (text, *said)), *rest]
+
+    # -- how it is made
+
+    async def _summary(self, earlier: Sequence[Summary], messages: Sequence[Message]) -> Summary:
+        """Ask for the summary; of less, from the oldest on, when the model says that it is too much.
+
+        Raises:
+            ProviderError: the model failed, or it was too much three times.
+            ValueError: the answer is no summary.
+        """
+        model = self.given.model or self.situation.model
+        model = connect(model) if isinstance(model, str) else model
+        texts = _fitting(transcript_of(messages), model, self.given.max_tokens)
+        async with opened(model):
+            for number in range(1, _TRIES + 1):
+                request = request_for(
+                    texts, earlier, max_tokens=self.given.max_tokens, instructions=self.given.instructions
+                )
+                try:
+                    response = await self.situation.ask(model, request)
+                except ProviderError as error:
+                    if error.kind != "context_overflow" or number == _TRIES or len(texts) < 2:
+                        raise
+                    texts = _without_oldest(texts)
+                    continue
+                summary = summary_in(response, max_tokens=self.given.max_tokens)
+                if summary is None:
+                    raise ValueError(NO_SUMMARY.format(reason=response.stop_detail or response.stop_reason))
+                return summary
+        raise AssertionError("unreachable: the last try returns or raises")
+
+
+def _fitting(texts: list[str], model: Model, max_tokens: int) -> list[str]:
+    """Leave out the oldest texts where the summing model's window is known to be too small."""
+    window = context_window_of(model)
+    if window is None:
+        return texts
+    room = max(window - max_tokens - _ROOM_TOKENS, 1) * 4
+    while len(texts) > 1 and sum(len(text.encode(errors="replace")) for text in texts) > room:
+        texts = _without_oldest(texts)
+    return texts
+
+
+def _without_oldest(texts: list[str]) -> list[str]:
+    return texts[max(1, len(texts) // 5) :]
+
+
+# -- places in a conversation -----------------------------------------------------------------------------------------
+
+
+def _last_prompt(messages: Sequence[Message]) -> int:
+    """Return where the prompt stands that is being worked on; -1 if there is none."""
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == "user" and not has_results(messages[index]):
+            return index
+    return -1
+
+
+def _parts_a_turn(messages: Sequence[Message], index: int) -> bool:
+    """Tell whether a view that begins at `index` would lack the calls to its results, or the start of an answer."""
+    message = messages[index]
+    return has_results(message) if message.role == "user" else messages[index - 1].role == "assistant"
+
+
+def _within_turn(messages: Sequence[Message], end: int) -> _Part | None:
+    """Return the part of the turn that goes on which may be summed up, after its first calls and their results.
+
+    The prompt and the turn's first answer then stay as they were, and so does the reasoning that the turn began with:
+    some models refuse a turn without it.
+    """
+    prompt = _last_prompt(messages)
+    into = next((index for index in range(prompt + 1, end) if messages[index].role == "user"), None)
+    if prompt < 0 or into is None or into + 1 >= end:
+        return None
+    first = chain.from_iterable(message.content for message in messages[prompt + 1 : into])
+    return None if any(isinstance(block, Opaque) for block in first) else _Part(into + 1, end, into)
+
+
+def _holds(messages: Sequence[Message], block: Block) -> bool:
+    return any(each is block for message in messages for each in message.content)
+
+
+def _changed(messages: Sequence[Message], change: Callable[[Block], Block]) -> list[Message]:
+    return [_with_blocks(message, change) for message in messages]
+
+
+def _with_blocks(message: Message, change: Callable[[Block], Block]) -> Message:
+    """Return the message with changed blocks: itself, if none is."""
+    content = tuple(change(block) for block in message.content)
+    same = all(after is before for after, before in zip(content, message.content, strict=True))
+    return message if same else replace(message, content=content)
+
+
+if TYPE_CHECKING:
+    _clear: Strategy = ClearToolResults()
+    _trim: Strategy = TrimTexts()
+    _summarise: Informed = Summarise()

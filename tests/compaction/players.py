@@ -1,0 +1,160 @@
+"""Who plays in the tests of compaction: a model with a small window that counts as the strict server does, a tool."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from journeyman import tool
+from journeyman.errors import ProviderError
+from journeyman.model import Model, Part, Request, Settings
+from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.types import Block, Message, Text, Thinking, ToolResult, ToolUse, Usage
+from journeyman.window import Situation
+
+WIRE = AnthropicModel("claude-test", api_key="key-of-a-test")
+MARK = b',"cache_control":{"type":"ephemeral"}}'
+SHORT = Settings(max_tokens=1_000)
+
+
+@tool
+async def look(n: int = 0, size: int = 100) -> str:
+    """Look at something."""
+    return f"{n:05} {'x' * size}"
+
+
+def body_of(request: Request) -> bytes:
+    """Return the request as the Messages API gets it."""
+    return WIRE.body(request)
+
+
+def tokens_of(body: bytes) -> int:
+    """Count as the strict server does."""
+    return len(body) // 4
+
+
+@dataclass(slots=True)
+class SmallWindow:
+    """A model that counts its tokens, and refuses what does not fit its window."""
+
+    function: Callable[[Request], Answer]
+    context_window: int | None = 8_000
+    max_output_tokens: int = 1_000
+    window: int = 8_000
+    """What really fits."""
+    reports: bool = True
+    """Whether it tells how long the requests are."""
+    bodies: list[bytes] = field(default_factory=list[bytes])
+    requests: list[list[Message]] = field(default_factory=list[list[Message]])
+    refused: int = 0
+    provider: str = "scripted"
+    name: str = "small"
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        body = body_of(request)
+        self.bodies.append(body)
+        self.requests.append(list(request.messages))
+        if tokens_of(body) > self.window:
+            self.refused += 1
+            raise ProviderError("prompt is too long", kind="context_overflow", usage=Usage())
+        answer = self.function(request)
+        if isinstance(answer, ProviderError):
+            raise answer
+        blocks = [answer] if isinstance(answer, str | Text | ToolUse) else answer
+        assert isinstance(blocks, Sequence)
+        n_input = tokens_of(body) if self.reports else 0
+        whole = say(*blocks, usage=Usage(requests=1, input_tokens=n_input, output_tokens=20))
+        async with FromFunction(lambda _: whole).stream(request) as parts:
+            yield parts
+
+
+def calls(n: int, *, size: int = 100) -> Callable[[Request], Answer]:
+    """Return a function that lets a model call `look` so many times, then answer."""
+    made: list[int] = []
+
+    def answer(request: Request) -> Answer:
+        made.append(1)
+        return call("look", n=len(made), size=size, id=f"c{len(made)}") if len(made) <= n else "Done."
+
+    return answer
+
+
+def exchange(n: int, *, size: int = 100, thinking: bool = False, **arguments: object) -> list[Message]:
+    """Return one call and its result."""
+    id = f"c{n}"
+    thought: tuple[Block, ...] = (Thinking(f"Thought {n}.", f"signature{n}"),) if thinking else ()
+    use = call("look", {"n": n, **arguments}, id=id)
+    return [
+        Message("assistant", (*thought, use)),
+        Message("user", (ToolResult(f"{n:05} {'x' * size}", tool_use_id=id),)),
+    ]
+
+
+def asked(text: str = "Look at everything.") -> Message:
+    return Message("user", (Text(text),))
+
+
+def said(text: str = "Done.") -> Message:
+    return Message("assistant", (Text(text),))
+
+
+def chain(n: int, *, size: int = 100, thinking: bool = False) -> list[Message]:
+    """Return a prompt, and so many calls with their results."""
+    exchanges = [exchange(number, size=size, thinking=thinking) for number in range(1, n + 1)]
+    return [asked(), *(message for each in exchanges for message in each)]
+
+
+def texts_of(messages: Sequence[Message]) -> list[str]:
+    """Return the words of the results, in order."""
+    return [block.text for message in messages for block in message.content if isinstance(block, ToolResult)]
+
+
+def situation(
+    answers: Sequence[Answer], *, threshold: int = 4_000, memory: dict[str, object] | None = None
+) -> tuple[Situation, list[Request]]:
+    """Return a situation whose model gives these answers, and the list of what it is asked."""
+    requests: list[Request] = []
+    script = iter(answers)
+
+    async def ask(model: Model, request: Request) -> object:
+        requests.append(request)
+        answer = next(script)
+        if isinstance(answer, ProviderError):
+            raise answer
+        return answer if not isinstance(answer, str | ToolUse) else say(answer)
+
+    model = FromFunction(lambda request: "")
+    found = Situation(
+        model=model,
+        threshold_tokens=threshold,
+        memory={} if memory is None else memory,
+        ask=ask,  # pyright: ignore[reportArgumentType] - the answers are responses
+    )
+    return found, requests
+
+
+def summary_call(goal: str = "Find it.", **more: object) -> ToolUse:
+    """Return the call with which a model gives a summary."""
+    fields: dict[str, object] = {
+        "goal": goal,
+        "wishes": [],
+        "done": [],
+        "facts": [],
+        "files": [],
+        "unfinished": [],
+        "next_step": "",
+    }
+    return call("record_summary", {**fields, **more}, id="sum")
+
+
+def summing(answer: Callable[[Request], Answer]) -> Callable[[Request], Answer]:
+    """Return a function that plays both the agent and the one who sums up."""
+
+    def both(request: Request) -> Answer:
+        is_summary = [tool.name for tool in request.prefix.tools] == ["record_summary"]
+        return summary_call(facts=[f"{len(request.messages[0].text)} characters"]) if is_summary else answer(request)
+
+    return both

@@ -1,0 +1,129 @@
+"""A run of thousands of iterations in a small window: it fits, it stays sendable, and its beginning stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import orjson
+
+from journeyman import Agent, Limits, Settings, run
+from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
+from journeyman.events import ContextCompacted
+from journeyman.model import Request
+from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.scripted import Answer, call
+from journeyman.types import Text, ToolResult
+from journeyman.window import AnyStrategy
+from tests.compaction.players import MARK, SmallWindow, look, summary_call, tokens_of
+from tests.loop.players import succeeded
+from tests.properties.examples import patient
+from tests.support.messages_answers import Reply, answer, thinking, tool_use
+from tests.support.messages_api import MessagesApi
+from tests.support.messages_json import Json, as_list, as_object
+from tests.support.messages_rules import judge
+from tests.support.recorder import Recorder
+
+WINDOW = 32_000
+ROOM = Settings(max_tokens=2_000)
+HEADERS = {"x-api-key": "k", "anthropic-version": "2023-06-01", "content-type": "application/json"}
+
+
+def breaks(bodies: Sequence[bytes]) -> int:
+    """Count the requests that do not begin with the whole of the one before, cache marks aside."""
+    plain = [body.replace(MARK, b"}").removesuffix(b"]}]}") for body in bodies]
+    return sum(not after.startswith(before) for before, after in pairwise(plain))
+
+
+async def long_run(n: int, *strategies: AnyStrategy, size: int = 1_500) -> tuple[SmallWindow, Recorder]:
+    made = 0
+
+    def play(request: Request) -> Answer:
+        nonlocal made
+        if request.prefix.tools[0].name == "record_summary":
+            return summary_call(done=[f"looked {made} times"])
+        made += 1
+        words = Text(f"Now number {made}. " + "Let me think. " * (made % 7))
+        return [words, call("look", n=made, size=size * (made % 3), id=f"c{made}")] if made <= n else "Done."
+
+    model, recorder = SmallWindow(play, context_window=WINDOW, window=WINDOW), Recorder()
+    agent = Agent(
+        name="looker",
+        model=model,
+        system="You look at things.",
+        tools=[look],
+        settings=ROOM,
+        compaction=strategies,
+        limits=Limits(iterations=n + 1),
+    )
+    result = succeeded(await run(agent, "Look at everything.", on_event=recorder))
+    assert len(result.history) == 2 * n + 2
+    return model, recorder
+
+
+@patient
+async def test_two_thousand_iterations_fit_a_window_of_32k() -> None:
+    model, recorder = await long_run(2_000, ClearToolResults(), TrimTexts(), Summarise())
+    compactions = recorder.of(ContextCompacted)
+    bodies = [body for body in model.bodies if b'"record_summary"' not in body]
+    longest, n_breaks, n_compactions = max(map(tokens_of, model.bodies)), breaks(bodies), len(compactions)
+    assert longest <= WINDOW
+    assert (model.refused, {event.reason for event in compactions}) == (0, {"threshold"})
+    assert 10 < n_breaks == n_compactions < 100
+    assert all(event.after_tokens < event.before_tokens for event in compactions)
+    for body in [*bodies[:5], *bodies[::97]]:
+        assert judge(orjson.loads(body), HEADERS, body) == []
+
+
+async def test_a_request_begins_with_the_one_before_except_once_for_each_compaction() -> None:
+    model, recorder = await long_run(300, ClearToolResults(keep=3))
+    n_breaks, n_compactions = breaks(model.bodies), len(recorder.of(ContextCompacted))
+    assert 0 < n_breaks == n_compactions < 30
+
+
+async def test_a_compacted_conversation_with_bound_reasoning_breaks_no_rule_of_the_api() -> None:
+    """Every request is judged: pairing, reasoning that no longer fits, and answers that came back otherwise."""
+
+    made = 0
+
+    def reply(request: Json) -> Reply:
+        nonlocal made
+        if "record_summary" in str(request.get("tools")):
+            return answer(tool_use("record_summary", {"goal": "Look.", "facts": ["Things <b>are</b> there."]}))
+        made += 1
+        n_bytes = len(orjson.dumps(request))
+        usage: Json = {"input_tokens": n_bytes // 4, "output_tokens": 60}
+        if made > 60:
+            return answer("Done.", usage=usage)
+        wanted = tool_use("look", {"n": made, "size": 600})
+        return answer(thinking(f"Thought {made}."), "I look.", wanted, usage=usage)
+
+    recorder = Recorder()
+    async with MessagesApi(reply, bind_thinking=True) as api:
+        agent = Agent(
+            name="looker",
+            model=AnthropicModel("claude-sonnet-4-5", api_key="k", base_url=api.url),
+            tools=[look],
+            settings=Settings(max_tokens=2_000, thinking=1_024),
+            compaction=Compaction([ClearToolResults(keep=2), Summarise(keep_tokens=500)], window_tokens=6_000),
+            limits=Limits(iterations=100),
+        )
+        succeeded(await run(agent, "Look at everything.", on_event=recorder))
+        main = [request for request in api.requests if "record_summary" not in str(request.body["tools"])]
+    steps = {step.strategy for event in recorder.of(ContextCompacted) for step in event.steps if step.saved_tokens}
+    assert steps == {"clear tool results", "summarise"}
+    assert max(len(request.raw) // 4 for request in main) + 2_000 <= 6_000 * 1.1
+    last = [as_object(each) for each in as_list(main[-1].body["messages"])]
+    assert as_list(last[0]["content"]) == [{"type": "text", "text": "Look at everything."}]
+    assert "Things &lt;b&gt;are&lt;/b&gt; there." in str(last[2])
+    assert str(last).count("<context-summary>") == 1
+
+
+async def test_the_log_and_the_result_keep_everything() -> None:
+    model = SmallWindow(lambda request: call("look", size=2_000) if len(model.bodies) <= 30 else "Done.")
+    agent = Agent(
+        name="looker", model=model, tools=[look], compaction=[ClearToolResults(keep=1)], limits=Limits(iterations=50)
+    )
+    result = succeeded(await run(agent, "Go."))
+    results = [block.text for message in result.history for block in message.content if isinstance(block, ToolResult)]
+    assert [len(text) for text in results] == [2_006] * 30
