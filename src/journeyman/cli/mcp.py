@@ -1,0 +1,169 @@
+"""`journeyman mcp`: agents served over MCP, until the client leaves or Ctrl-C; `mcp pin`: the tools of others, pinned.
+
+Imports `mcp_server`, `mcp_tools`, `cancel` and the modules of this folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from cyclopts import App, Parameter
+
+from journeyman.agent import Host
+from journeyman.cancel import Abort
+from journeyman.cli.interrupt import Interrupt
+from journeyman.cli.loading import load_agent
+from journeyman.cli.mistake import Mistake
+from journeyman.cli.screen import print_error
+from journeyman.cli.stdout import Stdout
+from journeyman.connect import connect
+from journeyman.errors import DefinitionError, McpUnavailable, ModelUnavailable, PinsDiffer
+from journeyman.mcp_server import AgentServer, agent_server, serve_http, serve_stdio
+from journeyman.mcp_tools import Target, load_servers
+from journeyman.mcp_tools import pin as pin_tools
+from journeyman.serving_stdio import standard_streams
+
+TOKEN: Final = "JOURNEYMAN_MCP_TOKEN"
+"""The environment variable with the token that HTTP clients must bring."""
+
+_HINTS: Final = {
+    "NO_TOKEN": f"Set {TOKEN} to a long random text, or leave out --host.",
+    "NO_HOST_NAME": "Say it: --allow-host agents.example.org",
+}
+_EXAMPLE: Final = "journeyman mcp pin --name git uvx mcp-server-git"
+_PINS: Final = Path("mcp-pins.json")
+_ADDRESS: Final = "127.0.0.1"
+_PORT: Final = 8000
+
+Flag = Annotated[bool, Parameter(negative=())]
+
+mcp = App(name="mcp", help="Serve agents as MCP tools, over stdio or HTTP.")
+
+
+@mcp.default
+def serve(
+    *targets: Annotated[str, Parameter(name="FILE:AGENT")],
+    http: Flag = False,
+    host: str | None = None,
+    port: int | None = None,
+    allow_host: Annotated[list[str] | None, Parameter(negative=())] = None,
+    model: str | None = None,
+) -> int:
+    """Serve agents as MCP tools: each is a tool, each call a run.
+
+    Over stdio, for a client that starts this command. What agents print goes to stderr.
+
+    Args:
+        targets: The agents, as for run: agents.py:analyst. Each is a tool under its name.
+        http: Serve over streamable HTTP instead, at http://127.0.0.1:8000/mcp. Where the environment has
+            JOURNEYMAN_MCP_TOKEN, clients must bring it: Authorization: Bearer …
+        host: The address to listen on. One that others can reach needs a token.
+        port: The port to listen on; 0 takes a free one.
+        allow_host: A further name under which clients reach the server. May be repeated.
+        model: Use this model instead of the agents' own.
+    """
+    if not targets:
+        raise Mistake("No agent is named.", "Name one or more: journeyman mcp agents.py:analyst")
+    if not http:
+        if host is not None or port is not None or allow_host:
+            raise Mistake("--host, --port and --allow-host are for HTTP.", "Add --http, or leave them out.")
+        with standard_streams() as streams:  # before the agents' files are imported: these may print
+            return _serve(targets, model, lambda server, abort: serve_stdio(server, abort=abort, streams=streams))
+    Stdout()
+
+    def serve_at_port(server: AgentServer, abort: Abort) -> Coroutine[Any, Any, None]:
+        return serve_http(
+            server,
+            address=_ADDRESS if host is None else host,
+            port=_PORT if port is None else port,
+            token=os.environ.get(TOKEN) or None,
+            allowed_hosts=allow_host or (),
+            abort=abort,
+            on_ready=lambda url: _say(f"serving at {url}; Ctrl-C ends it"),
+        )
+
+    return _serve(targets, model, serve_at_port)
+
+
+def _serve(
+    targets: Sequence[str], model: str | None, serving: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]]
+) -> int:
+    """Serve the agents, and return the exit code."""
+    abort = Abort()
+    interrupt = Interrupt(abort, lambda: _say("stopping; interrupt again to quit at once"))
+    try:
+        server = agent_server(*map(load_agent, targets), host=_surroundings(model), abort=abort)
+        with interrupt.listening(), asyncio.Runner() as runner:
+            runner.run(serving(server, abort))
+            interrupt.has_ended = True
+    except DefinitionError as error:
+        problem = error.problems[0]
+        raise Mistake(problem.message, _HINTS.get(problem.code, problem.hint)) from error
+    except OSError as error:
+        raise Mistake(f"That address cannot be used: {error.strerror or error}.", "Choose another --port.") from error
+    return interrupt.exit_code or 0
+
+
+def _surroundings(model: str | None) -> Host:
+    try:
+        return Host(model=None if model is None else connect(model))
+    except ModelUnavailable as error:
+        raise Mistake(str(error), error.hint) from error
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"journeyman: {text}\n")
+    sys.stderr.flush()
+
+
+# -- pins -------------------------------------------------------------------------------------------------------------
+
+
+@mcp.command
+def pin(
+    *target: Annotated[str, Parameter(name="CONFIG|URL|COMMAND", allow_leading_hyphen=True)],
+    name: str | None = None,
+    pins: Path = _PINS,
+) -> int:
+    """Start MCP servers, pin what their tools are now, and print what is new or differs from the pins so far.
+
+    Look at what it prints before you use it: the descriptions of tools are instructions to a model.
+
+    Args:
+        target: A JSON file that lists servers, as for desktop programs; or one server: its address, or the words of its
+            command. Options of this command come before it.
+        name: The name of the one server, as your program calls it.
+        pins: The file with the pins. Those of other servers in it stay.
+    """
+    stdout = Stdout()
+    try:
+        news = asyncio.run(pin_tools(_servers(target, name), pins))
+    except DefinitionError as error:
+        problem = error.problems[0]
+        raise Mistake(problem.message, problem.hint) from error
+    except PinsDiffer as error:
+        raise Mistake(f"{pins}: {error.differences[0]}.", "Mend it, or remove it and pin anew.") from error
+    except McpUnavailable as error:
+        print_error(f"The MCP server {error.server!r} cannot be used: {error.reason}.", error.hint)
+        return 1
+    stdout.write_text("\n".join(news) or "Nothing differs.")
+    _say(f"pinned in {pins}")
+    return 0
+
+
+def _servers(target: Sequence[str], name: str | None) -> Mapping[str, Target]:
+    if not target:
+        raise Mistake("No server is named.", f"Name a file of servers, an address or a command: {_EXAMPLE}")
+    if len(target) == 1 and target[0].endswith(".json"):
+        if name is not None:
+            raise Mistake(f"{target[0]} has names for its servers.", "Leave out --name.")
+        return load_servers(target[0])
+    if name is None:
+        raise Mistake("The server has no name.", f"Give it the one that your program uses: {_EXAMPLE}")
+    is_address = len(target) == 1 and target[0].startswith(("http://", "https://"))
+    return {name: target[0] if is_address else target}

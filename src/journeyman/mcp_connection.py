@@ -1,0 +1,301 @@
+"""One MCP server: started, listed, called, started again when it has died, and ended.
+
+The tools are those of the first list: what the server changes later is found before the next call, and is not called.
+A call is never repeated: whether one that broke off took effect is not known. Imports `mcp_pins`, `mcp_running` and
+`mcp_targets`; the SDK only when a server is started. Read `mcp_running.py` next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from pydantic import TypeAdapter
+
+from journeyman.errors import McpUnavailable, Rejected
+from journeyman.issues import bounded
+from journeyman.mcp_pins import Definition, Offer, changes
+from journeyman.mcp_running import Running, sdk_loaded
+from journeyman.mcp_targets import Http, Server, scrubbed
+
+if TYPE_CHECKING:
+    from mcp.client import Client
+    from mcp.shared.exceptions import MCPError
+    from mcp.types import CallToolResult, InputRequiredResult, Tool
+
+Progress: TypeAlias = Callable[[str, float | None], None]
+"""Told what the server says of how far a call is, and from 0 to 1 how far that is."""
+
+MAX_TOOLS: Final = 1_000
+MAX_PAGES: Final = 100
+MAX_PROGRESS: Final = 1_000
+"""How often a server is heard on the progress of one call."""
+
+_CLOSED: Final = -32000
+"""The SDK's code for a connection that has ended."""
+_SETTLE_S: Final = 0.5
+_LONGEST_WAIT_S: Final = 30.0
+_SHOWN: Final = 1_500
+
+
+class Connection:
+    """One server, under the name it has here."""
+
+    def __init__(self, name: str, server: Server, *, start_timeout_s: float, call_timeout_s: float) -> None:
+        self.name: Final = name
+        self._server: Final = server
+        self._start_timeout_s: Final = start_timeout_s
+        self._call_timeout_s: Final = call_timeout_s
+        self._running: Running | None = None
+        self._starting: Running | None = None
+        self._is_closed = False
+        self._offer: Offer | None = None
+        """What was offered first."""
+        self._changed: dict[str, Sequence[str]] = {}
+        """The tools that are no longer what they were, and what of them."""
+        self._n_failures = 0
+        """How often it has failed in a row."""
+        self._may_start_at = 0.0
+        """When it may be started again, by the event loop's clock."""
+        self._lock: Final = asyncio.Lock()
+
+    async def open(self) -> Offer:
+        """Start the server, and return what it offers.
+
+        Raises:
+            McpUnavailable: it does not start, answer or list its tools.
+        """
+        running = await self._start()
+        self._offer = await self._list(running)
+        return self._offer
+
+    async def close(self) -> None:
+        """End the server, for good."""
+        self._is_closed = True
+        for running in (self._starting, self._running):
+            if running is not None:
+                await running.end(at_once=running is self._starting)
+
+    async def call(self, tool: str, arguments: dict[str, object], progress: Progress) -> CallToolResult:
+        """Call a tool. Cancelled, the call is cancelled at the server, too, which goes on to serve others.
+
+        Raises:
+            Rejected: there is no answer, and why, for the model to read.
+        """
+        async with self._lock:
+            running = await self._ready()
+        if tool in self._changed:
+            raise Rejected(
+                f"Error: not called: the MCP server {self.name!r} has changed this tool"
+                f" ({', '.join(self._changed[tool])}) since it was listed. Go on without it; somebody has to look at"
+                " it and pin it (journeyman mcp pin)."
+            )
+        answer = await self._asked(running, tool, arguments, _Listener(progress))
+        self._n_failures = 0
+        return answer
+
+    async def _asked(
+        self, running: Running, tool: str, arguments: dict[str, object], listener: _Listener
+    ) -> CallToolResult:
+        from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - an optional package
+        from mcp.types import CallToolRequest, CallToolRequestParams, InputRequiredResult  # noqa: PLC0415
+
+        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=cast("dict[str, Any]", arguments)))
+        # In a task of its own, so that a cancellation of ours does not meet the SDK's scopes. And not by `call_tool`:
+        # that also checks answers against schemas of the server's making, which may take for ever.
+        asking = asyncio.create_task(
+            running.client.session.send_request(request, _answers(), progress_callback=listener)
+        )
+        try:
+            answer = await asking
+        except MCPError as error:
+            raise await self._failed(running, error) from None
+        except ValueError as error:
+            raise self._rejected(f"its answer is not what the protocol says: {_first_line(error)}") from None
+        if isinstance(answer, InputRequiredResult):
+            raise self._rejected("it asks for more input from a person or a model, which it does not get here")
+        return answer
+
+    async def _failed(self, running: Running, error: MCPError) -> Rejected:
+        if error.code == _CLOSED:
+            await asyncio.wait({running.task}, timeout=_SETTLE_S)  # the end of a server is known a moment later
+        if not running.is_over:
+            return self._rejected(running.transport.explained(error.message))
+        await self._note_failure(running)
+        why = self._why(running)
+        return self._rejected(
+            f"it failed during the call: {why}. Whether the call took effect is not known. The next call starts it anew"
+        )
+
+    def _rejected(self, why: str) -> Rejected:
+        return Rejected(f"Error: the MCP server {self.name!r}: {scrubbed(bounded(why, _SHOWN), self._server.secrets)}.")
+
+    def _why(self, running: Running) -> str:
+        return scrubbed(bounded(running.transport.trouble, _SHOWN), self._server.secrets)
+
+    # -- starting, and starting again
+
+    async def _ready(self) -> Running:
+        """Return the server as it runs; start it again if it does not, and look what it offers if that may differ."""
+        running = self._running
+        if self._is_closed:
+            raise Rejected(f"Error: not called: the MCP server {self.name!r} was ended with the block that started it.")
+        if running is not None and running.is_over:
+            await self._note_failure(running)
+        if self._running is not None and not self._running.is_stale:
+            return self._running
+        try:
+            running = self._running or await self._started_again()
+            self._compare(await self._list(running))
+        except McpUnavailable as error:
+            raise Rejected(
+                f"Error: not called: {error.server!r} is an MCP server that is down: {error.reason}."
+            ) from None
+        return running
+
+    async def _started_again(self) -> Running:
+        left = self._may_start_at - asyncio.get_running_loop().time()
+        if left > 0:
+            reason = (
+                f"it failed {self._n_failures} times in a row, and is started again in {left:.1f} s at the earliest"
+            )
+            raise McpUnavailable(self.name, reason, hint="Wait.")
+        return await self._start()
+
+    async def _note_failure(self, running: Running) -> None:
+        """Put away a server that is over. The first time in a row it may be started again at once."""
+        if self._running is running:
+            self._running = None
+            self._put_off()
+        await running.end()
+
+    def _put_off(self) -> None:
+        self._n_failures += 1
+        delay = 0.0 if self._n_failures == 1 else min(_LONGEST_WAIT_S, 0.25 * 2 ** (self._n_failures - 1))
+        self._may_start_at = asyncio.get_running_loop().time() + delay
+
+    async def _start(self) -> Running:
+        await sdk_loaded()
+        if self._is_closed:
+            raise self._unavailable("it was ended with the block that started it")
+        self._starting = running = Running(self._server, timeout_s=self._call_timeout_s)
+        try:
+            await asyncio.wait(
+                {running.task, running.started}, timeout=self._start_timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        except asyncio.CancelledError:
+            await running.end(at_once=True)
+            raise
+        finally:
+            self._starting = None
+        if running.is_over or not running.started.done():
+            await self._give_up(running)
+            raise self._unavailable(self._why(running))
+        self._running = running
+        return running
+
+    async def _give_up(self, running: Running) -> None:
+        self._running = None
+        self._put_off()
+        await running.end(at_once=not running.is_over)
+
+    def _unavailable(self, reason: str) -> McpUnavailable:
+        hint = "Check the address and the headers." if isinstance(self._server, Http) else "Try the command by hand."
+        hint = f"{hint} If it only is slow, give it more time: start_timeout_s (now {self._start_timeout_s:g})."
+        return McpUnavailable(self.name, reason, hint=hint)
+
+    # -- what it offers
+
+    async def _list(self, running: Running) -> Offer:
+        from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - an optional package
+
+        running.is_stale = False
+        try:
+            async with asyncio.timeout(self._start_timeout_s):
+                tools = await self._pages(running.client)
+        except asyncio.CancelledError:
+            running.is_stale = True
+            raise
+        except TimeoutError:
+            await self._give_up(running)
+            raise self._unavailable("it did not list its tools in time") from None
+        except MCPError as error:
+            was_over = running.is_over
+            await self._give_up(running)
+            reason = self._why(running) if was_over else f"it does not list its tools: {bounded(error.message, _SHOWN)}"
+            raise self._unavailable(reason) from None
+        except ValueError as error:
+            await self._give_up(running)
+            raise self._unavailable(f"its list of tools is not what the protocol says: {_first_line(error)}") from None
+        about = running.client.server_info
+        identity = {**self._server.identity, "name": "" if about is None else about.name}
+        return Offer(server=self.name, identity=identity, tools=tools)
+
+    async def _pages(self, client: Client) -> list[Definition]:
+        tools: dict[str, Definition] = {}
+        cursor: str | None = None
+        if client.server_capabilities.tools is None:
+            return []
+        for _ in range(MAX_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            for tool in page.tools:
+                if tool.name in tools:
+                    raise ValueError(f"it lists the tool {tool.name!r} twice")
+                tools[tool.name] = _definition(tool)
+            cursor = page.next_cursor
+            if cursor is None and len(tools) <= MAX_TOOLS:
+                return list(tools.values())
+            if len(tools) > MAX_TOOLS:
+                break
+        raise ValueError(f"it has more than {MAX_TOOLS:,} tools or {MAX_PAGES} pages of them")
+
+    def _compare(self, offer: Offer) -> None:
+        """Note what is not as it was first."""
+        first = self._offer or offer
+        now = {each.name: each.digests() for each in offer.tools}
+        self._changed = {
+            each.name: changed
+            for each in first.tools
+            if (changed := changes(each.digests(), now[each.name]) if each.name in now else ["it is gone"])
+        }
+
+
+class _Listener:
+    """Passes on what a server says of the progress of one call, but not for ever."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._n_heard = 0
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        self._n_heard += 1
+        if self._n_heard <= MAX_PROGRESS:
+            fraction = min(1.0, max(0.0, progress / total)) if total else None
+            of = f" of {total:g}" if total else ""
+            self._progress(bounded(message or f"{progress:g}{of}", _SHOWN), fraction)
+
+
+def _definition(tool: Tool) -> Definition:
+    facts = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return Definition(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description or "",
+        input_schema=facts["inputSchema"],
+        output_schema=facts.get("outputSchema"),
+        annotations=facts.get("annotations"),
+    )
+
+
+@cache
+def _answers() -> TypeAdapter[CallToolResult | InputRequiredResult]:
+    from mcp.types import CallToolResult, InputRequiredResult  # noqa: PLC0415 - an optional package
+
+    return TypeAdapter(CallToolResult | InputRequiredResult)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return bounded(" ".join(lines[:2]), 300)

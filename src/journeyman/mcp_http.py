@@ -1,0 +1,149 @@
+"""An MCP server at an address: the SDK's transport over streamable HTTP, with limits, and with a memory for errors.
+
+Redirects are followed within the server's origin only, which is the SDK's doing: headers may hold keys. Imports
+`mcp_targets`; the SDK and its HTTP client only when a server is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from http import HTTPStatus
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from journeyman.errors import name_and_words
+from journeyman.mcp_targets import Http
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncByteStream, Response
+    from mcp.client import Transport
+    from mcp.client._transport import TransportStreams
+
+MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
+"""The longest answer that is taken from a server."""
+
+_CONNECT_S: Final = 30.0
+_SESSION: Final = "mcp-session-id"
+
+
+class HttpTransport:
+    """Speaks to a server at an address."""
+
+    def __init__(self, server: Http, *, timeout_s: float) -> None:
+        """`timeout_s`: how long the server may be silent in the middle of an answer, in seconds."""
+        self._server: Final = server
+        self._timeout_s: Final = timeout_s
+        self.over: Final = asyncio.Event()
+        """Set when no more messages come."""
+        self._status = 0
+        """How the last message was refused; 0 if it was not."""
+        self._fault = ""
+        """Why we do not go on with it."""
+        self._noted = ""
+        self._is_forgotten = False
+        """True when the server does not know the session any more."""
+        self._stack: Final = AsyncExitStack()
+
+    @property
+    def trouble(self) -> str:
+        """What is known of why it does not work; to be asked when it was left."""
+        if self._fault:
+            return self._fault
+        if self._is_forgotten:
+            return f"{self._server.shown} has ended the session"
+        return self._refusal or self._noted or f"{self._server.shown} did not answer as an MCP server does"
+
+    @property
+    def _refusal(self) -> str:
+        return f"{self._server.shown} answered with HTTP {self._status}{_phrase(self._status)}" if self._status else ""
+
+    def explained(self, message: str) -> str:
+        """Return the error of one call, with what is known beside it."""
+        return f"{message} ({self._refusal})" if self._status else message
+
+    def note(self, error: BaseException) -> None:
+        """Remember what went wrong on the way."""
+        self._noted = self._noted or f"{self._server.shown} could not be asked: {name_and_words(error)}"
+
+    async def __aenter__(self) -> TransportStreams:
+        return await self._stack.enter_async_context(self._opened())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, trace)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator[TransportStreams]:
+        from httpx2 import AsyncClient, Timeout  # noqa: PLC0415 - an optional package
+        from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - the same, and 1.2 s to import
+
+        client = AsyncClient(
+            headers={**self._server.headers, "Accept-Encoding": "identity"},  # compressed, a small answer may be huge
+            timeout=Timeout(_CONNECT_S, read=self._timeout_s),
+            event_hooks={"response": [self._look_at]},
+        )
+        async with (
+            client,
+            streamable_http_client(
+                self._server.url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES
+            ) as streams,
+        ):
+            yield streams
+
+    async def _look_at(self, response: Response) -> None:
+        """See each answer before its body is read."""
+        if response.request.method == "POST":
+            self._status = response.status_code if response.status_code >= HTTPStatus.BAD_REQUEST else 0
+            if response.status_code == HTTPStatus.NOT_FOUND and _SESSION in response.request.headers:
+                self._is_forgotten = True
+                self.over.set()
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await self._refuse("it sent a compressed answer, which it was asked not to")
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            assert not isinstance(response.stream, bytes)
+            response.stream = _limited(response.stream, self)  # type: ignore[arg-type]
+
+    async def _refuse(self, why: str) -> None:
+        self._fault = why
+        self.over.set()
+        raise _Refused(why)
+
+    async def limit(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+        """Give the pieces of an answer, as long as they are not too many."""
+        n_bytes = 0
+        async for chunk in chunks:
+            n_bytes += len(chunk)
+            if n_bytes > MAX_ANSWER_BYTES:
+                await self._refuse(f"it sent an answer of more than {MAX_ANSWER_BYTES // 2**20} MB")
+            yield chunk
+
+
+class _Refused(Exception):
+    """An answer that is not read."""
+
+
+def _limited(stream: AsyncByteStream, transport: HttpTransport) -> AsyncByteStream:
+    from httpx2 import AsyncByteStream  # noqa: PLC0415 - an optional package
+
+    class Limited(AsyncByteStream):
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return transport.limit(aiter(stream))
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Limited()
+
+
+def _phrase(status: int) -> str:
+    try:
+        return f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        return ""
+
+
+if TYPE_CHECKING:
+    _transport: Transport = HttpTransport(Http(""), timeout_s=1)

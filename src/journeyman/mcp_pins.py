@@ -1,0 +1,158 @@
+"""Pins: what each tool of an MCP server was when somebody looked at it, as digests in a JSON file.
+
+A server can change a tool's words at any time, and the words are instructions to a model. So what is offered is
+compared with what was pinned, and with what was offered before, field by field; what differs is not used. Imports
+`canonical`, `errors`, `issues` and `types`.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from journeyman.canonical import canonical
+from journeyman.errors import PinsDiffer
+from journeyman.issues import bounded
+from journeyman.types import JsonObject
+
+_SHOWN: Final = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A tool, as its server describes it."""
+
+    name: str
+    title: str | None
+    description: str
+    input_schema: JsonObject
+    output_schema: JsonObject | None
+    annotations: JsonObject | None
+
+    def digests(self) -> dict[str, str]:
+        """Return the digest of each field."""
+        return {
+            "title": _digest(self.title),
+            "description": _digest(self.description),
+            "input_schema": _digest(self.input_schema),
+            "output_schema": _digest(self.output_schema),
+            "annotations": _digest(self.annotations),
+        }
+
+
+def _digest(value: object) -> str:
+    return sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What one server offers."""
+
+    server: str
+    """Its name here."""
+    identity: Mapping[str, str]
+    """What kind of server it is, where, and what it calls itself."""
+    tools: Sequence[Definition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedServer:
+    """What was pinned of one server: its identity, and for each tool the digests of its fields."""
+
+    identity: dict[str, str]
+    tools: dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pins:
+    """What a file of pins holds."""
+
+    version: Literal[1] = 1
+    servers: dict[str, PinnedServer] = field(default_factory=dict[str, PinnedServer])
+
+
+@cache
+def _adapter() -> TypeAdapter[Pins]:
+    return TypeAdapter(Pins)
+
+
+def load_pins(path: Path) -> Pins:
+    """Return what was pinned.
+
+    Raises:
+        PinsDiffer: there is no such file, or it cannot be read.
+    """
+    try:
+        return _adapter().validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise PinsDiffer(str(path), ["there is no such file: nothing was pinned yet"]) from None
+    except OSError as error:
+        raise PinsDiffer(str(path), [f"the file cannot be read: {error.strerror}"]) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = bounded(".".join(map(str, first["loc"])) or "the top", 100)
+        raise PinsDiffer(str(path), [f"the file is damaged, at {where}: {first['msg']}"]) from None
+
+
+def save_pins(path: Path, pins: Pins) -> None:
+    """Replace the file at once, or not at all."""
+    text = json.dumps(_adapter().dump_python(pins), indent=1, sort_keys=True) + "\n"
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def pinned(offer: Offer) -> PinnedServer:
+    """Return the pins of what a server offers now."""
+    tools = {each.name: each.digests() for each in offer.tools}
+    return PinnedServer(identity=dict(offer.identity), tools=tools)
+
+
+def differences(pins: Pins, offer: Offer, *, only: Sequence[str] | None = None) -> list[str]:
+    """Return what a server offers that was not pinned so, one line each. `only`: the tools that count; None for all."""
+    known = pins.servers.get(offer.server)
+    if known is None:
+        return [f"server {offer.server!r} was not pinned"]
+    return [*_of_identity(known, offer), *_of_tools(known, offer, only)]
+
+
+def _of_identity(known: PinnedServer, offer: Offer) -> Iterator[str]:
+    for key in sorted({*known.identity, *offer.identity}):
+        before, now = known.identity.get(key), offer.identity.get(key)
+        if before != now:
+            yield f"server {offer.server!r}: its {key} was {before!r} and is {now!r}"
+
+
+def _of_tools(known: PinnedServer, offer: Offer, only: Sequence[str] | None) -> Iterator[str]:
+    offered = {each.name: each for each in offer.tools if only is None or each.name in only}
+    for name, definition in offered.items():
+        before = known.tools.get(name)
+        what = f"tool {name!r} of server {offer.server!r}"
+        if before is None:
+            yield f"{what} is new: {shown(definition)}"
+        elif changed := changes(before, definition.digests()):
+            yield f"{what} changed: {', '.join(changed)}"
+    for name in known.tools:
+        if name not in offered and (only is None or name in only):
+            yield f"tool {name!r} of server {offer.server!r} is gone"
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the names of the fields that differ."""
+    return [key for key in {**now, **before} if before.get(key) != now.get(key)]
+
+
+def shown(definition: Definition) -> str:
+    """Return the beginning of what a tool says of itself, with every sign that is not plain text spelled out."""
+    return ascii(bounded(definition.description, _SHOWN))

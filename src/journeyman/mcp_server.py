@@ -1,0 +1,249 @@
+"""Agents served over MCP: each is a tool, each call of it is a run.
+
+Protocol in, protocol out: what a client sends becomes the input of a run, and events, questions and the result go back.
+`agent_server` makes the server, `serve_stdio` and `serve_http` let clients reach it. Of the two kinds of clients, the
+older can be asked while a call goes on; to the newer a question is the answer to the call, which they then repeat with
+what they were asked for. Imports the package mcp, `served_call.py`, which owns the runs, and `served_tool.py`, which is
+to be read next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any, Final, TypeAlias
+
+from mcp import MCPError, types
+from mcp.server import Server, ServerRequestContext
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+
+from journeyman.agent import NOTHING_AROUND, Agent, Host
+from journeyman.cancel import Abort
+from journeyman.connect import connect
+from journeyman.errors import DefinitionError, InvalidArguments, ModelUnavailable, Problem
+from journeyman.events import Event, Listener
+from journeyman.gate import Allow, Approval, Approver, Decision, Deny
+from journeyman.model import opened
+from journeyman.served_call import MAX_CALLS, PATIENCE_S, Asked, Call, Calls, Ended, Note, TooManyCalls
+from journeyman.served_tool import ServedTool, invalid, refusal, served_tool
+from journeyman.serving_http import serve_http as serve_http
+from journeyman.serving_stdio import serve_stdio as serve_stdio
+
+AgentServer: TypeAlias = Server[Calls]
+"""What `agent_server` makes: a server of the package mcp, to be served in any way that it offers."""
+
+Context: TypeAlias = ServerRequestContext[Calls, Any]
+
+_ARGUMENTS_SHOWN: Final = 4_000
+_FORM: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "decision": {"type": "string", "enum": ["allow", "deny"], "description": "Whether the call may happen."},
+        "reason": {"type": "string", "description": "Why not, for the agent to read."},
+    },
+    "required": ["decision"],
+}
+
+
+def agent_server(
+    *agents: Agent[Any, Any],
+    host: Host | None = None,
+    on_event: Listener | None = None,
+    abort: Abort | None = None,
+    max_calls: int = MAX_CALLS,
+    patience_s: float = PATIENCE_S,
+) -> AgentServer:
+    """Return an MCP server with a tool for each agent.
+
+    `host` surrounds every run: its budget is one for all of them. `on_event` gets the events of all. `abort` ends all
+    runs. What a gate asks goes to `host.approve`, else to the client, where it can be asked; else it is denied.
+    `patience_s` is how long a run waits for such a client, in seconds.
+
+    Raises:
+        DefinitionError: there is no agent, two have one name, or the host has a journal; it lists every problem.
+    """
+    surroundings = host or NOTHING_AROUND
+    problems = _problems(agents, surroundings)
+    if problems:
+        raise DefinitionError("The MCP server", problems)
+    serving = _Serving({agent.name: served_tool(agent) for agent in agents}, surroundings, on_event)
+
+    @asynccontextmanager
+    async def lifespan(_: AgentServer) -> AsyncGenerator[Calls]:
+        async with AsyncExitStack() as stack:
+            await _open_models(stack, agents, surroundings)
+            yield await stack.enter_async_context(Calls(abort=abort, max_calls=max_calls, patience_s=patience_s))
+
+    return Server(
+        agents[0].name if len(agents) == 1 else "journeyman",
+        version=version("journeyman"),
+        lifespan=lifespan,
+        get_tool_input_schema=serving.input_schema,
+        on_list_tools=serving.list_tools,
+        on_call_tool=serving.call_tool,
+    )
+
+
+def _problems(agents: Sequence[Agent[Any, Any]], host: Host) -> list[Problem]:
+    names = [agent.name for agent in agents]
+    problems = [
+        Problem("DUPLICATE_AGENT_NAME", f"{names.count(name)} agents are called {name!r}.", "Rename all but one.")
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+    if not agents:
+        problems.append(Problem("NO_AGENTS", "There is no agent to serve.", "Pass one or more."))
+    if host.journal is not None:
+        text = "The host has a journal, which belongs to one run: a second would be given the answers of the first."
+        problems.append(Problem("SHARED_JOURNAL", text, "Leave Host.journal out."))
+    return problems
+
+
+async def _open_models(stack: AsyncExitStack, agents: Sequence[Agent[Any, Any]], host: Host) -> None:
+    """Keep the connections of the models from run to run. A model that is not available fails the run that needs it."""
+    for agent in agents:
+        model = host.model or agent.model
+        try:
+            await stack.enter_async_context(opened(connect(model) if isinstance(model, str) else model))
+        except ModelUnavailable:
+            continue
+
+
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    """Answers the requests of clients."""
+
+    tools: dict[str, ServedTool]
+    host: Host
+    on_event: Listener | None
+
+    def input_schema(self, name: str) -> dict[str, Any] | None:
+        return self.tools[name].definition.input_schema if name in self.tools else None
+
+    async def list_tools(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[tool.definition for tool in self.tools.values()])
+
+    async def call_tool(
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        tool = self.tools.get(params.name)
+        if tool is None:
+            known = ", ".join(self.tools)
+            raise MCPError(
+                code=types.INVALID_PARAMS, message=f"No agent is called {params.name!r}. There are: {known}."
+            )
+        if params.request_state is not None:
+            return await self._go_on(context, params, tool)
+        try:
+            value = tool.parse(params.arguments or {})
+            call = self._started(context, params, tool, value)
+        except InvalidArguments as error:
+            return invalid(error)
+        except TooManyCalls as error:
+            return refusal("TOO_MANY_CALLS", str(error), "Call again when one has ended.")
+        return await _followed(context, tool, call)
+
+    def _started(self, context: Context, params: types.CallToolRequestParams, tool: ServedTool, value: object) -> Call:
+        call = Call(tool_name=params.name, arguments=params.arguments or {})
+        host = self.host
+        if host.approve is None:
+            host = replace(host, approve=_approver(context, call))
+        context.lifespan_context.start(tool.agent, value, call, host, on_event=_both(call.hear, self.on_event))
+        return call
+
+    async def _go_on(
+        self, context: Context, params: types.CallToolRequestParams, tool: ServedTool
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        calls = context.lifespan_context
+        call = calls.go_on(params.request_state or "", params.name, params.arguments or {})
+        if call is None:
+            return refusal(
+                "NO_SUCH_CALL", "No call waits for this answer: it has ended, or was given up.", "Call anew."
+            )
+        for key, response in (params.input_responses or {}).items():
+            call.reply(key, _decision(response))
+        return await _followed(context, tool, call)
+
+
+async def _followed(context: Context, tool: ServedTool, call: Call) -> types.CallToolResult | types.InputRequiredResult:
+    """Follow a run up to its end, or to a question. A client that leaves before that ends it."""
+    is_settled = False
+    try:
+        while True:
+            match await call.news():
+                case Note(number, text):
+                    await context.session.report_progress(number, message=text)
+                case Asked(questions):
+                    requests: types.InputRequests = {each.key: _elicitation(each.approval) for each in questions}
+                    context.lifespan_context.wait(call)
+                    is_settled = True
+                    return types.InputRequiredResult(input_requests=requests, request_state=call.token)
+                case Ended(result):
+                    is_settled = True
+                    return tool.answer(result)
+    finally:
+        if not is_settled:
+            call.abort.abort("the client cancelled the call")
+
+
+def _both(first: Listener, second: Listener | None) -> Listener:
+    if second is None:
+        return first
+
+    def both(event: Event) -> None:
+        first(event)
+        second(event)
+
+    return both
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+def _approver(context: Context, call: Call) -> Approver | None:
+    """Return who answers what a gate asks; None where this client cannot."""
+    session = context.session
+    capabilities = session.client_capabilities
+    if capabilities is None or not _shows_forms(capabilities.elicitation):
+        return None
+    if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return call.ask
+    if not session.can_send_request:
+        return None
+
+    async def ask(approval: Approval) -> Decision:
+        return _decision(await session.elicit_form(_question(approval), _FORM, context.request_id))
+
+    return ask
+
+
+def _shows_forms(capability: types.ElicitationCapability | None) -> bool:
+    """Clients of before there were other modes say nothing of forms."""
+    return capability is not None and (capability.form is not None or capability.url is None)
+
+
+def _elicitation(approval: Approval) -> types.ElicitRequest:
+    return types.ElicitRequest(
+        params=types.ElicitRequestFormParams(message=_question(approval), requested_schema=_FORM)
+    )
+
+
+def _question(approval: Approval) -> str:
+    request = approval.request
+    arguments = request.input_json
+    if len(arguments) > _ARGUMENTS_SHOWN:
+        arguments = f"{arguments[:_ARGUMENTS_SHOWN]}… ({len(arguments):,} characters)"
+    return f"{' > '.join(request.path)} wants to call {request.tool_name} with {arguments}\n\n{approval.question}"
+
+
+def _decision(response: types.InputResponse) -> Decision:
+    """Return what was answered. Anything but a clear yes is a no."""
+    if not isinstance(response, types.ElicitResult) or response.action != "accept":
+        return Deny("the user declined")
+    content = response.content or {}
+    if content.get("decision") == "allow":
+        return Allow()
+    reason = content.get("reason")
+    return Deny(f"the user denied it: {reason}" if reason else "the user denied it")

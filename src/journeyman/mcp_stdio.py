@@ -1,0 +1,344 @@
+"""An MCP server that is a program: its process, and the lines that go in and out.
+
+In the place of the SDK's own transport, for what that one leaves open: the server does not get this process's secrets,
+a line has a greatest length, what is no message is counted and shown in errors, its last words are kept, and no process
+of it is left. Imports `mcp_targets` and the toolbox's `environment`, `processes` and `transcript`; the SDK only to
+read lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from journeyman.errors import name_and_words
+from journeyman.issues import bounded
+from journeyman.mcp_targets import Stdio
+from journeyman.toolbox.environment import filtered
+from journeyman.toolbox.processes import MARK, Processes
+from journeyman.toolbox.transcript import plain
+
+if TYPE_CHECKING:
+    from mcp.client import Transport
+    from mcp.client._transport import ReadStream, TransportStreams
+    from mcp.shared.message import SessionMessage
+
+MAX_MESSAGE_BYTES: Final = 32 * 1024 * 1024
+"""The longest message that is taken from a server."""
+
+MAX_UNASKED: Final = 20_000
+"""How many messages in a row a server may send that answer nothing."""
+
+MAX_GARBAGE: Final = 1_000
+"""How many lines a server may write that are no messages."""
+
+_LOG: Final = "notifications/message"
+"""A line of a server's log: nobody here reads it, and there may be many."""
+_KEPT_BYTES: Final = 4_096
+_SHOWN: Final = 300
+_CHUNK: Final = 64 * 1024
+_POLL_S: Final = 0.01
+_DRAIN_S: Final = 0.5
+
+
+@dataclass(slots=True)
+class _Garbage:
+    """What a server wrote that is no message."""
+
+    n_lines: int = 0
+    first: str = ""
+
+    def add(self, line: bytes) -> None:
+        self.n_lines += 1
+        self.first = self.first or _printable(line)
+
+    def __str__(self) -> str:
+        lines = "1 line" if self.n_lines == 1 else f"{self.n_lines:,} lines"
+        return f"it wrote {lines} to its standard output that are no MCP messages, the first: {self.first}"
+
+
+class StdioTransport:
+    """Starts the server when it is entered, and leaves no process of it behind."""
+
+    def __init__(self, server: Stdio) -> None:
+        self._server: Final = server
+        self.over: Final = asyncio.Event()
+        """Set when no more messages come."""
+        self._garbage: Final = _Garbage()
+        self._last_words = bytearray()
+        self._fault = ""
+        """Why we ended it; empty while we did not."""
+        self._n_unasked = 0
+        self._is_started = False
+        self._has_closed = False
+        self._exit_code: int | None = None
+        """How it ended by itself."""
+
+    @property
+    def trouble(self) -> str:
+        """What is known of why it does not work; to be asked when it was left."""
+        parts = [self._fault or self._ending]
+        if self._garbage.n_lines:
+            parts.append(str(self._garbage))
+        if words := _printable(bytes(self._last_words), from_end=True):
+            parts.append(f"its last words on standard error: {words}")
+        return "; ".join(parts)
+
+    @property
+    def _ending(self) -> str:
+        code = self._exit_code
+        if code is None:
+            return "it closed its standard output" if self._has_closed else "it did not answer"
+        if code >= 0:
+            return f"it ended with exit code {code}"
+        with suppress(ValueError):
+            return f"it was ended by {signal.Signals(-code).name}"
+        return f"it was ended by signal {-code}"
+
+    def explained(self, message: str) -> str:
+        """Return the error of one call, with what is known beside it: here, nothing."""
+        return message
+
+    def note(self, error: Exception) -> None:
+        """Remember what went wrong on the way."""
+        if not self._is_started and isinstance(error, OSError):
+            self._fault = f"{self._server.command!r} cannot be started: {error.strerror or name_and_words(error)}"
+        elif not self.over.is_set():
+            self._fault = self._fault or f"it was asked in vain: {bounded(name_and_words(error), _SHOWN)}"
+
+    async def __aenter__(self) -> TransportStreams:
+        mark = secrets.token_hex(8)
+        self._process = await self._started(mark)
+        self._is_started = True
+        self._processes = Processes(self._process.pid, mark)
+        self._listening = asyncio.create_task(self._listen())
+        return _Incoming(self), _Outgoing(self)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        stdin, stdout = _pipes(self._process)
+        draining = asyncio.create_task(_drain(stdout))  # who waits for a reader cannot end
+        try:
+            stdin.close()
+            await self._asked_to_end()
+        finally:
+            await self._ended_for_certain()
+            draining.cancel()
+            self._listening.cancel()
+            await asyncio.wait({draining, self._listening})
+
+    async def _started(self, mark: str) -> asyncio.subprocess.Process:
+        """Start the program. A cancellation at this very moment ends what has just been started."""
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                self._server.command,
+                *self._server.args,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                limit=MAX_MESSAGE_BYTES,
+                cwd=self._server.cwd,
+                env=self._environment(mark),
+                start_new_session=True,
+            )
+        )
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with suppress(OSError, ValueError):
+                process = await starting
+                Processes(process.pid, mark).send(signal.SIGKILL)
+                await process.wait()
+            raise
+
+    def _environment(self, mark: str) -> dict[str, str]:
+        outer = os.environ.get(MARK)
+        return {**filtered(self._server.keep), **self._server.env, MARK: f"{outer}:{mark}" if outer else mark}
+
+    # -- what goes in and out
+
+    async def send(self, line: bytes) -> None:
+        """Write one message. One that cannot be written any more is lost, as the server is."""
+        stdin, _ = _pipes(self._process)
+        try:
+            stdin.write(line)
+            await stdin.drain()
+        except (OSError, RuntimeError):  # RuntimeError: the pipe was closed in the meantime
+            self.over.set()
+
+    async def next_message(self) -> SessionMessage | None:
+        """Return the next message; None when there will be no more."""
+        _, stdout = _pipes(self._process)
+        while not self._fault:
+            await asyncio.sleep(0)  # whoever floods us does not keep the others waiting
+            try:
+                line = await stdout.readuntil(b"\n")
+            except (asyncio.IncompleteReadError, OSError) as ended:
+                line = ended.partial if isinstance(ended, asyncio.IncompleteReadError) else b""
+                if not line:
+                    break
+            except asyncio.LimitOverrunError:
+                self._fault = f"it wrote a line of more than {MAX_MESSAGE_BYTES // 2**20} MB"
+                break
+            if (message := self._read(line)) is not None:
+                return message
+        await self._note_the_end()
+        return None
+
+    def _read(self, line: bytes) -> SessionMessage | None:
+        from mcp.shared.message import SessionMessage  # noqa: PLC0415 - an optional package, and 1.2 s to import
+        from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCResponse, jsonrpc_message_adapter  # noqa: PLC0415
+
+        if not line.strip():
+            return None
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            self._garbage.add(line)
+            if self._garbage.n_lines > MAX_GARBAGE:
+                self._fault = "it does not speak MCP"
+            return None
+        self._n_unasked = 0 if isinstance(message, JSONRPCResponse | JSONRPCError) else self._n_unasked + 1
+        if self._n_unasked > MAX_UNASKED:
+            self._fault = f"it sent {MAX_UNASKED:,} messages in a row that nobody asked for"
+            return None
+        if isinstance(message, JSONRPCNotification) and message.method == _LOG:
+            return None
+        return SessionMessage(message)
+
+    async def _note_the_end(self) -> None:
+        if not self._fault:
+            self._has_closed = True
+            await self._has_exited(_DRAIN_S)
+            self._exit_code = self._process.returncode
+        self.over.set()
+
+    async def _listen(self) -> None:
+        """Keep what the server wrote to its standard error last."""
+        assert self._process.stderr is not None
+        with suppress(OSError):
+            while data := await self._process.stderr.read(_CHUNK):
+                self._last_words += data
+                del self._last_words[:-_KEPT_BYTES]
+
+    # -- its end
+
+    async def _asked_to_end(self) -> None:
+        if await self._has_exited(0 if self._fault else self._server.grace_s) and not self._processes.are_left():
+            return
+        self._processes.send(signal.SIGTERM)
+        await self._has_exited(self._server.grace_s)
+
+    async def _ended_for_certain(self) -> None:
+        """Kill all that still runs, and wait until the pipes know it."""
+        while self._process.returncode is None or self._processes.are_left():
+            self._processes.send(signal.SIGKILL)
+            await asyncio.sleep(_POLL_S)
+        await _within(_DRAIN_S, self._process.wait())
+        await _within(_DRAIN_S, asyncio.wait({self._listening}))
+
+    async def _has_exited(self, seconds: float) -> bool:
+        # Not by `wait`, which waits for the pipes as well, and others may hold them.
+        clock = asyncio.get_running_loop().time
+        until = clock() + seconds
+        while self._process.returncode is None and clock() < until:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_S)
+        return self._process.returncode is not None
+
+
+def _pipes(process: asyncio.subprocess.Process) -> tuple[asyncio.StreamWriter, asyncio.StreamReader]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    return process.stdin, process.stdout
+
+
+async def _drain(stdout: asyncio.StreamReader) -> None:
+    with suppress(OSError):
+        while await stdout.read(_CHUNK):
+            pass
+
+
+async def _within(seconds: float, work: Coroutine[object, object, object]) -> None:
+    waiting = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({waiting}, timeout=seconds)
+    finally:
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+
+def _printable(data: bytes, *, from_end: bool = False) -> str:
+    """Return the beginning or the end of what a server wrote, as one quoted line."""
+    text = " ".join(plain(data.decode("utf-8", "replace")).split())
+    if not text:
+        return ""
+    if len(text) <= _SHOWN:
+        return ascii(text)
+    return f"…{text[-_SHOWN:]!a}" if from_end else f"{text[:_SHOWN]!a}…"
+
+
+# -- as the SDK wants them --------------------------------------------------------------------------------------------
+
+
+class _Incoming:
+    """The messages of the server, one after the other."""
+
+    def __init__(self, transport: StdioTransport) -> None:
+        self._transport = transport
+
+    async def receive(self) -> SessionMessage | Exception:
+        return await self.__anext__()
+
+    def __aiter__(self) -> ReadStream[SessionMessage | Exception]:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        message = await self._transport.next_message()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def aclose(self) -> None:
+        """Do nothing: the transport closes what it opened."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Outgoing:
+    """Where messages for the server go."""
+
+    def __init__(self, transport: StdioTransport) -> None:
+        self._transport = transport
+
+    async def send(self, item: SessionMessage, /) -> None:
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        await self._transport.send(f"{text}\n".encode())
+
+    async def aclose(self) -> None:
+        """Do nothing: the transport closes what it opened."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+if TYPE_CHECKING:
+    _transport: Transport = StdioTransport(Stdio(""))

@@ -1,0 +1,153 @@
+"""`journeyman mcp`: serves, and says in one line why it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import Warm, command, environment
+
+pytestmark = pytest.mark.timeout(60)  # some start programs that import the SDK
+
+SERVED = Path(__file__).parent.parent / "mcp" / "served.py"
+
+
+def test_a_client_that_leaves_at_once_ends_the_server_cleanly(warm: Warm) -> None:
+    done = warm("mcp", f"{SERVED}:echo", f"{SERVED}:square")
+    assert (done.code, done.stdout, done.stderr) == (0, "", "the file prints\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ([], "error: No agent is named. Name one or more: journeyman mcp agents.py:analyst"),
+        ([f"{SERVED}:nobody"], f"error: {SERVED} has no 'nobody'. Agents in {SERVED}: echo, square"),
+        ([f"{SERVED}:echo", f"{SERVED}:echo"], "error: 2 agents are called 'echo'. Rename all but one."),
+        (
+            [f"{SERVED}:echo", "--port", "0"],
+            "error: --host, --port and --allow-host are for HTTP. Add --http, or leave them out.",
+        ),
+        ([f"{SERVED}:echo", "--model", "nonsense"], "error: The model name 'nonsense' is not of the form"),
+        (
+            [f"{SERVED}:echo", "--http", "--host", "0.0.0.0"],
+            "error: Others can reach 0.0.0.0, and could run the agents: no token is asked for. Set JOURNEYMAN_MCP_TOKEN"
+            " to a long random text, or leave out --host.",
+        ),
+    ],
+)
+def test_what_cannot_be_served_is_one_line_and_exit_code_2(words: list[str], error: str, warm: Warm) -> None:
+    done = warm("mcp", *words)
+    assert (done.code, done.stdout) == (2, "")
+    assert done.error.startswith(error), done.stderr
+
+
+def test_a_public_server_is_told_its_names(warm: Warm) -> None:
+    environment = {"JOURNEYMAN_MCP_TOKEN": "a-token-of-many-characters"}
+    done = warm("mcp", f"{SERVED}:echo", "--http", "--host", "0.0.0.0", env=environment)
+    assert done.code == 2
+    assert done.error.endswith("under names that are not known. Say it: --allow-host agents.example.org")
+
+
+def test_a_token_that_is_easy_to_guess_is_refused(warm: Warm) -> None:
+    done = warm("mcp", f"{SERVED}:echo", "--http", env={"JOURNEYMAN_MCP_TOKEN": "secret"})
+    assert done.code == 2
+    assert done.error.startswith("error: The token has 6 characters, fewer than 16. Take a random one")
+
+
+def test_a_taken_port_is_one_line_and_exit_code_2(warm: Warm) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = warm("mcp", f"{SERVED}:echo", "--http", "--port", str(taken.getsockname()[1]))
+    assert (done.code, done.error.partition(":")[0]) == (2, "error")
+    assert "Choose another --port." in done.error
+
+
+def test_without_its_package_the_command_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['mcp'] = None; sys.argv = ['journeyman', 'mcp', 'agents.py'];"
+        " import journeyman.cli as cli; cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: This command needs the package mcp, which is not installed. pip install 'journeyman[mcp]'\n"
+    )
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_server_whose_client_is_silent(number: signal.Signals, code: int) -> None:
+    with subprocess.Popen(
+        command("mcp", f"{SERVED}:echo"),
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        server.stdin.write(b"no JSON\n\n" + json.dumps(request).encode() + b"\n")
+        server.stdin.flush()
+        answer = json.loads(server.stdout.readline())
+        while "result" not in answer:  # the first line is no message
+            answer = json.loads(server.stdout.readline())
+        assert answer["result"]["serverInfo"]["name"] == "echo"
+        os.kill(server.pid, number)
+        assert server.wait(10) == code
+        assert server.stderr is not None
+        assert b"Traceback" not in server.stderr.read()
+
+
+# -- pins -------------------------------------------------------------------------------------------------------------
+
+
+def server(kind: str, folder: Path) -> list[str]:
+    """Return the words of a command that starts a small server."""
+    return [sys.executable, str(SERVED.parent / "servers" / "misbehaving.py"), kind, str(folder / "server.log")]
+
+
+def test_what_is_pinned_is_shown_and_so_is_what_differs_later(warm: Warm, tmp_path: Path) -> None:
+    pins = tmp_path / "pins.json"
+    first = warm("mcp", "pin", "--name", "small", "--pins", pins, *server("server", tmp_path))
+    assert (first.code, first.stderr) == (0, f"journeyman: pinned in {pins}\n")
+    assert "tool 'echo' of server 'small' is new: 'Does echo.'" in first.stdout
+    assert list(json.loads(pins.read_text())["servers"]["small"]["tools"]) == ["echo"]
+    again = warm("mcp", "pin", "--name", "small", "--pins", pins, *server("server", tmp_path))
+    assert (again.code, again.stdout) == (0, "Nothing differs.\n")
+    other = warm("mcp", "pin", "--name", "small", "--pins", pins, *server("mutated", tmp_path))
+    assert (other.code, other.stdout) == (0, "tool 'echo' of server 'small' changed: description\n")
+
+
+def test_a_file_of_servers_is_pinned_as_a_whole(warm: Warm, tmp_path: Path) -> None:
+    program, *words = server("server", tmp_path)
+    servers = {"small": {"command": program, "args": words}, "off": {"command": "no-such-program", "disabled": True}}
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": servers}))
+    done = warm("mcp", "pin", "servers.json", cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    assert list(json.loads((tmp_path / "mcp-pins.json").read_text())["servers"]) == ["small"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        ([], 2, "error: No server is named. Name a file of servers, an address or a command: journeyman mcp pin"),
+        (["uvx", "mcp-server-git"], 2, "error: The server has no name. Give it the one that your program uses:"),
+        (["nowhere.json"], 2, "error: It cannot be read: No such file or directory. Check the path."),
+        (["--name", "a", "nowhere.json"], 2, "error: nowhere.json has names for its servers. Leave out --name."),
+        (["--name", "a", "--pins", str(SERVED), "true"], 2, f"error: {SERVED}: the file is damaged"),
+        (["--name", "a", "no-such-program"], 1, "error: The MCP server 'a' cannot be used: "),
+    ],
+)
+def test_what_cannot_be_pinned_is_one_line(words: list[str], code: int, error: str, warm: Warm, tmp_path: Path) -> None:
+    done = warm("mcp", "pin", *words, cwd=tmp_path)
+    assert (done.code, done.stdout) == (code, "")
+    assert done.error.startswith(error), done.stderr

@@ -1,0 +1,268 @@
+"""MCP tools in runs: results of all kinds, progress, cancellation, timeouts, names, effects."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from journeyman import Abort, Agent, DefinitionError, Failure, Image, Text, ToolResult, run
+from journeyman.events import Event, ToolProgress
+from journeyman.mcp_tools import mcp, unique_names
+from journeyman.models.scripted import Scripted, call, say
+from journeyman.tools import AnyTool
+from tests.mcp.small import MODERN, Small, by_name
+from tests.toolbox.playing import answered
+
+pytestmark = pytest.mark.timeout(60)  # importing the SDK and starting a server made with it take seconds
+
+WORD = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+
+
+async def test_an_agent_calls_the_tools_of_a_server(small: Small) -> None:
+    async with mcp({"small": small.at("server")}) as tools:
+        model = Scripted([call("echo", {"word": "hello"}), "Done."])
+        result = await run(Agent(name="tester", model=model, tools=tools), "Go.")
+    assert result.unwrap() == "Done."
+    assert result.history[2].content == (ToolResult("hello", tool_use_id="call_1_0"),)
+
+
+async def test_a_tool_is_untrusted_and_to_be_called_once_whatever_the_server_says(small: Small) -> None:
+    async with mcp({"small": small.at("server")}) as (echo,):
+        assert (echo.name, echo.description, echo.input_schema) == ("echo", "Does echo.", WORD)
+        assert (echo.effect, echo.untrusted, echo.parallel) == ("once", True, False)
+
+
+async def test_the_user_says_what_calls_do(small: Small) -> None:
+    async with mcp({"small": small.at("changing")}, effects={"same": "pure"}, parallel=True) as tools:
+        assert [(each.name, each.effect, each.parallel) for each in tools] == [
+            ("echo", "once", True),
+            ("same", "pure", True),
+        ]
+
+
+async def test_an_effect_of_no_tool_is_refused(small: Small) -> None:
+    with pytest.raises(DefinitionError, match=r"There is no tool 'ecko'\. There are: echo\."):
+        async with mcp({"small": small.at("server")}, effects={"ecko": "pure"}):
+            pass
+
+
+async def test_arguments_are_checked_before_the_server_sees_them(small: Small) -> None:
+    async with mcp({"small": small.at("server")}) as (echo,):
+        result = await answered(echo, {"word": 3})
+    assert result.is_error
+    assert "word: should be of type string" in result.text
+    assert not any("tools/call" in line for line in small.lines)
+
+
+async def test_a_schema_may_name_its_draft(small: Small) -> None:
+    async with mcp({"small": small.at("odd", only=["with draft"])}) as (tool,):
+        assert tool.name == "with_draft"
+        assert "$schema" not in tool.spec.input_schema
+        assert (await answered(tool, {"word": "x"})).text == "with draft: x"
+        assert (await answered(tool, {"word": 1})).is_error
+
+
+async def test_what_a_server_calls_an_error_is_one(small: Small) -> None:
+    async with mcp({"small": small.at("sour")}) as (echo,):
+        assert await answered(echo, {"word": "error"}) == ToolResult("no such word", True, "call_1_0")
+
+
+async def test_progress_is_reported(small: Small) -> None:
+    events: list[Event] = []
+    async with mcp({"small": small.at("sour")}) as (echo,):
+        assert (await answered(echo, {"word": "steps"}, events=events)).text == "arrived"
+    seen = [(event.message, event.fraction) for event in events if isinstance(event, ToolProgress)]
+    assert seen == [("step 1", 0.25), ("step 2", 0.5), ("step 3", 0.75), ("9", None)]
+
+
+async def test_a_server_that_asks_for_a_model_is_told_that_there_is_none(small: Small) -> None:
+    async with mcp({"small": small.at("sour")}) as (echo,):
+        assert (await answered(echo, {"word": "ask"})).text == "asked"
+    (answer,) = [line for line in small.lines if line.startswith("answer to the question")]
+    assert "Sampling not supported" in answer
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_server_which_goes_on(small: Small) -> None:
+    abort = Abort()
+
+    def stop(event: Event) -> None:
+        if isinstance(event, ToolProgress):
+            abort.abort("enough")
+
+    async with mcp({"small": small.at("sour")}) as (echo,):
+        agent = Agent(name="tester", model=Scripted([call("echo", {"word": "linger"})]), tools=[echo])
+        result = await run(agent, "Go.", abort=abort, on_event=stop)
+        assert isinstance(result, Failure)
+        assert result.error.code == "EXECUTION_CANCELLED"
+        assert (await answered(echo, {"word": "ok"})).text == "ok"
+    asked, *_ = [json.loads(line) for line in small.lines if '"tools/call"' in line]
+    (cancelled,) = [json.loads(line) for line in small.lines if "notifications/cancelled" in line]
+    assert cancelled["params"]["requestId"] == asked["id"]
+    assert small.n_starts == 1
+
+
+async def test_a_call_that_takes_too_long_is_cancelled_and_the_server_goes_on(small: Small) -> None:
+    async with mcp({"small": small.at("sour")}, call_timeout_s=0.3) as (echo,):
+        assert (await answered(echo, {"word": "hang"})).text == "Error: echo timed out after 0.3s"
+        assert (await answered(echo, {"word": "ok"})).text == "ok"
+    assert any("notifications/cancelled" in line for line in small.lines)
+    assert small.n_starts == 1
+
+
+async def test_a_huge_result_is_cut_with_a_note(small: Small) -> None:
+    async with mcp({"small": small.at("sour")}, max_chars=100) as (echo,):
+        result = await answered(echo, {"word": "big"})
+    assert result.text == "x" * 100 + "\n[Cut: the first 100 of 10,000,000 characters.]"
+
+
+async def test_a_server_does_not_get_what_looks_like_a_secret(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "abc")
+    monkeypatch.setenv("PLAIN_VALUE", "def")
+    async with mcp({"small": small.at("sour", env={"MY_TOKEN": "given"})}) as (echo,):
+        seen = json.loads((await answered(echo, {"word": "environment"})).text)
+    assert "SOME_API_KEY" not in seen
+    assert (seen["PLAIN_VALUE"], seen["MY_TOKEN"]) == ("def", "given")
+
+
+async def test_the_servers_of_one_block_start_together_and_their_tools_are_told_apart(small: Small) -> None:
+    both = {"left": small.at("server"), "right": small.at("changing")}
+    async with mcp(both) as tools:
+        assert [each.name for each in tools] == ["left_echo", "right_echo", "same"]
+        assert (await answered(tools[1], {"word": "hello"})).text == "hello"
+
+
+def test_names_are_made_fit_and_unique() -> None:
+    assert unique_names([("a", "read"), ("b", "write")]) == ["read", "write"]
+    assert unique_names([("a", "read"), ("b", "read")]) == ["a_read", "b_read"]
+    assert unique_names([("a", "files.read"), ("a", "files/read")]) == ["a_files_read", "a_files_read_46524e9d"]
+    assert unique_names([("a", "read"), ("b", "read"), ("c", "a_read")]) == ["a_read", "b_read", "a_read_b17fb896"]
+    (long,) = unique_names([("a", "x" * 100)])
+    assert len(long) == 64
+    assert unique_names([("a", "")]) == ["_"]
+
+
+async def test_only_some_tools_are_taken(small: Small) -> None:
+    async with mcp({"small": small.at("changing", only=["same"])}) as tools:
+        assert [each.name for each in tools] == ["same"]
+
+
+async def test_a_block_may_be_left_in_another_task(small: Small) -> None:
+    stack = AsyncExitStack()
+
+    async def enter() -> str:
+        (echo,) = await stack.enter_async_context(mcp({"small": small.at("server")}))
+        return (await answered(echo, {"word": "hello"})).text
+
+    assert await asyncio.create_task(enter()) == "hello"
+    await asyncio.create_task(stack.aclose())
+
+
+async def test_a_tool_is_not_called_when_its_block_was_left(small: Small) -> None:
+    async with mcp({"small": small.at("server")}) as (echo,):
+        pass
+    text = (await answered(echo, {"word": "hello"})).text
+    assert text == "Error: not called: the MCP server 'small' was ended with the block that started it."
+    assert small.n_starts == 1
+
+
+async def test_a_call_is_an_error_when_its_block_is_left(small: Small) -> None:
+    async with AsyncExitStack() as stack:
+        (echo,) = await stack.enter_async_context(mcp({"small": small.at("sour")}))
+        has_begun = asyncio.Event()
+        agent = Agent(name="tester", model=Scripted([call("echo", {"word": "linger"}), "Done."]), tools=[echo])
+
+        def note(event: Event) -> None:
+            if isinstance(event, ToolProgress):
+                has_begun.set()
+
+        running = asyncio.create_task(run(agent, "Go.", on_event=note))
+        await has_begun.wait()
+        await stack.aclose()
+        result = await running
+        assert "the MCP server 'small': it failed during the call" in str(result.history[2].content)
+        assert result.unwrap() == "Done."
+    assert small.n_starts == 1
+
+
+async def test_no_process_is_left(small: Small) -> None:
+    async with mcp({"small": small.at("stubborn")}):
+        pass
+    (line,) = [line for line in small.lines if line.startswith("processes")]
+    assert [process for process in line.split()[1:] if _runs(process)] == []
+
+
+def _runs(process: str) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+async def test_no_process_is_left_when_the_start_is_cancelled(small: Small) -> None:
+    async def enter() -> None:
+        async with mcp({"small": small.at("silent")}):
+            pass
+
+    before = asyncio.all_tasks()
+    entering = asyncio.create_task(enter())
+    while not small.lines:  # noqa: ASYNC110  it is another process that starts, and does not answer
+        await asyncio.sleep(0.01)
+    entering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+    assert asyncio.all_tasks() == before
+
+
+# -- a server in the newer form of the protocol -----------------------------------------------------------------------
+
+
+async def test_results_are_structured_once_and_pictures_are_pictures() -> None:
+    async with mcp({"modern": MODERN}, parallel=True) as tools:
+        named = by_name(tools)
+        assert (await answered(named["weather"], {"town": "Bern"})).text == '{"town":"Bern","degrees":[3,5]}'
+        assert (await answered(named["towns"], {})).text == "Bern\nBasel"
+        assert (await answered(named["slowly"], {})).text == "there"
+        pixel = (await answered(named["picture"], {})).content
+        match pixel:
+            case (Text(text="a pixel"), Image(source=source)):
+                assert "image/png" in repr(source)
+            case _:
+                raise AssertionError(pixel)
+        await _meet(named["meet"])
+
+
+async def _meet(meet: AnyTool) -> None:
+    twice = say(call("meet", {}, id="a"), call("meet", {}, id="b"))
+    result = await run(Agent(name="tester", model=Scripted([twice, "Done."]), tools=[meet]), "Go.")
+    assert [block.text for block in result.history[2].content if isinstance(block, ToolResult)] == ["met", "met"]
+
+
+async def test_a_call_to_a_newer_server_is_cancelled_as_well() -> None:
+    abort = Abort()
+
+    def stop(event: Event) -> None:
+        if isinstance(event, ToolProgress):
+            abort.abort("enough")
+
+    async with mcp({"modern": MODERN}) as tools:
+        named = by_name(tools)
+        agent = Agent(name="tester", model=Scripted([call("forever", {})]), tools=tools)
+        result = await run(agent, "Go.", abort=abort, on_event=stop)
+        assert isinstance(result, Failure)
+        assert (await answered(named["towns"], {})).text == "Bern\nBasel"
+        assert (await answered(named["learn"], {"name": "fly"})).text == "learned fly"
+        assert (await answered(named["towns"], {})).text == "Bern\nBasel"
+    assert "fly" not in named
+
+
+async def test_a_newer_server_tells_of_changes_too() -> None:
+    async with mcp({"modern": MODERN}) as tools:
+        named = by_name(tools)
+        assert (await answered(named["forget"], {"name": "towns"})).text == "forgot towns"
+        text = (await answered(named["towns"], {})).text
+        assert "the MCP server 'modern' has changed this tool (it is gone) since it was listed" in text
+        assert not (await answered(named["weather"], {"town": "Bern"})).is_error

@@ -1,0 +1,159 @@
+"""Servers that do not start, die, hang, flood, or talk nonsense: the error says what happened, and the run goes on."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from journeyman import DefinitionError
+from journeyman.errors import McpUnavailable
+from journeyman.mcp_tools import Stdio, mcp
+from tests.mcp.small import Small
+from tests.toolbox.playing import answered
+
+pytestmark = pytest.mark.timeout(60)
+
+UNKNOWN = "Whether the call took effect is not known. The next call starts it anew."
+
+
+async def refusal(target: Stdio, *, start_timeout_s: float = 30.0) -> str:
+    with pytest.raises(McpUnavailable) as caught:
+        async with mcp({"small": target}, start_timeout_s=start_timeout_s):
+            pass
+    return str(caught.value)
+
+
+# -- at the start -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_program_that_is_not_there() -> None:
+    assert await refusal(Stdio("no-such-program")) == (
+        "The MCP server 'small' cannot be used: 'no-such-program' cannot be started: No such file or directory."
+        " Try the command by hand. If it only is slow, give it more time: start_timeout_s (now 30)."
+    )
+
+
+async def test_a_program_that_is_no_server(small: Small) -> None:
+    assert await refusal(small.at("none")) == (
+        "The MCP server 'small' cannot be used: it ended with exit code 2; it wrote 1 line to its standard output that"
+        " are no MCP messages, the first: 'Usage: no-server [--help]'; its last words on standard error:"
+        " \"Traceback (most recent call last): ModuleNotFoundError: No module named 'sqlite'\"."
+        " Try the command by hand. If it only is slow, give it more time: start_timeout_s (now 30)."
+    )
+
+
+async def test_a_server_that_does_not_answer(small: Small) -> None:
+    assert (await refusal(small.at("silent"), start_timeout_s=0.5)).startswith(
+        "The MCP server 'small' cannot be used: it did not answer. Try the command by hand. If it only is slow, give"
+        " it more time: start_timeout_s (now 0.5)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("endless", "it has more than 1,000 tools or 100 pages of them"),
+        ("twice", "it lists the tool 'echo' twice"),
+        ("badlist", "its list of tools is not what the protocol says: "),
+    ],
+)
+async def test_a_list_of_tools_that_cannot_be_used(kind: str, reason: str, small: Small) -> None:
+    assert reason in await refusal(small.at(kind))
+
+
+async def test_tools_that_are_wanted_and_not_there(small: Small) -> None:
+    assert await refusal(small.at("server", only=["echo", "sing"])) == (
+        "The MCP server 'small' cannot be used: it does not offer 'sing'. It offers: echo. Mend only=."
+    )
+
+
+async def test_a_server_without_tools_gives_none(small: Small) -> None:
+    async with mcp({"small": small.at("toolless")}) as tools:
+        assert tools == []
+
+
+async def test_a_schema_that_no_provider_takes_is_to_be_left_out(small: Small) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        async with mcp({"small": small.at("unusable")}):
+            pass
+    assert "Tool 'odd' of MCP server 'small' has 1 problem" in str(caught.value)
+    assert "Leave it out: Stdio(..., only=[...]) or Http(..., only=[...]) without 'odd'." in str(caught.value)
+    async with mcp({"small": small.at("unusable", only=["echo"])}) as tools:
+        assert [each.name for each in tools] == ["echo"]
+
+
+async def test_one_server_that_fails_ends_the_others(small: Small) -> None:
+    with pytest.raises(McpUnavailable, match="The MCP server 'bad'"):
+        async with mcp({"good": small.at("server"), "bad": small.at("none")}):
+            pass
+
+
+# -- in the middle ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_dies_is_started_again(small: Small) -> None:
+    async with mcp({"small": small.at("sour")}) as (echo,):
+        assert (await answered(echo, {"word": "die"})).text == (
+            "Error: the MCP server 'small': it failed during the call: it ended with exit code 3; its last words on"
+            f" standard error: 'cannot go on: the disk is full'. {UNKNOWN}"
+        )
+        assert (await answered(echo, {"word": "ok"})).text == "ok"
+    assert small.n_starts == 2
+
+
+async def test_a_server_that_keeps_dying_is_given_time(small: Small) -> None:
+    async with mcp({"small": small.at("fragile")}) as (echo,):
+        await answered(echo, {"word": "die"})
+        again = (await answered(echo, {"word": "ok"})).text
+        assert again == (
+            "Error: not called: 'small' is an MCP server that is down: it ended with exit code 5; its last words on"
+            " standard error: 'still broken'."
+        )
+        later = (await answered(echo, {"word": "ok"})).text
+        assert "it failed 2 times in a row, and is started again in 0." in later
+    assert small.n_starts == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("flood", "it sent 20,000 messages in a row that nobody asked for"),
+        ("too big", "it wrote a line of more than 32 MB"),
+        ("only garbage", "it does not speak MCP; it wrote 1,001 lines to its standard output that are no MCP messages"),
+    ],
+)
+async def test_a_server_that_writes_too_much_is_ended(word: str, reason: str, small: Small) -> None:
+    async with mcp({"small": small.at("sour")}) as (echo,):
+        text = (await answered(echo, {"word": word})).text
+        assert text.startswith(f"Error: the MCP server 'small': it failed during the call: {reason}")
+        assert text.endswith(UNKNOWN)
+        assert (await answered(echo, {"word": "ok"})).text == "ok"
+
+
+async def test_garbage_between_messages_is_passed_over(small: Small) -> None:
+    async with mcp({"small": small.at("sour")}) as (echo,):
+        assert (await answered(echo, {"word": "garbage"})).text == "said"
+        text = (await answered(echo, {"word": "die"})).text
+        assert "it wrote 2 lines to its standard output that are no MCP messages, the first: 'Warning: all is " in text
+
+
+async def test_an_answer_that_is_none_is_an_error(small: Small) -> None:
+    async with mcp({"small": small.at("sour")}) as (echo,):
+        text = (await answered(echo, {"word": "wrong"})).text
+        assert text.startswith("Error: the MCP server 'small': its answer is not what the protocol says: ")
+        assert (await answered(echo, {"word": "ok"})).text == "ok"
+    assert small.n_starts == 1
+
+
+async def test_no_error_shows_a_secret(small: Small) -> None:
+    target = small.at("sour", env={"TEST_TOKEN": "hunter2"})
+    assert "hunter2" not in repr(target)
+    async with mcp({"small": target}) as (echo,):
+        assert "login with *** failed" in (await answered(echo, {"word": "secret"})).text
+
+
+async def test_no_arguments_of_a_command_are_shown() -> None:
+    target = Stdio(sys.executable, ["-c", "raise SystemExit(7)", "--token=hunter2"])
+    assert "hunter2" not in repr(target)
+    assert "hunter2" not in await refusal(target)

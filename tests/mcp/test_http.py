@@ -1,0 +1,217 @@
+"""MCP servers over HTTP: one made with the SDK as a process, and small ones that misbehave."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from journeyman import Abort, Agent, Failure, run
+from journeyman.errors import McpUnavailable
+from journeyman.events import Event, ToolProgress
+from journeyman.mcp_tools import Http, Target, mcp
+from journeyman.models.scripted import Scripted, call
+from tests.mcp.small import MODERN, by_name
+from tests.toolbox.playing import answered
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with subprocess.Popen([*MODERN, "http"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.kill()
+
+
+async def test_a_server_over_http_is_listed_and_called(address: str) -> None:
+    events: list[Event] = []
+    async with mcp({"web": address}) as tools:
+        named = by_name(tools)
+        assert (await answered(named["weather"], {"town": "Bern"})).text == '{"town":"Bern","degrees":[3,5]}'
+        assert (await answered(named["slowly"], {}, events=events)).text == "there"
+    seen = [(event.message, event.fraction) for event in events if isinstance(event, ToolProgress)]
+    assert seen == [("half way", 0.5)]
+
+
+async def test_a_call_over_http_is_cancelled_and_the_session_goes_on(address: str) -> None:
+    abort = Abort()
+
+    def stop(event: Event) -> None:
+        if isinstance(event, ToolProgress):
+            abort.abort("enough")
+
+    async with mcp({"web": address}) as tools:
+        agent = Agent(name="tester", model=Scripted([call("forever", {})]), tools=tools)
+        assert isinstance(await run(agent, "Go.", abort=abort, on_event=stop), Failure)
+        assert (await answered(by_name(tools)["towns"], {})).text == "Bern\nBasel"
+
+
+# -- small servers in the older form ----------------------------------------------------------------------------------
+
+Answer = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
+
+
+class Small:
+    """A server whose calls are answered by a function."""
+
+    def __init__(self, on_call: Answer) -> None:
+        self.on_call = on_call
+        self.sessions: list[str] = []
+        self.headers: list[str] = []
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        self.headers.append(request.headers.get("Authorization", ""))
+        if request.method != "POST":
+            return web.Response(status=405)
+        message = json.loads(await request.read())
+        if message["method"] == "tools/call":
+            is_known = request.headers["mcp-session-id"] == self.sessions[-1]
+            return await self.on_call(request, message) if is_known else web.Response(status=404)
+        return self.greet(message) if "id" in message else web.Response(status=202)
+
+    def greet(self, message: dict[str, Any]) -> web.Response:
+        match message["method"]:
+            case "initialize":
+                self.sessions.append(f"session-{len(self.sessions) + 1}")
+                result: dict[str, object] = {
+                    "protocolVersion": message["params"]["protocolVersion"],
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "small", "version": "1"},
+                }
+                return said(message, result, {"mcp-session-id": self.sessions[-1]})
+            case "tools/list":
+                return said(message, {"tools": [{"name": "go", "inputSchema": {"type": "object"}}]})
+            case method:
+                error = {"code": -32601, "message": f"no method {method}"}
+                return web.json_response({"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+
+def said(message: dict[str, Any], result: object, headers: dict[str, str] | None = None) -> web.Response:
+    return web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": result}, headers=headers)
+
+
+@asynccontextmanager
+async def serving(serve: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncGenerator[str]:
+    app = web.Application()
+    app.router.add_route("*", "/mcp", serve)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+    finally:
+        await runner.cleanup()
+
+
+async def refusal(target: Target) -> str:
+    with pytest.raises(McpUnavailable) as caught:
+        async with mcp({"web": target}):
+            pass
+    return caught.value.reason
+
+
+async def fine(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+    return said(message, {"content": [{"type": "text", "text": "fine"}]})
+
+
+async def test_headers_are_sent_and_never_shown() -> None:
+    small = Small(fine)
+    async with serving(small.serve) as url:
+        target = Http(url, headers={"Authorization": "Bearer hunter2"})
+        assert "hunter2" not in repr(target)
+        async with mcp({"web": target}) as (go,):
+            assert (await answered(go, {})).text == "fine"
+    assert set(small.headers) == {"Bearer hunter2"}
+
+
+async def test_a_server_that_wants_another_key_says_so() -> None:
+    async def refuse(request: web.Request) -> web.Response:
+        return web.Response(status=401, text="no such key: hunter2")
+
+    async with serving(refuse) as url:
+        assert await refusal(Http(url, headers={"Authorization": "hunter2"})) == (
+            f"{url} answered with HTTP 401 Unauthorized"
+        )
+
+
+async def test_an_address_where_nobody_listens() -> None:
+    async with serving(Small(fine).serve) as url:
+        pass
+    assert (await refusal(url)).startswith(f"{url} could not be asked: ConnectError: ")
+
+
+async def test_an_address_that_is_a_page() -> None:
+    async def page(request: web.Request) -> web.Response:
+        return web.Response(text="<html>Welcome</html>", content_type="text/html")
+
+    async with serving(page) as url:
+        assert "Unexpected content type: text/html" in await refusal(url)
+
+
+async def test_a_session_that_the_server_has_forgotten_is_begun_anew() -> None:
+    small = Small(fine)
+    async with serving(small.serve) as url, mcp({"web": url}) as (go,):
+        small.sessions.append("another")
+        text = (await answered(go, {})).text
+        assert f"{url} has ended the session. Whether the call took effect is not known." in text
+        assert (await answered(go, {})).text == "fine"
+
+
+async def test_an_answer_that_is_too_long_is_not_read() -> None:
+    async def endless(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        with suppress(ConnectionError):  # the client hangs up
+            for _ in range(64):
+                await response.write(b" " * 2**20)
+        return response
+
+    small = Small(endless)
+    async with serving(small.serve) as url, mcp({"web": url}) as (go,):
+        assert "it sent an answer of more than 32 MB" in (await answered(go, {})).text
+        small.on_call = fine
+        assert (await answered(go, {})).text == "fine"
+
+
+async def test_an_answer_that_is_compressed_is_not_read() -> None:
+    async def squeezed(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+        response = await fine(request, message)
+        response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    small = Small(squeezed)
+    async with serving(small.serve) as url, mcp({"web": url}) as (go,):
+        assert "it sent a compressed answer, which it was asked not to" in (await answered(go, {})).text
+        small.on_call = fine
+        assert (await answered(go, {})).text == "fine"
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"jsonrpc": "2.0", "id": 1, "result": 7}', b"\xff\xff"])
+async def test_nonsense_is_an_error_and_the_session_goes_on(body: bytes) -> None:
+    async def nonsense(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+        return web.Response(body=body, content_type="application/json")
+
+    small = Small(nonsense)
+    async with serving(small.serve) as url, mcp({"web": url}, call_timeout_s=1) as (go,):
+        assert (await answered(go, {})).is_error
+        small.on_call = fine
+        assert (await answered(go, {})).text == "fine"
+
+
+async def test_a_server_that_breaks_says_how() -> None:
+    async def broken(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+        return web.Response(status=503)
+
+    async with serving(Small(broken).serve) as url, mcp({"web": url}) as (go,):
+        assert (await answered(go, {})).text == (
+            f"Error: the MCP server 'web': Server returned an error response ({url} answered with HTTP 503 Service"
+            " Unavailable)."
+        )

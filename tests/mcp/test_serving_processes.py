@@ -1,0 +1,279 @@
+"""Agents served by real processes: over stdin and stdout, and at a port."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import httpx2
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from journeyman import Agent, DefinitionError, Success, ToolResult, run
+from journeyman.mcp_server import agent_server, serve_http
+from journeyman.mcp_tools import Stdio, mcp
+from journeyman.models.scripted import Scripted, call, say
+from tests.cli.program import Running, environment, running
+from tests.mcp.served import echo
+from tests.mcp.test_serving import Person, answered, text_of
+
+pytestmark = pytest.mark.timeout(60)  # the server, a process of its own, imports the SDK
+
+SERVED = Path(__file__).parent / "served.py"
+TOKEN = "a-token-of-many-characters"
+PATIENCE_S = 30.0
+MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
+
+
+def command(*agents: str) -> StdioServerParameters:
+    """Return how a client starts a server of these agents."""
+    words = ["-m", "journeyman", "mcp", *[f"{SERVED}:{agent}" for agent in agents]]
+    return StdioServerParameters(command=sys.executable, args=words, env=environment())
+
+
+@asynccontextmanager
+async def over_stdio(log: Path, *agents: str, mode: str = "auto", **options: object) -> AsyncGenerator[Client]:
+    """Start a server and use it. Its stderr goes to `log`."""
+    with log.open("w") as errlog:
+        async with Client(stdio_client(command(*agents), errlog), mode=mode, **options) as client:  # pyright: ignore[reportArgumentType]
+            yield client
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+# -- over stdio -------------------------------------------------------------------------------------------------------
+
+
+@MODES
+async def test_stdout_belongs_to_the_protocol_whatever_prints(mode: str, log: Path) -> None:
+    heard: list[str | None] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(message)
+
+    async with over_stdio(log, "talker", "planner", mode=mode) as client:
+        assert [each.name for each in (await client.list_tools()).tools] == ["talker", "planner"]
+        result = await client.call_tool("talker", {"input": "Talk"}, progress_callback=hear)
+        assert text_of(result) == "done"
+        planned = await client.call_tool("planner", {"city": "Oslo", "days": 2})
+        assert planned.structured_content["total"] == "12.50"
+        assert (await client.call_tool("planner", {"days": "two"})).is_error
+    assert heard == ["iteration 1", "talk", "talk: read 0 characters", "iteration 2"]
+    assert log.read_text() == "the file prints\na tool prints\na tool writes\n"
+
+
+@MODES
+async def test_a_call_that_is_cancelled_ends_in_the_server_while_others_go_on(mode: str, log: Path) -> None:
+    async with over_stdio(log, "waiter", "echo", mode=mode) as client:
+        waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))
+        await shown(log, "the wait begins")
+        assert text_of(await client.call_tool("echo", {"input": "Meanwhile"})) == "<Meanwhile>"
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await shown(log, "the wait was cancelled")
+        assert text_of(await client.call_tool("echo", {"input": "After"})) == "<After>"
+
+
+async def shown(log: Path, text: str) -> None:
+    """Wait until the server has written `text` to its log."""
+    async with asyncio.timeout(PATIENCE_S):
+        while text not in log.read_text():  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.01)
+
+
+@MODES
+async def test_the_person_at_the_client_is_asked(mode: str, log: Path) -> None:
+    person = Person(answered("allow"))
+    async with over_stdio(log, "cleaner", mode=mode, elicitation_callback=person) as client:
+        assert text_of(await client.call_tool("cleaner", {"input": "Tidy up"})) == "removed report.txt"
+    assert len(person.asked) == 1
+
+
+async def test_a_client_whose_server_is_killed_is_told(log: Path) -> None:
+    async with over_stdio(log, "waiter") as client:
+        waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))
+        await shown(log, "the wait begins")
+        (pid,) = children()
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(MCPError):
+            await waiting
+
+
+def children() -> list[int]:
+    """Return the processes that this one has started and that run the server."""
+    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [int(pid) for pid in found if "mcp" in Path(f"/proc/{pid}/cmdline").read_text().split("\0")]
+
+
+# -- over HTTP --------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def over_http(*agents: str, token: str = "") -> AsyncGenerator[tuple[str, Running]]:
+    """Start a server at a free port. Gives its URL."""
+    more = {"JOURNEYMAN_MCP_TOKEN": token} if token else {}
+    words = ["mcp", *[f"{SERVED}:{agent}" for agent in agents], "--http", "--port", "0"]
+    with running(*words, env=more) as program:
+        await asyncio.to_thread(program.wait_for, "Ctrl-C ends it\n")
+        yield program.shown().partition("serving at ")[2].partition(";")[0], program
+
+
+@MODES
+async def test_clients_at_a_port_call_list_and_are_isolated(mode: str) -> None:
+    heard: list[str | None] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(message)
+
+    async with over_http("echo", "square", "talker", "cleaner") as (url, _):
+        person = Person(answered("allow"))
+        async with Client(url, mode=mode, elicitation_callback=person) as first, Client(url, mode=mode) as second:
+            assert [each.name for each in (await first.list_tools()).tools] == ["echo", "square", "talker", "cleaner"]
+            calls = [client.call_tool("square", {"input": n}) for n in range(4) for client in (first, second)]
+            results = await asyncio.gather(*calls)
+            assert [result.structured_content["output"] for result in results] == [0, 0, 1, 1, 4, 4, 9, 9]
+            assert not (await first.call_tool("talker", {"input": "Talk"}, progress_callback=hear)).is_error
+            assert text_of(await first.call_tool("cleaner", {"input": "Tidy"})) == "removed report.txt"
+            assert "denied" in text_of(await second.call_tool("cleaner", {"input": "Tidy"}))
+            with pytest.raises(MCPError, match="No agent is called"):
+                await second.call_tool("nobody", {})
+    assert heard == ["iteration 1", "talk", "talk: read 0 characters", "iteration 2"]
+
+
+@MODES
+async def test_a_call_at_a_port_that_is_cancelled_ends_in_the_server(mode: str) -> None:
+    async with over_http("waiter", "echo") as (url, program), Client(url, mode=mode) as client:
+        waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))
+        await asyncio.to_thread(program.wait_for, "the wait begins")
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await asyncio.to_thread(program.wait_for, "the wait was cancelled")
+        assert text_of(await client.call_tool("echo", {"input": "After"})) == "<After>"
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "mode"),
+    [(signal.SIGINT, 130, "auto"), (signal.SIGTERM, 143, "auto"), (signal.SIGINT, 130, "legacy")],
+)
+async def test_a_signal_ends_the_calls_first_and_then_the_server(number: signal.Signals, code: int, mode: str) -> None:
+    async with over_http("waiter") as (url, program), Client(url, mode=mode) as client:
+        waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))
+        await asyncio.to_thread(program.wait_for, "the wait begins")
+        program.send(number)
+        result = await waiting
+        assert text_of(result).startswith("EXECUTION_CANCELLED: ")
+        done = await asyncio.to_thread(program.done)
+    assert (done.code, done.stdout) == (code, "")
+    assert "journeyman: stopping; interrupt again to quit at once" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+async def test_a_server_with_a_token_answers_nobody_without_it() -> None:
+    async with over_http("echo", token=TOKEN) as (url, _):
+        with pytest.raises((MCPError, ExceptionGroup, httpx2.HTTPError)):
+            async with Client(url) as client:
+                await client.list_tools()
+        async with aiohttp.ClientSession() as session:
+            for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}):
+                async with session.post(url, json={}, headers=given) as response:
+                    assert (response.status, response.headers["WWW-Authenticate"]) == (401, "Bearer")
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as http,
+            Client(streamable_http_client(url, http_client=http)) as client,
+        ):
+            assert text_of(await client.call_tool("echo", {"input": "Hello"})) == "<Hello>"
+
+
+async def test_pages_and_strange_names_are_refused() -> None:
+    listing: dict[str, object] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    accept = {"Accept": "application/json, text/event-stream"}
+    async with over_http("echo") as (url, _), aiohttp.ClientSession(headers=accept) as session:
+        for headers, status in (
+            ({"Host": "evil.example"}, 421),
+            ({"Host": "evil.example:8000"}, 421),
+            ({"Origin": "https://evil.example"}, 403),
+            ({"Origin": "http://localhost.evil.example"}, 403),
+        ):
+            for version in ("2025-11-25", "2026-07-28"):
+                sent = {**headers, "MCP-Protocol-Version": version}
+                async with session.post(url, json=listing, headers=sent) as response:
+                    assert response.status == status, (headers, await response.text())
+
+
+@pytest.mark.parametrize(
+    ("options", "codes"),
+    [
+        ({"address": "0.0.0.0"}, ["NO_TOKEN", "NO_HOST_NAME"]),
+        ({"address": "::"}, ["NO_TOKEN", "NO_HOST_NAME"]),
+        ({"address": ""}, ["NO_TOKEN", "NO_HOST_NAME"]),
+        ({"address": "192.0.2.7"}, ["NO_TOKEN"]),
+        ({"address": "agents.example.org", "allowed_hosts": ["agents.example.org"]}, ["NO_TOKEN"]),
+        ({"address": "0.0.0.0", "token": TOKEN}, ["NO_HOST_NAME"]),
+        ({"token": "short"}, ["WEAK_TOKEN"]),
+        ({"token": ""}, ["WEAK_TOKEN"]),
+    ],
+)
+async def test_a_server_that_others_could_use_unasked_is_refused(options: dict[str, object], codes: list[str]) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        await serve_http(agent_server(echo), port=0, **options)  # pyright: ignore[reportArgumentType]
+    assert [problem.code for problem in caught.value.problems] == codes
+
+
+async def test_a_public_server_answers_under_its_names_only() -> None:
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(
+        serve_http(
+            agent_server(echo),
+            address="0.0.0.0",
+            port=0,
+            token=TOKEN,
+            allowed_hosts=["agents.example.org"],
+            on_ready=ready.set_result,
+        )
+    )
+    url = (await ready).replace("0.0.0.0", "127.0.0.1")
+    listing: dict[str, object] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    headers = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json, text/event-stream"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        async with session.post(url, json=listing) as response:
+            assert response.status == 421
+        async with session.post(url, json=listing, headers={"Host": "agents.example.org"}) as response:
+            assert response.status == 400  # it got through to the protocol, which wants a session first
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+
+
+async def test_a_taken_port_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+        await serve_http(agent_server(echo), port=taken.getsockname()[1])
+
+
+# -- by our own client ------------------------------------------------------------------------------------------------
+
+
+async def test_an_agent_uses_an_agent_that_is_served_elsewhere() -> None:
+    words = command("square", "hopeless")
+    server = Stdio(words.command, words.args, env={"PYTHONUTF8": "1"})
+    async with mcp({"guild": server}) as tools:
+        assert [each.name for each in tools] == ["square", "hopeless"]
+        asked = [call("square", input=7), call("hopeless", input="Go"), call("square", input="many")]
+        lead = Agent(name="lead", model=Scripted([say(*asked), "49."]), tools=tools)
+        result = await run(lead, "What is 7 squared?")
+    assert isinstance(result, Success)
+    squared, failed, misused = [block for block in result.history[2].content if isinstance(block, ToolResult)]
+    assert (squared.is_error, "49" in squared.text) == (False, True)
+    assert (failed.is_error, "MAX_ATTEMPTS_EXCEEDED" in failed.text) == (True, True)
+    assert misused.is_error

@@ -1,0 +1,114 @@
+"""Where servers are: in code, and in a file; no secret is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from journeyman import DefinitionError
+from journeyman.mcp_targets import scrubbed, to_servers
+from journeyman.mcp_tools import Http, Stdio, load_servers
+
+GIVEN = {"HOME": "/home/ada", "GITHUB_TOKEN": "hunter2hunter2", "PORT": "8080"}
+
+
+def written(tmp_path: Path, servers: object) -> Path:
+    file = tmp_path / "mcp.json"
+    file.write_text(servers if isinstance(servers, str) else json.dumps(servers))
+    return file
+
+
+def faults(tmp_path: Path, servers: object) -> str:
+    with pytest.raises(DefinitionError) as caught:
+        load_servers(written(tmp_path, servers), environ=GIVEN)
+    return str(caught.value)
+
+
+def test_a_server_is_the_words_of_a_command_or_an_address() -> None:
+    web = Http("https://example.org/mcp", headers={"Authorization": "Bearer abc"})
+    assert to_servers({"a": ["npx", "-y", "b"], "c": "http://127.0.0.1:8000/mcp", "d": web}) == {
+        "a": Stdio("npx", ("-y", "b")),
+        "c": Http("http://127.0.0.1:8000/mcp"),
+        "d": web,
+    }
+
+
+def test_all_that_is_wrong_is_listed() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        to_servers({"a b": ["x"], "empty": [], "ftp": "ftp://example.org", "words": "npx -y server"})
+    assert [problem.code for problem in caught.value.problems] == [
+        "INVALID_SERVER_NAME",
+        "MISSING_COMMAND",
+        "INVALID_URL",
+        "INVALID_URL",
+    ]
+
+
+def test_a_file_lists_servers_in_the_form_of_desktop_programs(tmp_path: Path) -> None:
+    servers = {
+        "files": {"command": "npx", "args": ["-y", "server", "${HOME}/notes"], "env": {"TOKEN": "${GITHUB_TOKEN}"}},
+        "docs": {
+            "type": "http",
+            "url": "http://127.0.0.1:${PORT}/mcp?key=${KEY:-none}",
+            "headers": {"Authorization": "Bearer ${GITHUB_TOKEN}"},
+            "only": ["search"],
+        },
+        "off": {"command": "never", "disabled": True},
+    }
+    for file in (written(tmp_path, {"mcpServers": servers}), written(tmp_path, servers)):
+        loaded = load_servers(file, environ=GIVEN)
+        assert loaded == {
+            "files": Stdio(
+                "npx",
+                ["-y", "server", "/home/ada/notes"],
+                env={"TOKEN": "hunter2hunter2"},
+                keep=[],
+                hidden=["/home/ada", "hunter2hunter2"],
+            ),
+            "docs": Http(
+                "http://127.0.0.1:8080/mcp?key=none",
+                headers={"Authorization": "Bearer hunter2hunter2"},
+                only=["search"],
+                hidden=["hunter2hunter2"],
+            ),
+        }
+        assert "hunter2" not in repr(loaded)
+
+
+@pytest.mark.parametrize(
+    ("servers", "fault"),
+    [
+        ("{", "Invalid JSON"),
+        ([], "At the top: Input should be an object."),
+        ({"a": {"comand": "x"}}, "At a.comand: Extra inputs are not permitted."),
+        ({"a": {"command": "x", "args": "y"}}, "At a.args: Input should be a valid array."),
+        ({"a": {}}, "Server 'a' has not one of command and url. Give one of them"),
+        ({"a": {"command": "x", "url": "http://b"}}, "Server 'a' has not one of command and url."),
+        ({"a": {"type": "sse", "url": "http://b"}}, "At a.type: Input should be 'stdio', 'http', "),
+        ({"a": {"command": "${NOWHERE}"}}, "Server 'a' needs NOWHERE, which is not set. Set it, or say what else: "),
+        ({"a": {"url": "${PORT}"}}, "The address of server 'a' is no http:// or https:// URL."),
+    ],
+)
+def test_a_faulty_file_is_refused(servers: object, fault: str, tmp_path: Path) -> None:
+    assert fault in faults(tmp_path, servers)
+
+
+def test_no_value_of_a_faulty_file_is_shown(tmp_path: Path) -> None:
+    entry = {"command": "x", "env": {"TOKEN": ["hunter2"]}, "headers": {"Authorization": 7}}
+    assert "hunter2" not in faults(tmp_path, {"a": entry})
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="It cannot be read: No such file or directory"):
+        load_servers(tmp_path / "none.json")
+
+
+def test_secrets_are_taken_out_of_texts() -> None:
+    server = Stdio("x", env={"TOKEN": "abc", "COLOR": "red", "LONG": "0123456789"}, hidden=["xyz"])
+    assert scrubbed("abc red 0123456789 xyz", server.secrets) == "*** red *** ***"
+    web = Http("https://ada:pass@example.org/mcp?key=k-1", headers={"Authorization": "Bearer t-1234"})
+    assert scrubbed("Bearer t-1234, t-1234, pass, key=k-1", web.secrets) == "***, ***, ***, ***"
+    assert web.shown == "https://example.org/mcp"
+    assert repr(web) == "Http(only=None)"
