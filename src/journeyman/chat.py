@@ -2,42 +2,39 @@
 
 A *turn* is what one prompt begins: a run, and then, while steering or follow-ups wait at its natural stop, further runs
 that go on from there. A chat has one turn at a time. All the work is `loop.py`'s; here are who may begin a turn, what
-becomes of what is said meanwhile, and how everything stops. Read `turn.py`, `inbox.py` and `questions.py` next. Imports
-`loop`, `execution`, `questions`, `turn` and the parts.
+becomes of what is said meanwhile, and how everything stops. Read `turn.py`, `chat_runs.py`, `inbox.py`, `questions.py`
+and `keeping.py` next. Imports `chat_runs`, `opening`, `questions`, `turn` and the parts.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from os import PathLike
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Generic
 
 from typing_extensions import TypeVar
 
-from journeyman.agent import NOTHING_AROUND, Agent, Host
-from journeyman.connect import connect
-from journeyman.errors import ChatBusy, ChatHeld, ModelUnavailable, NothingToContinue
+from journeyman.agent import Agent, Host
+from journeyman.chat_runs import Runs
+from journeyman.errors import ChatBusy, ChatHeld, NothingToContinue
 from journeyman.events import Callbacks, Listener, TurnEnded
-from journeyman.execution import Execution, Options, begin, current_path, listeners_of
-from journeyman.history import History
 from journeyman.inbox import Inbox, Queue, Receipt
-from journeyman.journal import Section
-from journeyman.loop import carry_out
-from journeyman.model import Model, opened
-from journeyman.questions import Answer, Questions, current_questions
+from journeyman.opening import opened_model, opened_session
+from journeyman.questions import Answer, Questions
 from journeyman.result import Failure, Result, Success
-from journeyman.turn import ChatState, Hold, Turn, closing_of, used
-from journeyman.types import NOTHING_USED, Message, Usage
+from journeyman.session import Session, Sessions
+from journeyman.turn import ChatState, Hold, Turn
+from journeyman.types import Message, Usage
 from journeyman.watch import Watch
 
 Out = TypeVar("Out", default=str, covariant=True)
 In = TypeVar("In", default=str, contravariant=True)
-
-BOTH: Final[tuple[Queue, Queue]] = ("steering", "follow_ups")
+ChatOut = TypeVar("ChatOut", default=str)
+ChatIn = TypeVar("ChatIn", default=str)
 
 
 class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that can be done to a conversation
@@ -54,52 +51,63 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         history: Sequence[Message] = (),
         callbacks: Callbacks | None = None,
         on_event: Listener | None = None,
+        inbox: Inbox | None = None,
+        questions: Questions | None = None,
+        session: Session | None = None,
     ) -> None:
-        """`history` is an earlier conversation. Calls in it without a result are closed, by their declared effect."""
+        """`history` is an earlier conversation. Calls in it without a result are closed, by their declared effect.
+        `inbox` and `questions` replace the chat's own: a host gives them that reads or asks elsewhere. `session` keeps
+        the conversation; see `open`."""
         self.agent: Final = agent
-        self._given_host = host or NOTHING_AROUND
-        self._callbacks = callbacks
-        self._closing = closing_of(agent)
-        self._history = History(history, closing=self._closing)
-        self._inbox = Inbox()
         self._path = (agent.name,)
-        self._listeners = listeners_of(agent, on_event)
+        self._listeners = [] if on_event is None else [on_event]
+        self._runs = Runs(agent, host, callbacks, self._listeners)
+        self._runs.go_on_from(history, session, inbox or Inbox())
+        self._inbox = self._runs.inbox
         self._watch = Watch(path=self._path, listeners=self._listeners)
-        self._questions = Questions(self._watch, n_deaf=len(listeners_of(agent, None)))
+        self._questions = questions or Questions(self._watch)
         self._open: AsyncExitStack | None = None
         self._has_closed = False
         self._holds = 0
         self._turn: Turn[Out] | None = None
         self._last: Result[Out] | None = None
-        self._input: Any = ""
-        self._n_runs = 0
-        self._usage = NOTHING_USED
 
     # -- opening and leaving
+
+    @staticmethod
+    @asynccontextmanager
+    async def open(
+        agent: Agent[ChatOut, ChatIn],
+        place: str | PathLike[str] | Sessions,
+        *,
+        id: str | None = None,
+        host: Host | None = None,
+        callbacks: Callbacks | None = None,
+        on_event: Listener | None = None,
+        any_agent: bool = False,
+    ) -> AsyncGenerator[Chat[ChatOut, ChatIn]]:
+        """Chat with `agent` in a session of the file `place`: `async with Chat.open(agent, "chats.db") as chat:`.
+
+        `id` is that of an earlier session; None begins one, called `chat.session.id`. Whatever is said, queued or
+        answered is in the file before anything comes of it.
+
+        Raises:
+            StoreError: the file cannot be used, there is no such session, or it is another agent's, unless `any_agent`.
+            SessionInUse: somebody has the session open.
+        """
+        session = opened_session(place, id, agent=agent.name, any_agent=any_agent)
+        with closing(session):
+            async with Chat(agent, host=host, callbacks=callbacks, on_event=on_event, session=session) as chat:
+                yield chat
 
     async def __aenter__(self) -> Chat[Out, In]:
         if self._open is not None or self._has_closed:
             raise RuntimeError("The chat was entered before. Make another one, with history=chat.messages.")
         self._open = AsyncExitStack()
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
-        self._above = current_path.get()
-        self._path = (*self._above, self.agent.name)
-        self._host = replace(
-            self._given_host,
-            approve=self._given_host.approve or self._questions.approve,
-            model=await self._opened_model(self._open),
-        )
+        model = await opened_model(self._runs.host.model or self.agent.model, self._open)
+        self._path = self._runs.enter(model, self._questions)
         return self
-
-    async def _opened_model(self, stack: AsyncExitStack) -> Model | None:
-        model = self._given_host.model or self.agent.model
-        if isinstance(model, str):
-            try:
-                model = connect(model)
-            except ModelUnavailable:
-                return None  # every prompt will say so
-        await stack.enter_async_context(opened(model))
-        return model
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -109,7 +117,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         try:
             await self._stop("the chat was left")
         finally:
-            self._inbox.clear(*BOTH)
+            self._runs.keeping.leave()
             if stack is not None:
                 await stack.aclose()
 
@@ -150,7 +158,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         has_texts = self._is_at_rest() and self._inbox.pick_up()
         if self._is_at_rest() and not has_texts:
             raise NothingToContinue("The model has nothing to answer, and no text waits. Use prompt().")
-        turn = self._begin(self._input, goes_on=True)
+        turn = self._begin(self._runs.input, goes_on=True)
         await turn.stopped()
         return await turn
 
@@ -166,7 +174,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
 
     def _is_at_rest(self) -> bool:
         """Tell whether the conversation came to a natural stop, so that only something new can make it go on."""
-        return isinstance(self._last, Success) or not self._history.expects_answer
+        return isinstance(self._last, Success) or not self._runs.history.expects_answer
 
     def _begin(self, input: Any, *, goes_on: bool) -> Turn[Out]:  # noqa: ANN401 - `In` may not stand here
         self._turn = turn = Turn[Out](self.agent.name)
@@ -180,45 +188,12 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
     async def _drive(self, turn: Turn[Out], input: Any, *, goes_on: bool) -> Result[Out]:  # noqa: ANN401 - see `_begin`
         result: Result[Out] | None = None
         try:
-            result = await self._run(turn, input, goes_on=goes_on)
+            result = await self._runs.run(turn, input, goes_on=goes_on)
             while _is_natural_stop(result) and not turn.signal.aborted and self._inbox.pick_up():
-                result = await self._run(turn, self._input, goes_on=True)
+                result = await self._runs.run(turn, self._runs.input, goes_on=True)
             return result
         finally:
             self._end(turn, result)
-
-    async def _run(self, turn: Turn[Out], input: Any, *, goes_on: bool) -> Result[Out]:  # noqa: ANN401 - see `_begin`
-        self._n_runs += 1
-        self._input = input
-        execution = turn.execution = self._execution(turn, input, goes_on=goes_on)
-        try:
-            return await carry_out(execution)
-        except BaseException:
-            self._history.close(self._closing)
-            raise
-        finally:
-            turn.execution = None
-            self._usage += used(execution)
-
-    def _execution(self, turn: Turn[Out], input: Any, *, goes_on: bool) -> Execution:  # noqa: ANN401 - see `_begin`
-        current_path.set(self._above)
-        current_questions.set(self._questions)
-        journal = self._host.journal and Section(self._host.journal, self._place())
-        options = Options(
-            callbacks=self._callbacks,
-            listeners=self._listeners,
-            abort=turn.signal,
-            history=self._history,
-            host=replace(self._host, journal=journal) if journal else self._host,
-            inbox=self._inbox,
-            going_on=self._inbox.hand_over if goes_on else None,
-            abort_note=lambda: turn.note,
-        )
-        return begin(self.agent, input, options)
-
-    def _place(self) -> str:
-        """Return where in the journal the run's steps are: the same again only for the same run of the same chat."""
-        return f"run/{self._n_runs}/message/{len(self._history.messages)}"
 
     def _end(self, turn: Turn[Out], result: Result[Out] | None) -> None:
         """Be idle again, then tell. Whoever is told may begin another turn, so nothing is touched after that."""
@@ -262,7 +237,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
 
     def clear(self, *queues: Queue) -> tuple[str, ...]:
         """Withdraw what waits in these queues, or in both, and return it. What is being said is not withdrawn."""
-        return self._inbox.clear(*(queues or BOTH))
+        return self._runs.keeping.clear(*queues)
 
     def _put(self, text: str, queue: Queue) -> Receipt:
         if self._has_closed:
@@ -271,11 +246,11 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
 
     def _may_resume(self) -> bool:
         is_free = self._open is not None and self._turn is None and not self._holds
-        return is_free and bool(self._history.messages) and self._is_at_rest()
+        return is_free and bool(self._runs.history.messages) and self._is_at_rest()
 
     def _resume(self) -> None:
         if self._may_resume() and self._inbox.pick_up():
-            self._begin(self._input, goes_on=True)
+            self._begin(self._runs.input, goes_on=True)
 
     # -- stopping
 
@@ -313,9 +288,8 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
     async def reset(self) -> None:
         """Stop, and forget the conversation, the queues, the usage and the last error."""
         async with self.hold():
-            self._inbox.clear(*BOTH)
-            self._history = History()
-            self._last, self._input, self._usage = None, "", NOTHING_USED
+            self._last = None
+            self._runs.reset()
 
     async def wait_idle(self) -> None:
         """Wait until the turn that goes on has ended, and all were told. A turn begun by then is not waited for."""
@@ -356,7 +330,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
     @property
     def messages(self) -> tuple[Message, ...]:
         """The conversation so far. While a turn goes on, the last calls may have no results yet."""
-        return self._history.export()
+        return self._runs.history.export()
 
     def replace(self, messages: Sequence[Message]) -> None:
         """Go on from another conversation. The queues stay.
@@ -366,12 +340,18 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         """
         if self._turn is not None:
             raise ChatBusy("A turn goes on, so its conversation cannot be replaced. Abort it, or hold the chat.")
-        self._history, self._last = History(messages, closing=self._closing), None
+        self._last = None
+        self._runs.replace(messages)
+
+    @property
+    def session(self) -> Session | None:
+        """What keeps the conversation; None when nothing does."""
+        return self._runs.keeping.session
 
     @property
     def usage(self) -> Usage:
         """What all turns have used so far, the one that goes on included."""
-        return self._usage if self._turn is None else self._usage + self._turn.used()
+        return self._runs.usage if self._turn is None else self._runs.usage + self._turn.used()
 
     @property
     def state(self) -> ChatState:

@@ -1,8 +1,8 @@
-"""From a name such as `anthropic:claude-sonnet-5-5` to a `Model`.
+"""From a name such as `anthropic:claude-sonnet-5-5` to a `Model`, and from a place to a `Session`.
 
 The part before the colon names the provider: one of the table below, or one that an installed package offers as an
 entry point of the group `journeyman.models`: a function `(name, **options) -> Model`. A provider's module is imported
-when its first model is asked for. Imports `model` and `errors`. Read `models/anthropic.py` next.
+when its first model is asked for. Imports `model`, `session` and `errors`. Read `models/anthropic.py` next.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from journeyman.errors import ModelUnavailable, Problem
 from journeyman.model import Model
+from journeyman.session import Session
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -36,6 +37,10 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "openai-chat": "journeyman.models.openai:chat",
     "openrouter": "journeyman.models.openai:openrouter",
     "vllm": "journeyman.models.openai:vllm",
+}
+
+_STORES: Final[Mapping[str, str]] = {
+    "sqlite": "journeyman.store:open_session",
 }
 
 # What to install for a package that a provider of the table needs; for any other, the package itself.
@@ -78,6 +83,20 @@ def connect(name: str, **options: object) -> Model:
     if maker is None:
         raise ModelUnavailable(f"No provider is called {provider!r}.", model=name, hint=_suggestion(provider, model))
     return maker(model, **options)
+
+
+def connect_session(place: str, id: str | None, *, agent: str, any_agent: bool) -> Session:
+    """Return the session with this id, or a new one: `place` is a file, or the name of a kind of store, a colon, and
+    where it is.
+
+    Raises:
+        StoreError: there is no such session, or the store cannot be opened.
+    """
+    kind, _, where = place.partition(":")
+    target = _STORES.get(kind) if where else None
+    module, _, function = (target or _STORES["sqlite"]).partition(":")
+    opener = cast("Callable[..., Session]", getattr(import_module(module), function))
+    return opener(where if target else place, id, agent=agent, any_agent=any_agent)
 
 
 def _maker(provider: str) -> Maker | None:

@@ -1,30 +1,32 @@
 """What is said to a run from outside while it goes on: two queues, and a receipt for everything in them.
 
 *Steering* is said before the next model call; a *follow-up* when there is nothing else left to do. What is taken out
-of a queue is said in the same step, or put back: nothing is lost. Any thread may write. A chat lends its inbox to its
-runs: `iteration.py` says the steering, `calls.py` starts no call while some waits, `chat.py` does the rest. Imports
-`types`.
+of a queue is said in the same step, or put back: nothing is lost. Any thread may write. A team's mail comes through a
+`Post`, and is said with the steering. A chat lends its inbox to its runs: `iteration.py` says the steering, `calls.py`
+starts no call while some waits, `chat.py` does the rest. Imports `types`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextvars import ContextVar
 from threading import Lock
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from journeyman.types import Text
 
 Disposition: TypeAlias = Literal["steered", "resumed", "queued"]
 """What comes of a text. `steered`: the turn that goes on reads it. `resumed`: it began a turn. `queued`: it waits."""
 
-Status: TypeAlias = Literal["queued", "delivered", "withdrawn"]
+Status: TypeAlias = Literal["queued", "delivered", "withdrawn", "kept"]
+"""What became of a text. `kept`: the chat was left, and the text waits in its session."""
 
 Queue: TypeAlias = Literal["steering", "follow_ups"]
 
 
 class Receipt:
-    """What became of one text. Await it to learn whether it was `delivered` or `withdrawn`.
+    """What became of one text. Await it to learn whether it was `delivered`, `withdrawn` or `kept` in a session.
 
     Delivered means: it is part of the conversation, and of every request from then on.
     """
@@ -51,7 +53,7 @@ class Receipt:
             yield from waiting
         return self._status
 
-    def settle(self, status: Literal["delivered", "withdrawn"]) -> None:
+    def settle(self, status: Literal["delivered", "withdrawn", "kept"]) -> None:
         """Say what became of the text. The inbox does, once."""
         with self._lock:
             self._status = status
@@ -69,12 +71,42 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+class Post(Protocol):
+    """Mail that waits for a conversation beside what its user says. It is said before the next model call, as steering
+    is, but it keeps no call from being made."""
+
+    @property
+    def has_mail(self) -> bool:
+        """True when some waits."""
+        ...
+
+    def take(self) -> tuple[str, ...]:
+        """Give out what is to be said in a run that goes on. The caller says it at once."""
+        ...
+
+    def pick_up(self) -> bool:
+        """Take in hand what another run is to begin with. False if that is nothing."""
+        ...
+
+    def hand_over(self) -> tuple[str, ...]:
+        """Give out what is in hand. The caller says it at once."""
+        ...
+
+    def put_back(self) -> None:
+        """Let what is in hand wait again, first of all."""
+        ...
+
+
 class Inbox:
     """The texts that wait for a conversation."""
 
-    __slots__ = ("_follow_ups", "_in_hand", "_is_open", "_lock", "_source", "_steering")
+    __slots__ = ("_follow_ups", "_in_hand", "_is_open", "_lock", "_source", "_steering", "on_put", "posts")
 
-    def __init__(self) -> None:
+    def __init__(self, post: Post | None = None) -> None:
+        self.posts: tuple[Post, ...] = () if post is None else (post,)
+        """Whose mail is said, too. Changed by assignment only."""
+        self.on_put: Callable[[Receipt, Queue], None] | None = None
+        """Keeps a text before it waits. What it raises refuses the text."""
         self._lock = Lock()
         self._steering: list[Receipt] = []
         self._follow_ups: list[Receipt] = []
@@ -92,23 +124,39 @@ class Inbox:
         Raises:
             ValueError: it is blank.
         """
-        if not text.strip():
-            raise ValueError("The text is blank: there is nothing to say.")
         with self._lock:
             steers = queue == "steering" and self._is_open
-            receipt = Receipt(text, "steered" if steers else "queued")
-            self._queue(queue).append(receipt)
+            receipt = _receipt(text, "steered" if steers else "queued")
+            self._add(receipt, queue)
         return receipt
 
-    def clear(self, *queues: Queue) -> tuple[str, ...]:
-        """Withdraw what waits in these queues, and return it."""
+    def offer(self, text: str, queue: Queue) -> Receipt | None:
+        """Let `text` wait at the end of a queue, unless the inbox is closed: then nobody would read it.
+
+        Raises:
+            ValueError: it is blank.
+        """
+        with self._lock:
+            if not self._is_open:
+                return None
+            receipt = _receipt(text, "steered" if queue == "steering" else "queued")
+            self._add(receipt, queue)
+        return receipt
+
+    def _add(self, receipt: Receipt, queue: Queue) -> None:
+        if self.on_put is not None:
+            self.on_put(receipt, queue)
+        self._queue(queue).append(receipt)
+
+    def clear(self, *queues: Queue, status: Literal["withdrawn", "kept"] = "withdrawn") -> tuple[str, ...]:
+        """Withdraw what waits in these queues, and return it. `kept`: it waits elsewhere."""
         withdrawn: list[Receipt] = []
         with self._lock:
             for queue in queues:
                 withdrawn += self._queue(queue)
                 self._queue(queue).clear()
         for receipt in withdrawn:
-            receipt.settle("withdrawn")
+            receipt.settle(status)
         return tuple(receipt.text for receipt in withdrawn)
 
     # -- reading
@@ -119,9 +167,14 @@ class Inbox:
         return bool(self._steering)
 
     @property
+    def has_news(self) -> bool:
+        """True when a text or mail waits for the next model call."""
+        return bool(self._steering) or (bool(self.posts) and any([post.has_mail for post in self.posts]))
+
+    @property
     def is_empty(self) -> bool:
         """True when nothing waits."""
-        return not (self._steering or self._follow_ups)
+        return not (self._follow_ups or self.has_news)
 
     def waiting(self, queue: Queue) -> tuple[str, ...]:
         """Return what waits in a queue, oldest first; what a run is about to begin with is first."""
@@ -142,28 +195,29 @@ class Inbox:
             self._is_open = False
 
     def take_steering(self) -> tuple[Text, ...]:
-        """Take all steering out. The caller says it at once."""
+        """Take all steering out, and mail. The caller says it at once."""
         with self._lock:
             taken, self._steering = self._steering, []
-        return _delivered(taken)
+        return _delivered(taken, [text for post in self.posts for text in post.take()])
 
     def pick_up(self) -> bool:
-        """Take all steering, or else all follow-ups, in hand for the next run. If there is nothing, close.
+        """Take all steering and mail, or else all follow-ups, in hand for the next run. If there is nothing, close.
 
         Both in one step: whatever is put in later finds the inbox closed.
         """
+        has_mail = any([post.pick_up() for post in self.posts])
         with self._lock:
-            self._source = "steering" if self._steering else "follow_ups"
+            self._source = "steering" if self._steering or has_mail else "follow_ups"
             self._in_hand = self._queue(self._source).copy()
             self._queue(self._source).clear()
-            self._is_open = bool(self._in_hand)
+            self._is_open = bool(self._in_hand) or has_mail
             return self._is_open
 
     def hand_over(self) -> tuple[Text, ...]:
         """Give out what is in hand. The caller says it at once."""
         with self._lock:
             taken, self._in_hand = self._in_hand, []
-        return _delivered(taken)
+        return _delivered(taken, [text for post in self.posts for text in post.hand_over()])
 
     def put_back(self) -> None:
         """Return to its queue what is in hand and was not said."""
@@ -171,12 +225,24 @@ class Inbox:
             queue = self._queue(self._source)
             queue[:0] = self._in_hand
             self._in_hand = []
+        for post in self.posts:
+            post.put_back()
 
     def _queue(self, queue: Queue) -> list[Receipt]:
         return self._steering if queue == "steering" else self._follow_ups
 
 
-def _delivered(taken: list[Receipt]) -> tuple[Text, ...]:
+def _receipt(text: str, disposition: Disposition) -> Receipt:
+    if not text.strip():
+        raise ValueError("The text is blank: there is nothing to say.")
+    return Receipt(text, disposition)
+
+
+def _delivered(taken: list[Receipt], mail: list[str]) -> tuple[Text, ...]:
     for receipt in taken:
         receipt.settle("delivered")
-    return tuple(Text(receipt.text) for receipt in taken)
+    return tuple([Text(text) for text in (*(receipt.text for receipt in taken), *mail)])
+
+
+current_inbox: ContextVar[Inbox | None] = ContextVar("journeyman_inbox", default=None)
+"""The inbox of the chat whose turn goes on here: what is put into its follow-ups is read when nothing else is left."""

@@ -156,7 +156,7 @@ class Turn(Generic[Out]):
 
 def used(execution: Execution) -> Usage:
     """Return what a run has used so far."""
-    return NOTHING_USED if execution.talk is None else execution.talk.ledger.usage
+    return execution.ledger.usage
 
 
 class Hold:

@@ -7,10 +7,15 @@ them, and the rules say who goes on. Every text is one of a kind, so that it can
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -36,6 +41,7 @@ from journeyman.history import History
 from journeyman.inbox import Queue, Receipt
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.store import Store
 from journeyman.turn import ABORTED, Hold
 from journeyman.types import Message, Text
 from tests.support.clock import VirtualClock
@@ -92,8 +98,10 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         self.n_requests = 0
         self.takeover: str | None = None
         self.faults: list[str] = []
+        self.withdrawn: set[str] = set()
         self.agent = self._agent()
         self.chat = Chat(self.agent)
+        self.opened: AbstractAsyncContextManager[Chat] = self.chat
 
     # -- who plays
 
@@ -187,12 +195,16 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         self._settle()
 
     async def _open(self, history: list[Message]) -> None:
-        self.chat = await Chat(self.agent, history=history, on_event=self._listen).__aenter__()
+        self.opened = self._chat_from(history)
+        self.chat = await self.opened.__aenter__()
         self.n_requests = 0
         self.holds.clear()
 
+    def _chat_from(self, history: list[Message]) -> AbstractAsyncContextManager[Chat]:
+        return Chat(self.agent, history=history, on_event=self._listen)
+
     def _leave(self) -> None:
-        self._play(self.chat.__aexit__(None, None, None))
+        self._play(self.opened.__aexit__(None, None, None))
         for futures in (self.asked, self.at_work, self.preparing):
             futures.clear()
         assert not self.chat.state.is_running
@@ -269,6 +281,7 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         waiting = self.chat.state.steering if queue == "steering" else self.chat.state.follow_ups
         withdrawn: list[str] = []
         self._do(lambda: withdrawn.extend(self.chat.clear(queue)))
+        self.withdrawn.update(withdrawn)
         assert waiting[len(waiting) - len(withdrawn) :] == tuple(withdrawn)
         assert len(withdrawn) == len(waiting) or _open(self.preparing)  # what a run begins with is not withdrawn
 
@@ -314,14 +327,17 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
     def start_over(self, how: str) -> None:
         """Go on in a new chat from what was stored, when the old one was left, or died; or with nothing."""
         self.takeover = None
-        stored = dump_messages(self.chat.messages)
         if how == "reset":
             self._reset()
         else:
-            self._leave()
-            self._play(self._open(load_messages(stored if how == "killed" else dump_messages(self.chat.messages))))
+            self._reload(killed=how == "killed")
         if not self.holds:
             self._do(self._begin)
+
+    def _reload(self, *, killed: bool) -> None:
+        stored = dump_messages(self.chat.messages)
+        self._leave()
+        self._play(self._open(load_messages(stored if killed else dump_messages(self.chat.messages))))
 
     def _reset(self) -> None:
         self._play(self.chat.reset())
@@ -390,6 +406,9 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         for each in self.sent:
             text, status = each.receipt.text, each.receipt.status
             queue = state.steering if each.queue == "steering" else state.follow_ups
+            if status == "kept":  # it went on to wait in the chat that was opened next
+                assert said.count(text) + queue.count(text) == (text not in self.withdrawn), (text, said, queue)
+                continue
             assert said.count(text) == (status == "delivered"), (text, status, said)
             assert queue.count(text) == (status == "queued"), (text, status, queue)
 
@@ -470,3 +489,43 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
 ChatMachine.TestCase.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=50)
 
 TestChatMachine = ChatMachine.TestCase
+
+
+class KeptChatMachine(ChatMachine):
+    """The same with a chat that is kept in a file. One that is killed goes on from the file as it was then."""
+
+    def __init__(self) -> None:
+        self.folder = TemporaryDirectory()
+        self.path = Path(self.folder.name) / "chats.db"
+        self.id: str | None = None
+        super().__init__()
+
+    def _chat_from(self, history: list[Message]) -> AbstractAsyncContextManager[Chat]:
+        return Chat.open(self.agent, self.path, id=self.id, on_event=self._listen)
+
+    def _reload(self, *, killed: bool) -> None:
+        n_requests, n_in_flight = self.n_requests, len(_open(self.asked))
+        session = self.chat.session
+        assert session is not None
+        copy = self.path.with_name(f"copy {self.n}.db")
+        if killed:
+            with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(copy)) as target:
+                source.backup(target)
+        self._leave()
+        left = self.chat.messages
+        if killed:
+            self.path = copy
+        with Store(self.path) as store:  # a session in which nothing was ever said is not kept
+            self.id = session.id if session.id in [info.id for info in store.sessions()] else None
+        self._play(self._open([]))
+        self.n_requests = n_requests - n_in_flight if killed else n_requests
+        assert killed or self.chat.messages == left
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.folder.cleanup()
+
+
+KeptChatMachine.TestCase.settings = settings(max_examples=settings().max_examples // 4, stateful_step_count=50)
+
+TestKeptChatMachine = pytest.mark.timeout(120)(KeptChatMachine.TestCase)

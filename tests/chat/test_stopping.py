@@ -369,7 +369,7 @@ async def test_listeners_hear_everything_in_the_order_they_came(stage: Stage) ->
         unsubscribe()
         unsubscribe()
         await chat.prompt("Go.")
-    assert heard == [(name, text) for text in ("Go.", "One.") for name in ("first", "agent", "second")]
+    assert heard == [(name, text) for text in ("Go.", "One.") for name in ("agent", "first", "second")]
 
 
 async def test_the_end_of_a_turn_is_told_last_and_with_its_result(stage: Stage) -> None:

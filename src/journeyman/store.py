@@ -1,0 +1,303 @@
+"""Sessions, journals and recorded events in one SQLite file.
+
+`Chat.open` uses it for conversations that outlive their process, `Store.journal` is for runs that do, and
+`Store.events` keeps what happened for whoever looks at it later. Everything is appended as JSON; nothing is changed
+afterwards. Read `store_log.py` for what a session consists of, `store_file.py` for what a write is, `store_repair.py`
+for what becomes of damage. Imports all of these, and `session`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic_core import from_json, to_json
+
+from journeyman.errors import StoreError
+from journeyman.history import History
+from journeyman.session import Kept, Sessions, Step
+from journeyman.store_file import Damaged, File, damaged
+from journeyman.store_journal import EventLog, FileJournal
+from journeyman.store_lock import Lock
+from journeyman.store_log import Record, lines_of, readable, title_from, used_from
+from journeyman.store_repair import StoreRepaired, rescue
+from journeyman.store_session import FileSession, Head, Log
+from journeyman.types import NOTHING_USED, Message, Usage, dump_messages
+
+T = TypeVar("T")
+
+_NEWEST = "SELECT body FROM records WHERE session = ? AND kind = ? ORDER BY n DESC LIMIT 1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionInfo:
+    """A session in a list."""
+
+    id: str
+    agent: str
+    """The name of the agent; empty when it could not be recovered."""
+    title: str
+    """The beginning of the first prompt."""
+    created: float
+    """Seconds since 1970."""
+    updated: float
+    """Seconds since 1970."""
+    messages: int
+    usage: Usage
+    parent: str | None = None
+    """The session that it was branched from."""
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars; None when that is not known."""
+        return self.usage.cost
+
+
+class Store:
+    """Sessions, journals and events in the file at `path`, which is made if it is not there.
+
+    Several processes may use a file at the same time; a session, and the journal of a run, have one writer.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open the file.
+
+        A damaged one is put aside, and what can be read of it takes its place, with a `StoreRepaired` warning.
+
+        Raises:
+            StoreError: it cannot be opened, it is of a newer version, or it is something else.
+        """
+        self.path = Path(path).absolute()
+        self.notice: str | None = None
+        """What was repaired; None: nothing."""
+        self._journals: list[FileJournal] = []
+        try:
+            self._file = File(self.path)
+        except Damaged:
+            self._file = self._rescued()
+
+    def _rescued(self) -> File:
+        self.notice = rescue(self.path)
+        warnings.warn(StoreRepaired(self.notice), stacklevel=2)
+        return File(self.path)
+
+    def _read(self, work: Callable[[], T]) -> T:
+        """Do something that reads; if the file turns out to be damaged, repair it and do it again."""
+        try:
+            return work()
+        except Damaged:
+            self._file.close()
+            self._file = self._rescued()
+        return work()
+
+    # -- sessions
+
+    def session(self, id: str | None = None, *, agent: str, any_agent: bool = False) -> FileSession:
+        """Open a session of the agent called `agent`: a new one, or the one with this id.
+
+        Raises:
+            StoreError: there is none, or it is another agent's, unless `any_agent`.
+            SessionInUse: somebody has it open.
+        """
+        if id is None:
+            head = Head(self._free_id(), agent, time.time())
+            return FileSession(Log.new(self._file, head), self._lock(head.id), Kept(), self.notice)
+        return self._read(lambda: self._resumed(id, agent=agent, any_agent=any_agent))
+
+    def _resumed(self, id: str, *, agent: str, any_agent: bool) -> FileSession:
+        head = self._head(id)
+        if head.agent not in ("", agent) and not any_agent:
+            raise StoreError(
+                f"Session {id} is one of the agent {head.agent!r}, not of {agent!r}.",
+                hint="Open it with that agent, or give any_agent=True to go on with this one.",
+            )
+        lock = self._lock(id)
+        try:
+            records = self._records(id)
+            good, kept = readable(records, id)
+            if len(good) < len(records) or self._has_more(id, records):
+                raise damaged(self.path, f"session {id} ends after {len(good)} records of {len(records)}")
+        except BaseException:
+            lock.release()
+            raise
+        return FileSession(Log.after(self._file, head, good), lock, kept, self.notice)
+
+    def sessions(self) -> list[SessionInfo]:
+        """Return all sessions, the one that was last written to first."""
+        infos = self._read(lambda: [self._info(head) for head in self._heads()])
+        return sorted(infos, key=lambda info: info.updated, reverse=True)
+
+    def branch(self, id: str, at: int) -> str:
+        """Begin another session with the first `at` messages of this one, and return its id.
+
+        Raises:
+            StoreError: there is no such session, or it has fewer messages.
+        """
+        head, kept = self._read(lambda: self._head(id)), self.kept(id)
+        if not 0 < at <= len(kept.messages):
+            have = f"it has {len(kept.messages)}"
+            raise StoreError(f"Session {id} cannot be branched at message {at}: {have}.", hint="Give one of these.")
+        log = Log.new(self._file, Head(self._free_id(), head.agent, time.time(), parent=id))
+        log.append(list(lines_of(Step(position=0, messages=kept.messages[:at]))))
+        return log.head.id
+
+    def kept(self, id: str) -> Kept:
+        """Return what is kept of a session, as it is: the last calls may have no results."""
+        return self._read(lambda: readable(self._records(self._head(id).id), id)[1])
+
+    def messages(self, id: str) -> list[Message]:
+        """Return the conversation of a session, its open calls closed."""
+        kept = self.kept(id)
+        staged = (Message("user", kept.staged),) if kept.staged else ()
+        return list(History((*kept.messages, *staged)).export())
+
+    def export(self, id: str) -> bytes:
+        """Return a session as one JSON object. `load_messages` reads what is in its `messages`."""
+        info, kept = self._read(lambda: self._info(self._head(id))), self.kept(id)
+        waiting = [{"queue": text.queue, "text": text.text} for text in kept.waiting]
+        document = {
+            "id": info.id,
+            "agent": info.agent,
+            "title": info.title,
+            "created": info.created,
+            "updated": info.updated,
+            "parent": info.parent,
+            "usage": info.usage,
+            "waiting": waiting,
+            "messages": from_json(dump_messages(self.messages(id))),
+        }
+        return to_json(document, indent=2)
+
+    def delete(self, id: str) -> None:
+        """Forget a session.
+
+        Raises:
+            StoreError: there is none.
+            SessionInUse: somebody has it open.
+        """
+        head, lock = self._read(lambda: self._head(id)), self._lock(id)
+        try:
+            with self._file.transaction() as connection:
+                connection.execute("DELETE FROM records WHERE session = ?", (head.id,))
+                connection.execute("DELETE FROM sessions WHERE id = ?", (head.id,))
+        finally:
+            lock.release()
+
+    # -- runs
+
+    def journal(self, run: str) -> FileJournal:
+        """Return the journal of the run with this id, a name of yours: `run(…, host=Host(journal=store.journal("7")))`.
+
+        Raises:
+            SessionInUse: somebody goes on with the run.
+        """
+        journal = FileJournal(self._file, run, Lock(self.path, f"run {run}", what=f"The journal of run {run!r}"))
+        self._journals.append(journal)
+        return journal
+
+    def events(self, run: str) -> EventLog:
+        """Return the recorded events of a run."""
+        return EventLog(self._file, run)
+
+    # -- closing
+
+    def close(self) -> None:
+        """Close the file, and let others go on with its runs."""
+        for journal in self._journals:
+            journal.close()
+        self._file.close()
+        if self._file.is_damaged:
+            self._repair_quietly()
+
+    def _repair_quietly(self) -> None:
+        """Repair what turned out to be damaged when it was written to; whoever opens it next does it, if not we."""
+        with suppress(StoreError, OSError):
+            self._rescued().close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- inside
+
+    def _lock(self, id: str) -> Lock:
+        return Lock(self.path, id, what=f"Session {id} in {self.path}")
+
+    def _free_id(self) -> str:
+        while True:
+            id = secrets.token_hex(4)
+            if not self._read(lambda: self._file.rows("SELECT 1 FROM sessions WHERE id = ?", (id,))):  # noqa: B023
+                return id
+
+    def _heads(self) -> list[Head]:
+        return [Head(*row) for row in self._file.rows("SELECT id, agent, created, parent FROM sessions ORDER BY n")]
+
+    def _head(self, id: str) -> Head:
+        rows = self._file.rows("SELECT id, agent, created, parent FROM sessions WHERE id = ?", (id,))
+        if rows:
+            return Head(*rows[0])
+        known = [head.id for head in self._heads()]
+        close = get_close_matches(id, known, n=1) or known[-1:]
+        hint = f"Did you mean {close[0]}? It has {len(known)}." if close else "It has none yet: leave the id out."
+        raise StoreError(f"{self.path} has no session {id!r}.", hint=hint)
+
+    def _records(self, id: str) -> list[Record]:
+        query = "SELECT n, kind, position, body, crc FROM records WHERE session = ? ORDER BY n"
+        return [Record(*row) for row in self._file.rows(query, (id,))]
+
+    def _has_more(self, id: str, records: Sequence[Record]) -> bool:
+        """Tell whether there are records that the index does not know: whatever is written would not fit to them."""
+        query = "SELECT 1 FROM records NOT INDEXED WHERE n > ? AND session = ? LIMIT 1"
+        return bool(self._file.rows(query, (records[-1].n if records else 0, id)))
+
+    def _info(self, head: Head) -> SessionInfo:
+        rows = self._file.rows("SELECT at FROM records WHERE session = ? ORDER BY n DESC LIMIT 1", (head.id,))
+        used, title = self._newest(head.id, "used"), self._newest(head.id, "title")
+        return SessionInfo(
+            id=head.id,
+            agent=head.agent,
+            title="" if title is None else title_from(title),
+            created=head.created,
+            updated=rows[0][0] if rows else head.created,
+            messages=self._n_messages(head.id),
+            usage=NOTHING_USED if used is None else used_from(used).usage,
+            parent=head.parent,
+        )
+
+    def _newest(self, id: str, kind: str) -> bytes | None:
+        rows = self._file.rows(_NEWEST, (id, kind))
+        return rows[0][0] if rows else None
+
+    def _n_messages(self, id: str) -> int:
+        ends = "SELECT kind, position FROM records WHERE session = ? AND kind IN ('message', 'cut')"
+        rows = self._file.rows(f"{ends} ORDER BY n DESC LIMIT 1", (id,))
+        return 0 if not rows else rows[0][1] + (rows[0][0] == "message")
+
+
+def open_session(path: str, id: str | None, *, agent: str, any_agent: bool) -> FileSession:
+    """Open a session of the store at `path`, which is closed with it."""
+    store = Store(path)
+    try:
+        session = store.session(id, agent=agent, any_agent=any_agent)
+    except BaseException:
+        store.close()
+        raise
+    session.on_close = store.close
+    return session
+
+
+if TYPE_CHECKING:
+    _sessions: type[Sessions] = Store

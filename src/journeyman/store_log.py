@@ -1,0 +1,243 @@
+"""The records of a session: what they hold, and how they add up to a conversation.
+
+Each record carries a checksum over itself and the one before it, so that a record that is damaged, missing or out of
+place is found, and with it everything behind it. Imports `session` and `types`. Read `store_session.py` next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final, Literal, TypeAlias
+from zlib import crc32
+
+from pydantic import TypeAdapter, ValidationError
+
+from journeyman.inbox import Queue
+from journeyman.session import Kept, Step, Waiting
+from journeyman.types import NOTHING_USED, Message, Text, ToolResult, Usage, UserContent, load_messages
+
+Kind: TypeAlias = Literal["message", "cut", "staged", "waiting", "gone", "used", "title"]
+"""`message`: the message at `position`, which ends the conversation. `cut`: it ends before `position`. `staged`: what
+the next message will hold. `waiting`, `gone`: texts in the queues. `used`: usage and runs so far. `title`: a name."""
+
+_TITLE_CHARS: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line of a session's log."""
+
+    n: int
+    kind: str
+    position: int
+    body: bytes
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A record that is yet to be written."""
+
+    kind: Kind
+    position: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A text as it is kept."""
+
+    queue: Queue
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What the turns of a session have used."""
+
+    usage: Usage
+    runs: int
+
+
+def first_crc(session: str) -> int:
+    """Return what the first record's checksum builds on."""
+    return crc32(session.encode())
+
+
+def crc_of(kind: str, position: int, body: bytes, before: int) -> int:
+    """Return the checksum of a record behind one that has `before`."""
+    return crc32(body, crc32(f"{kind} {position} ".encode(), before))
+
+
+def sound(records: Iterable[Record], session: str) -> Iterator[Record]:
+    """Give the records up to the first that is not as it was written."""
+    before = first_crc(session)
+    for record in records:
+        if type(record.body) is not bytes:
+            return
+        if record.crc != crc_of(record.kind, record.position, record.body, before):
+            return
+        before = record.crc
+        yield record
+
+
+def lines_of(step: Step) -> Iterator[Line]:
+    """Give what is to be written for a step."""
+    if step.messages is not None:
+        if not step.messages:
+            yield Line("cut", step.position, b"")
+        if step.position == 0 and step.messages:
+            yield Line("title", 0, _texts().dump_json(title_of(step.messages[0])))
+        for position, message in enumerate(step.messages, step.position):
+            yield Line("message", position, _message().dump_json(message, exclude_none=True))
+    if step.staged:
+        staged = Message("user", tuple(step.staged))
+        yield Line("staged", step.position, _message().dump_json(staged, exclude_none=True))
+    if step.gone:
+        yield Line("gone", step.position, _numbers().dump_json(list(step.gone)))
+    if step.usage is not None:
+        used = Used(step.usage, step.n_runs)
+        yield Line("used", step.position, _used().dump_json(used, exclude_none=True, exclude_defaults=True))
+
+
+def queued(text: str, queue: Queue) -> Line:
+    """Return what is to be written for a text that waits."""
+    return Line("waiting", 0, _queued().dump_json(Queued(queue, text)))
+
+
+def title_of(message: Message) -> str:
+    """Return the beginning of what a message says, in one line."""
+    words = " ".join(" ".join(block.text for block in message.content if isinstance(block, Text)).split())
+    return words if len(words) <= _TITLE_CHARS else f"{words[: _TITLE_CHARS - 1].rstrip()}…"
+
+
+def title_from(body: bytes) -> str:
+    """Read a title."""
+    return _texts().validate_json(body)
+
+
+def used_from(body: bytes) -> Used:
+    """Read what was used."""
+    return _used().validate_json(body)
+
+
+class Unreadable(Exception):
+    """A record that is as it was written holds what is no record. `n` names it."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(f"record {n} cannot be read")
+        self.n = n
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What the records up to here add up to."""
+
+    bodies: list[bytes] = field(default_factory=list[bytes])
+    numbers: list[int] = field(default_factory=list[int])
+    """The record of each body."""
+    staged: list[bytes] = field(default_factory=list[bytes])
+    waiting: dict[int, Queued] = field(default_factory=dict[int, Queued])
+    used: Used = field(default_factory=lambda: Used(NOTHING_USED, 0))
+
+    def add(self, record: Record) -> None:
+        match record.kind:
+            case "message":
+                self._cut(record.position)
+                self.bodies.append(record.body)
+                self.numbers.append(record.n)
+            case "cut":
+                self._cut(record.position)
+            case "staged":
+                _message().validate_json(record.body)
+                self.staged.append(record.body)
+            case "waiting":
+                self.waiting[record.n] = _queued().validate_json(record.body)
+            case "gone":
+                for number in _numbers().validate_json(record.body):
+                    self.waiting.pop(number, None)
+            case "used":
+                self.used = used_from(record.body)
+            case _:
+                title_from(record.body)
+
+    def _cut(self, position: int) -> None:
+        if not 0 <= position <= len(self.bodies):
+            raise ValueError(f"there is no message {position}")
+        del self.bodies[position:], self.numbers[position:], self.staged[:]
+
+
+def added_up(records: Sequence[Record]) -> Kept:
+    """Return the conversation that the records tell.
+
+    Raises:
+        Unreadable: one of them is none.
+    """
+    total = _Sum()
+    for record in records:
+        try:
+            total.add(record)
+        except ValueError as error:
+            raise Unreadable(record.n) from error
+    return Kept(
+        messages=_messages(total),
+        staged=tuple([block for body in total.staged for block in _user_content(body)]),
+        waiting=tuple([Waiting(n, text.queue, text.text) for n, text in total.waiting.items()]),
+        usage=total.used.usage,
+        n_runs=total.used.runs,
+    )
+
+
+def readable(records: Sequence[Record], session: str) -> tuple[list[Record], Kept]:
+    """Return the records up to the first that is damaged or none, and the conversation that they tell."""
+    good = list(sound(records, session))
+    while True:
+        try:
+            return good, added_up(good)
+        except Unreadable as unreadable:
+            good = [record for record in good if record.n < unreadable.n]
+
+
+def _messages(total: _Sum) -> list[Message]:
+    try:
+        return load_messages(b"[" + b",".join(total.bodies) + b"]")
+    except ValidationError:
+        for n, body in zip(total.numbers, total.bodies, strict=True):
+            try:
+                _message().validate_json(body)
+            except ValidationError as error:
+                raise Unreadable(n) from error
+        raise
+
+
+def _user_content(body: bytes) -> Iterator[UserContent | ToolResult]:
+    for block in _message().validate_json(body).content:
+        if isinstance(block, UserContent | ToolResult):
+            yield block
+
+
+@cache
+def _message() -> TypeAdapter[Message]:
+    return TypeAdapter(Message)
+
+
+@cache
+def _queued() -> TypeAdapter[Queued]:
+    return TypeAdapter(Queued)
+
+
+@cache
+def _used() -> TypeAdapter[Used]:
+    return TypeAdapter(Used)
+
+
+@cache
+def _numbers() -> TypeAdapter[list[int]]:
+    return TypeAdapter(list[int])
+
+
+@cache
+def _texts() -> TypeAdapter[str]:
+    return TypeAdapter(str)

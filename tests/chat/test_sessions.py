@@ -1,0 +1,231 @@
+"""A chat that is kept in a file: what is there at which moment, and what the next chat goes on from."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from journeyman import Agent, Chat, Host, InMemoryJournal, tool
+from journeyman.models.scripted import Answer, FromFunction, Scripted, call
+from journeyman.session import Session
+from journeyman.store import Store
+from journeyman.turn import ABORTED
+from journeyman.types import Message, Text, ToolResult, ToolUse
+from tests.chat.players import Door, code, script_of
+from tests.support.stage import Stage
+
+
+@tool(effect="pure")
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+def session_of(chat: Chat[object]) -> Session:
+    assert chat.session is not None
+    return chat.session
+
+
+def on_disk(path: Path, id: str) -> list[Message]:
+    """Return what another process would find now, not closed."""
+    with Store(path) as store:
+        return list(store.kept(id).messages)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "chats.db"
+
+
+async def test_a_message_is_on_disk_before_the_model_is_asked_and_before_a_call_begins(path: Path) -> None:
+    seen: list[list[str]] = []
+
+    def roles() -> None:
+        seen.append([message.role for message in on_disk(path, session_of(chat).id)])
+
+    @tool
+    async def act() -> str:
+        """Act."""
+        roles()
+        return "done"
+
+    def answer(request: object) -> Answer:
+        roles()
+        return call("act", id="a") if len(seen) == 1 else "Done."
+
+    async with Chat.open(Agent(name="tester", model=FromFunction(answer), tools=[act]), path) as chat:
+        await chat.prompt("Go.")
+        roles()
+    assert seen == [["user"], ["user", "assistant"], ["user", "assistant", "user"], ["user", "assistant"] * 2]
+
+
+async def test_the_result_of_a_call_is_on_disk_before_the_next_call_begins(path: Path, stage: Stage) -> None:
+    door = Door()
+    agent = Agent(
+        name="tester",
+        model=stage.model([[call("look", id="a"), call("wait", id="b")], "Done."]),
+        tools=[look, door.tool()],
+    )
+    async with Chat.open(agent, path) as chat:
+        chat.start("Go.")
+        await door.reached.wait()
+        with Store(path) as store:
+            results = store.messages(session_of(chat).id)[-1].content
+        assert isinstance(results[0], ToolResult)
+        assert (results[0].content, results[0].is_error) == ("seen", False)
+        assert isinstance(results[1], ToolResult)
+        assert results[1].is_error
+        door.opened.set()
+        await chat.wait_idle()
+        assert on_disk(path, session_of(chat).id) == list(chat.messages)
+
+
+async def test_what_waits_is_kept_when_the_chat_is_left_and_its_receipt_says_so(path: Path) -> None:
+    agent = Agent(name="tester", model=Scripted(["Hello."], repeat=True))
+    async with Chat.open(agent, path) as chat:
+        await chat.prompt("Hi.")
+        steering, follow_up = chat.steer("One."), chat.follow_up("Two.")
+        gone = chat.follow_up("Three.")
+        chat.follow_up("Four.")
+        assert chat.clear("follow_ups") == ("Two.", "Three.", "Four.")
+        last = chat.follow_up("Five.")
+        id = session_of(chat).id
+    assert [await each for each in (steering, follow_up, gone, last)] == ["kept", "withdrawn", "withdrawn", "kept"]
+    async with Chat.open(agent, path, id=id) as chat:
+        assert (chat.state.steering, chat.state.follow_ups) == (("One.",), ("Five.",))
+        await chat.continue_()
+        assert script_of(chat)[2::2] == [("user", "One."), ("user", "Five.")]
+    async with Chat.open(agent, path, id=id) as chat:
+        assert (chat.state.steering, chat.state.follow_ups) == ((), ())
+
+
+async def test_texts_from_other_threads_are_kept_each_once(path: Path) -> None:
+    agent = Agent(name="tester", model=Scripted(["Hello."], repeat=True))
+    async with Chat.open(agent, path) as chat:
+
+        def talk(name: str) -> None:
+            for number in range(20):
+                chat.follow_up(f"{name} {number}.")
+
+        threads = [threading.Thread(target=talk, args=(name,)) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        for number in range(5):
+            await chat.prompt(f"prompt {number}.")
+        for thread in threads:
+            thread.join()
+        await chat.prompt("last.")
+        id, said = session_of(chat).id, chat.messages
+    users = [message for message in said if message.role == "user"]
+    texts = [block.text for message in users for block in message.content if isinstance(block, Text)]
+    assert sorted(texts) == sorted({*texts})
+    assert len(texts) == 60 + 6
+    async with Chat.open(agent, path, id=id) as chat:
+        assert chat.messages == said
+        assert chat.state.follow_ups == ()
+
+
+async def test_usage_goes_on_exactly_and_is_there_in_mid_turn(path: Path) -> None:
+    door = Door()
+    agent = Agent(name="tester", model=Scripted([call("wait", id="a"), "Done."]), tools=[door.tool()])
+    async with Chat.open(agent, path) as chat:
+        chat.start("Go.")
+        await door.reached.wait()
+        used = chat.usage
+        with Store(path) as store:
+            assert store.sessions()[0].usage == used
+        door.opened.set()
+        await chat.wait_idle()
+        whole, id = chat.usage, session_of(chat).id
+    async with Chat.open(agent, path, id=id) as chat:
+        assert chat.usage == whole
+        assert whole.requests == 2
+
+
+async def test_an_aborted_turn_is_kept_with_its_note(path: Path) -> None:
+    door = Door()
+    agent = Agent(name="tester", model=Scripted([call("wait", id="a"), "I see."]), tools=[door.tool()])
+    async with Chat.open(agent, path) as chat:
+        turn = chat.start("Go.")
+        await door.reached.wait()
+        chat.abort()
+        assert code(await turn) == "EXECUTION_CANCELLED"
+        id, said = session_of(chat).id, chat.messages
+    assert said[-1].content[-1] == Text(ABORTED)
+    async with Chat.open(agent, path, id=id) as chat:
+        assert chat.messages == said
+
+
+async def test_a_reset_and_a_replaced_conversation_are_kept(path: Path) -> None:
+    agent = Agent(name="tester", model=Scripted(["Hello."], repeat=True))
+    async with Chat.open(agent, path) as chat:
+        await chat.prompt("Hi.")
+        chat.follow_up("Later.")
+        await chat.reset()
+        id = session_of(chat).id
+        with Store(path) as store:
+            assert (store.messages(id), store.sessions()[0].usage.requests) == ([], 0)
+            assert store.kept(id).waiting == ()
+        chat.replace([Message("user", (Text("Other."),)), Message("assistant", (ToolUse("a", "look"),))])
+        said = chat.messages
+    async with Chat.open(agent, path, id=id) as chat:
+        assert chat.messages == said
+        assert len(said) == 3
+    with Store(path) as store:
+        assert store.sessions()[0].title == "Other."
+
+
+async def test_the_runs_of_a_resumed_chat_do_not_take_each_others_place_in_a_journal(path: Path) -> None:
+    host = Host(journal=InMemoryJournal())
+    agent = Agent(name="tester", model=Scripted(["One.", "Two."]))
+    async with Chat.open(agent, path, host=host) as chat:
+        assert (await chat.prompt("Hi.")).unwrap() == "One."
+        await chat.reset()
+        id = session_of(chat).id
+    async with Chat.open(agent, path, id=id, host=host) as chat:
+        assert (await chat.prompt("Hi.")).unwrap() == "Two."
+
+
+async def test_opening_and_leaving_writes_nothing(path: Path) -> None:
+    agent = Agent(name="tester", model=Scripted(["Hello."]))
+    async with Chat.open(agent, path) as chat:
+        await chat.prompt("Hi.")
+        id = session_of(chat).id
+    before = path.read_bytes()
+    async with Chat.open(agent, path, id=id):
+        pass
+    assert path.read_bytes() == before
+
+
+async def test_a_place_may_name_its_kind_of_store(path: Path) -> None:
+    agent = Agent(name="tester", model=Scripted(["Hello."]))
+    async with Chat.open(agent, f"sqlite:{path}") as chat:
+        await chat.prompt("Hi.")
+    assert path.exists()
+
+
+async def test_a_session_of_2000_messages_opens_at_once_and_takes_space_in_proportion(path: Path) -> None:
+    agent = Agent(name="tester", model=FromFunction(lambda request: "word " * 100), tools=[look])
+    sizes: list[int] = []
+    async with Chat.open(agent, path) as chat:
+        id = session_of(chat).id
+        for n in range(1_000):
+            await chat.prompt(f"prompt {n}. " + "word " * 100)
+            if n in (499, 999):
+                with closing(sqlite3.connect(path)) as connection:
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                sizes.append(path.stat().st_size)
+        said = chat.messages
+    assert sizes[1] < 2.2 * sizes[0]
+    assert sizes[1] < 2 * sum(len(message.text) for message in said) + 500_000
+    started = time.process_time()
+    async with Chat.open(agent, path, id=id) as chat:
+        seconds = time.process_time() - started
+        assert chat.messages == said
+        assert len(said) == 2_000
+    assert seconds < 1

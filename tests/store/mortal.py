@@ -1,0 +1,100 @@
+"""Programs that are killed in the middle: `python -m tests.store.mortal WHAT STORE`. They print what they reached."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from itertools import count
+from pathlib import Path
+
+from journeyman import Agent, Chat, Host, run, tool
+from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman.store import Store
+
+
+def tell(text: object) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+async def for_ever() -> str:
+    """Wait for the end of the process."""
+    await asyncio.Event().wait()
+    return "never"
+
+
+@tool(effect="pure")
+async def read() -> str:
+    """Read."""
+    tell("read")
+    return "the letter"
+
+
+@tool(effect="once")
+async def send() -> str:
+    """Send, and hang."""
+    tell("send")
+    return await for_ever()
+
+
+@tool(effect="pure")
+async def look() -> str:
+    """Look, and hang."""
+    tell("look")
+    return await for_ever()
+
+
+@tool(effect="once")
+async def pay(invoice: str) -> str:
+    """Pay an invoice. The second one hangs."""
+    tell(f"pay {invoice}")
+    return await for_ever() if invoice == "B" else f"paid {invoice}"
+
+
+def letters() -> Agent:
+    """Return an agent that reads and sends a letter, and one that only looks."""
+    script = Scripted([[call("read", id="r"), call("send", id="s"), call("look", id="l")]])
+    return Agent(name="clerk", model=script, tools=[read, send, look])
+
+
+def payments() -> Agent:
+    """Return an agent that pays two invoices, one after the other."""
+    script = [call("pay", invoice="A", id="a"), call("pay", invoice="B", id="b"), "Ask whether B was paid."]
+    return Agent(name="payer", model=Scripted(script), tools=[pay])
+
+
+def echo() -> Agent:
+    """Return an agent that always answers."""
+    return Agent(name="echo", model=FromFunction(lambda request: f"answer to {request.messages[-1].text}"))
+
+
+async def chat(path: Path) -> None:
+    """Hang in the second of three calls, with two texts in the queues."""
+    async with Chat.open(letters(), path) as chat:
+        chat.follow_up("And then?")
+        tell(chat.session.id if chat.session else "")
+        await chat.prompt("Send the letter.")
+
+
+async def journal(path: Path) -> None:
+    """Hang in the second payment."""
+    with Store(path) as store:
+        await run(payments(), "Pay A and B.", host=Host(journal=store.journal("job 7")))
+
+
+async def hammer(path: Path) -> None:
+    """Say one thing after the other, and tell what was answered or queued."""
+    async with Chat.open(echo(), path) as chat:
+        tell(chat.session.id if chat.session else "")
+        for number in count():
+            await chat.prompt(f"prompt {number}.")
+            tell(f"prompt {number}.")
+            if number % 3 == 0:
+                chat.follow_up(f"text {number}.")
+                tell(f"text {number}.")
+
+
+if __name__ == "__main__":
+    what = {"chat": chat, "journal": journal, "hammer": hammer}[sys.argv[1]]
+    asyncio.run(what(Path(sys.argv[2])))

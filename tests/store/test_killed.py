@@ -1,0 +1,120 @@
+"""A process that is killed, at any point: what it had said, queued and finished is there for the next one."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from journeyman import Chat, Host, Success, run
+from journeyman.errors import SessionInUse
+from journeyman.models.scripted import Scripted
+from journeyman.store import Store
+from journeyman.types import Text
+from tests.store.mortal import echo, letters, payments
+from tests.support.invariants_history import history_faults
+from tests.support.recorder import transcript
+
+ROOT = Path(__file__).parent.parent.parent
+ONCE = "Error: interrupted before it finished. Whether it took effect is unknown: find out before calling again."
+PURE = "Error: interrupted before it finished. It changes nothing, so it may be called again."
+
+
+@contextmanager
+def started(what: str, path: Path) -> Generator[subprocess.Popen[str]]:
+    """Run a program, and kill it at the end of the block."""
+    command = [sys.executable, "-m", "tests.store.mortal", what, str(path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    """Return the next line that the program prints."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+async def test_a_chat_killed_in_mid_call_goes_on_with_everything_that_had_happened(path: Path) -> None:
+    with started("chat", path) as process:
+        id = line(process)
+        assert (line(process), line(process)) == ("read", "send")
+    agent = letters()
+    async with Chat.open(agent, path, id=id) as chat:
+        assert transcript(chat.messages) == [
+            ("user", "Send the letter."),
+            ("assistant", "read({})#r", "send({})#s", "look({})#l"),
+            ("user", "#r: the letter", f"#s! {ONCE}", f"#l! {PURE}"),
+        ]
+        assert chat.state.follow_ups == ("And then?",)
+        assert (chat.usage.requests, chat.usage.exact) == (1, True)
+        assert list(history_faults(chat.messages)) == []
+
+
+async def test_the_killed_chat_is_gone_on_with_and_says_what_had_been_queued(path: Path) -> None:
+    with started("chat", path) as process:
+        id = line(process)
+        assert (line(process), line(process)) == ("read", "send")
+    async with Chat.open(letters(), path, id=id, host=Host(model=Scripted(["I see.", "Nothing more."]))) as chat:
+        assert (await chat.continue_()).unwrap() == "Nothing more."
+        assert transcript(chat.messages)[3:] == [
+            ("assistant", "I see."),
+            ("user", "And then?"),
+            ("assistant", "Nothing more."),
+        ]
+        assert chat.usage.requests == 3
+
+
+async def test_a_session_is_locked_while_its_process_lives_and_free_when_it_died(path: Path) -> None:
+    with started("chat", path) as process:
+        id = line(process)
+        assert (line(process), line(process)) == ("read", "send")
+        with (
+            Store(path) as store,
+            pytest.raises(SessionInUse, match=f"{id} in .* is open in process {process.pid}") as e,
+        ):
+            store.session(id, agent="clerk")
+        assert e.value.pid == process.pid
+        with Store(path) as store:
+            assert [info.id for info in store.sessions()] == [id]
+            assert [message.role for message in store.messages(id)] == ["user", "assistant", "user"]
+    with Store(path) as store:
+        store.session(id, agent="clerk").close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_what_was_answered_or_queued_is_never_lost_or_doubled(path: Path, seed: int) -> None:
+    with started("hammer", path) as process:
+        id = line(process)
+        reached = [line(process) for _ in range(random.Random(seed).randrange(5, 120))]
+    async with Chat.open(echo(), path, id=id) as chat:
+        users = [message for message in chat.messages if message.role == "user"]
+        said = [block.text for message in users for block in message.content if isinstance(block, Text)]
+        there = [*said, *chat.state.follow_ups]
+        assert [text for text in reached if there.count(text) != 1] == []
+        assert len(there) == len(set(there))
+        assert list(history_faults(chat.messages)) == []
+
+
+async def test_a_run_killed_in_mid_call_repeats_no_finished_step(path: Path) -> None:
+    with started("journal", path) as process:
+        assert (line(process), line(process)) == ("pay A", "pay B")
+    rest = Scripted(["Ask whether B was paid."])  # the first two answers are in the journal
+    with Store(path) as store:
+        host = Host(journal=store.journal("job 7"), model=rest)
+        result = await run(payments(), "Pay A and B.", host=host)
+    assert isinstance(result, Success)
+    assert result.output == "Ask whether B was paid."
+    assert result.metadata.usage is not None
+    assert result.metadata.usage.requests == 3
+    words = [block.text for message in result.history for block in message.content if block.type == "tool_result"]
+    assert words[0] == "paid A"
+    assert "whether it took effect is unknown, and it is not repeated" in words[1]
+    assert len(rest.requests) == 1

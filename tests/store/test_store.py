@@ -1,0 +1,293 @@
+"""What a store holds and hands out, who may use it, and what it says when it cannot be used."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sqlite3
+import stat
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from journeyman import Agent, Chat, Usage, load_messages
+from journeyman.errors import OutcomeUnknown, SessionInUse, StoreError
+from journeyman.models.scripted import Scripted
+from journeyman.session import Step
+from journeyman.store import Store
+from journeyman.types import Message, Text, ToolUse
+
+
+def agent(*answers: str) -> Agent:
+    return Agent(name="tester", model=Scripted(answers or ["Hello."], repeat=True))
+
+
+def message(text: str, role: str = "user") -> Message:
+    return Message("assistant" if role == "assistant" else "user", (Text(text),))
+
+
+async def spoken(path: Path, *prompts: str) -> str:
+    """Chat, and return the id of the session."""
+    async with Chat.open(agent(), path) as chat:
+        for prompt in prompts:
+            (await chat.prompt(prompt)).unwrap()
+        assert chat.session is not None
+        return chat.session.id
+
+
+# -- sessions ---------------------------------------------------------------------------------------------------------
+
+
+async def test_sessions_are_listed_with_what_one_looks_for_the_last_written_first(path: Path) -> None:
+    first = await spoken(path, "Compare May\n and June. " + "Please. " * 20, "And July?")
+    second = await spoken(path, "Hi.")
+    with Store(path) as store:
+        infos = store.sessions()
+    assert [info.id for info in infos] == [second, first]
+    assert infos[1].title == "Compare May and June. Please. Please. Please. Please. Please. Please. Please. P…"
+    assert (infos[1].agent, infos[1].messages, infos[1].usage.requests, infos[1].cost) == ("tester", 4, 2, None)
+    assert infos[1].created <= infos[1].updated <= infos[0].updated
+
+
+async def test_a_chat_in_which_nothing_was_said_leaves_nothing(path: Path) -> None:
+    async with Chat.open(agent(), path):
+        pass
+    with Store(path) as store:
+        assert store.sessions() == []
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+async def test_two_sessions_in_one_file_do_not_meet(path: Path) -> None:
+    async with Chat.open(agent(), path) as one, Chat.open(agent(), path) as two:
+        await one.prompt("One.")
+        await two.prompt("Two.")
+        await one.prompt("One more.")
+        ids = [chat.session.id for chat in (one, two) if chat.session]
+        said = [chat.messages for chat in (one, two)]
+    with Store(path) as store:
+        async with Chat.open(agent(), store, id=ids[0]) as one, Chat.open(agent(), store, id=ids[1]) as two:
+            assert [one.messages, two.messages] == said
+
+
+async def test_a_session_is_branched_at_a_message_and_both_go_on(path: Path) -> None:
+    id = await spoken(path, "One.", "Two.")
+    with Store(path) as store:
+        branch = store.branch(id, 2)
+        async with Chat.open(agent("Another."), store, id=branch) as chat:
+            assert [each.text for each in chat.messages] == ["One.", "Hello."]
+            await chat.prompt("Three.")
+        assert [each.text for each in store.messages(id)] == ["One.", "Hello.", "Two.", "Hello."]
+        assert [each.text for each in store.messages(branch)] == ["One.", "Hello.", "Three.", "Another."]
+        assert (store.sessions()[0].parent, store.sessions()[0].usage.requests) == (id, 1)
+        with pytest.raises(StoreError, match=f"{id} cannot be branched at message 5: it has 4"):
+            store.branch(id, 5)
+
+
+async def test_an_export_is_json_with_messages_that_load(path: Path) -> None:
+    id = await spoken(path, "Hi.")
+    with Store(path) as store, closing(store.session(id, agent="tester")) as session:
+        session.write(Step(position=2, messages=[message("Go."), Message("assistant", (ToolUse("a", "look"),))]))
+        session.add("Later.", "follow_ups")
+        document = json.loads(store.export(id))
+    assert document["agent"] == "tester"
+    assert document["usage"]["requests"] == 1
+    assert document["waiting"] == [{"queue": "follow_ups", "text": "Later."}]
+    loaded = load_messages(json.dumps(document["messages"]))
+    assert [each.role for each in loaded] == ["user", "assistant", "user", "assistant", "user"]  # closed
+
+
+async def test_a_deleted_session_is_gone_and_one_that_is_open_cannot_be_deleted(path: Path) -> None:
+    id = await spoken(path, "Hi.")
+    with Store(path) as store:
+        async with Chat.open(agent(), store, id=id):
+            with pytest.raises(SessionInUse, match="is open in this process"):
+                store.delete(id)
+        store.delete(id)
+        assert store.sessions() == []
+        with pytest.raises(StoreError, match=f"has no session '{id}'. It has none yet: leave the id out"):
+            store.session(id, agent="tester")
+
+
+async def test_an_unknown_id_is_refused_with_one_that_is_meant(path: Path) -> None:
+    id = await spoken(path, "Hi.")
+    with Store(path) as store, pytest.raises(StoreError, match=f"Did you mean {id}?"):
+        store.session(f"{id[:-1]}x", agent="tester")
+
+
+async def test_a_session_of_another_agent_is_refused_unless_asked_for(path: Path) -> None:
+    id = await spoken(path, "Hi.")
+    clerk = Agent(name="clerk", model=Scripted(["Yes."]))
+    with pytest.raises(StoreError, match=f"Session {id} is one of the agent 'tester', not of 'clerk'"):
+        async with Chat.open(clerk, path, id=id):
+            pass
+    async with Chat.open(clerk, path, id=id, any_agent=True) as chat:
+        assert len(chat.messages) == 2
+
+
+def test_a_message_replaces_those_behind_it_and_a_cut_removes_them(path: Path) -> None:
+    with Store(path) as store, closing(store.session(agent="tester")) as session:
+        session.write(Step(position=0, messages=[message(text) for text in "abc"]))
+        session.write(Step(position=1, messages=[message("B", "assistant")], usage=Usage(requests=1)))
+        assert [each.text for each in store.messages(session.id)] == ["a", "B"]
+        session.write(Step(position=0, messages=[]))
+        assert store.messages(session.id) == []
+        assert store.sessions()[0].messages == 0
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+async def test_only_its_owner_can_read_a_store(tmp_path: Path) -> None:
+    path = tmp_path / "new folder" / "chats.db"
+    async with Chat.open(agent(), path) as chat:
+        await chat.prompt("Hi.")
+        modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
+    assert len(modes) == 4
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+async def test_a_file_of_a_newer_version_is_refused_and_not_changed(path: Path) -> None:
+    await spoken(path, "Hi.")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"has format 2; this version of journeyman reads formats up to 1\. Update"):
+        Store(path)
+    assert path.read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("kind", ["a text", "a database"])
+def test_a_file_of_somebody_else_is_refused_and_not_changed(path: Path, kind: str) -> None:
+    if kind == "a text":
+        path.write_text("Dear diary, " * 100)
+    else:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE diary (day TEXT)")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"is not a store of journeyman. Give another path."):
+        Store(path)
+    assert path.read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_place_where_nothing_can_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"could not be opened: (Not a directory|File exists)"):
+        Store(tmp_path / "file" / "chats.db")
+    with pytest.raises(StoreError, match="could not be opened: unable to open database file"):
+        Store(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StoreError, match=r"could not be opened: Permission denied. Make the folder writable"):
+        Store(tmp_path / "chats.db")
+
+
+@contextmanager
+def no_room(path: Path, more: int) -> Generator[None]:
+    """Let files of this process grow no further than a little."""
+    largest = max(each.stat().st_size for each in path.parent.iterdir())
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest + more, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+async def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(path: Path) -> None:
+    async with Chat.open(agent(), path) as chat:
+        assert chat.session is not None
+        await chat.prompt("One.")
+        with no_room(path, 1):
+            with pytest.raises(StoreError, match=r"chats\.db could not be written: .* The disk .* full"):
+                await chat.prompt("Two. " * 5_000)
+            with pytest.raises(StoreError, match="could not be written"):
+                chat.follow_up("Not queued. " * 1_000)
+            assert chat.state.follow_ups == ()
+        (await chat.prompt("Three.")).unwrap()
+        said = chat.messages
+        id = chat.session.id
+    async with Chat.open(agent(), path, id=id) as chat:
+        assert chat.messages == said
+        assert [each.text[:6] for each in said] == ["One.", "Hello.", "Two. T", "Hello."]
+        assert said[2].text.endswith("Three.")
+
+
+# -- journals and events ----------------------------------------------------------------------------------------------
+
+
+class _Words:
+    def encode(self, value: str) -> bytes:
+        return json.dumps(value).encode()
+
+    def decode(self, data: bytes) -> str:
+        return json.loads(data)
+
+
+async def test_a_journal_gives_a_finished_step_back_and_repeats_no_begun_one_that_may_happen_once(path: Path) -> None:
+    done: list[str] = []
+
+    async def work() -> str:
+        done.append("done")
+        return "value"
+
+    async def fail() -> str:
+        done.append("failed")
+        raise LookupError("no")
+
+    with Store(path) as store:
+        journal = store.journal("7")
+        assert await journal.step("a", work, codec=_Words(), effect="once") == "value"
+        for key, effect in (("b", "once"), ("c", "idempotent")):
+            with pytest.raises(LookupError):
+                await journal.step(key, fail, codec=_Words(), effect=effect)  # pyright: ignore[reportArgumentType]
+    with Store(path) as store:
+        journal = store.journal("7")
+        assert journal.steps() == ("a",)
+        assert await journal.step("a", work, codec=_Words(), effect="once") == "value"
+        with pytest.raises(OutcomeUnknown):
+            await journal.step("b", work, codec=_Words(), effect="once")
+        assert await journal.step("c", work, codec=_Words(), effect="idempotent") == "value"
+        assert store.journal("8").steps() == ()
+    assert done == ["done", "failed", "failed", "done"]
+
+
+def test_a_run_has_one_journal_at_a_time(path: Path) -> None:
+    with Store(path) as store, Store(path) as other:
+        store.journal("job/7")
+        with pytest.raises(SessionInUse, match="The journal of run 'job/7' is open in this process"):
+            other.journal("job/7")
+        store.close()
+        other.journal("job/7")
+
+
+async def test_a_damaged_step_counts_as_not_finished(path: Path) -> None:
+    async def work() -> str:
+        return "value"
+
+    with Store(path) as store:
+        await store.journal("7").step("a", work, codec=_Words(), effect="once")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE steps SET body = '\"other\"' WHERE body IS NOT NULL")
+    with Store(path) as store, pytest.raises(OutcomeUnknown):
+        await store.journal("7").step("a", work, codec=_Words(), effect="once")
+
+
+def test_events_come_back_in_order_and_from_anywhere(path: Path) -> None:
+    with Store(path) as store:
+        log, other = store.events("run 1"), store.events("run 2")
+        log.append(*({"n": n} for n in range(700)))
+        other.append({"n": -1})
+        log.append({"n": 700})
+        read = list(log.read())
+        assert [event["n"] for _, event in read] == list(range(701))
+        assert [event["n"] for _, event in log.read(after=read[-2][0])] == [700]
+        assert [event["n"] for _, event in other.read()] == [-1]
