@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from enum import Enum
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import pytest
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 from journeyman.cancel import Abort
+from journeyman.task_context import TaskContext, TaskOptions, Work
 from journeyman.tool_context import BackgroundTasks, isolated
 from journeyman.tools import AnyTool, States, ToolContext, tool
 from tests.support.naming import steady_repr
@@ -292,14 +293,14 @@ def test_a_run_that_hides_no_tools_says_so() -> None:
 
 def test_background_work_is_started_through_the_port() -> None:
     class Recorder:
-        def start(self, work: Callable[[], Awaitable[str]], *, description: str) -> str:
+        def start(self, work: Work, *, description: str, **options: Unpack[TaskOptions]) -> str:
             return f"task for {description}"
 
     tasks = context(tasks=Recorder()).tasks
     assert tasks is not None
 
-    async def work() -> str:
-        return "done"
+    async def work(task: TaskContext) -> str:
+        return task.id
 
     assert tasks.start(work, description="digging") == "task for digging"
 

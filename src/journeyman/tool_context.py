@@ -1,25 +1,27 @@
 """What a tool may know and ask of its run, and the state that it shares with the calls before and after it.
 
 State is passed by value: a tool reads a copy, and what it sets is copied in turn, so that a tool that fails, or keeps a
-reference, leaves no trace. Values that cannot change are shared. Imports `cancel`. Read `tools.py` next.
+reference, leaves no trace. Values that cannot change are shared. Imports `cancel` and `task_context`. Read `tools.py`
+next.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Final, Literal, Protocol, TypeAlias, TypeVar, cast, get_origin
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar, Unpack, cast, get_origin
 from uuid import UUID
 
 from pydantic import BaseModel
 from typing_extensions import is_typeddict
 
 from journeyman.cancel import Abort
+from journeyman.task_context import TaskOptions, Work
 
 T = TypeVar("T")
 
@@ -45,8 +47,8 @@ class States:
 class BackgroundTasks(Protocol):
     """Where a tool starts work that goes on after its call."""
 
-    def start(self, work: Callable[[], Awaitable[str]], *, description: str) -> str:
-        """Start `work` and return the id of the task."""
+    def start(self, work: Work, *, description: str, **options: Unpack[TaskOptions]) -> str:
+        """Start `work(task)` and return the id of its task."""
         ...
 
 

@@ -134,6 +134,8 @@ class Tool(Generic[P, R]):
     """Ask the provider to guarantee the schema, where it can do so without loss."""
     untrusted: bool = False
     """True: its results come from outside and may hold instructions that are not the user's."""
+    resumes: bool = False
+    """True: it records its own steps in the journal of the run, and so goes on by itself where it was cut off."""
     spec: ToolSpec = field(init=False, repr=False)
     """The tool as the model sees it."""
     _subject: str = field(init=False, repr=False)

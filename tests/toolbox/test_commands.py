@@ -7,18 +7,18 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from journeyman import Abort, Agent, Failure, Host, run
+from journeyman import Abort, Agent, Failure, run
 from journeyman.events import ToolProgress
 from journeyman.models.scripted import Scripted, call
 from journeyman.toolbox import Shell, Workspace
 from journeyman.toolbox.environment import is_secret
-from tests.toolbox.playing import Player, answered
+from tests.toolbox.playing import Player
 
 STUBBORN = "trap '' TERM; echo $$ > pid; echo ready; while :; do read -t 60 < <(:) || :; done"
 """A shell that writes down its process id and does not end when it is asked to."""
@@ -281,27 +281,6 @@ async def test_commands_get_the_environment_without_secrets(folder: Path, monkey
         "kept": "[hidden] [visible] [cat]\n[exit code 0]",
         "own": "[] [own] []\n[exit code 0]",
     }
-
-
-class Tasks:
-    """Background work that the test awaits itself."""
-
-    def __init__(self) -> None:
-        self.works: list[Callable[[], Awaitable[str]]] = []
-        self.descriptions: list[str] = []
-
-    def start(self, work: Callable[[], Awaitable[str]], *, description: str) -> str:
-        self.works.append(work)
-        self.descriptions.append(description)
-        return f"task-{len(self.works)}"
-
-
-async def test_background_work_is_handed_to_whoever_awaits_it(player: Player) -> None:
-    tasks = Tasks()
-    (bash,) = player.workspace.tools("bash")
-    started = await answered(bash, {"command": "echo later", "background": True}, host=Host(tasks=tasks))
-    assert (started.text, tasks.descriptions) == ("Started in the background as task task-1.", ["bash: echo later"])
-    assert await tasks.works[0]() == "later\n[exit code 0]"
 
 
 async def test_background_work_is_refused_where_nobody_awaits_it(player: Player) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.command import Completed, run_command
@@ -13,7 +13,10 @@ from journeyman.toolbox.refusal import Refusal
 from journeyman.tools import ToolContext, tool
 
 if TYPE_CHECKING:
+    from journeyman.task_context import TaskContext
     from journeyman.tools import AnyTool
+
+_LONGEST_DESCRIPTION: Final = 80
 
 
 def bash_tool(bench: Bench) -> AnyTool:
@@ -34,14 +37,16 @@ def bash_tool(bench: Bench) -> AnyTool:
 
         Args:
             command: The command, as for `bash -c`.
-            timeout_s: How many seconds it may take; if not given, two minutes or what this workspace allows.
+            timeout_s: How many seconds it may take; if not given, two minutes or what this workspace allows. In the
+                background, ten minutes.
             folder: Where to run it, relative to the workspace.
-            background: Return at once, and let it go on in the background.
+            background: Return at once with the id of a task, and let it go on in the background.
         """
         where = _folder(bench, folder)
         if background:
-            return _in_background(bench, command, where, ctx)
-        seconds = _seconds(bench, timeout_s)
+            most = bench.shell.background_s
+            return _in_background(bench, command, where, ctx=ctx, seconds=_seconds(timeout_s, most, most))
+        seconds = _seconds(timeout_s, bench.shell.timeout_s, bench.shell.max_timeout_s)
         done = await run_command(
             bench.shell, command, folder=where, timeout_s=seconds, spill=bench.spill, on_line=ctx.progress
         )
@@ -59,30 +64,45 @@ def _folder(bench: Bench, folder: str) -> str:
     return located.path
 
 
-def _seconds(bench: Bench, asked: float | None) -> float:
+def _seconds(asked: float | None, usual: float, most: float) -> float:
     if asked is None:
-        return min(bench.shell.timeout_s, bench.shell.max_timeout_s)
+        return min(usual, most)
     if not (asked > 0 and math.isfinite(asked)):
         raise Refusal("invalid", f"timeout_s is {asked}. Give a number of seconds above 0.")
-    return min(asked, bench.shell.max_timeout_s)
+    return min(asked, most)
 
 
-def _in_background(bench: Bench, command: str, folder: str, ctx: ToolContext) -> str:
+def _in_background(bench: Bench, command: str, folder: str, *, ctx: ToolContext, seconds: float) -> str:
     if ctx.tasks is None:
         raise Refusal(
             "not_available",
             "Background work is not available here: nobody would await it. Run the command without background=true.",
         )
-    seconds = bench.shell.background_s
 
-    async def work() -> str:
+    async def work(task: TaskContext) -> str:
         done = await run_command(
-            bench.shell, command, folder=folder, timeout_s=seconds, spill=bench.spill, on_line=lambda line: None
+            bench.shell,
+            command,
+            folder=folder,
+            timeout_s=seconds,
+            spill=bench.spill,
+            on_line=task.write,
+            every_line=True,
         )
+        if not done.timed_out:
+            task.exited(done.exit_code)
+        if done.timed_out or done.exit_code != 0:
+            raise Refusal("timeout" if done.timed_out else "command_failed", _ending(done, seconds))
         return described(done, seconds)
 
-    task = ctx.tasks.start(work, description=f"bash: {command}")
-    return f"Started in the background as task {task}."
+    id = ctx.tasks.start(work, description=_short(command), kind="shell", command=command)
+    return f"Started in the background as task {id}."
+
+
+def _short(command: str) -> str:
+    """Return the first line of a command, cut to what can be read at a glance."""
+    first, _, rest = command.strip().partition("\n")
+    return f"{first[:_LONGEST_DESCRIPTION]}…" if rest or len(first) > _LONGEST_DESCRIPTION else first
 
 
 def described(done: Completed, timeout_s: float) -> str:

@@ -38,7 +38,7 @@ class Shell:
     """How long a command may take if the model does not say."""
     max_timeout_s: float = 600.0
     """The most that the model may ask for."""
-    background_s: float = 3_600.0
+    background_s: float = 600.0
     """How long a command in the background may take."""
     grace_s: float = 2.0
     """How long processes have between the request to end (TERM) and the end (KILL)."""
@@ -71,13 +71,16 @@ async def run_command(
     timeout_s: float,
     spill: Spill,
     on_line: Callable[[str], None],
+    every_line: bool = False,
 ) -> Completed:
     """Run a command to its end, or to the end of its time. When this returns or raises, no process of it runs.
+
+    Unless `every_line` is set, `on_line` is not told of all lines of a command that writes many.
 
     Raises:
         OSError: the shell cannot be started.
     """
-    pipe = _Pipe(Transcript(spill), on_line)
+    pipe = _Pipe(Transcript(spill), on_line, every_line)
     mark = secrets.token_hex(8)
     try:
         process = await _started(shell, command, folder, mark=mark, pipe=pipe)
@@ -86,6 +89,7 @@ async def run_command(
             timed_out = not await _ended_within(timeout_s, process)
         finally:
             left_behind = await _end(process, running, pipe, shell.grace_s)
+        pipe.show_rest()
         output = pipe.transcript.finish()
     finally:
         pipe.close()
@@ -199,6 +203,7 @@ class _Pipe:
 
     transcript: Transcript
     on_line: Callable[[str], None]
+    every_line: bool
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     inner: int = field(init=False)
     """The end that the command writes to."""
@@ -228,10 +233,15 @@ class _Pipe:
     def _show(self, data: bytes) -> None:
         lines = (self._line + self._decode.decode(data)).split("\n")
         self._line = lines.pop()[-_LONGEST_LINE:]
-        for line in lines[-_SHOWN_PER_CHUNK:]:
+        for line in lines if self.every_line else lines[-_SHOWN_PER_CHUNK:]:
             shown = plain(line[-_LONGEST_LINE:]).strip()
             if shown:
                 self.on_line(shown)
+
+    def show_rest(self) -> None:
+        """Show what was written after the last end of a line."""
+        if self.every_line and self._line:
+            self._show(b"\n")
 
     def close_inner(self) -> None:
         if self.inner >= 0:

@@ -20,14 +20,15 @@ RefusalKind: TypeAlias = Literal[
     "address",
     "unreachable",
     "timeout",
+    "command_failed",
     "not_available",
 ]
 """Why not. These labels do not change.
 
 `outside`: the path leads out of the workspace. `not_read`, `partly_read`, `changed_since`: the file must be read, or
 read to its end, or read again, before it is changed. `no_match`, `ambiguous`: the text to replace is not there, or
-there more than once. `address`: the host, or what it resolves to, must not be asked. `not_available`: this run or this
-workspace has no such thing.
+there more than once. `address`: the host, or what it resolves to, must not be asked. `command_failed`: a command in the
+background ended with an error. `not_available`: this run or this workspace has no such thing.
 """
 
 

@@ -1,0 +1,306 @@
+"""One task, from its registration to its notification: how it is begun, stopped, settled and told of.
+
+The order is always: final status, event, notification, no longer active. Imports `execution`,
+`task_notice`, `task_context`, `guard`, `inbox` and other parts. Read `tasks.py` next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from threading import get_ident
+from typing import Final, Literal
+
+from journeyman.answer import to_result
+from journeyman.cancel import current_scope
+from journeyman.errors import Rejected, name_and_words
+from journeyman.events import TaskEnded, TaskMessaged
+from journeyman.execution import current_run
+from journeyman.guard import current_guard
+from journeyman.inbox import Inbox
+from journeyman.result import CallbackError
+from journeyman.task_context import Notify, Receive, TaskContext, Work, current_background
+from journeyman.task_events import Delivery, TaskInfo
+from journeyman.task_notice import notice
+from journeyman.task_output import OutputFactory
+from journeyman.watch import Watch
+
+
+@dataclass(slots=True, kw_only=True)
+class Surroundings:
+    """What all tasks of one `Tasks` have in common."""
+
+    loop: asyncio.AbstractEventLoop
+    thread: int
+    """Of the event loop."""
+    variables: Context
+    """The context variables of whoever opened the tasks: notifications are handed over among them."""
+    watch: Watch
+    grace_s: float
+    is_left: bool = False
+    """True once the tasks are being left: then notifications have no more than `grace_s` either."""
+
+    def call(self, act: Callable[[], object]) -> None:
+        """Act in the thread of the event loop: now, if this is it."""
+        if get_ident() == self.thread:
+            act()
+        else:
+            self.loop.call_soon_threadsafe(act)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How the work ended."""
+
+    status: Literal["completed", "failed", "killed"]
+    error: str | None = None
+    result: str | None = None
+    value: object = None
+
+
+_KILLED: Final = _Outcome("killed")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Undertaking:
+    """One task with its work, and with whom it is connected."""
+
+    context: TaskContext
+    work: Work
+    around: Surroundings
+    started_s: float
+    receive: Receive | None
+    notify: Notify | None
+    chat: Inbox | None
+    """Of the chat that started it."""
+    open_output: OutputFactory | None
+    on_over: Callable[[str], None]
+    """Told once the notification was handed over."""
+    over: asyncio.Event
+    """Set then, too."""
+    _carrier: asyncio.Task[None] | None = None
+    _notifying: asyncio.Task[None] | None = None
+    _has_begun: bool = False
+    _timer: asyncio.TimerHandle | None = None
+
+    # -- looking
+
+    @property
+    def info(self) -> TaskInfo:
+        """The task as it is now."""
+        info = self.context.info
+        return replace(info, duration_s=self.around.loop.time() - self.started_s) if info.is_running else info
+
+    def is_here(self) -> bool:
+        """Tell whether this is called from the work, or from the notification, of the task itself."""
+        return current_background.get() is self.context or asyncio.current_task() in (self._carrier, self._notifying)
+
+    # -- from outside, any thread
+
+    def message(self, text: str) -> Delivery:
+        """Say something to the work."""
+        delivery: Delivery = "queued" if self._accepts(text) else "gone"
+        self.around.watch.show(
+            TaskMessaged(path=self.context.info.path, id=self.context.id, text=text, delivery=delivery)
+        )
+        return delivery
+
+    def _accepts(self, text: str) -> bool:
+        if not self.context.info.is_running or self.context.abort.aborted:
+            return False
+        if self.receive is not None:
+            return self.receive(text)
+        return self.context.inbox.offer(text, "steering") is not None
+
+    def stop(self, reason: str) -> bool:
+        """Let the work end. False: it has."""
+        if not self.context.info.is_running:
+            return False
+        if not self.context.abort.aborted:
+            heeded = self.context.abort.is_heeded
+            self.context.abort.abort(reason)
+            self.around.call(lambda: self._press(wait=heeded))
+        return True
+
+    # -- in the event loop
+
+    def begin(self, variables: Context) -> None:
+        """Begin the work among these context variables."""
+        name = f"background task {self.context.id}"
+        self._carrier = self.around.loop.create_task(self._carry(), name=name, context=variables)
+        self._carrier.add_done_callback(lambda _: self._begin_again(variables))
+
+    def _begin_again(self, variables: Context) -> None:
+        """Settle a task that was cancelled before its first step."""
+        if not self._has_begun:
+            self.context.abort.abort("cancelled before it began")
+            self.begin(variables)
+
+    def _press(self, *, wait: bool = False) -> None:
+        """Cancel what goes on, now or when its time is up, and again whenever that is ignored."""
+        if self._carrier is None or self._carrier.done():
+            return  # if it has not begun, it will see the signal when it does
+        if not wait:
+            self._carrier.cancel()
+        self._stop_pressing()
+        self._timer = self.around.loop.call_later(self.around.grace_s, self._press)
+
+    def _stop_pressing(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def hurry(self) -> None:
+        """Give a notification that is being handed over no more than the usual time."""
+        if not self.context.info.is_running:
+            self._press(wait=True)
+
+    def cut_short(self) -> None:
+        """Cancel what goes on, without another moment for it."""
+        self._press()
+
+    async def _carry(self) -> None:
+        self._has_begun = True
+        try:
+            self._settle(await self._outcome())
+            await self._take_back_cancellation()
+            await self._hand_over()
+        finally:
+            self._settle(_KILLED)  # only after what ends the whole program
+            self._stop_pressing()
+            self.over.set()
+            self.on_over(self.context.id)
+
+    async def _outcome(self) -> _Outcome:
+        if self.context.abort.aborted:
+            return _KILLED
+        try:
+            return await self._worked()
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever the work raises; a cancellation is its end
+            return self._outcome_of(error)
+
+    async def _worked(self) -> _Outcome:
+        info, output = self.context.info, self.context.output
+        await output.open(self.open_output, info.id, info.agent or info.description)
+        self.context.change(replace(info, output_path=output.path))
+        if output.errors:
+            return _Outcome("failed")
+        value = await self.work(self.context)
+        return _Outcome("completed", result=value if isinstance(value, str) else to_result(value).text, value=value)
+
+    def _outcome_of(self, error: BaseException) -> _Outcome:
+        is_leak = isinstance(error, asyncio.CancelledError)
+        words = error.text if isinstance(error, Rejected) and error.text.strip() else name_and_words(error)
+        if self._is_stopped():
+            return _Outcome("killed", error=None if is_leak else words)
+        return _Outcome(
+            "failed", error="it cancelled something of its own, and let the error leak" if is_leak else words
+        )
+
+    def _is_stopped(self) -> bool:
+        carrier = self._carrier
+        return self.context.abort.aborted or (carrier is not None and carrier.cancelling() > 0)
+
+    def _settle(self, outcome: _Outcome) -> None:
+        """Give the task its final status. In the same step nobody can write to it any more."""
+        info, output, inbox = self.context.info, self.context.output, self.context.inbox
+        if not info.is_running:
+            return
+        self._stop_pressing()
+        output.close()
+        inbox.close()
+        inbox.put_back()
+        undelivered = inbox.clear("steering", "follow_ups")
+        if output.errors:
+            status: Literal["failed", "killed"] = "killed" if outcome.status == "killed" else "failed"
+            outcome = _Outcome(status, "; ".join([*([outcome.error] if outcome.error else []), *output.errors]))
+        ended = replace(
+            self.info,
+            status=outcome.status,
+            ended=datetime.now(UTC),
+            result=outcome.result,
+            value=outcome.value,
+            error=outcome.error,
+            liveness=None if info.identity is None else "gone",
+            undelivered=undelivered,
+        )
+        self.context.change(ended)
+        self.around.watch.show(TaskEnded(path=info.path, info=ended))
+
+    async def _take_back_cancellation(self) -> None:
+        """Take the cancellation that ended the work, or came too late for it, off the notification."""
+        carrier = self._carrier
+        if carrier is None or not carrier.cancelling():
+            return
+        with suppress(asyncio.CancelledError):  # it was meant for the work, which is over
+            await asyncio.sleep(0)
+        while carrier.cancelling():
+            carrier.uncancel()
+
+    async def _hand_over(self) -> None:
+        """Tell whoever wants to know that the task has ended: once, and whatever comes of it."""
+        info = self.context.info
+        text = notice(info)
+        if self.notify is None:
+            self._tell_the_chat(text)
+            return
+        handing = self._told(self.notify, text, info)
+        variables = self.around.variables.copy()
+        self._notifying = self.around.loop.create_task(handing, name=f"notification of {info.id}", context=variables)
+        if self.around.is_left:
+            self._press(wait=True)
+        try:
+            await self._notifying
+        except asyncio.CancelledError as error:
+            self._regret(error)
+        finally:
+            await _ended(self._notifying)
+
+    def _tell_the_chat(self, text: str) -> None:
+        try:
+            if self.chat is not None:
+                self.chat.put(text, "follow_ups")
+        except Exception as error:  # noqa: BLE001 - whatever keeps the texts of the chat raises
+            self._regret(error)
+
+    async def _told(self, notify: Notify, text: str, info: TaskInfo) -> None:
+        try:
+            handed = notify(text, info)
+            if inspect.isawaitable(handed):
+                await handed
+        except Exception as error:  # noqa: BLE001 - whatever the host's callback raises
+            self._regret(error)
+
+    def _regret(self, error: BaseException) -> None:
+        self.around.watch.errors.append(CallbackError(callback="notify", error=error))
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Wait for what was cancelled, and cancel it again whenever this is."""
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+
+
+def detached(variables: Context, context: TaskContext) -> Context:
+    """Return context variables for work that outlives its caller: its path and its gates stay, its end does not."""
+    variables.run(_detach, context)
+    return variables
+
+
+def _detach(context: TaskContext) -> None:
+    current_run.set(None)
+    current_background.set(context)
+    current_scope.set(None)
+    guard = current_guard.get()
+    if guard is not None:
+        current_guard.set(replace(guard, stop=context.abort.abort))

@@ -1,0 +1,127 @@
+"""What can be seen of background work: a snapshot of one task, and the events of its life.
+
+Import the events from `events`, with all others. Read `task_context.py` next: what the work itself may tell. Imports
+`types`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal, TypeAlias
+
+from journeyman.types import NOTHING_USED, Usage
+
+Path: TypeAlias = tuple[str, ...]
+
+TaskKind: TypeAlias = Literal["tool", "agent", "shell", "member"]
+"""What a task is: work of a tool, a run of an agent, a shell command, or a member of a team."""
+
+TaskStatus: TypeAlias = Literal["running", "completed", "failed", "killed"]
+"""How far a task is. All but `running` are final. `killed`: it was stopped, whatever its kind."""
+
+Liveness: TypeAlias = Literal["working", "idle", "stopping", "gone"]
+"""What a member of a team does."""
+
+Delivery: TypeAlias = Literal["queued", "gone", "unknown"]
+"""What came of a message. `gone`: the task has ended, or reads no more. `unknown`: there is no such task."""
+
+NOTICE: Final = "<background-task-completed>"
+"""How every notification begins. `Guard` knows it by that: it may quote what nobody vouches for."""
+
+PREFIXES: Final[dict[TaskKind, str]] = {"tool": "bg", "agent": "bg", "shell": "sh", "member": "tm"}
+"""How the ids of each kind begin. They share one counter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a member of a team is."""
+
+    name: str
+    team: str
+
+    @property
+    def id(self) -> str:
+        """`name@team`."""
+        return f"{self.name}@{self.team}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskInfo:
+    """One task, as it was at one moment."""
+
+    id: str
+    kind: TaskKind
+    description: str
+    started: datetime
+    ended: datetime | None = None
+    """None while it runs."""
+    duration_s: float = 0.0
+    """From start to end, or until now."""
+    status: TaskStatus = "running"
+    path: Path = ()
+    """The run that started it, from the root down; empty for a program."""
+    agent: str = ""
+    """The agent that does the work, if one does."""
+    command: str = ""
+    """The command of a shell."""
+    identity: Identity | None = None
+    """Who it is, for a member of a team."""
+    liveness: Liveness | None = None
+    """What it does, for a member of a team."""
+    last_sign: datetime | None = None
+    """When it last gave a sign, for a member of a team."""
+    n_calls: int = 0
+    """Calls of tools so far."""
+    usage: Usage = NOTHING_USED
+    """What its model calls have used so far."""
+    output_path: str | None = None
+    """Where its output is written to."""
+    result: str | None = None
+    """What came out, as a text. Only when it completed."""
+    value: object = None
+    """What the work returned, as it is. Only when it completed."""
+    error: str | None = None
+    """Why it failed, or what went wrong while it was stopped."""
+    exit_code: int | None = None
+    """Of a shell that has ended by itself; below 0, the number of the signal that ended it."""
+    undelivered: tuple[str, ...] = ()
+    """Messages that were queued and that it ended without reading."""
+
+    @property
+    def depth(self) -> int:
+        """How many runs are above the work."""
+        return len(self.path)
+
+    @property
+    def is_running(self) -> bool:
+        return self.status == "running"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStarted:
+    """A task was registered; before anything of its work. One `TaskEnded` follows."""
+
+    path: Path
+    info: TaskInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskMessaged:
+    """Somebody wrote to a task. Between its `TaskStarted` and `TaskEnded` if it was queued."""
+
+    path: Path
+    id: str
+    text: str
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEnded:
+    """A task has its final status; before its notification is handed over."""
+
+    path: Path
+    info: TaskInfo
+
+
+TaskEvent: TypeAlias = TaskStarted | TaskMessaged | TaskEnded
