@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import fan_out, growth, in_process, openai_wire, over_http, parallel_calls, start_up
+from benchmarks import crew, fan_out, growth, in_process, mail, openai_wire, over_http, parallel_calls, start_up
 from benchmarks.measuring import FULL, QUICK, TINY, Effort, Row
 from benchmarks.table import document, header, table
 
@@ -17,7 +17,9 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Row]]] = {
     "openai": openai_wire.measure,
     "growth": growth.measure,
     "fan-out": fan_out.measure,
+    "crew": crew.measure,
     "parallel": parallel_calls.measure,
+    "mail": mail.measure,
     "start-up": start_up.measure,
 }
 

@@ -45,14 +45,14 @@ async def crowd(name: str, url: str, runs: int) -> Taken:
     opened: Opened = getattr(import_module(module), function)
     async with opened(url) as work:
         await work()
-        before = _memory("VmRSS")
+        before = memory("VmRSS")
         wall, cpu = time.perf_counter(), time.process_time()
         await asyncio.gather(*(work() for _ in range(runs)))
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        return Taken(wall_s=wall, cpu_s=cpu, bytes=_memory("VmHWM") - before)
+        return Taken(wall_s=wall, cpu_s=cpu, bytes=memory("VmHWM") - before)
 
 
-def _memory(figure: str) -> int:
+def memory(figure: str) -> int:
     """Return how much memory this process has (`VmRSS`), or had at its peak (`VmHWM`), in bytes."""
     status = Path("/proc/self/status")
     if not status.exists():  # not Linux: only the peak so far is known

@@ -36,11 +36,17 @@ MEASURED = {
         "3 runs at once, 5 requests each | aiohttp by hand",
         "3 runs at once, 5 requests each | SDK by hand",
     ],
+    "crew": [
+        "30 sub-agents in parallel, 5 iterations each | runs",
+        "memory of 30 sub-agents | ",
+        "memory of 30 runs | ",
+    ],
     "parallel": [
         "2 parallel calls of 20 ms | gather",
         f"{LONGEST_STALL}: journeyman | ",
         f"{LONGEST_STALL}: to_thread | ",
     ],
+    "mail": ["3 members exchange 9 messages | "],
     "start-up": [
         "start: import journeyman | pydantic and one model",
         "start: from journeyman import Agent, run, ... | pydantic and one model",

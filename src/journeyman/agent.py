@@ -21,7 +21,7 @@ from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_p
 from journeyman.tools import BackgroundTasks, Middleware, States, Tool
 from journeyman.types import Message, ToolResult
 from journeyman.validation import Validator
-from journeyman.window import Strategy
+from journeyman.window import AnyStrategy, Compaction
 
 Out = TypeVar("Out", default=str, covariant=True)
 In = TypeVar("In", default=str, contravariant=True)
@@ -87,7 +87,7 @@ class Host:
     tasks: BackgroundTasks | None = None
     """Where tools start background work."""
     model: Model | None = None
-    """Used instead of the agent's."""
+    """Used instead of the agent's. Sub-agents keep their own."""
 
 
 NOTHING_AROUND: Final = Host()
@@ -149,8 +149,9 @@ class Agent(Generic[Out, In]):
     """Decides about every call before its effect; of several, all must let it through."""
     middlewares: Sequence[Middleware] = ()
     """Wrapped around every call of a tool; the first is outermost."""
-    compaction: Sequence[Strategy] | Callable[[Model], Sequence[Strategy]] = ()
-    """How a long conversation is made to fit, in order; or a factory, called with the model of each run."""
+    compaction: Sequence[AnyStrategy] | Compaction | Callable[[Model], Sequence[AnyStrategy] | Compaction] = ()
+    """How a long conversation is made to fit, in order (see `compaction.py`); a `Compaction`, to say when as well; or a
+    factory of either, called with the model of each run."""
     convert: Callable[[Sequence[Message]], Sequence[Message]] | None = None
     """Changes the messages of each request, after compaction. The history stays as it is."""
     stop_after: StopAfter = ()

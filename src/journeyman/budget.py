@@ -126,6 +126,7 @@ class Budget:
         "limits_spending",
         "overshoot_cost",
         "overshoot_tokens",
+        "own_deadline",
         "parent",
         "scope",
         "tokens",
@@ -136,7 +137,9 @@ class Budget:
         self.allowance = allowance
         self.scope = scope
         self.parent = parent
-        ends = [now + allowance.seconds] if allowance.seconds is not None else []
+        self.own_deadline = None if allowance.seconds is None else now + allowance.seconds
+        """When time is up here, on the event loop's clock; None for never."""
+        ends = [] if self.own_deadline is None else [self.own_deadline]
         ends += [parent.deadline] if parent is not None and parent.deadline is not None else []
         self.deadline = min(ends, default=None)
         """When time is up here or above, on the event loop's clock; None for never."""
@@ -159,6 +162,16 @@ class Budget:
         self._tokens_reserved = 0
         self._cost_reserved = 0.0
         self._settled: asyncio.Event | None = None
+
+    def draws_on(self, other: Budget) -> bool:
+        """Tell whether what is spent here is spent from `other`, too."""
+        return any(level is other for level in self._levels())
+
+    def outliving(self) -> Budget:
+        """Return a budget that draws on this one, but has no deadline: for work that outlives the run."""
+        budget = Budget(Allowance(), scope="background", now=0.0, parent=self)
+        budget.deadline = None
+        return budget
 
     def take_call(self) -> bool:
         """Count one tool call, here and above, where calls are limited. False, and nothing counted, if that is one too

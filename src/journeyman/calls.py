@@ -90,6 +90,9 @@ async def _run_together(talk: Conversation, group: Sequence[ToolUse]) -> list[Ca
 def _reserve(talk: Conversation, use: ToolUse) -> Reservation | None:
     if talk.journal is None or use.name in talk.hand_in:
         return None
+    tool = talk.tools.get(use.name)
+    if tool is not None and tool.resumes:
+        return None
     return talk.journal.reserve(f"attempt/{talk.attempt}/iteration/{talk.iteration}/call/{use.id}")
 
 
@@ -120,12 +123,20 @@ async def _run_call(talk: Conversation, use: ToolUse, reservation: Reservation |
     if talk.inbox is not None and talk.inbox.has_steering:
         skipped = Outcome.failed("skipped", SKIPPED)
         await finish(talk, use, skipped)
+        _keep(talk)
         return Call(use, skipped)
     own = talk.hand_in.get(use.name)
     outcome = await (_outcome(talk, use, reservation) if own is None else _hand_in(own, use))
     if outcome is not None:
         await finish(talk, use, outcome, duration_s=talk.now() - started)
+        _keep(talk)
     return Call(use, outcome)
+
+
+def _keep(talk: Conversation) -> None:
+    """Store the result, before the next call can begin."""
+    if talk.keep is not None:
+        talk.keep()
 
 
 async def _hand_in(own: HandInTool, use: ToolUse) -> Outcome | None:

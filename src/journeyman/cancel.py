@@ -8,7 +8,7 @@ from somewhere else is never swallowed. Imports nothing of this package.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from threading import Lock, get_ident
@@ -41,6 +41,11 @@ class Abort:
     def reason(self) -> str | None:
         """What the first caller of `abort` gave as its reason; None before that."""
         return self._reason
+
+    @property
+    def is_heeded(self) -> bool:
+        """True while somebody waits for the signal, so that it will be obeyed when it fires."""
+        return bool(self._waiting)
 
     def abort(self, reason: str = "aborted by the caller") -> None:
         """Fire the signal. Later calls change nothing."""
@@ -118,11 +123,13 @@ current_scope: ContextVar[Scope | None] = ContextVar("journeyman_scope", default
 class Scope:
     """Run the block until it ends, the signal fires, or time is up; `cause` says which of the last two.
 
-    A cancellation of the surrounding task always leaves the block as `CancelledError`.
+    A cancellation of the surrounding task always leaves the block as `CancelledError`. What stops a run stops those
+    that it started, too: the scope above cancels their tasks, and their checkpoints ask it whether it has to.
     """
 
     __slots__ = (
         *(
+            "_above",
             "_abort",
             "_attempt_deadline",
             "_deadline",
@@ -135,8 +142,11 @@ class Scope:
         *("_timers", "cause", "is_over", "loop", "reason"),
     )
 
-    def __init__(self, abort: Abort | None = None, deadline: float | None = None) -> None:
-        """`deadline` is a reading of the event loop's clock, in seconds."""
+    def __init__(
+        self, abort: Abort | None = None, deadline: float | None = None, *, above: Scope | None = None
+    ) -> None:
+        """`deadline` is a reading of the event loop's clock, in seconds; `above` is what stops the run above."""
+        self._above = above
         self._abort = abort
         self._deadline = deadline
         self._attempt_deadline: float | None = None
@@ -183,19 +193,33 @@ class Scope:
 
     @asynccontextmanager
     async def unhurried(self) -> AsyncGenerator[None]:
-        """Let no time pass towards the deadlines in this block."""
+        """Let no time pass towards the deadlines in this block, nor towards those of the runs above."""
+        scopes = [self, *self._scopes_above()]
+        for scope in scopes:
+            scope._pause()
+        try:
+            yield
+        finally:
+            for scope in scopes:
+                scope._resume()
+
+    def _scopes_above(self) -> Iterator[Scope]:
+        above = self._above
+        while above is not None:
+            if not above.is_over:
+                yield above
+            above = above._above
+
+    def _pause(self) -> None:
         self._n_unhurried += 1
         if self._n_unhurried == 1:
             self._paused_at = self.loop.time()
             self._disarm()
-        try:
-            yield
-        finally:
-            self._n_unhurried -= 1
-            if self._n_unhurried == 0:
-                self._resume()
 
     def _resume(self) -> None:
+        self._n_unhurried -= 1
+        if self._n_unhurried:
+            return
         spent = self.loop.time() - self._paused_at
         if self._deadline is not None:
             self._deadline += spent
@@ -219,19 +243,28 @@ class Scope:
 
     def is_due(self) -> bool:
         """Tell whether a checkpoint would stop the block."""
-        if self._deadline is None and self._attempt_deadline is None:
+        if self._deadline is None and self._attempt_deadline is None and self._above is None:
             return self._task.cancelling() > self._entered_with
         return True  # the checkpoint reads the clock
 
     async def checkpoint(self) -> None:
         """Let a cancellation through that is due, also where nothing would otherwise wait for anything."""
-        if self._deadline is not None and self.loop.time() >= self._deadline and not self._n_unhurried:
-            self._stop("deadline")
-        if self._attempt_deadline is not None and self.loop.time() >= self._attempt_deadline and not self._n_unhurried:
-            self._stop("attempt_deadline")
+        self._stop_if_late()
+        for above in self._scopes_above():
+            above._stop_if_late()
+            if above.cause is not None:
+                self._stop("abort" if above.cause == "abort" else "deadline")
         if self._task.cancelling() > self._entered_with:
             await asyncio.sleep(0)
             self._take_back_what_is_not_due()
+
+    def _stop_if_late(self) -> None:
+        if self._n_unhurried:
+            return
+        if self._deadline is not None and self.loop.time() >= self._deadline:
+            self._stop("deadline")
+        if self._attempt_deadline is not None and self.loop.time() >= self._attempt_deadline:
+            self._stop("attempt_deadline")
 
     def _take_back_what_is_not_due(self) -> None:
         # The cancellation was caught somewhere. Ours is still due. Another was meant for the code that caught it:

@@ -27,7 +27,7 @@ from journeyman.events import RunFailed, RunStarted, RunSucceeded
 from journeyman.execution import Execution
 from journeyman.outcome import Outcome
 from journeyman.result import Failure, Metadata, Result, Success
-from journeyman.types import NOTHING_USED, JsonObject, Text
+from journeyman.types import JsonObject, Text
 from journeyman.verdict import complete_layer
 
 INTERRUPTED = "Error: the run was stopped before this call finished."
@@ -42,6 +42,7 @@ async def announce(execution: Execution) -> None:
     if execution.watch is None:
         return
     model = execution.options.host.model or execution.agent.model
+    origin = execution.options.origin
     name = model if isinstance(model, str) else f"{getattr(model, 'provider', '?')}:{getattr(model, 'name', '?')}"
     await execution.watch.tell(
         RunStarted(
@@ -50,6 +51,8 @@ async def announce(execution: Execution) -> None:
             model=name,
             max_attempts=execution.max_attempts,
             max_iterations=execution.agent.limits.iterations,
+            tool_use_id=None if origin is None else origin.tool_use_id,
+            mode=None if origin is None else origin.mode,
         )
     )
 
@@ -79,7 +82,7 @@ def _stopped(execution: Execution, cause: Cause | None) -> Ending:
     attempt, iteration = (0, 0) if talk is None else (talk.attempt, talk.iteration)
     if cause != "abort":
         return Ending(_late(execution, attempt, iteration), phase)
-    abort = execution.options.abort
+    abort = execution.abort
     context = CancelledContext(
         reason=execution.scope.reason or (abort.reason if abort is not None else None) or "",
         doing="building the prompts" if talk is None else talk.doing,
@@ -93,6 +96,8 @@ def _late(execution: Execution, attempt: int, iteration: int) -> Context:
     level, used = execution.budget, execution.now() - execution.started_s
     while level.parent is not None and level.parent.deadline == level.deadline:
         level = level.parent
+    if level is not execution.budget and level.own_deadline is not None:
+        used = execution.now() - (level.own_deadline - (level.allowance.seconds or 0.0))
     if execution.scope.cause == "attempt_deadline" and execution.talk is not None:
         level, used = execution.talk.budget, execution.now() - execution.attempt_started_s
     return BudgetContext(
@@ -182,14 +187,14 @@ def _candidate(execution: Execution) -> JsonObject | str | None:
 
 
 def _metadata(execution: Execution) -> Metadata:
-    talk, watch = execution.talk, execution.watch
-    usage = NOTHING_USED if talk is None else talk.ledger.usage
+    watch = execution.watch
     return Metadata(
-        usage=usage if execution.agent.observability.track_tokens else None,
+        usage=execution.ledger.usage if execution.agent.observability.track_tokens else None,
         latency_s=execution.now() - execution.started_s,
         attempts=tuple(execution.records),
-        tools={} if talk is None else talk.ledger.stats(),
+        tools=execution.ledger.stats(),
         callback_errors=() if watch is None else tuple(watch.errors),
+        children=execution.ended_children(),
         overshoot_tokens=execution.budget.overshoot_tokens,
         overshoot_cost=execution.budget.overshoot_cost,
     )

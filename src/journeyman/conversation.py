@@ -19,6 +19,7 @@ from journeyman.guard import Guard
 from journeyman.history import History
 from journeyman.inbox import Inbox
 from journeyman.journal import Journal
+from journeyman.kept_view import KeptView
 from journeyman.ledger import Ledger
 from journeyman.model import Model, Prefix, Settings
 from journeyman.outcome import Outcome
@@ -26,7 +27,7 @@ from journeyman.result import ToolKind
 from journeyman.tools import BackgroundTasks, Effect, Middleware, States, Tool
 from journeyman.types import NOTHING_USED, Message, ToolResult, ToolUse, Usage, UserContent
 from journeyman.watch import Watch
-from journeyman.window import Strategy, estimate_message, estimate_prefix
+from journeyman.window import Compaction, estimate_message, estimate_prefix
 
 
 @dataclass(slots=True)
@@ -61,7 +62,9 @@ class Conversation:
     budget: Budget
     retries: int
     policies: Sequence[BudgetPolicy] = ()
-    strategies: Sequence[Strategy] = ()
+    compaction: Compaction | None = None
+    kept: KeptView | None = None
+    """What is sent of the history; None where all of it is, because nothing compacts it."""
     convert: Callable[[Sequence[Message]], Sequence[Message]] | None = None
     guard: Guard | None = None
     """What guards the calls; None where there is neither gate nor approver."""
@@ -70,10 +73,15 @@ class Conversation:
     tasks: BackgroundTasks | None = None
     inbox: Inbox | None = None
     """What a chat's user says while the run goes on; None outside a chat."""
+    keep: Callable[[], None] | None = None
+    """Stores what is new, before anything comes of it; None where nothing is stored."""
     abort: Abort | None = None
     scope: Scope
     """What stops the run. Its checkpoints stand where nothing else would wait."""
     watch: Watch | None = None
+    ledger: Ledger
+    above: Conversation | None = None
+    """Of the run that started this one."""
     max_result_chars: int | None = None
 
     states: States
@@ -87,7 +95,6 @@ class Conversation:
     iteration: int = 0
     iterations: int = 0
     """Model calls, of all attempts."""
-    ledger: Ledger = field(default_factory=Ledger)
     call_usage: Usage = NOTHING_USED
     """Of the last model call, failed requests included."""
     attempt_cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
@@ -119,9 +126,13 @@ class Conversation:
     def measured(self, usage: Usage) -> None:
         """Remember how many tokens the history is, now that the model has told."""
         self._measured = (len(self.history.messages), usage)
+        if self.kept is not None:
+            self.kept.measure(usage, self.history.messages)
 
     def estimated_tokens(self) -> int:
         """Return about how many tokens the next request is: what the model told last, and an estimate of the rest."""
+        if self.kept is not None:
+            return self.kept.tokens
         covered, usage = self._measured
         tokens = usage.total_tokens
         if not (usage.exact and usage.input_tokens):

@@ -10,10 +10,17 @@
     ├── Rejected              raised by a validator or a tool: not good enough, with the reason for the model
     ├── BudgetRefused         a reservation does not fit; becomes `Failure(BUDGET_EXCEEDED)`
     ├── ApprovalsUnreadable   stored approvals cannot be trusted: damaged, or others may write them
+    ├── McpUnavailable        an MCP server does not start, answer or offer what it should
+    ├── PinsDiffer            MCP tools are not those that were pinned; lists every difference
     ├── OutcomeUnknown        a step with effect `once` was cut off before; it is not repeated
     ├── ChatBusy              a chat has a turn already
     ├── ChatHeld              a chat is held: no turn may begin
+    ├── SubagentMisused       a delegation cannot be carried out as it was asked for; becomes an error result
+    ├── SubagentFailed        a sub-agent's run failed; `failure` is its `Failure`
     ├── NothingToContinue     a chat's last word is the model's, and nothing waits
+    ├── TeamError             a team cannot do what it was asked: a name is taken or unknown, it is closed, …
+    ├── StoreError            a store of sessions cannot be opened, read or written
+    │   └── SessionInUse      another process, or this one, has the session open; names it
     └── RunError              `Failure.unwrap()` was called
 
 A run itself raises none of them but `DefinitionError`: it returns a `Failure`. Imports `types` only.
@@ -212,6 +219,32 @@ class ApprovalsUnreadable(JourneymanError):
         self.reason = reason
 
 
+class McpUnavailable(JourneymanError):
+    """An MCP server does not start, does not answer, or does not offer what it should."""
+
+    def __init__(self, server: str, reason: str, *, hint: str) -> None:
+        super().__init__(f"The MCP server {server!r} cannot be used: {reason}. {hint}")
+        self.server = server
+        self.reason = reason
+        """What went wrong, without secrets."""
+        self.hint = hint
+        """What to do about it."""
+
+
+class PinsDiffer(JourneymanError):
+    """What MCP servers offer is not what was pinned, or cannot be compared with it. No model has seen it."""
+
+    def __init__(self, path: str, differences: Sequence[str]) -> None:
+        self.path = path
+        self.differences = tuple(differences)
+        """Everything that differs, one line each."""
+        lines = "".join(f"\n  - {line}" for line in self.differences)
+        super().__init__(
+            f"The MCP tools are not those pinned in {path}, and no model was shown them:{lines}\n"
+            "Look at what the servers offer now. If it is right, pin it: journeyman mcp pin."
+        )
+
+
 class ChatBusy(JourneymanError):
     """A turn of the chat goes on. Steer it, let a follow-up wait for its end, or abort it."""
 
@@ -222,6 +255,43 @@ class ChatHeld(JourneymanError):
 
 class NothingToContinue(JourneymanError):
     """The model has nothing to answer: its own words are the last, and no text waits. Prompt the chat instead."""
+
+
+class TeamError(JourneymanError):
+    """A team cannot do what it was asked. The text says why and what to do; a model that asked reads it."""
+
+
+class StoreError(JourneymanError):
+    """A store of sessions cannot be opened, read or written. Nothing in it was changed."""
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(f"{message} {hint}")
+        self.message = message
+        """What is wrong, with the file."""
+        self.hint = hint
+        """What to do about it."""
+
+
+class SessionInUse(StoreError):
+    """Somebody has the session open, and only one may write to it."""
+
+    def __init__(self, message: str, *, hint: str, pid: int | None) -> None:
+        super().__init__(message, hint=hint)
+        self.pid = pid
+        """The process that has it open; None when that cannot be read."""
+
+
+class SubagentMisused(JourneymanError):
+    """A delegation cannot be carried out as it was asked for. The text says why; a model that asked reads it."""
+
+
+class SubagentFailed(JourneymanError):
+    """The run of a sub-agent failed. The text names it and says why; its usage so far is in `failure.metadata`."""
+
+    def __init__(self, message: str, *, agent: str, failure: object) -> None:
+        super().__init__(message)
+        self.agent = agent
+        self.failure = failure
 
 
 class RunError(JourneymanError):

@@ -3,15 +3,15 @@
 Every event names the run it belongs to by `path`: the agent's name, or, for a sub-agent, the names from the root down
 with an instance number (`("lead", "scout#2")`). The docstring of each class is its promise about order. A `Listener`
 gets every event and is never awaited; `Callbacks` get the lifecycle and the calls and are awaited in place. Neither
-can break a run. Read `watch.py` next: it does the telling. Shows the events of `chat_events.py` too. Imports those,
-`types`, `errors` and `result`.
+can break a run. Read `watch.py` next: it does the telling. Shows the events of `chat_events.py`, `task_events.py`
+and `team_events.py` too. Imports those, `types`, `errors` and `result`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from pydantic_core import from_json
 
@@ -22,6 +22,14 @@ from journeyman.chat_events import QuestionAsked as QuestionAsked
 from journeyman.chat_events import TurnEnded as TurnEnded
 from journeyman.endings import Ending
 from journeyman.result import LayerOutcome, Metadata, ToolKind
+from journeyman.task_events import TaskEnded as TaskEnded
+from journeyman.task_events import TaskEvent
+from journeyman.task_events import TaskMessaged as TaskMessaged
+from journeyman.task_events import TaskStarted as TaskStarted
+from journeyman.team_events import MailDelivered as MailDelivered
+from journeyman.team_events import MailReturned as MailReturned
+from journeyman.team_events import MailSent as MailSent
+from journeyman.team_events import MemberChanged as MemberChanged
 from journeyman.types import JsonObject, Message, StopReason, Usage
 
 Path: TypeAlias = tuple[str, ...]
@@ -38,6 +46,10 @@ class RunStarted:
     """`provider:name`, or the name that could not be resolved."""
     max_attempts: int
     max_iterations: int
+    tool_use_id: str | None = None
+    """For a sub-agent: the call, of the run above, that delegated to it."""
+    mode: str | None = None
+    """For a sub-agent: `single`, `parallel`, `chain` or `background`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +168,39 @@ class ModelResponded:
     usage: Usage
     """Of this iteration's model call, failed requests included."""
     model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionStep:
+    """What one strategy did for a `ContextCompacted`."""
+
+    strategy: str
+    saved_tokens: int
+    """About so many; 0 when its view was not used."""
+    error: str | None
+    """Why it made no view, or why that could not be sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextCompacted:
+    """What is sent of the conversation was to be made shorter; before the deltas of the request that it is for.
+
+    It was not when `after_tokens` is `before_tokens`: the steps say why.
+    """
+
+    path: Path
+    attempt: int
+    iteration: int
+    reason: Literal["threshold", "overflow", "breaker"]
+    """It was longer than the threshold; the provider said so; or it was left out this time, because it had failed three
+    times in a row."""
+    before_tokens: int
+    """The size of the request, about; in tokens."""
+    after_tokens: int
+    steps: tuple[CompactionStep, ...]
+    """What the strategies did, in order, as far as they were asked."""
+    usage: Usage
+    """Of the model calls that the strategies made. Not in any `ModelResponded`, but in the usage of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +324,7 @@ Event: TypeAlias = (
     | ModelRestarted
     | ModelAnswered
     | ModelResponded
+    | ContextCompacted
     | ToolCalled
     | ToolProgress
     | ToolFinished
@@ -294,6 +340,11 @@ Event: TypeAlias = (
     | QuestionAsked
     | QuestionAnswered
     | TurnEnded
+    | TaskEvent
+    | MailSent
+    | MailDelivered
+    | MailReturned
+    | MemberChanged
 )
 
 """Anything that a listener may be given."""

@@ -6,20 +6,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Literal
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.budget import Budget
-from journeyman.cancel import Abort, Scope
+from journeyman.cancel import Abort, Scope, current_scope
+from journeyman.contexts import ErrorCode
 from journeyman.conversation import Conversation
 from journeyman.events import Callbacks, Listener, MessageCommitted, Path
 from journeyman.handin import HandIn, hand_in_of
 from journeyman.history import History
 from journeyman.inbox import Inbox
-from journeyman.result import AttemptRecord, LayerOutcome, ValidationReport
+from journeyman.ledger import Ledger
+from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ValidationReport
 from journeyman.types import Message, UserContent
 from journeyman.watch import Watch
 
@@ -44,6 +48,17 @@ current_path: ContextVar[Path] = ContextVar("journeyman_path", default=())
 """The run that is going on here, from the root down."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """How a sub-agent came to its task."""
+
+    mode: Literal["single", "parallel", "chain", "background"]
+    tool_use_id: str | None = None
+    """The call that delegated to it; None when a program did."""
+    number: int | None = None
+    """Tells it from other runs of the same agent; None outside a run."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Options:
     """What a caller may say about one run."""
@@ -58,10 +73,18 @@ class Options:
     host: Host = NOTHING_AROUND
     inbox: Inbox | None = None
     """What is said while the run goes on."""
+    keep: Callable[[], None] | None = None
+    """Stores what is new in the history; called before anything comes of it."""
     going_on: Callable[[], Sequence[UserContent]] | None = None
     """What is said instead of a prompt: asked for when it is said, perhaps nothing. None: the prompt."""
     abort_note: Callable[[], str] | None = None
     """What the model reads of it when the signal has interrupted it; empty for nothing."""
+    origin: Origin | None = None
+    """How a sub-agent came to its task; None for any other run."""
+    numbers: Iterator[int] | None = None
+    """Numbers for the runs that this one starts; None: from 1."""
+    watch_above: Watch | None = None
+    """Who watches a run that no other waits for, beside its own listeners."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,8 +102,17 @@ class Execution:
     history: History
     budget: Budget
     scope: Scope
+    ledger: Ledger
     watch: Watch | None
     hand_in: HandIn
+    numbers: Iterator[int]
+    """For the runs that this one starts."""
+    above: Execution | None = None
+    """The run that started this one, and waits for it."""
+    number: int = 0
+    """Which of the runs that were started there."""
+    children: dict[int, ChildRecord] = field(default_factory=dict[int, ChildRecord])
+    """The runs that this one started and that have ended, by number."""
     wrong_history: Exception | None = None
     """Why the conversation that was given cannot be gone on from."""
     talk: Conversation | None = None
@@ -100,13 +132,73 @@ class Execution:
         """0 for a run that no other run started."""
         return len(self.path) - 1
 
+    @property
+    def abort(self) -> Abort | None:
+        """The signal that ends this run: its own, or that of the run above."""
+        if self.options.abort is not None or self.above is None:
+            return self.options.abort
+        return self.above.abort
+
+    @property
+    def spending(self) -> Budget:
+        """What is spent now comes from here."""
+        return self.budget if self.talk is None else self.talk.budget
+
+    def end(self, code: ErrorCode | None) -> None:
+        """Tell the run above how this one ended: with an error, or well."""
+        if self.above is None:
+            return
+        self.above.children[self.number] = ChildRecord(
+            path=self.path,
+            usage=self.ledger.usage,
+            code=code,
+            attempts=len(self.records),
+            iterations=0 if self.talk is None else self.talk.iterations,
+            calls=self.ledger.own_calls,
+            latency_s=self.now() - self.started_s,
+            children=self.ended_children(),
+        )
+
+    def ended_children(self) -> tuple[ChildRecord, ...]:
+        """Return the runs that this one started, in the order in which they began."""
+        return tuple([self.children[number] for number in sorted(self.children)])
+
+
+current_run: ContextVar[Execution | None] = ContextVar("journeyman_run", default=None)
+"""The run that is going on here: the one above the next that begins here."""
+
+
+def detach() -> None:
+    """Let the runs that begin here be nobody's children: what goes on in this task outlives the run it came from.
+
+    They keep its path and its gates.
+    """
+    current_run.set(None)
+    current_scope.set(None)
+
+
+@contextmanager
+def detached() -> Generator[None]:
+    """Let the runs and tasks that begin in this block be nobody's children, as `detach` does."""
+    run, scope = current_run.set(None), current_scope.set(None)
+    try:
+        yield
+    finally:
+        current_run.reset(run)
+        current_scope.reset(scope)
+
 
 def begin(agent: Agent[Any, Any], input: object, options: Options) -> Execution:
     """Open the record of one run. Nothing of it has happened yet."""
-    path = (*current_path.get(), agent.name)
+    above, origin = current_run.get(), options.origin
+    number = 0
+    if above is not None:
+        number = next(above.numbers) if origin is None or origin.number is None else origin.number
+    name = agent.name if origin is None or origin.number is None else f"{agent.name}#{origin.number}"
+    path = (*current_path.get(), name)
     clock = asyncio.get_running_loop().time
     now = clock()
-    budget = Budget(agent.limits, scope="run", now=now, parent=options.host.budget)
+    budget = Budget(agent.limits, scope="run", now=now, parent=_budget_above(options.host.budget, above))
     attempts = agent.limits.attempts if options.max_attempts is None else options.max_attempts
     history, wrong_history = _history_of(options.history)
     return Execution(
@@ -120,10 +212,28 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Execution:
         history=history,
         wrong_history=wrong_history,
         budget=budget,
-        scope=Scope(options.abort, budget.deadline),
-        watch=_watch(agent, options, path, attempts),
+        scope=_scope(budget, options, above),
+        ledger=Ledger(None if above is None else above.ledger),
+        watch=_watch(agent, options, path, attempts, above=None if above is None else above.watch),
         hand_in=hand_in_of(agent),
+        numbers=options.numbers or count(1),
+        above=above,
+        number=number,
     )
+
+
+def _budget_above(given: Budget | None, above: Execution | None) -> Budget | None:
+    """Return what a run draws on: its caller's budget, unless the run above draws on that one itself."""
+    if above is None:
+        return given
+    return above.spending if given is None or above.spending.draws_on(given) else given
+
+
+def _scope(budget: Budget, options: Options, above: Execution | None) -> Scope:
+    """Return what stops a run. A deadline of the run above is not its own: that one's scope stops both."""
+    inherited = above is not None and budget.parent is not None and budget.parent is above.spending
+    deadline = budget.own_deadline if inherited else budget.deadline
+    return Scope(options.abort, deadline, above=None if above is None else above.scope)
 
 
 def _history_of(messages: Sequence[Message] | History) -> tuple[History, Exception | None]:
@@ -136,22 +246,19 @@ def _history_of(messages: Sequence[Message] | History) -> tuple[History, Excepti
         return History(), error
 
 
-def _watch(agent: Agent[Any, Any], options: Options, path: Path, attempts: int) -> Watch | None:
-    if not options.listeners and options.callbacks is None:
+def _watch(agent: Agent[Any, Any], options: Options, path: Path, attempts: int, *, above: Watch | None) -> Watch | None:
+    above = above if above is not None and above.is_heard else options.watch_above
+    if not options.listeners and options.callbacks is None and agent.on_message is None and above is None:
         return None
     return Watch(
         path=path,
         listeners=options.listeners,
+        on_message=None if agent.on_message is None else _message_listener(agent),
         callbacks=options.callbacks or Callbacks(),
+        above=above,
         max_attempts=attempts,
         max_iterations=agent.limits.iterations,
     )
-
-
-def listeners_of(agent: Agent[Any, Any], on_event: Listener | None) -> list[Listener]:
-    """Return who listens to a run of `agent`: the caller, and the agent's own `on_message`."""
-    listeners = [on_event] if on_event is not None else []
-    return listeners if agent.on_message is None else [*listeners, _message_listener(agent)]
 
 
 def _message_listener(agent: Agent[Any, Any]) -> Listener:

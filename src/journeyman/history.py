@@ -47,7 +47,7 @@ _SENDABLE_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 class History:
     """A conversation. Built from messages of any origin, it mends what could not be sent."""
 
-    __slots__ = ("_answers", "_calls", "_has_opaque", "_ids", "_messages", "_said")
+    __slots__ = ("_answers", "_calls", "_has_opaque", "_ids", "_messages", "_said", "changed_from", "kept")
 
     def __init__(self, messages: Iterable[Message] = (), *, closing: Closing = INTERRUPTED) -> None:
         """`closing` is what the results say that are missing in `messages`."""
@@ -61,6 +61,10 @@ class History:
         self._ids: set[str] = set()
         self._has_opaque = False
         """True once the model said something that only its provider understands."""
+        self.kept: object = None
+        """What runs send in its place, where they compact it. Not read here: see `fitting.py`."""
+        self.changed_from = 0
+        """The first message that is new, or another, since whoever stores the history set this."""
         for message in messages:
             self._replay(message, closing)
         self.close(closing)
@@ -71,6 +75,16 @@ class History:
     def messages(self) -> Sequence[Message]:
         """The committed messages, oldest first. Grows as the history does."""
         return self._messages
+
+    @property
+    def staged(self) -> tuple[UserContent | ToolResult, ...]:
+        """What the next user message will hold, as far as it is known: results, then texts."""
+        return (*self._answers.values(), *self._said)
+
+    @property
+    def calls(self) -> tuple[ToolUse, ...]:
+        """The calls of the last message, in order; none if it is the user's."""
+        return tuple(self._calls.values())
 
     @property
     def unanswered(self) -> tuple[ToolUse, ...]:
@@ -172,12 +186,14 @@ class History:
             if content:
                 kept.append(Message("assistant", content, bool(kept)))
         self._messages[turn] = kept
+        self.changed_from = min(self.changed_from, turn.start)
 
     # -- inside
 
     def _append_user(self, content: tuple[Block, ...]) -> Message:
         if self._ends_with("user"):
             content = (*self._messages.pop().content, *content)
+            self.changed_from = min(self.changed_from, len(self._messages))
         message = Message("user", content)
         self._messages.append(message)
         return message
@@ -269,11 +285,12 @@ def _never_blank(result: ToolResult) -> ToolResult:
 def encodable(block: T) -> T:
     """Return the block, its text fit for UTF-8: half a surrogate pair, as in a broken file name, is not."""
     match block:
-        case ToolUse(name=name, input_json=json, malformed=malformed):
-            if name.isascii() and json.isascii() and (malformed is None or malformed.isascii()):
+        case ToolUse():
+            if block.name.isascii() and block.input_json.isascii() and block.malformed is None:
                 return block
-            wrong = malformed and _encodable_text(malformed)
-            return replace(block, name=_encodable_text(name), input_json=_encodable_text(json), malformed=wrong)
+            name, json = _encodable_text(block.name), _encodable_text(block.input_json)
+            wrong = block.malformed and _encodable_text(block.malformed)
+            return replace(block, name=name, input_json=json, malformed=wrong)
         case Text(text) | Thinking(text):
             return block if text.isascii() else replace(block, text=_encodable_text(text))
         case Opaque(json=json):

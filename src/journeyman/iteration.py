@@ -38,9 +38,11 @@ async def iterate(talk: Conversation) -> Iterated | Ending:
         return response
     said = talk.history.respond(response.content)
     talk.measured(response.usage)
+    if talk.keep is not None:
+        talk.keep()
     if talk.watch is not None:
         await _tell(talk, talk.watch, response, said)
-    uses = () if said is None else said.tool_uses
+    uses = talk.history.calls
     if not uses:
         return Iterated(response, said)
     if response.stop_reason != "tool_use":
@@ -52,9 +54,11 @@ async def iterate(talk: Conversation) -> Iterated | Ending:
 
 async def _begin(talk: Conversation) -> None:
     """Put what is staged into the history, after it what the user said meanwhile, and count the iteration."""
-    if talk.inbox is not None and talk.inbox.has_steering and talk.history.may_say:
+    if talk.inbox is not None and talk.inbox.has_news and talk.history.may_say:
         talk.say(*talk.inbox.take_steering())
     committed = talk.history.commit()
+    if talk.keep is not None:
+        talk.keep()
     if talk.watch is not None:
         await talk.committed(committed)
     if talk.scope.is_due():
@@ -63,6 +67,7 @@ async def _begin(talk: Conversation) -> None:
     talk.iterations += 1
     if talk.watch is not None:
         await talk.watch.tell(IterationStarted(path=talk.path, attempt=talk.attempt, iteration=talk.iteration))
+        await talk.scope.checkpoint()
 
 
 async def _tell(talk: Conversation, watch: Watch, response: Response, said: Message | None) -> None:

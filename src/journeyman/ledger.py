@@ -37,11 +37,15 @@ class _Tally:
 
 
 class Ledger:
-    """Adds up one run."""
+    """Adds up one run, and in it the runs that it started: what they use is counted in both at once."""
 
-    __slots__ = ("_attempt", "_earlier", "_tallies")
+    __slots__ = ("_above", "_attempt", "_calls_below", "_earlier", "_tallies")
 
-    def __init__(self) -> None:
+    def __init__(self, above: Ledger | None = None) -> None:
+        """`above` is the ledger of the run that started this one."""
+        self._above = above
+        self._calls_below = 0
+        """Finished calls of the runs that this one started."""
         self._earlier = NOTHING_USED
         """Of the attempts before this one."""
         self._attempt: list[Usage] = []
@@ -54,8 +58,11 @@ class Ledger:
         self._attempt = []
 
     def add(self, usage: Usage) -> None:
-        """Count what a request used."""
-        self._attempt.append(usage)
+        """Count what a request used, here and above."""
+        level: Ledger | None = self
+        while level is not None:
+            level._attempt.append(usage)
+            level = level._above
 
     def count(self, kind: ToolKind, name: str, *, error: str | None, cached: bool, duration_s: float) -> None:
         """Count one finished call; `error` is the kind of its failure."""
@@ -68,6 +75,10 @@ class Ledger:
         tally.duration_s += duration_s
         if error is not None:
             tally.errors[error] = tally.errors.get(error, 0) + 1
+        above = self._above
+        while above is not None:
+            above._calls_below += 1
+            above = above._above
 
     @property
     def attempt_usage(self) -> Usage:
@@ -83,8 +94,13 @@ class Ledger:
 
     @property
     def calls(self) -> int:
-        """Finished calls, of all tools."""
-        return sum(tally.calls for tally in self._tallies.values())
+        """Finished calls of all tools, here and in the runs below."""
+        return self.own_calls + self._calls_below
+
+    @property
+    def own_calls(self) -> int:
+        """Finished calls of all tools, here."""
+        return sum([tally.calls for tally in self._tallies.values()])
 
     def stats(self) -> dict[str, ToolStats]:
         """Return the calls by tool."""

@@ -15,16 +15,17 @@ from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
 from journeyman.attempts import Finished, accept, begin_attempt, out_of_attempts, out_of_iterations, reject
 from journeyman.cancel import Abort, current_scope, is_cancellation, is_failure
 from journeyman.concluding import announce, conclude, failed_inside
+from journeyman.contexts import ErrorCode
 from journeyman.conversation import Conversation
 from journeyman.endings import Ending
 from journeyman.events import Callbacks, Listener
-from journeyman.execution import Execution, Options, begin, current_path, listeners_of
+from journeyman.execution import Execution, Options, begin, current_path, current_run
 from journeyman.guard import guarding
 from journeyman.handin import Candidate
 from journeyman.iteration import iterate
 from journeyman.model import opened
 from journeyman.preparing import Unprepared, prepare
-from journeyman.result import Result
+from journeyman.result import Failure, Result
 from journeyman.types import Message
 from journeyman.verdict import judge
 
@@ -51,7 +52,7 @@ async def run(
     options = Options(
         max_attempts=max_attempts,
         callbacks=callbacks,
-        listeners=listeners_of(agent, on_event),
+        listeners=() if on_event is None else (on_event,),
         abort=abort,
         history=history,
         host=host or NOTHING_AROUND,
@@ -62,11 +63,15 @@ async def run(
 async def carry_out(execution: Execution) -> Result[Any]:
     """Do the run that was begun, and return how it ended."""
     path, scope = current_path.set(execution.path), current_scope.set(execution.scope)
+    above = current_run.set(execution)
+    code: ErrorCode | None = ErrorCode.EXECUTION_CANCELLED
     try:
         ended: Finished | Ending | None = None
         async with execution.scope:
             ended = await _ended(execution)
-        return await conclude(execution, ended)
+        result = await conclude(execution, ended)
+        code = result.code if isinstance(result, Failure) else None
+        return result
     except BaseExceptionGroup as group:
         if is_cancellation(group):
             raise asyncio.CancelledError from group
@@ -74,6 +79,8 @@ async def carry_out(execution: Execution) -> Result[Any]:
     finally:
         current_path.reset(path)
         current_scope.reset(scope)
+        current_run.reset(above)
+        execution.end(code)
 
 
 def run_sync(

@@ -22,13 +22,13 @@ from journeyman.definition import TOOL_NAME, is_count
 from journeyman.endings import Context, Ending
 from journeyman.errors import InvalidArguments, ModelUnavailable, name_and_words
 from journeyman.execution import Execution
+from journeyman.fitting import compaction_of, kept_view_of
 from journeyman.guard import Guard, guard_for
 from journeyman.history import History
 from journeyman.model import Model, Prefix, ToolSpec, max_output_tokens_of, price_of, unpriced
 from journeyman.prompt import PromptFailed, made
 from journeyman.tools import States
 from journeyman.types import JsonObject, Text, UserContent
-from journeyman.window import Strategy
 
 UNKNOWN_MAX_TOKENS = 8_192
 """The longest answer asked for from a model whose maximum is not known."""
@@ -153,6 +153,7 @@ async def _made(
 def _conversation(execution: Execution, model: Model, prefix: Prefix, *, input: object, states: States) -> Conversation:
     agent, host = execution.agent, execution.options.host
     longest = max_output_tokens_of(model) or UNKNOWN_MAX_TOKENS
+    compaction = compaction_of(agent.compaction, model)
     return Conversation(
         path=execution.path,
         agent=agent.name,
@@ -168,17 +169,21 @@ def _conversation(execution: Execution, model: Model, prefix: Prefix, *, input: 
         hand_in=execution.hand_in.tools,
         budget=execution.budget,
         retries=agent.retries if agent.retries is not None else (2 if execution.depth == 0 else 0),
-        policies=agent.budget,
-        strategies=_strategies(agent.compaction, model),
+        policies=agent.budget or (),  # None means nothing
+        compaction=compaction,
+        kept=None if compaction is None else kept_view_of(execution.history, prefix),
         convert=agent.convert,
         guard=_guard(execution),
         middlewares=agent.middlewares,
         journal=host.journal,
         tasks=host.tasks,
         inbox=execution.options.inbox,
-        abort=execution.options.abort,
+        keep=execution.options.keep,
+        abort=execution.abort,
         scope=execution.scope,
         watch=execution.watch,
+        ledger=execution.ledger,
+        above=None if execution.above is None else execution.above.talk,
         max_result_chars=agent.max_result_chars,
         states=states,
         now=execution.now,
@@ -191,9 +196,3 @@ def _guard(execution: Execution) -> Guard | None:
     gates = [gate for each in given if each is not None for gate in (each if isinstance(each, Sequence) else (each,))]
     approve = execution.options.host.approve
     return guard_for(gates, approve, path=execution.path, stop=execution.scope.stop)
-
-
-def _strategies(
-    compaction: Sequence[Strategy] | Callable[[Model], Sequence[Strategy]], model: Model
-) -> Sequence[Strategy]:
-    return compaction(model) if callable(compaction) else compaction

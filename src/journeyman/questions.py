@@ -40,10 +40,9 @@ class _Open:
 class Questions:
     """The open questions of one chat."""
 
-    def __init__(self, watch: Watch, *, n_deaf: int = 0) -> None:
-        """`n_deaf` says how many of those who listen do not hear of questions."""
-        self._watch = watch
-        self._n_deaf = n_deaf
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        """Who hears of them: those who watch the chat."""
         self._open: dict[str, _Open] = {}
         self._n_asked = 0
 
@@ -85,11 +84,11 @@ class Questions:
         )
         decision: Decision = Deny(UNANSWERED)
         try:
-            answer = await self._answered(id, "a decision", lambda: self._watch.show(asked))
+            answer = await self._answered(id, "a decision", lambda: self.watch.show(asked))
             decision = Deny(answer) if isinstance(answer, str) else answer
             return decision
         finally:
-            self._watch.show(_answered(request.path, id, decision))
+            self.watch.show(_answered(request.path, id, decision))
 
     async def ask(self, path: Path, question: str, options: Sequence[str]) -> str | None:
         """Let the chat's user answer a question. None: nobody is there."""
@@ -99,11 +98,11 @@ class Questions:
         asked = QuestionAsked(path=path, id=id, question=question, options=tuple(options))
         answer: str | None = None
         try:
-            given = await self._answered(id, "a text", lambda: self._watch.show(asked))
+            given = await self._answered(id, "a text", lambda: self.watch.show(asked))
             answer = given if isinstance(given, str) else None
             return answer
         finally:
-            self._watch.show(QuestionAnswered(path=path, id=id, answer=answer))
+            self.watch.show(QuestionAnswered(path=path, id=id, answer=answer))
 
     async def _answered(self, id: str, expects: _Expected, show: Callable[[], None]) -> Answer:
         """Show what waits, once it can be answered, and wait for the answer."""
@@ -116,7 +115,7 @@ class Questions:
             self._open.pop(id, None)
 
     def _is_heard(self) -> bool:
-        return len(self._watch.listeners) > self._n_deaf
+        return self.watch.is_heard
 
     def _next(self, kind: str) -> str:
         self._n_asked += 1

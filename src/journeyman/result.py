@@ -93,8 +93,18 @@ class ChildRecord:
 
     path: tuple[str, ...]
     usage: Usage
+    """With that of the runs that it started in turn."""
     code: ErrorCode | None
     """None when it succeeded."""
+    attempts: int = 0
+    """Of its own."""
+    iterations: int = 0
+    """Model calls of its own, of all attempts."""
+    calls: int = 0
+    """Tool calls of its own."""
+    latency_s: float = 0.0
+    children: tuple[ChildRecord, ...] = ()
+    """The runs that it started in turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +119,7 @@ class Metadata:
     """By tool name. All names that no tool has are counted together, under `(unknown)`."""
     callback_errors: tuple[CallbackError, ...] = ()
     children: tuple[ChildRecord, ...] = ()
+    """The runs that this one started, in the order in which they began; not those in the background."""
     overshoot_tokens: int = 0
     """Tokens that responses reported beyond what a token budget had reserved for them."""
     overshoot_cost: float = 0.0

@@ -24,7 +24,7 @@ from pydantic import (
     with_config,
 )
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
 from pydantic_core import CoreSchema, PydanticSerializationError, SchemaError, from_json
 from typing_extensions import TypedDict, TypeForm
 
@@ -210,6 +210,13 @@ class OutputSchema(Generic[T]):
         except Exception as error:  # as in `parsed`
             raise InvalidArguments(subject, [unchecked(error)]) from error
 
+    def dumped_schema(self) -> JsonObject | None:
+        """Return the schema of what `dump` gives, not wrapped; None where it cannot be described."""
+        try:
+            return _inlined(_json_schema(self._adapter, mode="serialization"))
+        except BUILD_ERRORS:
+            return None
+
     def dump(self, value: object) -> bytes:
         """Return a value of the type as JSON, to compare it with another or to show it."""
         try:
@@ -333,8 +340,8 @@ class _Generator(GenerateJsonSchema):
         """Stay silent: a default that is no JSON is left out of the schema, and that is all."""
 
 
-def _json_schema(adapter: TypeAdapter[T]) -> JsonObject:
-    schema: JsonObject = adapter.json_schema(schema_generator=_Generator)
+def _json_schema(adapter: TypeAdapter[T], mode: JsonSchemaMode = "validation") -> JsonObject:
+    schema: JsonObject = adapter.json_schema(schema_generator=_Generator, mode=mode)
     schema.pop("title", None)
     definitions = schema.get("$defs")
     for name, definition in definitions.items() if isinstance(definitions, dict) else ():

@@ -41,7 +41,12 @@ class Watch:
 
     path: Path
     listeners: Sequence[Listener] = ()
+    """They hear of this run and of all runs below. Read anew at each event."""
+    on_message: Listener | None = None
+    """Hears of this run only."""
     callbacks: Callbacks = _NOTHING
+    above: Watch | None = None
+    """Who watches the run above, and so this one."""
     max_attempts: int = 0
     max_iterations: int = 0
     errors: list[CallbackError] = field(default_factory=list[CallbackError])
@@ -49,15 +54,33 @@ class Watch:
     _attempt: int = 0
     _iteration: int = 0
 
+    @property
+    def is_heard(self) -> bool:
+        """True when anybody listens, here or above."""
+        watch: Watch | None = self
+        while watch is not None:
+            if watch.listeners:
+                return True
+            watch = watch.above
+        return False
+
     def show(self, event: Event) -> None:
-        """Give the event to every listener."""
-        for listener in tuple(self.listeners):  # one that is told may add or remove some
-            try:
-                listener(event)
-            except BaseException as error:
-                if not is_failure(error):
-                    raise
-                self.errors.append(CallbackError(callback=_name_of(listener), error=error))
+        """Give the event to every listener, here and then above. Who raises is remembered where it listens."""
+        if self.on_message is not None:
+            self._give(self.on_message, event)
+        watch: Watch | None = self
+        while watch is not None:
+            for listener in tuple(watch.listeners):  # one that is told may add or remove some
+                watch._give(listener, event)
+            watch = watch.above
+
+    def _give(self, listener: Listener, event: Event) -> None:
+        try:
+            listener(event)
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            self.errors.append(CallbackError(callback=_name_of(listener), error=error))
 
     async def tell(self, event: Event) -> None:
         """Give the event to every listener, then to its callback, and await that."""

@@ -57,7 +57,8 @@ async def _nothing_is_reserved(record: RunRecord) -> None:
     """What the run used is settled with the budget it drew on, also when nothing was returned; the rest is free."""
     budget = record.host.budget if record.host is not None else None
     if budget is not None and record.replies is not None:
-        used = sum(reply.usage.total_tokens for reply in record.replies)
+        replies = [reply for each in (record, *record.inside) for reply in each.replies or ()]
+        used = sum(reply.usage.total_tokens for reply in replies)
         assert budget.tokens == used
         grant = await budget.reserve(input_tokens=0, max_tokens=LIMITLESS - used, price=None)
         assert grant.max_tokens == LIMITLESS - used

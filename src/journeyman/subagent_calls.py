@@ -1,0 +1,272 @@
+"""What a model may ask of `Subagents`: the arguments as it writes them, and which of five things they mean.
+
+The arguments are flat, since models cope better with that; `chosen` makes one call of one mode of them, or says what
+is wrong. Read `subagents.py` next. Imports `agent`, `errors` and `issues`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import to_json
+
+from journeyman.agent import Agent
+from journeyman.errors import InvalidArguments, SubagentMisused
+from journeyman.issues import faults_of, issue_lines
+from journeyman.types import JsonObject
+
+NAME: Final = "subagent"
+LABEL: Final = "Delegate to a sub-agent"
+MAX_DEPTH: Final = 5
+"""How many runs may be above a sub-agent, in any mode."""
+
+_DESCRIPTION: Final = """\
+Delegate work to sub-agents. A sub-agent works by itself, with tools of its own, and sees nothing of this \
+conversation: write all that it needs into its task. You get back what it hands in. Use exactly one of these:
+- agent and task: one sub-agent does one task.
+- tasks: several at the same time{most}; the results come in the order of the tasks.
+- chain: one after the other. In a task, {{previous}} stands for the output of the step before, and {{previous.field}} \
+for a field of it, if that is an object. A chain that stopped goes on with start_at and previous.
+- agent, task and background: return at once; you are told when it ends.
+- agent, task and name or team_name: it joins a team, and stays.
+Sub-agents:
+{agents}"""
+
+
+class Item(BaseModel):
+    """One task of several."""
+
+    agent: str
+    task: str
+
+
+class SubagentArguments(BaseModel):
+    """The arguments, as they come. Unknown ones are ignored; null is as good as absent."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    agent: str | None = None
+    task: str | None = None
+    tasks: list[Item] | None = None
+    chain: list[Item] | None = None
+    start_at: int | None = None
+    previous: str | None = None
+    background: bool | None = None
+    description: str | None = None
+    model: str | None = None
+    name: str | None = None
+    team_name: str | None = None
+    color: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SingleCall:
+    """One sub-agent does one task."""
+
+    agent: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelCall:
+    """Several work at the same time."""
+
+    tasks: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChainCall:
+    """One works after the other."""
+
+    steps: tuple[Item, ...]
+    start_at: int
+    """The first step to do, from 1."""
+    previous: str
+    """What `{previous}` stands for in that step."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundCall:
+    """One works on, and the call returns at once."""
+
+    agent: str
+    task: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamCall:
+    """One joins a team."""
+
+    agent: str
+    task: str
+    name: str
+    team_name: str
+    description: str
+    color: str
+
+
+SubagentCall: TypeAlias = SingleCall | ParallelCall | ChainCall | BackgroundCall | TeamCall
+
+
+# -- what the model sees ----------------------------------------------------------------------------------------------
+
+
+def description_of(agents: Mapping[str, Agent[Any, Any]], max_parallel: int | None) -> str:
+    """Return the text for the model, the same for the same agents in any order: it is part of a cached prefix."""
+    most = "" if max_parallel is None else f", at most {max_parallel}"
+    lines = [f"- {name}{_about(agents[name])}" for name in sorted(agents)]
+    return _DESCRIPTION.format(most=most, agents="\n".join(lines))
+
+
+def _about(agent: Agent[Any, Any]) -> str:
+    about = f" ({agent.description.strip()})" if agent.description.strip() else ""
+    if agent.input is str:
+        return about
+    return f"{about}; its task is JSON of this schema: {_compact(agent.plan.input.input_schema)}"
+
+
+def _compact(schema: JsonObject) -> str:
+    return to_json(schema).decode()
+
+
+def schema_of(agents: Mapping[str, Agent[Any, Any]], max_parallel: int | None) -> JsonObject:
+    """Return the JSON Schema of the arguments."""
+    names: JsonObject = {"type": "string", "enum": [*sorted(agents)]}
+    tasks = _items(names, "Tasks to do at the same time.")
+    if max_parallel is not None:
+        tasks["maxItems"] = max_parallel
+    properties: JsonObject = {
+        "agent": {**names, "description": "The sub-agent for task."},
+        "task": _text("What it shall do, with all that it needs to know."),
+        "tasks": tasks,
+        "chain": _items(names, "Tasks to do one after the other."),
+        "start_at": {"type": "integer", "minimum": 1, "description": "The first step of chain to do; 1 if absent."},
+        "previous": _text("With start_at: the output of the step before."),
+        "background": {"type": "boolean", "description": "Do agent and task in the background."},
+        "description": _text("What the task is, in a few words; for background work and teams."),
+        "model": _text("Another model for this call, where that is allowed."),
+        "name": _text("The name of the sub-agent in its team."),
+        "team_name": _text("The team that it joins."),
+        "color": _text("Its color, in a team."),
+    }
+    return {"type": "object", "properties": properties}
+
+
+def _text(description: str) -> JsonObject:
+    return {"type": "string", "description": description}
+
+
+def _items(names: JsonObject, description: str) -> JsonObject:
+    properties: JsonObject = {"agent": names, "task": {"type": "string"}}
+    item: JsonObject = {"type": "object", "properties": properties, "required": ["agent", "task"]}
+    return {"type": "array", "items": item, "description": description}
+
+
+# -- what it may mean -------------------------------------------------------------------------------------------------
+
+
+def parsed(input_json: str | bytes) -> SubagentArguments:
+    """Return the arguments that the model wrote.
+
+    Raises:
+        InvalidArguments: they do not fit; it lists every issue.
+    """
+    try:
+        return SubagentArguments.model_validate_json(input_json)
+    except ValidationError as error:
+        issues = issue_lines(faults_of(error, input_json))
+        raise InvalidArguments(f"arguments for tool {NAME!r}", issues) from None
+
+
+def checked(arguments: Mapping[str, object]) -> SubagentArguments:
+    """Return the arguments that a program gives.
+
+    Raises:
+        InvalidArguments: they do not fit; it lists every issue.
+    """
+    try:
+        return SubagentArguments.model_validate(arguments)
+    except ValidationError as error:
+        raise InvalidArguments(f"arguments for tool {NAME!r}", issue_lines(faults_of(error))) from None
+
+
+def chosen(given: SubagentArguments, max_parallel: int | None) -> SubagentCall:
+    """Return the one call that the arguments mean.
+
+    Raises:
+        SubagentMisused: they mean none, or more than one.
+    """
+    if given.team_name or given.name:
+        return _team(given)
+    if given.background:
+        return _background(given)
+    single = bool(given.agent and given.task)
+    modes = [name for name, is_meant in _modes(given, single=single) if is_meant]
+    if len(modes) != 1:
+        found = f"it has {' and '.join(modes)}" if modes else "it has none of them"
+        raise SubagentMisused(f"A call has exactly one mode: agent and task, or tasks, or chain; {found}.")
+    if given.tasks:
+        return _parallel(given.tasks, max_parallel)
+    if given.chain:
+        return _chain(given, given.chain)
+    return SingleCall(given.agent or "", given.task or "")
+
+
+def _modes(given: SubagentArguments, *, single: bool) -> list[tuple[str, bool]]:
+    return [("agent with task", single), ("tasks", bool(given.tasks)), ("chain", bool(given.chain))]
+
+
+def _parallel(tasks: list[Item], max_parallel: int | None) -> ParallelCall:
+    if max_parallel is not None and len(tasks) > max_parallel:
+        raise SubagentMisused(
+            f"These are {len(tasks)} tasks, and at most {max_parallel} may run in one call. Use several calls."
+        )
+    return ParallelCall(tuple(tasks))
+
+
+def _chain(given: SubagentArguments, steps: list[Item]) -> ChainCall:
+    start_at = 1 if given.start_at is None else given.start_at
+    if not 1 <= start_at <= len(steps):
+        raise SubagentMisused(f"start_at is {start_at}, and the chain has the steps 1 to {len(steps)}.")
+    return ChainCall(tuple(steps), start_at, given.previous or "")
+
+
+def _background(given: SubagentArguments) -> BackgroundCall:
+    agent, task = _agent_and_task(given, "Background work")
+    if given.tasks or given.chain:
+        raise SubagentMisused("Background work is one agent with one task. Leave out tasks and chain.")
+    return BackgroundCall(agent, task, (given.description or "").strip() or _cut(task))
+
+
+def _team(given: SubagentArguments) -> TeamCall:
+    others = [("background", given.background), ("tasks", given.tasks), ("chain", given.chain)]
+    combined = [name for name, is_given in others if is_given]
+    if combined:
+        raise SubagentMisused(f"name and team_name cannot be combined with {' and '.join(combined)}.")
+    agent, task = _agent_and_task(given, "A member of a team")
+    return TeamCall(
+        agent=agent,
+        task=task,
+        name=given.name or agent,
+        team_name=given.team_name or "",
+        description=given.description or "",
+        color=given.color or "",
+    )
+
+
+def _agent_and_task(given: SubagentArguments, who: str) -> tuple[str, str]:
+    if not (given.agent and given.task):
+        missing = " and ".join([name for name in ("agent", "task") if not getattr(given, name)])
+        raise SubagentMisused(f"{who} needs agent and task. The call has no {missing}.")
+    return given.agent, given.task
+
+
+_SHOWN_CHARS: Final = 80
+
+
+def _cut(task: str) -> str:
+    return task if len(task) <= _SHOWN_CHARS else f"{task[:_SHOWN_CHARS]}..."

@@ -1,0 +1,236 @@
+"""Delegation as a tool: `tools=[Subagents(analyst, writer)]`. A model lets other agents do part of its work.
+
+A sub-agent is an agent: typed, reflected and validated as in any run, in a conversation of its own. What holds for the
+run above holds for it, too: gates, budgets, deadlines and signals only narrow, and its usage and events are part of
+the whole. There are five ways to delegate: `subagent_modes.py` has single, parallel and chain, and
+`subagent_background.py` has background and team; `subagent_calls.py` says which one a call means. Imports these and the
+parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, assert_never
+
+from journeyman.agent import Agent, Host
+from journeyman.cancel import Abort
+from journeyman.definition import is_count
+from journeyman.errors import DefinitionError, Problem, SubagentMisused, name_and_words
+from journeyman.events import Listener
+from journeyman.model import Model
+from journeyman.result import Result
+from journeyman.subagent_background import Wiring, background, team
+from journeyman.subagent_calls import (
+    LABEL,
+    NAME,
+    BackgroundCall,
+    ChainCall,
+    ParallelCall,
+    SingleCall,
+    SubagentArguments,
+    SubagentCall,
+    TeamCall,
+    checked,
+    chosen,
+    description_of,
+    parsed,
+    schema_of,
+)
+from journeyman.subagent_modes import chain, parallel, single
+from journeyman.subagent_results import SubagentResult
+from journeyman.subagent_runs import Crew, Delegation
+from journeyman.task_context import Notify
+from journeyman.task_output import OutputFactory
+from journeyman.team_spawn import TeamSpawner
+from journeyman.tools import BackgroundTasks, Effect, Tool, ToolContext
+
+_WIRING: Final = ("tasks", "notify", "create_model", "background_output", "team")
+_EFFECTS: Final[tuple[Effect, ...]] = ("pure", "idempotent", "once")
+
+
+class Subagents(Tool[..., Any]):
+    """The tool `subagent`: it lets these agents do work, one, several at once, or one after the other.
+
+    What the tool is cannot change; what it needs of the host may be set later: `subagents.tasks = tasks`.
+
+    Raises:
+        DefinitionError: when made, if the agents or the limits will not do; lists every problem.
+    """
+
+    label: Final = LABEL
+    tasks: BackgroundTasks | None
+    """Where background work is started; None: the tasks of the run's host."""
+    notify: Notify | None
+    """Told when background work ends; None: what `tasks` does, or else the chat that the call is from."""
+    create_model: Callable[[str], Model] | None
+    """Makes the model that a call asks for by name; None: a call cannot ask for one."""
+    background_output: OutputFactory | None
+    """Opens the output of background work; None: what `tasks` does."""
+    team: TeamSpawner | None
+    """Makes members of a team; None: there is none to join."""
+    max_parallel: int | None
+    """The most tasks of one parallel call; None for no limit."""
+    max_concurrency: int | None
+    """How many of them run at the same time; None for all."""
+    _crew: Crew
+
+    def __init__(
+        self,
+        *agents: Agent[Any, Any],
+        tasks: BackgroundTasks | None = None,
+        notify: Notify | None = None,
+        create_model: Callable[[str], Model] | None = None,
+        background_output: OutputFactory | None = None,
+        team: TeamSpawner | None = None,
+        max_parallel: int | None = 8,
+        max_concurrency: int | None = 4,
+    ) -> None:
+        _check(agents, {"max_parallel": max_parallel, "max_concurrency": max_concurrency})
+        by_name = {agent.name: agent for agent in agents}
+        self._keep(
+            _crew=Crew(by_name),
+            max_parallel=max_parallel,
+            max_concurrency=max_concurrency,
+            tasks=tasks,
+            notify=notify,
+            create_model=create_model,
+            background_output=background_output,
+            team=team,
+        )
+        super().__init__(
+            NAME,
+            description_of(by_name, max_parallel),
+            schema_of(by_name, max_parallel),
+            self.execute,
+            parallel=True,
+            effect=_riskiest(agents),
+            untrusted=any(tool.untrusted for agent in agents for tool in agent.tools),
+            resumes=True,
+        )
+
+    def _keep(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _WIRING:
+            raise AttributeError(f"{name!r} of Subagents cannot be set. These can: {', '.join(_WIRING)}.")
+        object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"<Subagents {', '.join(sorted(self._crew.agents))}>"
+
+    # -- for programs
+
+    def agent(self, name: str) -> Agent[Any, Any] | None:
+        """Return the definition of a sub-agent; None if there is none of that name."""
+        return self._crew.agents.get(name)
+
+    async def run(
+        self,
+        name: str,
+        task: Any,  # noqa: ANN401 - the input of any agent
+        *,
+        model: Model | None = None,
+        on_event: Listener | None = None,
+        abort: Abort | None = None,
+        host: Host | None = None,
+    ) -> Result[Any]:
+        """Run the sub-agent `name` on `task`, and return how its run ended. In a tool it is a sub-agent of that run.
+
+        Raises:
+            SubagentMisused: there is none of that name, or it cannot begin here.
+        """
+        listeners = () if on_event is None else (on_event,)
+        delegation = Delegation(crew=self._crew, context=None, model=model, host=host, abort=abort, listeners=listeners)
+        return await delegation.run(name, task)
+
+    async def execute(self, arguments: Mapping[str, object], context: ToolContext | None = None) -> SubagentResult:
+        """Delegate as the arguments say, and return what came of it. The model gets the same as JSON.
+
+        Raises:
+            InvalidArguments: the arguments do not fit the schema.
+            SubagentMisused: the call means nothing, or it cannot be done here.
+            SubagentFailed: the one sub-agent of a single call failed.
+        """
+        return await self._done(checked(arguments), context)
+
+    # -- for the loop
+
+    def parse(self, input_json: str | bytes) -> dict[str, object]:
+        """Return the arguments that the model wrote, checked."""
+        return parsed(input_json).model_dump(exclude_none=True)
+
+    def invoke(self, arguments: dict[str, object], context: ToolContext | None) -> Awaitable[str]:
+        """Delegate as the arguments say, and return what the model reads."""
+        return self._answer(arguments, context)
+
+    async def _answer(self, arguments: dict[str, object], context: ToolContext | None) -> str:
+        return (await self.execute(arguments, context)).to_json()
+
+    async def _done(self, given: SubagentArguments, context: ToolContext | None) -> SubagentResult:
+        model = None if not given.model else self._model(given.model)
+        delegation = Delegation(crew=self._crew, context=context, model=model)
+        call: SubagentCall = chosen(given, self.max_parallel)
+        match call:
+            case SingleCall():
+                return await single(delegation, call)
+            case ParallelCall():
+                return await parallel(delegation, call, self.max_concurrency)
+            case ChainCall():
+                return await chain(delegation, call)
+            case BackgroundCall():
+                wiring = Wiring(tasks=self.tasks, notify=self.notify, output=self.background_output)
+                return background(delegation, call, wiring)
+            case TeamCall():
+                return await team(delegation, call, self.team)
+            case _:
+                assert_never(call)
+
+    def _model(self, name: str) -> Model:
+        if self.create_model is None:
+            raise SubagentMisused(
+                f"Model {name!r} cannot be used: nothing here makes models. Leave out model. "
+                "(A program gives Subagents(create_model=...).)"
+            )
+        try:
+            return self.create_model(name)
+        except Exception as error:
+            raise SubagentMisused(f"Model {name!r} cannot be used: {name_and_words(error)}") from error
+
+
+# -- the definition ---------------------------------------------------------------------------------------------------
+
+
+def _check(agents: Sequence[Agent[Any, Any]], counts: Mapping[str, int | None]) -> None:
+    problems = [*_agent_problems(agents), *_count_problems(counts)]
+    if problems:
+        raise DefinitionError("Subagents", problems)
+
+
+def _agent_problems(agents: Sequence[Agent[Any, Any]]) -> Iterator[Problem]:
+    if not agents:
+        yield Problem("NO_AGENTS", "There is no agent.", "Pass at least one: Subagents(analyst, writer).")
+    seen: set[str] = set()
+    for agent in agents:
+        if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+            yield Problem("INVALID_AGENT", f"{agent!r} is no agent.", "Pass agents, one after the other.")
+        elif agent.name in seen:
+            yield Problem("DUPLICATE_AGENT_NAME", f"Agent {agent.name!r} is there twice.", "Rename or remove one.")
+        else:
+            seen.add(agent.name)
+
+
+def _count_problems(counts: Mapping[str, int | None]) -> Iterator[Problem]:
+    for name, value in counts.items():
+        if value is not None and not is_count(value, 1):
+            yield Problem("INVALID_LIMIT", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
+
+
+def _riskiest(agents: Sequence[Agent[Any, Any]]) -> Effect:
+    """Return the effect that is hardest to undo, of all tools of all agents."""
+    defaults: dict[bool, Effect] = {True: "idempotent", False: "once"}
+    effects: list[Effect] = [
+        tool.effect or defaults[agent.tools_are_idempotent] for agent in agents for tool in agent.tools
+    ]
+    return _EFFECTS[max(map(_EFFECTS.index, effects), default=0)]

@@ -1,0 +1,313 @@
+"""Single, parallel and chain: what the model reads of them, and what a program gets."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from journeyman import Agent, Failure, Limits, Output, Rejected, Subagents, Success
+from journeyman.errors import ProviderError, SubagentFailed
+from journeyman.models.scripted import FromFunction, Scripted, call, say
+from journeyman.subagent_modes import filled
+from journeyman.subagent_results import ChainResult, ParallelResult, SingleResult
+from journeyman.types import Message, Usage
+from tests.crews.players import Count, after, counter, done, echo, errors, play, read, scout
+from tests.support.clock import virtual_clock
+from tests.support.recorder import transcript
+from tests.support.stage import Stage
+
+ONE = {"input": 10, "output": 5, "turns": 1, "tools": 0}
+"""The usage of one answer of the stage."""
+
+
+def tasks(*pairs: tuple[str, str]) -> list[dict[str, str]]:
+    return [{"agent": agent, "task": task} for agent, task in pairs]
+
+
+# -- single -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_sub_agent_gets_its_task_and_nothing_of_its_parents_conversation(stage: Stage) -> None:  # S1.1
+    result = await play(
+        stage, Subagents(scout(stage, "found", system="Look well.")), {"agent": "scout", "task": "look"}
+    )
+    assert transcript(stage.messages(1)) == [("user", "look")]
+    assert [text.text for text in stage.requests[1].prefix.system] == ["Look well."]
+    assert stage.tool_names(1) == ["look"]
+    assert done(result).output == "done"
+
+
+async def test_a_single_call_returns_output_and_usage(stage: Stage) -> None:  # S1.3
+    crew = Subagents(scout(stage, call("look", id="a"), "found"))
+    result = await play(stage, crew, {"agent": "scout", "task": "look"})
+    assert read(result) == {"output": "found", "usage": {"input": 20, "output": 10, "turns": 2, "tools": 1}}
+
+
+async def test_a_typed_output_is_json_for_the_model_and_a_value_for_a_program(stage: Stage) -> None:  # 4.11
+    crew = Subagents(counter(stage))
+    result = await play(stage, crew, {"agent": "counter", "task": "count"})
+    assert read(result) == {"output": {"total": 4, "places": ["attic"]}, "usage": ONE}
+    executed = await crew.execute({"agent": "counter", "task": "count"})
+    assert isinstance(executed, SingleResult)
+    assert executed.value == Count(total=4, places=["attic"])
+    ran = await crew.run("counter", "count")
+    assert isinstance(ran, Success)
+    assert ran.output == Count(total=4, places=["attic"])
+
+
+async def test_an_output_that_is_no_object_is_not_wrapped(stage: Stage) -> None:
+    lister = Agent(name="lister", model=stage.model([call("output", value=[1, 2])]), output=Output(list[int]))
+    result = await play(stage, Subagents(lister), {"agent": "lister", "task": "list"})
+    assert read(result)["output"] == [1, 2]
+
+
+async def test_a_typed_input_is_parsed_from_the_task(stage: Stage) -> None:
+    judge: Agent[str, Count] = Agent(name="judge", model=stage.model(["fine"]), input=Count)
+    crew = Subagents(judge)
+    result = await play(
+        stage, crew, {"agent": "judge", "task": '{"total": 3}'}, {"agent": "judge", "task": '{"total": "x"}'}
+    )
+    assert read(result)["output"] == "fine"
+    assert transcript(stage.messages(1)) == [("user", '{"total":3,"places":[]}')]
+    [error] = errors(result)
+    assert error.startswith("Error: The task of 'judge' has to be JSON that fits its input. Invalid arguments")
+
+
+async def test_a_program_gives_a_typed_input_as_a_value() -> None:
+    judge: Agent[str, Count] = Agent(name="judge", model=echo(), input=Count)
+    assert (await Subagents(judge).run("judge", Count(total=1))).unwrap() == '<{"total":1,"places":[]}>'
+
+
+async def test_what_ended_the_run_is_told_apart_and_in_the_output(stage: Stage) -> None:  # S1.3, S16.7
+    crew = Subagents(
+        scout(stage, say("Looking.", call("look", place="x", id="a")), stop_after=["look"]),
+        scout(stage, call("look", id="b"), name="silent", stop_after=["look"]),
+    )
+    result = await play(stage, crew, {"agent": "scout", "task": "look"}, {"agent": "silent", "task": "look"})
+    assert read(result)["output"] == "Looking.\n\nnothing x"
+    assert read(result)["terminal_result"] == "nothing x"
+    assert read(result, 1)["output"] == "nothing here"
+
+
+async def test_a_failure_is_an_error_that_names_the_agent_and_counts_what_it_did(stage: Stage) -> None:  # S1.3
+    failing = scout(stage, call("look", id="a"), limits=Limits(iterations=1))
+    [error] = errors(await play(stage, Subagents(failing), {"agent": "scout", "task": "look"}))
+    assert error.startswith("Error: Sub-agent 'scout' failed (turns=1 tools=1): MAX_ITERATIONS: ")
+
+
+async def test_a_failure_before_any_turn_counts_nothing(stage: Stage) -> None:  # S1.3
+    [error] = errors(
+        await play(stage, Subagents(Agent(name="lost", model="nowhere:x")), {"agent": "lost", "task": "x"})
+    )
+    assert error.startswith("Error: Sub-agent 'lost' failed: MODEL_UNAVAILABLE: ")
+
+
+async def test_partial_text_of_a_failure_is_never_an_output(stage: Stage) -> None:  # S1.3, S16.2
+    crew = Subagents(scout(stage, say("half of it", stop_reason="max_tokens")))
+    with pytest.raises(SubagentFailed, match="TOKEN_LIMIT_EXCEEDED") as raised:
+        await crew.execute({"agent": "scout", "task": "look"})
+    failure = raised.value.failure
+    assert isinstance(failure, Failure)
+    assert failure.metadata.usage == Usage(requests=1, input_tokens=10, output_tokens=5)
+    assert raised.value.agent == "scout"
+
+
+async def test_a_refusal_is_a_failure(stage: Stage) -> None:  # S16.2
+    crew = Subagents(scout(stage, say("No.", stop_reason="refusal")))
+    [error] = errors(await play(stage, crew, {"agent": "scout", "task": "look"}))
+    assert "MODEL_REFUSED" in error
+
+
+async def test_the_cause_of_a_failure_can_be_matched() -> None:  # S1.3
+    def fails(request: object) -> str:
+        raise LookupError("lost")
+
+    crew = Subagents(Agent(name="scout", model=FromFunction(fails)))
+    with pytest.raises(SubagentFailed) as raised:
+        await crew.execute({"agent": "scout", "task": "look"})
+    assert isinstance(raised.value.__cause__, ProviderError)
+    assert isinstance(raised.value.__cause__.__cause__, LookupError)
+
+
+async def test_sub_agents_do_not_retry_unless_they_say_so(stage: Stage) -> None:  # S1.8
+    busy = ProviderError("busy", kind="overloaded", retry_after_s=0.0)
+    once, twice = scout(stage, busy, "found", name="once"), scout(stage, busy, "found", name="twice", retries=1)
+    result = await play(stage, Subagents(once, twice), {"agent": "once", "task": "x"}, {"agent": "twice", "task": "x"})
+    assert "API_ERROR" in errors(result)[0]
+    assert read(result, 1)["output"] == "found"
+
+
+async def test_hooks_of_the_definition_see_the_prompt_and_every_message(stage: Stage) -> None:  # S1.8
+    heard: list[Message] = []
+    own: list[Message] = []
+    crew = Subagents(scout(stage, call("look", id="a"), "found", on_message=heard.append))
+    await play(stage, crew, {"agent": "scout", "task": "look"}, on_message=own.append)
+    assert [role for role, *_ in transcript(heard)] == ["user", "assistant", "user", "assistant"]
+    assert transcript(heard)[0] == ("user", "look")
+    assert ("user", "look") not in transcript(own)
+
+
+# -- parallel ---------------------------------------------------------------------------------------------------------
+
+
+@virtual_clock
+async def test_results_come_in_the_order_of_the_tasks_however_they_end() -> None:  # S1.4
+    agents = [Agent(name=f"a{n}", model=Scripted([after(3 - n, f"answer {n}")])) for n in range(3)]
+    result = await Subagents(*agents).execute({"tasks": tasks(("a0", "x"), ("a1", "y"), ("a2", "z"))})
+    assert isinstance(result, ParallelResult)
+    assert result.summary == "3/3 succeeded"
+    assert [(item.agent, item.task, item.output) for item in result.results] == [
+        ("a0", "x", "answer 0"),
+        ("a1", "y", "answer 1"),
+        ("a2", "z", "answer 2"),
+    ]
+
+
+async def test_one_failure_leaves_the_others_alone(stage: Stage) -> None:  # S1.4
+    crew = Subagents(scout(stage), scout(stage, say("No.", stop_reason="refusal"), name="no"))
+    result = await play(stage, crew, {"tasks": tasks(("no", "a"), ("scout", "b"), ("nobody", "c"), ("scout", ""))})
+    answer = read(result)
+    assert answer["summary"] == "1/4 succeeded"
+    refused, found, unknown, blank = answer["results"]
+    assert refused["is_error"]
+    assert "MODEL_REFUSED" in refused["output"]
+    assert refused["usage"] == ONE
+    assert found == {"agent": "scout", "task": "b", "output": "found", "usage": ONE}
+    assert unknown == {
+        "agent": "nobody",
+        "task": "c",
+        "is_error": True,
+        "output": "There is no sub-agent 'nobody'. There are: no, scout.",
+        "usage": {"input": 0, "output": 0, "turns": 0, "tools": 0},
+    }
+    assert "PROMPT_GENERATION_FAILED" in blank["output"]
+
+
+async def test_even_none_succeeding_is_a_result(stage: Stage) -> None:  # S1.4
+    result = await play(stage, Subagents(scout(stage)), {"tasks": tasks(("nobody", "a"))})
+    assert read(result)["summary"] == "0/1 succeeded"
+
+
+@pytest.mark.parametrize(("limit", "most"), [(4, 4), (1, 1), (None, 7)])
+def test_only_so_many_run_at_the_same_time(limit: int | None, most: int) -> None:  # S1.4, S1.9
+    at_work = [0, 0]
+
+    async def work(request: object) -> str:
+        at_work[0] += 1
+        at_work[1] = max(at_work)
+        await asyncio.sleep(1)
+        at_work[0] -= 1
+        return "done"
+
+    @virtual_clock
+    async def scenario() -> None:
+        crew = Subagents(Agent(name="scout", model=FromFunction(work)), max_concurrency=limit)
+        await crew.execute({"tasks": tasks(*[("scout", str(n)) for n in range(7)])})
+
+    scenario()
+    assert at_work == [0, most]
+
+
+async def test_too_many_tasks_are_misuse_and_none_begins(stage: Stage) -> None:  # S1.4
+    crew = Subagents(scout(stage), max_parallel=2)
+    [error] = errors(await play(stage, crew, {"tasks": tasks(*[("scout", "x")] * 3)}))
+    assert error == "Error: These are 3 tasks, and at most 2 may run in one call. Use several calls."
+    assert stage.n_requests == 2
+
+
+async def test_without_a_limit_any_number_of_tasks_will_do() -> None:  # S1.9
+    crew = Subagents(Agent(name="scout", model=echo()), max_parallel=None)
+    result = await crew.execute({"tasks": tasks(*[("scout", str(n)) for n in range(20)])})
+    assert isinstance(result, ParallelResult)
+    assert result.summary == "20/20 succeeded"
+
+
+# -- chain ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_chain_hands_on_what_came_before(stage: Stage) -> None:  # S1.5
+    crew = Subagents(scout(stage, "{previous} & <x>"), scout(stage, "written", name="writer"))
+    steps = tasks(("scout", "look{previous}"), ("writer", "write {previous}, {previous}"))
+    result = await play(stage, crew, {"chain": steps})
+    assert read(result) == {
+        "output": "written",
+        "results": [
+            {"step": 1, "agent": "scout", "task": "look", "output": "{previous} & <x>", "usage": ONE},
+            {
+                "step": 2,
+                "agent": "writer",
+                "task": "write {previous} & <x>, {previous} & <x>",
+                "output": "written",
+                "usage": ONE,
+            },
+        ],
+    }
+
+
+async def test_a_field_of_a_typed_output_is_handed_on(stage: Stage) -> None:
+    crew = Subagents(counter(stage), scout(stage))
+    steps = tasks(("counter", "x"), ("scout", "{previous.total} in {previous.places.0}: {previous.places} {previous}"))
+    result = await play(stage, crew, {"chain": steps})
+    assert read(result)["results"][1]["task"] == '4 in attic: ["attic"] {"total":4,"places":["attic"]}'
+
+
+async def test_a_field_that_is_not_there_stops_the_chain(stage: Stage) -> None:
+    crew = Subagents(counter(stage), scout(stage))
+    result = await play(stage, crew, {"chain": tasks(("counter", "x"), ("scout", "{previous.sum}"), ("scout", "y"))})
+    answer = read(result)
+    assert answer["error"] == (
+        "Step 2 failed. {previous.sum} means nothing: there are the fields total, places. "
+        "To go on from there, call again with start_at=2 and previous."
+    )
+    assert [each.get("is_error", False) for each in answer["results"]] == [False, True]
+    assert stage.n_requests == 3
+
+
+def test_fields_of_a_text_mean_nothing_and_stay() -> None:
+    assert filled("{previous.total} {previous}", "text", "text") == "{previous.total} text"
+
+
+async def test_a_failing_step_stops_the_chain_and_those_before_are_kept(stage: Stage) -> None:  # S1.5
+    crew = Subagents(scout(stage), scout(stage, say("No.", stop_reason="refusal"), name="no"))
+    result = await play(stage, crew, {"chain": tasks(("scout", "a"), ("no", "b"), ("scout", "c"))})
+    answer = read(result)
+    assert answer["error"].startswith("Step 2 failed. Sub-agent 'no' failed (turns=1 tools=0): MODEL_REFUSED: ")
+    assert [(each["step"], each["agent"], each.get("is_error")) for each in answer["results"]] == [
+        (1, "scout", None),
+        (2, "no", True),
+    ]
+
+
+async def test_an_unknown_agent_is_found_when_its_step_is_reached(stage: Stage) -> None:  # S1.5
+    answer = read(await play(stage, Subagents(scout(stage)), {"chain": tasks(("scout", "a"), ("nobody", "b"))}))
+    assert answer["error"].startswith("Step 2 failed. There is no sub-agent 'nobody'.")
+    assert answer["results"][0]["output"] == "found"
+
+
+async def test_a_stopped_chain_goes_on_at_its_step(stage: Stage) -> None:
+    crew = Subagents(scout(stage, "found"), counter(stage))
+    steps = tasks(("nobody", "a"), ("scout", "b {previous}, {previous.total}"), ("scout", "c {previous}"))
+    result = await crew.execute({"chain": steps, "start_at": 2, "previous": '{"total": 3}'})
+    assert isinstance(result, ChainResult)
+    assert [(item.step, item.task) for item in result.results] == [(2, 'b {"total": 3}, 3'), (3, "c found")]
+    assert (result.output, result.value) == ("found", "found")
+
+
+async def test_a_chain_with_typed_steps_gives_a_program_the_last_value(stage: Stage) -> None:
+    result = await Subagents(counter(stage)).execute({"chain": tasks(("counter", "a"))})
+    assert isinstance(result, ChainResult)
+    assert result.value == Count(total=4, places=["attic"])
+
+
+async def test_an_output_that_never_passes_is_a_failed_item_in_every_mode(stage: Stage) -> None:
+    def reject(text: str) -> None:
+        raise Rejected("not good enough")
+
+    crew = Subagents(scout(stage, validators=[reject], limits=Limits(attempts=2)), scout(stage, name="other"))
+    pair = tasks(("scout", "a"), ("other", "b"))
+    result = await play(stage, crew, {"agent": "scout", "task": "x"}, {"tasks": pair}, {"chain": [pair[1], pair[0]]})
+    assert "MAX_ATTEMPTS_EXCEEDED" in errors(result)[0]
+    assert read(result, 1)["summary"] == "1/2 succeeded"
+    assert "MAX_ATTEMPTS_EXCEEDED" in read(result, 2)["error"]
+    assert done(result).metadata.usage == Usage(requests=4 + 3 * 2 + 2, input_tokens=120, output_tokens=60)
