@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from journeyman.cancel import is_failure
 from journeyman.errors import name_and_words
 from journeyman.gate import Approver, Deny, Gate, GateRequest, Remembers, RunGate, Seen, Stop, consult
+from journeyman.task_events import NOTICE
+from journeyman.team_events import MAIL_MARK
 from journeyman.types import Block, Message, Text, ToolResult, ToolUse
 
 
@@ -50,7 +52,9 @@ class Guard:
     def hear(self, content: Iterable[Block]) -> None:
         """Tell the gates what the run's user says."""
         for block in content if self.memories else ():
-            if isinstance(block, Text):
+            if isinstance(block, Text) and block.text.startswith((NOTICE, MAIL_MARK)):
+                self.see(_told(block.text))
+            elif isinstance(block, Text):
                 self._tell(lambda memory, text=block.text: memory.hear(text))
 
     def see(self, seen: Seen) -> None:
@@ -88,6 +92,12 @@ def _heard_or_seen(message: Message) -> Iterator[Text | ToolUse | ToolResult]:
     for block in message.content:
         if isinstance(block, ToolUse | ToolResult) or (isinstance(block, Text) and message.role == "user"):
             yield block
+
+
+def _told(notice: str) -> Seen:
+    """Return a notification, or mail, as gates see it: it is not the user who wrote what it quotes."""
+    source = "task_output" if notice.startswith(NOTICE) else "send_message"
+    return Seen(tool_use_id="", tool_name=source, arguments={}, text=notice, untrusted=True, n_model_calls=0)
 
 
 def seen_of(call: ToolUse, result: ToolResult, *, untrusted: bool, n_model_calls: int) -> Seen:

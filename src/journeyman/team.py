@@ -1,0 +1,375 @@
+"""A team: long-lived members that work side by side and write to one another, and the leader that made them.
+
+A member is a chat in a background task; mail is its prompts. `Team` says who may be made and sent for, and how all of
+it ends. Read `team_spawn.py` for what a member is made of, `team_mail.py` for how mail waits, `team_post.py` for where
+it goes, `team_member.py` for how a member lives. Imports these, `tasks` and the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from journeyman.agent import NOTHING_AROUND, Host
+from journeyman.errors import TeamError
+from journeyman.events import Listener
+from journeyman.execution import current_path, current_run
+from journeyman.inbox import Inbox, current_inbox
+from journeyman.journal import Section
+from journeyman.questions import Answer, Questions, current_questions
+from journeyman.result import CallbackError
+from journeyman.tasks import Tasks
+from journeyman.team_events import DeadLetter, Mail, Path
+from journeyman.team_mail import TeamHooks
+from journeyman.team_member import Life, in_team, why_unfit
+from journeyman.team_post import PostOffice
+from journeyman.team_registry import Member, MemberInfo, Roster, current_member
+from journeyman.team_shutdown import Shutdown, let_go, to_go
+from journeyman.team_spawn import TeamSpawner, TeamSpawnRequest, TeamSpawnResult
+from journeyman.team_tools import roster_tool, send_message_tool, shutdown_tool
+from journeyman.tools import AnyTool
+from journeyman.types import Usage
+from journeyman.watch import Watch
+
+__all__ = ["Roster", "Shutdown", "Team", "TeamHooks", "TeamSpawnRequest", "TeamSpawnResult", "TeamSpawner"]
+
+DEFAULT_NAME: Final = "team"
+MAX_DEPTH: Final = 5
+"""How many runs may be above a member."""
+GRACE_S: Final = 30.0
+FORCE_S: Final = 10.0
+
+_DEFAULT_HOOKS: Final = TeamHooks()
+
+
+class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a team
+    """A team: `async with Team("crew") as team: await team.spawn(TeamSpawnRequest(agent=scout, prompt="…"))`.
+
+    Whoever makes members leads it: the chat whose tool call does, or a program. Leaving the block stops all members and
+    waits for them.
+    """
+
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        description: str = "",
+        tasks: Tasks | None = None,
+        host: Host | None = None,
+        hooks: TeamHooks = _DEFAULT_HOOKS,
+        on_event: Listener | None = None,
+    ) -> None:
+        """Without a `name` it takes that of the first request. `host` surrounds the runs of its members: its budget is
+        for all of them together. `tasks` is where they live; without it, the team has its own."""
+        self._is_named = bool(name)
+        self._given_host = host or NOTHING_AROUND
+        self._given_tasks = tasks
+        self._tasks: Tasks | None = None
+        self._stack: AsyncExitStack | None = None
+        self._watch = Watch(path=(), listeners=[] if on_event is None else [on_event])
+        self._post = PostOffice(hooks, self._watch, name=name or DEFAULT_NAME, description=description)
+        self._questions = Questions(self._watch)
+        self._asks: Questions = self._questions
+        """Where members ask the user: the chat that leads the team, or the team itself."""
+        self._inbox: Inbox | None = None
+        """Of the chat that leads the team."""
+        self._send_message = send_message_tool(self._sender, self._post)
+        self._team_roster = roster_tool(self.roster)
+
+    # -- opening and leaving
+
+    async def __aenter__(self) -> Team:
+        if self._stack is not None:
+            raise RuntimeError("The team was entered before. Make another Team().")
+        self._stack = AsyncExitStack()
+        self._post.open()
+        self._tasks = self._given_tasks or await self._stack.enter_async_context(Tasks())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        stack = self._stack or AsyncExitStack()
+        async with stack:
+            if not self._post.registry.is_deleted:
+                await self.delete()
+
+    async def delete(self) -> Shutdown:
+        """Stop all members, close every mailbox, and make dead letters of what nobody has read.
+
+        Raises:
+            TeamError: it was deleted before.
+        """
+        self._post.registry.check_open()
+        try:
+            return await self.shutdown(grace_s=0.0)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        registry = self._post.registry
+        if registry.is_deleted:
+            return
+        for name in registry.teammates:  # only if the wait for them was cancelled
+            self._leave(name)
+        self._follow(None)
+        left = registry.leader.leftovers()
+        registry.delete()
+        self._post.bury(left, "closed")
+        self._post.stir()
+
+    def _leave(self, name: str) -> None:
+        member = self._post.registry.alive(name)
+        if member is not None:
+            member.was_asked = True
+            self._stop(member.task_id)
+            self._post.part(member)
+
+    # -- members
+
+    async def spawn(self, request: TeamSpawnRequest) -> TeamSpawnResult:
+        """Make a member, and return as soon as it is registered: it works on by itself.
+
+        Raises:
+            TeamError: there is no such team, its name is taken, it would be too deep, or it has nothing to do.
+            DefinitionError: its agent has another tool with the name of one of the team's.
+        """
+        tasks, registry = self._open_tasks(), self._post.registry
+        path = (*current_path.get(), request.name or request.agent.name)
+        self._check(request, path)
+        self._take_name(request.team_name)
+        self._lead()
+        member = Member(
+            name=path[-1],
+            agent=request.agent.name,
+            box=self._post.new_mailbox(path[-1]),
+            path=path,
+            description=request.description,
+            color=request.color,
+            registry=registry,
+        )
+        member.liveness = "working" if request.prompt else "idle"
+        agent = in_team(request.agent, member, registry.name, (self._send_message, self._team_roster))
+        registry.register(member)
+        life = Life(
+            member=member,
+            post=self._post,
+            agent=agent,
+            host=self._host_of(member, request),
+            questions=self._asks,
+            prompt=request.prompt,
+            history=request.history,
+        )
+        try:
+            member.task_id = life.begin(tasks)
+        except BaseException:
+            registry.unregister(member)
+            raise
+        return TeamSpawnResult(
+            task_id=member.task_id,
+            agent_id=f"{member.name}@{registry.name}",
+            name=member.name,
+            team_name=registry.name,
+            incarnation=member.incarnation,
+        )
+
+    def _check(self, request: TeamSpawnRequest, path: Path) -> None:
+        depth = len(path) - 1
+        self._post.registry.check_open()
+        self._post.registry.check_name(path[-1])
+        why = why_unfit(request.agent)
+        if why is not None:
+            raise TeamError(why)
+        if depth > MAX_DEPTH:
+            raise TeamError(f"A member would be at depth {depth}, and {MAX_DEPTH} is the last. Do the work yourself.")
+        if not request.prompt.strip() and not request.history:
+            raise TeamError("The prompt is blank, so the member would have nothing to do. Say what its task is.")
+
+    def _take_name(self, name: str) -> None:
+        """Be the team that is meant: one without a name and without members takes the name."""
+        registry = self._post.registry
+        if not name or name == registry.name:
+            return
+        if self._is_named or registry.teammates:
+            raise TeamError(
+                f"There is no team {name!r}. The team is {registry.name!r}; leave the name out for that one."
+            )
+        registry.rename(name)
+        self._is_named = True
+
+    def _host_of(self, member: Member, request: TeamSpawnRequest) -> Host:
+        given = self._given_host
+        journal = given.journal and Section(given.journal, f"member/{member.name}/{member.incarnation}")
+        return replace(given, journal=journal, model=request.model or given.model, tasks=given.tasks or self._tasks)
+
+    def _open_tasks(self) -> Tasks:
+        if self._tasks is None:
+            raise RuntimeError("The team is not open. Use it inside 'async with Team() as team:'.")
+        return self._tasks
+
+    def rename(self, name: str, description: str | None = None) -> None:
+        """Give the team another name, while it has no members. An empty name leaves it, with another description.
+
+        Raises:
+            TeamError: it has members, whose ids have its name in them; or it is deleted.
+        """
+        self._post.registry.rename(name, description)
+        self._is_named = self._is_named or bool(name)
+
+    # -- leading
+
+    def _lead(self) -> None:
+        """Let the chat whose turn goes on here, if any, be the leader from now on."""
+        inbox = current_inbox.get()
+        if self._sender() is not None or (inbox is None and self._inbox is not None):
+            return
+        questions, run = current_questions.get(), current_run.get()
+        self._post.path = current_path.get()
+        self._asks = questions or self._questions
+        self._watch.above = questions.watch if questions is not None else run.watch if run is not None else None
+        self._follow(inbox)
+
+    def _follow(self, inbox: Inbox | None) -> None:
+        """Let the leader's mail be said in the conversation of this inbox, and in no other."""
+        if inbox is self._inbox:
+            return
+        leader = self._post.registry.leader
+        if self._inbox is not None:
+            self._inbox.posts = tuple([post for post in self._inbox.posts if post is not leader])
+            leader.put_back()
+        if inbox is not None:
+            inbox.posts = (*inbox.posts, leader)
+        self._inbox = inbox
+
+    def _sender(self) -> Member | None:
+        """Return the member of this team whose turn goes on here. None: it is the leader's, or a program."""
+        member = current_member.get()
+        return member if member is not None and member.registry is self._post.registry else None
+
+    # -- mail
+
+    def send(
+        self, to: str, text: str, *, summary: str = "", id: str = "", incarnation: int | None = None
+    ) -> tuple[Mail, ...]:
+        """Send a message as whoever goes on here, a member or the leader; return what is on its way.
+
+        `to` is a name, `"team-lead"`, or `"*"` for all other members. What has the same `id` is sent once. With
+        `incarnation` it is for that member of the name only.
+
+        Raises:
+            TeamError: nothing can be sent to that name, or from here.
+        """
+        return self._post.send(self._sender(), to, text, summary=summary, id=id, incarnation=incarnation)
+
+    async def receive(self, timeout_s: float | None = None) -> tuple[Mail, ...]:
+        """Wait for mail to the leader, and take all there is. For a program that leads; a chat is told by itself.
+
+        Raises:
+            TeamError: the team is deleted.
+            TimeoutError: `timeout_s` seconds have passed.
+        """
+        leader = self._post.registry.leader
+        await leader.wait(timeout_s)
+        return leader.drain()
+
+    async def news(self) -> bool:
+        """Wait until mail waits for the leader; False, as soon as no member works and none waits.
+
+        `while await team.news(): await chat.continue_()` lets a chat lead its team to the end.
+        """
+        registry = self._post.registry
+        while not registry.leader.has_mail:
+            if not registry.any_alive(_is_busy):
+                return False
+            await self._post.next_change()
+        return True
+
+    # -- ending
+
+    async def shutdown(
+        self, *names: str, incarnation: int | None = None, grace_s: float = GRACE_S, force_s: float = FORCE_S
+    ) -> Shutdown:
+        """Let members go: those of these names, or all. It takes no more than both times together.
+
+        An idle member ends at once; one that works is asked to, and may end its turn within `grace_s` seconds. Then it
+        is stopped; one that does not end within `force_s` more is out of the team all the same. With `incarnation`,
+        a member of another one is left alone.
+
+        Raises:
+            TeamError: a member would wait for its own end.
+        """
+        return await let_go(
+            self._post,
+            to_go(self._post.registry, names, incarnation, here=self._sender()),
+            stop=self._stop,
+            grace_s=grace_s,
+            force_s=force_s,
+        )
+
+    def _stop(self, task_id: str) -> None:
+        self._open_tasks().stop(task_id, "the team let it go")
+
+    # -- asking and looking
+
+    def answer(self, id: str, answer: Answer) -> None:
+        """Answer what a member asks, where a program leads. A chat that leads is answered through `Chat.answer`.
+
+        Raises:
+            KeyError: nothing waits under that id, or no longer.
+            TypeError: a call needs `Allow`, `Deny`, `Rewrite` or `Stop`, a question a text.
+        """
+        self._questions.answer(id, answer)
+
+    def roster(self) -> Roster:
+        """Return who is in the team, and what could not be delivered, as it is now."""
+        return self._post.roster()
+
+    def member(self, name: str) -> MemberInfo:
+        """Return a member as it is now, or the last of that name.
+
+        Raises:
+            KeyError: there was none.
+        """
+        found = self._post.registry.known(name)
+        if found is None:
+            raise KeyError(f"There is no member {name!r}. There are: {list(self._post.registry.teammates)}.")
+        return found.info(self._post.registry.name)
+
+    @property
+    def name(self) -> str:
+        """What the team is called."""
+        return self._post.registry.name
+
+    @property
+    def dead_letters(self) -> tuple[DeadLetter, ...]:
+        """Mail that could not be delivered, oldest first."""
+        return tuple(self._post.dead_letters)
+
+    @property
+    def usage(self) -> Usage:
+        """What all members have used so far, those that are gone included."""
+        registry = self._post.registry
+        return Usage.total([registry.usage_of_gone, *(member.usage for member in registry.members())])
+
+    @property
+    def errors(self) -> tuple[CallbackError, ...]:
+        """What hooks and listeners have raised, in order. No member fails because of it."""
+        return tuple(self._watch.errors)
+
+    def tools(self) -> Sequence[AnyTool]:
+        """Return the tools of a leader: `send_message`, `team_roster` and `team_shutdown`. Members have two of them."""
+        return (self._send_message, self._team_roster, shutdown_tool(self._sender, self._shut_down))
+
+    async def _shut_down(self, name: str) -> Shutdown:
+        return await self.shutdown(name)
+
+
+def _is_busy(member: Member) -> bool:
+    return member.liveness != "idle" or member.box.has_mail
+
+
+if TYPE_CHECKING:
+    _spawner: TeamSpawner = Team()

@@ -1,0 +1,94 @@
+"""What can be seen of a team: its mail, and what its members do.
+
+Import the events from `events`, with all others. Read `team.py` next. Imports nothing of this package but
+`task_events`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal, TypeAlias
+
+from journeyman.task_events import Liveness
+
+Path: TypeAlias = tuple[str, ...]
+
+MailKind: TypeAlias = Literal["message", "idle", "gone", "shutdown"]
+"""What mail is: somebody's words, or a notice of the team's. `idle`: a member has nothing left to do. `gone`: it ended.
+`shutdown`: it is asked to end."""
+
+Reason: TypeAlias = Literal["gone", "stale", "unread", "closed"]
+"""Why mail could not be delivered. `gone`: its addressee had ended. `stale`: it was for an earlier member of that name.
+`unread`: its addressee ended before it read it. `closed`: the team was left before it was read."""
+
+
+MAIL_MARK: Final = "<team-message"
+"""How the text begins that a model reads of mail. It stands where the user speaks, but is another agent's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mail:
+    """One message from one member of a team to another. It ends delivered or as a dead letter, exactly once."""
+
+    id: str
+    sender: str
+    to: str
+    text: str
+    summary: str = ""
+    """What it is about, in a few words."""
+    kind: MailKind = "message"
+    incarnation: int = 0
+    """Which member of the addressee's name it is for, counted from 1; 0 for the leader."""
+    sent: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """Mail that could not be delivered."""
+
+    mail: Mail
+    reason: Reason
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailSent:
+    """Mail is on its way. Exactly one `MailDelivered` or `MailReturned` with the same mail follows."""
+
+    path: Path
+    """Of the sender."""
+    mail: Mail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailDelivered:
+    """Mail became part of its addressee's conversation, or was handed to the program that leads the team."""
+
+    path: Path
+    """Of the addressee."""
+    mail: Mail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailReturned:
+    """Mail could not be delivered, and is a dead letter from now on."""
+
+    path: Path
+    """Of the team: the run that leads it; empty where a program does."""
+    letter: DeadLetter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberChanged:
+    """A member does something else. The first of each member is `working` or `idle`, the last is `gone`."""
+
+    path: Path
+    """Of the member."""
+    team: str
+    name: str
+    incarnation: int
+    liveness: Liveness
+    at: datetime
+    error: str | None = None
+    """Why it ended, when it failed."""

@@ -1,0 +1,252 @@
+"""A mailbox: where mail waits for one member of a team, until it is said in the member's conversation.
+
+Many write, one reads, first in first out. Mail leaves a mailbox in one of two ways: it is handed over, which is told as
+delivered in the same step, or it is taken out as leftovers when the member is gone. Nothing else removes it, so none is
+lost and none is read twice. A chat says it through its `Inbox`, to which a mailbox is a `Post`. Read `team_post.py`
+next. Imports `inbox`, `errors` and `team_events`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from journeyman.cancel import is_failure
+from journeyman.errors import TeamError
+from journeyman.inbox import Post
+from journeyman.team_events import MAIL_MARK, Mail
+
+Claim: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
+
+
+def as_text(mail: Mail) -> str:
+    """Return mail as a model reads it: nothing in it can be taken for the mark around it."""
+    facts = {"from": mail.sender, "id": mail.id, "summary": mail.summary}
+    facts |= {} if mail.kind == "message" else {"kind": mail.kind}
+    marks = "".join([f' {name}="{escape(value)}"' for name, value in facts.items() if value])
+    return f"{MAIL_MARK}{marks}>\n{escape(mail.text, quote=False)}\n</team-message>"
+
+
+def idle_notice(name: str, text: str) -> str:
+    """Return what the leader reads when a member has nothing left to do: its last words."""
+    return text or f"{name} has nothing left to do."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamHooks:
+    """How the members of a team read their mail and find work. A hook that raises is recorded, and what is said of it
+    here when it is None happens instead."""
+
+    format: Callable[[Mail], str] = as_text
+    """Makes the text that a model reads of mail, of its first task, too. What comes from `as_text` is known not to be
+    the user's words."""
+    pick: Callable[[Sequence[Mail]], Sequence[Mail]] | None = None
+    """Chooses from the mail that waits what is read now, and in which order; the rest waits. None: all, as it came."""
+    ends: Callable[[Mail], bool] | None = None
+    """Says of mail that is about to be read whether the member shall end instead, before another turn."""
+    claim: Claim | None = None
+    """Gives the member of that name work when no mail waits: its text begins a turn, as it is. None or an empty text:
+    there is none."""
+    claim_interval_s: float | None = None
+    """How often `claim` is asked again while there is nothing to do. None: only when a turn has ended."""
+    idle_notice: Callable[[str, str], str] | None = idle_notice
+    """Makes of a member's name and last words what the leader reads when it has nothing left to do. None, or an empty
+    text: nothing."""
+
+
+class MailboxClosed(TeamError):
+    """The mailbox takes no more mail."""
+
+
+class Mailbox:
+    """The mail of one member, or of the leader."""
+
+    def __init__(
+        self,
+        hooks: TeamHooks,
+        *,
+        delivered: Callable[[Sequence[Mail]], None],
+        failed: Callable[[str, BaseException], None],
+    ) -> None:
+        """`delivered` is told what was handed over; `failed`, which hook raised what."""
+        self._hooks: Final = hooks
+        self._delivered = delivered
+        self._failed = failed
+        self._waiting: list[Mail] = []
+        self._in_hand: list[Mail] = []
+        """What a run is about to begin with."""
+        self._has_begun = False
+        """True from when a run has begun with mail until its first model call."""
+        self._waiters: list[asyncio.Future[None]] = []
+        self.n_arrived = 0
+        """How much mail has come so far."""
+        self.is_closed = False
+        """True when no more is taken."""
+        self.is_ending = False
+        """True when no further turn shall begin."""
+
+    # -- writing
+
+    def put(self, mail: Mail) -> None:
+        """Let mail wait.
+
+        Raises:
+            MailboxClosed: nobody will read it.
+        """
+        if self.is_closed:
+            raise MailboxClosed(f"The mailbox of {mail.to!r} is closed. Nothing was sent.")
+        self._waiting.append(mail)
+        self.n_arrived += 1
+        self._wake()
+
+    def end(self) -> None:
+        """Let no further turn begin."""
+        self.is_ending = True
+        self._wake()
+
+    def close(self) -> None:
+        """Take no more mail. What waits can still be read. Again, it changes nothing."""
+        self.is_closed = True
+        self._wake()
+
+    # -- reading, as a `Post`
+
+    @property
+    def has_mail(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def waiting(self) -> tuple[Mail, ...]:
+        """What waits, oldest first; what a run is about to begin with is first."""
+        return (*self._in_hand, *self._waiting)
+
+    def take(self) -> tuple[str, ...]:
+        begins, self._has_begun = self._has_begun, False
+        if begins and self._hooks.pick is not None:
+            return ()  # the run has begun with what was picked: the rest is for a later model call
+        self._choose()
+        return self._handed_over()
+
+    def pick_up(self) -> bool:
+        if not self.is_ending and not self._in_hand:
+            self._choose()
+        if self.is_ending:
+            self.put_back()
+        return bool(self._in_hand)
+
+    def hand_over(self) -> tuple[str, ...]:
+        self._has_begun = True
+        return self._handed_over()
+
+    def _handed_over(self) -> tuple[str, ...]:
+        texts = tuple([self.text_of(mail) for mail in self._in_hand])
+        handed, self._in_hand = self._in_hand, []
+        if handed:
+            self._delivered(handed)
+        return texts
+
+    def put_back(self) -> None:
+        self._waiting[:0] = self._in_hand
+        self._in_hand = []
+
+    def text_of(self, mail: Mail) -> str:
+        """Return what a model reads of mail."""
+        try:
+            return self._hooks.format(mail)
+        except Exception as error:  # noqa: BLE001 - whatever the user's hook raises
+            self._failed("format", error)
+            return as_text(mail)
+
+    def _choose(self) -> None:
+        """Take in hand what is to be read now, up to what ends the member: that counts as read."""
+        if not self._waiting:
+            return
+        if self._hooks.pick is None and self._hooks.ends is None:
+            self._in_hand += self._waiting
+            self._waiting = []
+            return
+        for mail in self._picked():
+            self._waiting.remove(mail)
+            if self._ends(mail):
+                self.is_ending = True
+                self._delivered([mail])
+                return
+            self._in_hand.append(mail)
+
+    def _picked(self) -> Sequence[Mail]:
+        waiting = self._waiting.copy()
+        if self._hooks.pick is None:
+            return waiting
+        try:
+            picked = dict.fromkeys([mail.id for mail in self._hooks.pick(tuple(waiting))])
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            self._failed("pick", error)
+            return waiting
+        known = {mail.id: mail for mail in waiting}
+        return [known[id] for id in picked if id in known]
+
+    def _ends(self, mail: Mail) -> bool:
+        if self._hooks.ends is None or mail.kind == "shutdown":
+            return False
+        try:
+            return self._hooks.ends(mail)
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            self._failed("ends", error)
+            return False
+
+    # -- reading, as a program
+
+    def drain(self) -> tuple[Mail, ...]:
+        """Take all mail, or none if there is none. It counts as delivered."""
+        drained = self._removed()
+        if drained:
+            self._delivered(drained)
+        return drained
+
+    def leftovers(self) -> tuple[Mail, ...]:
+        """Take out what nobody will read. It was not delivered."""
+        return self._removed()
+
+    def _removed(self) -> tuple[Mail, ...]:
+        removed = self.waiting
+        self._waiting, self._in_hand = [], []
+        return removed
+
+    async def wait(self, timeout_s: float | None = None, *, after: int | None = None) -> None:
+        """Wait until mail waits; with `after`, until more has come than that; or until no further turn shall begin.
+
+        Raises:
+            MailboxClosed: it is closed, and none waits.
+            TimeoutError: `timeout_s` seconds have passed.
+        """
+        async with asyncio.timeout(timeout_s):
+            while not self._has_more(after):
+                if self.is_closed:
+                    raise MailboxClosed("The mailbox is closed, and empty: no mail will come.")
+                waiter = asyncio.get_running_loop().create_future()
+                self._waiters.append(waiter)
+                try:
+                    await waiter
+                finally:
+                    if waiter in self._waiters:
+                        self._waiters.remove(waiter)
+
+    def _has_more(self, after: int | None) -> bool:
+        return self.is_ending or (bool(self._waiting) and (after is None or self.n_arrived > after))
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+if TYPE_CHECKING:
+    _post: type[Post] = Mailbox

@@ -1,0 +1,291 @@
+"""One member of a team: a chat that lives in a background task, and whose prompts are its mail.
+
+Mail is said before the member's next model call while it works; while it is idle, mail begins a turn. Where no mail
+waits the host may have work, and where it has none the leader is told that the member is idle. Imports `chat`,
+`execution`, `team_post` and what those show. Read `team.py` next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from journeyman.agent import Agent, Host
+from journeyman.budget import Exceeded, Spent
+from journeyman.cancel import is_failure
+from journeyman.chat import Chat
+from journeyman.contexts import ErrorCode
+from journeyman.errors import JourneymanError, TeamError, name_and_words
+from journeyman.execution import current_path
+from journeyman.inbox import Inbox
+from journeyman.prompt import SystemPrompt
+from journeyman.questions import Questions
+from journeyman.result import Failure, Result
+from journeyman.task_context import TaskContext
+from journeyman.task_events import Identity
+from journeyman.tasks import Tasks
+from journeyman.team_events import Mail
+from journeyman.team_post import PostOffice
+from journeyman.team_registry import LEADER, Member, current_member
+from journeyman.tools import AnyTool
+from journeyman.types import Message, Text
+
+RETRIES: Final = 2
+"""How often a failed model request of a member is repeated, if its agent does not say: it is a chat, and lives long."""
+
+
+class MemberFailed(JourneymanError):
+    """A turn of a member failed, and with it the member."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """What one member needs to live."""
+
+    member: Member
+    post: PostOffice
+    agent: Agent[Any, Any]
+    """As it lives in the team: see `in_team`."""
+    host: Host
+    questions: Questions
+    """Where it asks the user."""
+    prompt: str
+    history: Sequence[Message]
+
+    def begin(self, tasks: Tasks) -> str:
+        """Begin to live, and return the id of the task in which that is."""
+        member = self.member
+        return tasks.start(
+            self.live,
+            description=member.description or member.name,
+            kind="member",
+            agent=member.agent,
+            identity=Identity(member.name, member.registry.name),
+            receive=self._receive,
+            notify=lambda text, info: self.post.part(member, info.error),  # if it has not begun by then
+        )
+
+    def _receive(self, text: str) -> bool:
+        """Take a message that was sent to the task: it is the leader's."""
+        try:
+            return bool(self.post.send(None, self.member.name, text, incarnation=self.member.incarnation))
+        except TeamError:
+            return False
+
+    async def live(self, task: TaskContext) -> str:
+        """Take turns until the member is to end, and return its last words.
+
+        Raises:
+            MemberFailed: a turn failed.
+        """
+        member, carrier, error = self.member, asyncio.current_task(), None
+        if carrier is None:
+            raise RuntimeError("A member lives in a task: start it through Tasks.")
+        member.task = task
+        current_path.set(member.path[:-1])
+        current_member.set(member)
+        unsubscribe = task.abort.subscribe(lambda: _cancel(carrier))
+        chat = Chat(
+            self.agent,
+            host=self.host,
+            history=self.history,
+            inbox=Inbox(member.box),
+            questions=self.questions,
+        )
+        try:
+            async with chat:
+                member.chat = chat
+                await self._turns(chat)
+            return member.last_text
+        except Exception as failed:
+            error = (
+                str(failed) if isinstance(failed, MemberFailed) else f"{member.name} failed: {name_and_words(failed)}"
+            )
+            raise
+        finally:
+            unsubscribe()
+            member.rest()
+            self.post.part(member, error)
+
+    async def _turns(self, chat: Chat[Any, Any]) -> None:
+        box = self.member.box
+        if self.prompt:
+            await self._turn(chat, self._first(self.prompt))
+        while not box.is_ending:
+            seen = box.n_arrived
+            if box.has_mail and await self._answer_mail(chat):
+                continue
+            work = await self._claimed()
+            if work:
+                await self._turn(chat, work)
+            elif not box.is_ending and not box.n_arrived > seen:
+                await self._rest(seen)
+
+    def _first(self, prompt: str) -> str:
+        member = self.member
+        mail = Mail(
+            id="",
+            sender=LEADER,
+            to=member.name,
+            text=prompt,
+            summary=member.description,
+            incarnation=member.incarnation,
+            sent=datetime.now(UTC),
+        )
+        return member.box.text_of(mail)
+
+    # -- turns
+
+    async def _answer_mail(self, chat: Chat[Any, Any]) -> bool:
+        """Take a turn with the mail that waits. False: none of it is to be read now."""
+        if not self.member.box.pick_up():
+            return False
+        self._begin(chat)
+        self._end(await chat.continue_())
+        return True
+
+    async def _turn(self, chat: Chat[Any, Any], text: str) -> None:
+        self._begin(chat)
+        self._end(await chat.prompt(text))
+
+    def _begin(self, chat: Chat[Any, Any]) -> None:
+        self.post.change(self.member, "working")
+        if self.post.watch.is_heard and not self.member.is_heard:
+            self.member.is_heard = True
+            chat.subscribe(self.post.relay)
+
+    def _end(self, result: Result[Any]) -> None:
+        member = self.member
+        if member.task is not None:
+            calls = sum([stats.calls for stats in result.metadata.tools.values()])
+            member.task.count(n_calls=member.task.info.n_calls + calls, usage=member.usage)
+        if not isinstance(result, Failure):
+            member.last_text = self._words(result.output)
+        elif result.error.code != ErrorCode.EXECUTION_CANCELLED:  # one that was stopped is kept, and its member idle
+            raise MemberFailed(f"Member {member.name!r} failed: {result.error}")
+
+    def _words(self, output: object) -> str:
+        schema = self.agent.plan.output
+        return str(output) if schema is None else schema.dump(output).decode()
+
+    # -- between turns
+
+    async def _claimed(self) -> str:
+        """Return work that the host has for the member; empty if it has none."""
+        claim = self.post.hooks.claim
+        if claim is None:
+            return ""
+        try:
+            given = claim(self.member.name)
+            return (await given if inspect.isawaitable(given) else given) or ""
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            self.post.regret("claim", error)
+            return ""
+
+    async def _rest(self, seen: int) -> None:
+        """Be idle until mail comes, or it is time to ask for work again."""
+        member = self.member
+        if self.post.change(member, "idle"):
+            self._notify()
+        try:
+            await member.box.wait(self.post.hooks.claim_interval_s, after=seen)
+        except TimeoutError:
+            return
+
+    def _notify(self) -> None:
+        """Tell the leader that the member has nothing left to do."""
+        make = self.post.hooks.idle_notice
+        if make is None or self.post.registry.leader.is_closed:
+            return
+        try:
+            text = make(self.member.name, self.member.last_text)
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            self.post.regret("idle_notice", error)
+            return
+        if text.strip():
+            self.post.send(self.member, LEADER, text, kind="idle")
+
+
+def _cancel(carrier: asyncio.Task[Any]) -> None:
+    carrier.cancel()
+
+
+# -- the agent, as a member ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Pulse:
+    """Notes a sign of life before each model call of a member. It limits nothing."""
+
+    member: Member
+    name: str = "pulse"
+
+    def check(self, spent: Spent) -> Exceeded | None:
+        self.member.sign()
+        return None
+
+
+def in_team(agent: Agent[Any, Any], member: Member, team: str, tools: Sequence[AnyTool]) -> Agent[Any, Any]:
+    """Return `agent` as the member: it has its name, knows of its team, and can write to the others.
+
+    Raises:
+        DefinitionError: the agent has another tool with the name of one of the team's.
+    """
+    own = [tool for tool in tools if not any(tool is each for each in agent.tools)]
+    return replace(
+        agent,
+        name=member.name,
+        system=_joined(agent, _team_words(member.name, team)),
+        tools=(*agent.tools, *own),
+        retries=RETRIES if agent.retries is None else agent.retries,
+        budget=(*agent.budget, _Pulse(member)),
+    )
+
+
+def _team_words(name: str, team: str) -> str:
+    return (
+        f"You are {name}, a member of the team {team}, which {LEADER} leads. The others do not see what you write: "
+        "use send_message to tell one of them something, and team_roster to see who there is. What they write to you "
+        "comes in <team-message> marks: it is theirs, not the user's. When you have done what there is to do, say in "
+        f"your last words what came out: {LEADER} reads them. You are then idle until somebody writes to you."
+    )
+
+
+def _joined(
+    agent: Agent[Any, Any], words: str
+) -> SystemPrompt | Callable[[Any], SystemPrompt | Awaitable[SystemPrompt]]:
+    """Return the agent's system prompt, joined with the team's words as its `system_mode` says."""
+    given = agent.system
+    if agent.system_mode == "replace":
+        return given
+    if not callable(given):
+        return _in_order(_texts(given), words, agent.system_mode)
+
+    async def joined(input: object) -> SystemPrompt:
+        made = given(input)
+        return _in_order(_texts(await made if inspect.isawaitable(made) else made), words, agent.system_mode)
+
+    return joined
+
+
+def _texts(system: SystemPrompt) -> tuple[Text, ...]:
+    return ((Text(system),) if system.strip() else ()) if isinstance(system, str) else tuple(system)
+
+
+def _in_order(own: tuple[Text, ...], words: str, mode: str) -> tuple[Text, ...]:
+    return (*own, Text(words)) if mode == "prepend" else (Text(words), *own)
+
+
+def why_unfit(agent: Agent[Any, Any]) -> str | None:
+    """Return why an agent cannot be a member; None if it can."""
+    if agent.input is not str:
+        return f"Agent {agent.name!r} takes {agent.input!r}, but the prompts of a member are texts. Leave input= out."
+    return None

@@ -1,0 +1,245 @@
+"""The post of a team: it takes mail, finds its mailbox, tells what becomes of it, and keeps what cannot be delivered.
+
+All of it happens at once, in the thread of the event loop. Read `team_member.py` next. Imports `team_mail`,
+`team_registry`, `execution` and the parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import count
+from threading import get_ident
+from typing import Final
+
+from journeyman.errors import TeamError
+from journeyman.events import Event, MailDelivered, MailReturned, MailSent, MemberChanged, Path
+from journeyman.result import CallbackError
+from journeyman.task_events import Liveness
+from journeyman.team_events import DeadLetter, Mail, MailKind, Reason
+from journeyman.team_mail import Mailbox, TeamHooks
+from journeyman.team_registry import EVERYBODY, LEADER, Member, Registry, Roster
+from journeyman.watch import Watch
+
+REMEMBERED_IDS: Final = 10_000
+"""How many ids of mail are kept to know it when it is sent again."""
+
+
+class PostOffice:
+    """The mail of one team, and who hears of it."""
+
+    def __init__(self, hooks: TeamHooks, watch: Watch, *, name: str, description: str) -> None:
+        self.hooks: Final = hooks
+        self.watch: Final = watch
+        """Who hears of the team: its listeners, and those who watch the chat that leads it."""
+        self.path: Path = ()
+        """The run that leads the team; empty where a program does."""
+        self.registry: Final = Registry(name, description, self._mailbox(LEADER))
+        self.dead_letters: Final[list[DeadLetter]] = []
+        self._sent_ids: dict[str, None] = {}
+        self._numbers = count(1)
+        self._thread: int | None = None
+        self._stirred: list[asyncio.Future[None]] = []
+
+    def open(self) -> None:
+        """Belong to the thread that runs here from now on."""
+        self._thread = get_ident()
+
+    # -- sending
+
+    def send(
+        self,
+        sender: Member | None,
+        to: str,
+        text: str,
+        *,
+        summary: str = "",
+        id: str = "",
+        incarnation: int | None = None,
+        kind: MailKind = "message",
+    ) -> tuple[Mail, ...]:
+        """Send mail, and return what is on its way. `sender` None is the leader. What has an `id` is sent once.
+
+        Raises:
+            TeamError: nothing is on its way; the text says why.
+        """
+        self._check(sender, to, text)
+        own = LEADER if sender is None else sender.name
+        addressees = [name for name in self.registry.teammates if name != own] if to == EVERYBODY else [to]
+        mail = [
+            Mail(
+                id=(id and f"{id}:{name}") or f"m-{next(self._numbers)}",
+                sender=own,
+                to=name,
+                text=text,
+                summary=summary,
+                kind=kind,
+                incarnation=self._incarnation(name) if incarnation is None else incarnation,
+                sent=datetime.now(UTC),
+            )
+            for name in addressees
+        ]
+        return tuple([each for each in mail if self.is_new(each.id) and self._dispatch(sender, each)])
+
+    def _check(self, sender: Member | None, to: str, text: str) -> None:
+        if self._thread is not None and get_ident() != self._thread:
+            raise TeamError("Mail is sent in the thread of the team. From another, use loop.call_soon_threadsafe().")
+        self.registry.check_open()
+        if not text.strip():
+            raise TeamError("The message is blank: there is nothing to send.")
+        if sender is not None and sender.liveness == "gone":
+            raise TeamError(f"{sender.name!r} has ended, and sends no more mail.")
+        known = to in (EVERYBODY, LEADER) or self.registry.known(to) is not None
+        if not known or to == (LEADER if sender is None else sender.name):
+            who = "is the sender" if known else "is unknown"
+            raise TeamError(f"{to!r} {who}. Send to one of {list(self.registry.names)}, or to '*' for all members.")
+
+    def _incarnation(self, name: str) -> int:
+        member = self.registry.known(name)
+        return 0 if member is None else member.incarnation
+
+    def is_new(self, id: str) -> bool:
+        """Note the id of mail. False: it was noted before, so that mail was sent."""
+        if id in self._sent_ids:
+            return False
+        self._sent_ids[id] = None
+        if len(self._sent_ids) > REMEMBERED_IDS:
+            del self._sent_ids[next(iter(self._sent_ids))]
+        return True
+
+    def _dispatch(self, sender: Member | None, mail: Mail) -> bool:
+        """Put mail where it will be read. False: nobody will, so it is a dead letter."""
+        if sender is not None:
+            sender.sign()
+        if self.watch.is_heard:
+            self.watch.show(MailSent(path=self.path if sender is None else sender.path, mail=mail))
+        box = self._box_of(mail)
+        if isinstance(box, Mailbox):
+            box.put(mail)
+            self.stir()
+            return True
+        self.bury([mail], box)
+        return False
+
+    def _box_of(self, mail: Mail) -> Mailbox | Reason:
+        if mail.to == LEADER:
+            return "closed" if self.registry.leader.is_closed else self.registry.leader
+        member = self.registry.known(mail.to)
+        if member is None or member.incarnation != mail.incarnation:
+            return "stale"
+        return "gone" if member.box.is_closed else member.box
+
+    # -- what becomes of it
+
+    def new_mailbox(self, name: str) -> Mailbox:
+        """Return a mailbox for a member of that name."""
+        return self._mailbox(name)
+
+    def _mailbox(self, name: str) -> Mailbox:
+        return Mailbox(self.hooks, delivered=lambda mail: self._delivered(name, mail), failed=self.regret)
+
+    def _delivered(self, name: str, mail: Sequence[Mail]) -> None:
+        member = self.registry.alive(name)
+        if member is not None:
+            member.sign()
+        if self.watch.is_heard:
+            path = self.path if member is None else member.path
+            for each in mail:
+                self.watch.show(MailDelivered(path=path, mail=each))
+
+    def roster(self) -> Roster:
+        """Return the team as it is now."""
+        registry = self.registry
+        return Roster(
+            name=registry.name,
+            description=registry.description,
+            members=tuple([member.info(registry.name) for member in registry.members()]),
+            n_waiting=len(registry.leader.waiting),
+            dead_letters=tuple(self.dead_letters),
+        )
+
+    def bury(self, mail: Sequence[Mail], reason: Reason) -> None:
+        """Make dead letters of mail that nobody will read."""
+        for each in mail:
+            letter = DeadLetter(mail=each, reason=reason, at=datetime.now(UTC))
+            self.dead_letters.append(letter)
+            self.watch.show(MailReturned(path=self.path, letter=letter))
+
+    def relay(self, event: Event) -> None:
+        """Let those who watch the team hear an event of a member."""
+        self.watch.show(event)
+
+    def regret(self, hook: str, error: BaseException) -> None:
+        """Remember what a hook raised."""
+        self.watch.errors.append(CallbackError(callback=hook, error=error))
+
+    # -- what members do
+
+    def change(self, member: Member, liveness: Liveness) -> bool:
+        """Let a member do something else, and tell. False: it does that already, or is about to end."""
+        member.sign()
+        is_same = member.liveness == liveness and member.is_announced
+        if is_same or member.liveness == "gone" or (member.liveness == "stopping" and liveness != "gone"):
+            return False
+        member.liveness, member.is_announced = liveness, True
+        if member.task is not None:
+            member.task.sign(liveness)
+        self.stir()
+        if self.watch.is_heard:
+            self.watch.show(
+                MemberChanged(
+                    path=member.path,
+                    team=self.registry.name,
+                    name=member.name,
+                    incarnation=member.incarnation,
+                    liveness=liveness,
+                    at=datetime.now(UTC),
+                    error=member.error,
+                )
+            )
+        return True
+
+    def part(self, member: Member, error: str | None = None) -> None:
+        """Let a member go: its name is free, and what it has not read is dead letters. Again, it changes nothing."""
+        if self.registry.alive(member.name) is not member:
+            return
+        member.error = error
+        left = member.box.leftovers()
+        self._delivered(member.name, [mail for mail in left if mail.kind == "shutdown"])  # it did what it was asked
+        self.registry.unregister(member)
+        self.change(member, "gone")
+        self.bury([mail for mail in left if mail.kind != "shutdown"], "unread")
+        self._tell_of_end(member)
+        if not member.gone.done():
+            member.gone.set_result(None)
+
+    def _tell_of_end(self, member: Member) -> None:
+        if member.was_asked or self.registry.is_deleted:
+            return
+        was_stopped = member.task is None or member.task.abort.aborted
+        text = member.error or f"{member.name} {'was stopped' if was_stopped else 'has ended'}."
+        gone = Mail(
+            id=f"m-{next(self._numbers)}",
+            sender=member.name,
+            to=LEADER,
+            text=text,
+            kind="gone",
+            sent=datetime.now(UTC),
+        )
+        self._dispatch(member, gone)
+
+    # -- waiting
+
+    def stir(self) -> None:
+        """Wake those who wait for something to change."""
+        stirred, self._stirred = self._stirred, []
+        for waiter in stirred:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def next_change(self) -> None:
+        """Wait until something changes."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stirred.append(waiter)
+        await waiter

@@ -1,0 +1,281 @@
+"""Who is in a team: names, members with their mailboxes, and what is known of those that are gone.
+
+A name is one member's at a time. Each member of a name has its own *incarnation*, counted from 1, so that nothing meant
+for an earlier one reaches a later one. Read `team_post.py` next. Imports `agent`, `chat`, `definition` and `team_mail`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from journeyman.chat import Chat
+from journeyman.definition import NAME
+from journeyman.errors import TeamError
+from journeyman.task_context import TaskContext
+from journeyman.task_events import Liveness
+from journeyman.team_events import DeadLetter, Path
+from journeyman.team_mail import Mailbox
+from journeyman.types import NOTHING_USED, Usage
+
+LEADER: Final = "team-lead"
+"""The name of the leader. No member has it."""
+
+EVERYBODY: Final = "*"
+"""Addresses all other members; not the leader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberInfo:
+    """A member, as it was at one moment."""
+
+    name: str
+    team: str
+    incarnation: int
+    """Which member of that name: 1 for the first."""
+    agent: str
+    """The name of its definition."""
+    description: str
+    color: str
+    task_id: str
+    path: Path
+    liveness: Liveness
+    last_sign: datetime
+    """When it last gave a sign of life: it called its model, sent mail, or did something else."""
+    quiet_s: float
+    """How many seconds ago that was."""
+    n_waiting: int
+    """Mail that it has not read yet."""
+    last_text: str
+    """What it said last at the end of a turn."""
+    usage: Usage
+    """What its turns have used so far."""
+    error: str | None = None
+    """Why it ended, when it failed."""
+
+    @property
+    def id(self) -> str:
+        """`name@team`."""
+        return f"{self.name}@{self.team}"
+
+    @property
+    def depth(self) -> int:
+        """How many runs are above it."""
+        return len(self.path) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """A team, as it was at one moment."""
+
+    name: str
+    description: str
+    members: tuple[MemberInfo, ...]
+    """By name, also those that are gone, unless another has their name."""
+    n_waiting: int
+    """Mail that the leader has not read yet."""
+    dead_letters: tuple[DeadLetter, ...]
+    """Mail that could not be delivered, oldest first."""
+
+
+class Member:
+    """A member, alive or gone."""
+
+    def __init__(
+        self, *, name: str, agent: str, box: Mailbox, path: Path, description: str, color: str, registry: Registry
+    ) -> None:
+        self.registry: Final = registry
+        """Of its team."""
+        self.name: Final = name
+        self.agent: Final = agent
+        self.box: Final = box
+        self.path: Final = path
+        self.description: Final = description
+        self.color: Final = color
+        self.incarnation = 0
+        """Set when it is registered."""
+        self.task_id = ""
+        self.task: TaskContext | None = None
+        self.chat: Chat[Any, Any] | None = None
+        self.liveness: Liveness = "working"
+        self.last_text = ""
+        self.error: str | None = None
+        self.gone: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+        """Done when it is gone."""
+        self.was_asked = False
+        """True when its leader asked it to end."""
+        self.is_heard = False
+        """True once those who watch the team hear of its turns."""
+        self.is_announced = False
+        """True once it was told what it does."""
+        self._clock = asyncio.get_running_loop().time
+        self._sign_s = self._clock()
+        self._sign_at = time.time()
+        self._usage = NOTHING_USED
+
+    def sign(self) -> None:
+        """Note a sign of life."""
+        self._sign_s = self._clock()
+        self._sign_at = time.time()
+
+    @property
+    def usage(self) -> Usage:
+        """What its turns have used so far."""
+        return self._usage if self.chat is None else self.chat.usage
+
+    def rest(self) -> None:
+        """Let its chat go, which has ended."""
+        self._usage, self.chat = self.usage, None
+
+    def info(self, team: str) -> MemberInfo:
+        """Return it as it is now."""
+        return MemberInfo(
+            name=self.name,
+            team=team,
+            incarnation=self.incarnation,
+            agent=self.agent,
+            description=self.description,
+            color=self.color,
+            task_id=self.task_id,
+            path=self.path,
+            liveness=self.liveness,
+            last_sign=datetime.fromtimestamp(self._sign_at, UTC),
+            quiet_s=self._clock() - self._sign_s,
+            n_waiting=len(self.box.waiting),
+            last_text=self.last_text,
+            usage=self.usage,
+            error=self.error,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Member {self.name!r}, number {self.incarnation}, {self.liveness}>"
+
+
+current_member: ContextVar[Member | None] = ContextVar("journeyman_member", default=None)
+"""The member of a team whose turn goes on here, if any."""
+
+
+class Registry:
+    """The names of one team."""
+
+    def __init__(self, name: str, description: str, leader: Mailbox) -> None:
+        self.name = name
+        self.description = description
+        self.leader: Final = leader
+        self.usage_of_gone = NOTHING_USED
+        """What members used whose names others have now."""
+        self._alive: dict[str, Member] = {}
+        self._gone: dict[str, Member] = {}
+        """The last of each name that nobody has now."""
+        self._n_of: dict[str, int] = {}
+        """How many members of each name there have been."""
+        self.is_deleted = False
+
+    # -- changing
+
+    def register(self, member: Member) -> None:
+        """Give a member its name and its incarnation.
+
+        Raises:
+            TeamError: the team is deleted; the name is no name, or the leader's, or taken.
+        """
+        self.check_open()
+        self.check_name(member.name)
+        earlier = self._gone.pop(member.name, None)
+        if earlier is not None:
+            self.usage_of_gone += earlier.usage
+        member.incarnation = self._n_of[member.name] = self._n_of.get(member.name, 0) + 1
+        self._alive[member.name] = member
+
+    def check_name(self, name: str) -> None:
+        """Refuse what no member can be called.
+
+        Raises:
+            TeamError: it is no name, or the leader's, or taken.
+        """
+        if not NAME.fullmatch(name):
+            raise TeamError(f"{name!r} is no name for a member. Use 1 to 64 letters, digits, '_' or '-'.")
+        if name == LEADER:
+            raise TeamError(f"The name {LEADER!r} is the leader's. Give the member another one.")
+        if name in self._alive:
+            raise TeamError(f"The name {name!r} is taken in team {self.name!r}. Names there are: {list(self.names)}.")
+
+    def unregister(self, member: Member) -> None:
+        """Let a member go, and close its mailbox. Its name is free from now on.
+
+        Raises:
+            TeamError: it is not there.
+        """
+        if self._alive.get(member.name) is not member:
+            raise TeamError(f"{member!r} is not in team {self.name!r}. Members are: {list(self.teammates)}.")
+        member.box.close()
+        del self._alive[member.name]
+        self._gone[member.name] = member
+
+    def rename(self, name: str, description: str | None = None) -> None:
+        """Give the team another name; an empty one leaves it as it is.
+
+        Raises:
+            TeamError: it is deleted, or it has members, whose ids have its name in them.
+        """
+        self.check_open()
+        if self._alive:
+            raise TeamError(f"Team {self.name!r} has members: {list(self.teammates)}. Rename it while it has none.")
+        if name and not NAME.fullmatch(name):
+            raise TeamError(f"{name!r} is no name for a team. Use 1 to 64 letters, digits, '_' or '-'.")
+        self.name = name or self.name
+        self.description = self.description if description is None else description
+
+    def delete(self) -> None:
+        """Close every mailbox, and forget the names.
+
+        Raises:
+            TeamError: it was deleted before.
+        """
+        self.check_open()
+        for member in tuple(self._alive.values()):
+            self.unregister(member)
+        self.leader.close()
+        self.is_deleted = True
+
+    def check_open(self) -> None:
+        """Refuse to go on if the team is deleted.
+
+        Raises:
+            TeamError: it is.
+        """
+        if self.is_deleted:
+            raise TeamError(f"There is no team {self.name!r} any more: it was deleted. Make another Team.")
+
+    # -- looking
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The leader and all members that are alive, sorted."""
+        return tuple(sorted([LEADER, *self._alive]))
+
+    @property
+    def teammates(self) -> tuple[str, ...]:
+        """All members that are alive, sorted; the leader is none."""
+        return tuple(sorted(self._alive))
+
+    def alive(self, name: str) -> Member | None:
+        """Return the member of that name; None where there is none."""
+        return self._alive.get(name)
+
+    def known(self, name: str) -> Member | None:
+        """Return the member that has that name, or had it last."""
+        return self._alive.get(name) or self._gone.get(name)
+
+    def members(self) -> tuple[Member, ...]:
+        """Return all members that are alive, and the last of each name that nobody has, by name."""
+        return tuple([member for _, member in sorted({**self._gone, **self._alive}.items())])
+
+    def any_alive(self, test: Callable[[Member], bool]) -> bool:
+        """Tell whether there is a member for which `test` holds."""
+        return any(test(member) for member in self._alive.values())

@@ -1,0 +1,63 @@
+"""What a delegation asks of a team: one new member; and what it is told. `Team` is a spawner, and so is whatever has
+a `spawn` like this one.
+
+Read `team.py` next. Imports `agent`, `model` and values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from journeyman.agent import Agent
+from journeyman.model import Model
+from journeyman.types import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamSpawnRequest:
+    """A member that is wanted."""
+
+    agent: Agent[Any, Any]
+    """The definition: it takes a text."""
+    prompt: str
+    """The first task. Only a member with a `history` may do without: it then waits for mail."""
+    name: str = ""
+    """Who it is in the team; empty for the agent's name."""
+    team_name: str = ""
+    """The team that is meant; empty for the spawner's own."""
+    description: str = ""
+    """What the task is, in a few words."""
+    color: str = ""
+    """For whoever draws the team. Not read here."""
+    model: Model | None = None
+    """Used instead of the agent's."""
+    history: Sequence[Message] = ()
+    """The conversation of an earlier member, to go on from. A delegation leaves it empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamSpawnResult:
+    """A member that was made."""
+
+    task_id: str
+    """Of the background task that it lives in."""
+    agent_id: str
+    """`name@team`."""
+    name: str
+    team_name: str
+    incarnation: int = 1
+    """Tells this member from earlier ones of that name: 1 for the first."""
+
+
+class TeamSpawner(Protocol):
+    """Makes members."""
+
+    async def spawn(self, request: TeamSpawnRequest) -> TeamSpawnResult:
+        """Make the member, and return as soon as it is registered: it works on by itself.
+
+        Raises:
+            TeamError: the member cannot be made; the text says why and what to do.
+        """
+        ...

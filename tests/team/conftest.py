@@ -1,0 +1,3 @@
+"""What the tests of chats get."""
+
+from tests.support.stage import stage as stage

@@ -1,0 +1,406 @@
+"""How a member lives: its prompts, its turns, its rest, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+from pydantic import BaseModel
+
+from journeyman import (
+    Agent,
+    Host,
+    InMemoryJournal,
+    Limits,
+    Message,
+    Output,
+    ProviderError,
+    Tasks,
+    Team,
+    Text,
+    Usage,
+)
+from journeyman.agent import SystemMode
+from journeyman.budget import Allowance, Budget
+from journeyman.errors import DefinitionError, TeamError
+from journeyman.events import ModelResponded, RunStarted
+from journeyman.execution import current_path
+from journeyman.gate import Allow, Ask, GateRequest
+from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman.team import TeamHooks
+from journeyman.team_events import Mail
+from journeyman.tools import tool
+from tests.chat.players import Door
+from tests.support.clock import virtual_clock
+from tests.support.recorder import Recorder, transcript
+from tests.support.stage import Stage
+from tests.team.players import fates, join, lives, mail_read, member_of, team_changes, until_idle, wanted
+
+
+async def test_the_first_task_is_said_as_the_leaders_mail(stage: Stage) -> None:
+    async with Team("crew") as team:
+        agent = Agent(name="scout", model=stage.model(["Done."]))
+        await team.spawn(wanted(agent, "Count them.", description="counting"))
+        await until_idle(team)
+    said = '<team-message from="team-lead" summary="counting">\nCount them.\n</team-message>'
+    assert transcript(stage.messages(0)) == [("user", said)]
+
+
+async def test_the_format_hook_makes_every_text_the_first_one_too() -> None:
+    model = Scripted(["One.", "Two."])
+    async with Team("crew", hooks=TeamHooks(format=lambda mail: f"{mail.sender}: {mail.text}")) as team:
+        await team.spawn(wanted(member_of(model), "Begin."))
+        await until_idle(team)
+        team.send("scout", "Go on.")
+        await team_changes(team)
+        await until_idle(team)
+    assert [request.messages[-1].text for request in model.requests] == ["team-lead: Begin.", "team-lead: Go on."]
+
+
+async def test_its_conversation_grows_from_turn_to_turn(stage: Stage) -> None:
+    async with Team("crew") as team:
+        await team.spawn(wanted(Agent(name="scout", model=stage.model(["One.", "Two."])), "Begin."))
+        await until_idle(team)
+        team.send("scout", "Go on.")
+        await team_changes(team)
+        await until_idle(team)
+        assert team.member("scout").last_text == "Two."
+    assert [role for role, *_ in transcript(stage.messages(1))] == ["user", "assistant", "user"]
+
+
+async def test_it_goes_on_from_the_history_of_an_earlier_member_which_it_does_not_change(stage: Stage) -> None:
+    history = [Message("user", (Text("Begin."),)), Message("assistant", (Text("One."),))]
+    async with Team("crew") as team:
+        await team.spawn(wanted(Agent(name="scout", model=stage.model(["Two."])), "", history=history))
+        assert team.member("scout").liveness == "idle"
+        team.send("scout", "Go on.")
+        while not stage.n_requests:
+            await team_changes(team)
+        await until_idle(team)
+    assert [text for _, text in transcript(stage.messages(0))[:2]] == ["Begin.", "One."]
+    assert len(history) == 2
+
+
+async def test_its_last_words_go_to_the_leader_when_it_has_nothing_left_to_do() -> None:
+    async with Team("crew") as team:
+        await join(team, "ada", ["All counted."])
+        (mail,) = await team.receive()
+        assert (mail.sender, mail.to, mail.kind, mail.text) == ("ada", "team-lead", "idle", "All counted.")
+
+
+def no_words(name: str, text: str) -> str:
+    return ""
+
+
+@pytest.mark.parametrize("notice", [None, no_words])
+async def test_without_an_idle_notice_the_leader_hears_nothing(notice: Callable[[str, str], str] | None) -> None:
+    async with Team("crew", hooks=TeamHooks(idle_notice=notice)) as team:
+        await join(team, "ada", ["All counted."])
+        assert not await team.news()
+
+
+async def test_a_typed_member_hands_in_json_as_its_last_words() -> None:
+    class Report(BaseModel):
+        total: int
+
+    agent = Agent(name="counter", model=Scripted([call("output", total=3)]), output=Output(Report))
+    async with Team("crew") as team:
+        await team.spawn(wanted(agent))
+        (mail,) = await team.receive()
+        assert mail.text == '{"total":3}'
+
+
+async def test_a_turn_that_fails_ends_the_member_and_the_leader_is_told() -> None:
+    refused = ProviderError("No.", kind="auth")
+    async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
+        made = await join(team, "ada", [refused])
+        (mail,) = await team.receive()
+        assert (mail.kind, mail.text) == ("gone", "Member 'ada' failed: API_ERROR: The model call failed (auth): No.")
+        assert team.member("ada").error == mail.text
+        await tasks.wait(made.task_id)
+        info = tasks.get(made.task_id)
+        assert (info.status, info.liveness, info.kind) == ("failed", "gone", "member")
+
+
+async def test_its_requests_are_repeated_as_those_of_a_chat() -> None:
+    flaky = [ProviderError("Busy.", kind="overloaded", retry_after_s=0.0)] * 2
+    async with Team("crew") as team:
+        await join(team, "ada", [*flaky, "Done."])
+        (mail,) = await team.receive()
+        assert mail.text == "Done."
+
+
+@virtual_clock
+async def test_work_is_claimed_when_no_mail_waits_and_is_said_as_it_is() -> None:
+    work = ["Paint the door.", None, "Paint the wall."]
+    model = Scripted(["One.", "Two.", "Three."])
+    hooks = TeamHooks(claim=lambda name: work.pop(0) if work else None, claim_interval_s=5.0, idle_notice=None)
+    async with Team("crew", hooks=hooks) as team:
+        await team.spawn(wanted(member_of(model), "Begin."))
+        while len(model.requests) < 3:
+            await team_changes(team)
+        assert [request.messages[-1].text for request in model.requests[1:]] == ["Paint the door.", "Paint the wall."]
+
+
+@virtual_clock
+async def test_mail_beats_work_that_could_be_claimed() -> None:
+    door = Door()
+    model = Scripted([door.before("One."), "Two.", "Three."])
+    work = ["Paint the door."]
+
+    async def claim(name: str) -> str | None:
+        return work.pop() if work else None
+
+    async with Team("crew", hooks=TeamHooks(claim=claim)) as team:
+        await team.spawn(wanted(member_of(model), "Begin."))
+        await door.reached.wait()
+        team.send("scout", "Wash up.")
+        door.opened.set()
+        await until_idle(team)
+    assert [mail_read(request)[1:] for request in model.requests] == [
+        [],
+        [("team-lead", "Wash up.")],
+        [("team-lead", "Wash up.")],
+    ]
+    assert model.requests[2].messages[-1].text == "Paint the door."
+
+
+async def test_a_claim_that_raises_is_recorded_and_gives_no_work() -> None:
+    def claim(name: str) -> str:
+        raise ValueError(f"no work for {name}")
+
+    async with Team("crew", hooks=TeamHooks(claim=claim)) as team:
+        await join(team, "ada", ["Done."])
+        await until_idle(team)
+        assert [(error.callback, str(error.error)) for error in team.errors] == [("claim", "no work for ada")]
+
+
+async def test_mail_of_the_leader_may_be_preferred() -> None:
+    door = Door()
+    model = Scripted([door.before("One."), "Two.", "Three."])
+
+    def leader_first(waiting: Sequence[Mail]) -> Sequence[Mail]:
+        return sorted(waiting, key=lambda mail: mail.sender != "team-lead")[:1]
+
+    async with Team("crew", hooks=TeamHooks(pick=leader_first)) as team:
+        await team.spawn(wanted(member_of(model), name="ada"))
+        await door.reached.wait()
+        await join(team, "max", [call("send_message", to="ada", message="From max."), "Sent."])
+        while team.member("ada").n_waiting < 1:
+            await team_changes(team)
+        team.send("ada", "From the leader.")
+        door.opened.set()
+        await until_idle(team)
+    said = [mail_read(request)[-1] for request in model.requests[1:]]
+    assert said == [("team-lead", "From the leader."), ("max", "From max.")]
+
+
+async def test_mail_may_end_a_member_before_another_turn() -> None:
+    recorder = Recorder()
+    model = Scripted(["One."])
+    async with Team("crew", hooks=TeamHooks(ends=lambda mail: mail.text == "Stop."), on_event=recorder) as team:
+        await team.spawn(wanted(member_of(model), name="ada"))
+        await until_idle(team)
+        (sent,) = team.send("ada", "Stop.")
+        while team.member("ada").liveness != "gone":
+            await team_changes(team)
+        assert (len(model.requests), team.member("ada").error) == (1, None)
+    assert fates(recorder)[sent.id] == ["delivered"]
+    assert lives(recorder.events, "ada") == [(1, "working"), (1, "idle"), (1, "gone")]
+
+
+# -- what surrounds it ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("append", ["team", "own"]),
+        ("prepend", ["own", "team"]),
+        ("replace", ["own"]),
+        ("whatever", ["team", "own"]),
+    ],
+)
+@pytest.mark.parametrize("is_function", [False, True])
+async def test_its_system_prompt_is_joined_with_the_teams_as_its_mode_says(
+    mode: SystemMode, expected: list[str], is_function: bool
+) -> None:
+    async def own(input: str) -> str:
+        return f"Be careful: {'Begin.' in input}."
+
+    model = Scripted(["Done."])
+    system = own if is_function else "Be careful: True."
+    async with Team("crew") as team:
+        await team.spawn(wanted(Agent(name="scout", model=model, system=system, system_mode=mode)))
+        await until_idle(team)
+    texts = [block.text for block in model.requests[0].prefix.system]
+    assert ["own" if text == "Be careful: True." else "team" for text in texts] == expected
+    if "team" in expected:
+        words = texts[expected.index("team")]
+        assert words.startswith("You are scout, a member of the team crew, which team-lead leads.")
+
+
+async def test_a_tool_of_its_own_may_not_have_the_name_of_one_of_the_teams() -> None:
+    @tool
+    def send_message(to: str) -> str:
+        """Send."""
+        return to
+
+    async with Team("crew") as team:
+        with pytest.raises(DefinitionError, match="send_message"):
+            await team.spawn(wanted(member_of(["Done."], tools=[send_message])))
+        assert team.roster().members == ()
+
+
+async def test_a_model_of_the_request_is_used_instead_of_the_agents() -> None:
+    other = Scripted(["Other."])
+    async with Team("crew") as team:
+        await team.spawn(wanted(member_of(["Own."]), model=other))
+        (mail,) = await team.receive()
+        assert mail.text == "Other."
+
+
+async def test_the_budget_of_the_team_holds_for_all_members_together() -> None:
+    clock = asyncio.get_running_loop().time
+    budget = Budget(Allowance(calls=3), scope="team", now=clock())
+
+    @tool(thread=False)
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    model = FromFunction(
+        lambda request: "Done." if len(request.messages) > 4 else call("look", id=str(len(request.messages)))
+    )
+    async with Team("crew", host=Host(budget=budget)) as team:
+        for name in ("ada", "max"):
+            await team.spawn(wanted(Agent(name="scout", model=model, tools=[look]), name=name))
+        await until_idle(team)
+        assert budget.calls == 3
+        assert team.usage.requests == 6
+
+
+async def test_usage_rolls_up_into_the_task_and_the_team() -> None:
+    async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
+        made = await join(team, "ada", [call("team_roster"), "Done."])
+        await until_idle(team)
+        expected = Usage(requests=2, input_tokens=20, output_tokens=10)
+        assert (team.usage, team.member("ada").usage, tasks.get(made.task_id).usage) == (expected,) * 3
+        assert tasks.get(made.task_id).n_calls == 1
+        await team.shutdown("ada")
+        await join(team, "ada", ["Done."])
+        await until_idle(team)
+        assert team.usage == Usage(requests=3, input_tokens=30, output_tokens=15)
+
+
+async def test_events_of_members_reach_the_teams_listener_with_their_path() -> None:
+    recorder = Recorder()
+    async with Team("crew", on_event=recorder) as team:
+        await join(team, "ada", ["Done."])
+        await until_idle(team)
+    assert [event.path for event in recorder.of(RunStarted)] == [("ada",)]
+    assert [event.text for event in recorder.of(ModelResponded)] == ["Done."]
+
+
+async def test_a_member_notes_a_sign_of_life_at_each_model_call() -> None:
+    door = Door()
+    async with Team("crew") as team:
+        await join(team, "ada", [call("team_roster"), door.before("Done.")])
+        await door.reached.wait()
+        before = team.member("ada")
+        assert (before.liveness, before.quiet_s < 5.0) == ("working", True)
+        door.opened.set()
+        await until_idle(team)
+        assert team.member("ada").last_sign > before.last_sign
+
+
+async def test_what_a_member_asks_is_answered_by_the_program_that_leads() -> None:
+    class Careful:
+        async def decide(self, request: GateRequest) -> Allow | Ask:
+            return Ask("Send it?") if request.tool_name == "team_roster" else Allow()
+
+    asked: list[str] = []
+
+    def answer(event: object) -> None:
+        id = getattr(event, "id", "")
+        if type(event).__name__ == "ApprovalRequested":
+            asked.append(id)
+            team.answer(id, Allow())
+
+    async with Team("crew", host=Host(gate=Careful()), on_event=answer) as team:
+        await join(team, "ada", [call("team_roster"), "Done."])
+        (mail,) = await team.receive()
+        assert (mail.text, len(asked)) == ("Done.", 1)
+
+
+async def test_each_member_has_a_part_of_the_journal_to_itself() -> None:
+    journal = InMemoryJournal()
+    async with Team("crew", host=Host(journal=journal)) as team:
+        await join(team, "ada", ["Done."])
+        await until_idle(team)
+        await team.shutdown("ada")
+        await join(team, "ada", ["Done."])
+        await until_idle(team)
+    assert {key.partition("/run/")[0] for key in journal.finished} == {"member/ada/1", "member/ada/2"}
+
+
+async def test_a_member_cannot_be_deeper_than_five_runs() -> None:  # S16.11
+    async with Team("crew") as team:
+        token = current_path.set(("a", "b", "c", "d", "e"))
+        made = await team.spawn(wanted(member_of(["Done."])))
+        assert team.member(made.name).depth == 5
+        current_path.set(("a", "b", "c", "d", "e", "f"))
+        with pytest.raises(TeamError, match="A member would be at depth 6, and 5 is the last"):
+            await join(team, "max", ["Done."])
+        current_path.reset(token)
+
+
+async def test_a_stopped_task_is_a_killed_member_and_the_leader_is_told() -> None:  # S16.6
+    door = Door()
+    async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
+        made = await join(team, "ada", [door.before("Done.")])
+        await door.reached.wait()
+        team.send("ada", "Hello?")
+        assert tasks.stop(made.task_id)
+        (mail,) = await team.receive()
+        assert (mail.kind, mail.text) == ("gone", "ada was stopped.")
+        await tasks.wait(made.task_id)
+        assert tasks.get(made.task_id).status == "killed"
+        assert [letter.reason for letter in team.dead_letters] == ["unread"]
+
+
+async def test_a_message_to_its_task_is_the_leaders_mail() -> None:
+    model = Scripted(["One.", "Two."])
+    async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
+        made = await team.spawn(wanted(member_of(model)))
+        await until_idle(team)
+        assert tasks.message(made.task_id, "Go on.") == "queued"
+        while len(model.requests) < 2:
+            await team_changes(team)
+        assert mail_read(model.requests[1])[-1] == ("team-lead", "Go on.")
+        await team.shutdown()
+        assert tasks.message(made.task_id, "Still there?") == "gone"
+
+
+async def test_a_wake_without_mail_never_prompts_again() -> None:  # S16.11
+    model = Scripted(["One."])
+    async with Team("crew") as team:
+        await team.spawn(wanted(member_of(model), name="ada"))
+        await until_idle(team)
+        box = team._post.registry.alive("ada")  # pyright: ignore[reportPrivateUsage] - another reader of its mail
+        assert box is not None
+        team.send("ada", "Hello.")
+        assert [mail.text for mail in box.box.drain()] == ["Hello."]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(model.requests) == 1
+
+
+async def test_limits_hold_for_each_turn_of_a_member() -> None:
+    agent = Agent(name="scout", model=Scripted([call("team_roster")], repeat=True), limits=Limits(iterations=2))
+    async with Team("crew") as team:
+        await team.spawn(wanted(agent))
+        (mail,) = await team.receive()
+        assert mail.kind == "gone"
+        assert "MAX_ITERATIONS" in mail.text
