@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Limits, Output, Price, ProviderError, tool
+from journeyman import Agent, Limits, Output, Price, ProviderError, Subagents, tool
 from journeyman.model import Part, Request, ResponseStarted, TextPart
-from journeyman.models.scripted import Scripted, call, say
+from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.types import Usage
 
 print("the file prints")  # noqa: T201 - users' files do
@@ -144,3 +144,54 @@ waiter = Agent(name="waiter", model=Scripted([say("I wait.", call("wait"))]), to
 leaver = Agent(name="leaver", model=Scripted([say("I leave.", call("leave_behind"))]), tools=[leave_behind])
 silent = Agent(name="silent", model=Silent())
 claude = Agent(name="claude", model="anthropic:claude-sonnet-5-5", retries=0)
+
+
+# -- agents that send out others --------------------------------------------------------------------------------------
+
+
+def explore(request: Request) -> Answer:
+    """Look at the city that the task names, and say what it is like there."""
+    city = request.messages[0].text
+    return f"{city}: rain." if len(request.messages) > 1 else say(f"I look at {city}.", call("look", city=city))
+
+
+def stand_about(request: Request) -> Answer:
+    return say("I wait.", call("wait"))
+
+
+PRICE = Price(input=3, output=15)
+scout = Agent(name="scout", description="Looks.", model=FromFunction(explore, price=PRICE), tools=[look])
+guide = Agent(
+    name="guide",
+    model=Scripted([call("subagent", agent="scout", task="Bergen"), "Bergen it is."], price=PRICE),
+    tools=[Subagents(scout)],
+)
+ill = Agent(name="ill", model=Scripted([ProviderError("No more.", kind="quota")], price=PRICE))
+chief = Agent(
+    name="chief",
+    model=Scripted(
+        [
+            say(
+                "I send three.",
+                call(
+                    "subagent",
+                    tasks=[
+                        {"agent": "scout", "task": "Oslo"},
+                        {"agent": "ill", "task": "Paris"},
+                        {"agent": "scout", "task": "Rome"},
+                    ],
+                ),
+            ),
+            say("And a guide.", call("subagent", agent="guide", task="Where to?")),
+            "Rain everywhere.",
+        ],
+        price=PRICE,
+    ),
+    tools=[Subagents(scout, guide, ill)],
+)
+stander = Agent(name="stander", model=FromFunction(stand_about), tools=[wait])
+crowd = Agent(
+    name="crowd",
+    model=Scripted([call("subagent", tasks=[{"agent": "stander", "task": f"Stand {n}."} for n in range(8)])]),
+    tools=[Subagents(stander, max_concurrency=None)],
+)

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Thread
+from typing import IO
 
 AGENTS = Path(__file__).parent / "agents.py"
 """The agents that these tests run."""
 
-_PATIENCE_S = 15.0
+_PATIENCE_S = 30.0
 _LEFT_OUT = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
 
 # Whoever runs the tests may ignore Ctrl-C, and processes inherit that.
@@ -113,6 +114,13 @@ class Warm:
             self._process.kill()
 
 
+def _next(stream: IO[bytes]) -> bytes:
+    try:
+        return os.read(stream.fileno(), 4096)
+    except (OSError, ValueError):  # nobody wants to know any more, and it was closed
+        return b""
+
+
 class Running:
     """A command under way, with what it has printed so far."""
 
@@ -127,7 +135,7 @@ class Running:
     def _read(self, name: str) -> None:
         stream = self._process.stdout if name == "stdout" else self._process.stderr
         assert stream is not None
-        while data := os.read(stream.fileno(), 4096):
+        while data := _next(stream):
             with self._news:
                 self._printed[name] += data
                 self._news.notify_all()
@@ -137,6 +145,11 @@ class Running:
         with self._news:
             found = self._news.wait_for(lambda: text.encode() in self._printed["stderr"], _PATIENCE_S)
         assert found, f"{text!r} did not appear in:\n{self._printed['stderr'].decode()}"
+
+    def shown(self) -> str:
+        """Return what stderr shows by now."""
+        with self._news:
+            return self._printed["stderr"].decode()
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
@@ -150,12 +163,12 @@ class Running:
 
 
 @contextmanager
-def running(*words: str | Path, cwd: Path | None = None) -> Generator[Running]:
+def running(*words: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Generator[Running]:
     """Start a command. It is killed when the block ends, unless it ended before."""
     with subprocess.Popen(
         command(*words),
         cwd=cwd,
-        env=environment(),
+        env=environment(**(env or {})),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

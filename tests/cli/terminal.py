@@ -20,7 +20,7 @@ from threading import Condition, Thread
 
 COLUMNS, ROWS = 80, 24
 
-_PATIENCE_S = 15.0
+_PATIENCE_S = 30.0
 _TOKEN = re.compile(r"\x1b\[(?P<arguments>[?0-9;]*)(?P<command>[A-Za-z])|(?P<character>.)", re.DOTALL)
 
 
@@ -108,6 +108,10 @@ class Terminal:
         screen = Screen()
         screen.draw(self._output.decode("utf-8", "ignore"))
         return screen
+
+    def times_drawn(self, text: str) -> int:
+        """Return how many times `text` was drawn, also where it was drawn over since."""
+        return self._output.decode("utf-8", "ignore").count(text)
 
     def wait_for(self, ready: Callable[[Screen], bool]) -> Screen:
         """Wait until the screen is as it should be."""

@@ -102,3 +102,23 @@ def test_every_ending_fits_the_schema(context: Context) -> None:
     failure = Failure(error=Ending(context, "iteration"), metadata=Metadata(usage=Usage(), latency_s=0.5), history=())
     document = result_document(Agent(name="a", model=Scripted([])), failure)
     assert parsed(dump_document(document))["error"]["code"] == context.code
+
+
+def test_sub_agents_are_nested_with_what_each_used_and_did(warm: Warm) -> None:
+    document = parsed(warm("run", f"{AGENTS}:chief", "Where does it rain?", "--json", "--quiet").stdout)
+    first, second, _, last = document["children"]
+    assert [child["path"][-1] for child in document["children"]] == ["scout#1", "ill#2", "scout#3", "guide#4"]
+    assert {name: first[name] for name in ("code", "attempts", "iterations", "calls", "children")} == {
+        "code": None,
+        "attempts": 1,
+        "iterations": 2,
+        "calls": 1,
+        "children": [],
+    }
+    assert (second["code"], second["usage"]["exact"]) == ("API_ERROR", False)
+    [below] = last["children"]
+    assert below["path"] == ["chief", "guide#4", "scout#1"]
+    assert (below["usage"]["total_tokens"], last["usage"]["total_tokens"]) == (30, 60)
+    own_requests = sum(attempt["iterations"] for attempt in document["attempts"])
+    below_requests = sum(child["usage"]["requests"] for child in document["children"])
+    assert document["usage"]["requests"] == own_requests + below_requests

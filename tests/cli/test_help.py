@@ -17,13 +17,13 @@ def test_the_help_names_every_command_with_what_it_does(warm: Warm) -> None:
     for words in ([], ["--help"], ["-h"]):
         done = warm(*words)
         assert (done.code, done.stdout, done.stderr) == (0, HELP, "")
-    for name in ("run", "check", "record", "replay", "demo"):
+    for name in ("run", "chat", "check", "record", "replay", "mcp", "demo"):
         assert f"  {name} " in HELP
         assert app[name].help in HELP
     assert max(len(line) for line in HELP.splitlines()) <= 80
 
 
-@pytest.mark.parametrize("name", ["run", "check", "record", "replay", "demo"])
+@pytest.mark.parametrize("name", ["run", "chat", "check", "record", "replay", "mcp", "demo"])
 def test_each_command_explains_its_options(name: str, warm: Warm) -> None:
     done = warm(name, "--help")
     assert done.code == 0
@@ -38,7 +38,7 @@ def test_help_and_version_do_without_the_packages_of_the_commands() -> None:
     program = (
         "import sys, journeyman.cli as cli\nsys.argv = ['journeyman', '--help']\n"
         "try: cli.main()\nexcept SystemExit: pass\n"
-        "heavy = ('cyclopts', 'rich', 'aiohttp', 'anthropic', 'openai', 'pydantic_ai', 'httpx2')\n"
+        "heavy = ('cyclopts', 'rich', 'aiohttp', 'anthropic', 'openai', 'prompt_toolkit', 'pydantic_ai', 'httpx2')\n"
         "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run(

@@ -98,19 +98,18 @@ def texts(*events: Event) -> list[str]:
 def test_a_sub_agent_is_indented_and_named_when_the_lines_change_hands() -> None:
     assert texts(
         RunStarted(path=ROOT, agent="lead", model="m", max_attempts=1, max_iterations=9),
-        RunStarted(path=CHILD, agent="scout", model="m", max_attempts=2, max_iterations=9),
+        RunStarted(path=CHILD, agent="scout", model="m", max_attempts=2, max_iterations=9, mode="single"),
         IterationStarted(path=CHILD, attempt=1, iteration=1),
+        IterationStarted(path=CHILD, attempt=2, iteration=1),
         CallAbandoned(path=ROOT, tool_use_id="1", tool_name="nap"),
         RunSucceeded(path=CHILD, output="", metadata=NOTHING),
     ) == [
         "|lead|· m",
-        "    child|scout#2|· m",
-        "    ||",
-        "    |attempt 1 of 2|",
-        "||lead",
+        "    child|scout#2|· single · m",
+        "      |attempt 2 of 2|",
         "    warning|nap|goes on in its thread; what it returns is dropped",
         "    ||scout#2",
-        "    done|done|· 200 ms",
+        "      done|done|· 200 ms",
     ]
 
 

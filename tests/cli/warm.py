@@ -15,7 +15,10 @@ from typing import Any, NoReturn
 
 import journeyman.cli
 
-_IMPORTED_BY_COMMANDS = ("cli.app", "cli.check", "cli.demo", "cli.run", "cli.record", "cli.replay", "models.anthropic")
+_IMPORTED_BY_COMMANDS = (
+    *("cli.app", "cli.chat", "cli.check", "cli.demo", "cli.run", "cli.record", "cli.replay", "cli.mcp"),
+    "models.anthropic",
+)
 
 
 def _become(command: dict[str, Any]) -> NoReturn:

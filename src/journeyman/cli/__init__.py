@@ -1,4 +1,4 @@
-"""The command line: `journeyman run`, `check`, `record`, `replay` and `demo`.
+"""The command line: `journeyman run`, `chat`, `check`, `record`, `replay`, `mcp` and `demo`.
 
 This is its front door. It answers the plainest questions by itself, and imports what they do not need only for the
 others: `app.py`, which is to be read next.
@@ -17,10 +17,13 @@ Usage: journeyman COMMAND
 Run agents that hand in checked work.
 
   run FILE:AGENT [INPUT]   Run an agent, and print what it hands in.
+  chat FILE:AGENT          Talk with an agent, also while it works.
   check FILE:AGENT         Show an agent's definition without calling a model.
   record FILE:AGENT [INPUT] --cassette F
                            Run an agent, and record its conversation.
   replay CASSETTE          Play a recorded conversation, offline.
+  mcp FILE:AGENT ...       Serve agents as MCP tools, over stdio or HTTP.
+  mcp pin SERVER           Pin the tools of an MCP server.
   demo [QUESTION]          Watch an analyst at work, with or without a key.
 
   --help (-h)              Show this; after a command, show its options.

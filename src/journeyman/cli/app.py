@@ -15,6 +15,9 @@ from journeyman.cli.screen import print_error
 
 USAGE, INTERRUPTED = 2, 130
 
+_EXTRAS = {"mcp": "journeyman[mcp]"}
+"""What to install for a package that only some commands need."""
+
 app = App(
     name="journeyman",
     help="Run agents that hand in checked work.",
@@ -25,22 +28,45 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.command("journeyman.cli.run:run", name="run", help="Run an agent, and print what it hands in.")
+app.command("journeyman.cli.chat:chat", name="chat", help="Talk with an agent, also while it works.")
 app.command("journeyman.cli.check:check", name="check", help="Show an agent's definition without calling a model.")
 app.command("journeyman.cli.record:record", name="record", help="Run an agent, and record its conversation.")
 app.command("journeyman.cli.replay:replay", name="replay", help="Play a recorded conversation, offline.")
+app.command("journeyman.cli.mcp:mcp", name="mcp", help="Serve agents as MCP tools, over stdio or HTTP.")
 app.command("journeyman.cli.demo:demo", name="demo", help="Watch an analyst at work, with or without a key.")
 
 
 def execute(words: Sequence[str]) -> int:
     """Execute the command that the words on the command line ask for, and return the exit code."""
     try:
-        return app(words) or 0
+        return app(_resumed(words)) or 0
     except Mistake as mistake:
         print_error(mistake.message, mistake.hint)
         return USAGE
     except CycloptsError as error:
         print_error(f"{str(error).rstrip('.')}.", "See: journeyman --help")
         return USAGE
+    except ImportError as error:  # cyclopts imports a command when it is called
+        extra, missing = _extra_for(error.__cause__)
+        if not extra:
+            raise
+        print_error(f"This command needs the package {missing}, which is not installed.", f"pip install '{extra}'")
+        return USAGE
     except KeyboardInterrupt:
         print_error("interrupted.", "Nothing was running yet.")
         return INTERRUPTED
+
+
+def _resumed(words: Sequence[str]) -> list[str]:
+    """Return the words with what `chat --resume` means where nothing follows it: the latest."""
+    completed = list(words)
+    for index, word in enumerate(words):
+        if word == "--resume" and words[0] == "chat" and all(each.startswith("-") for each in words[index + 1 :][:1]):
+            completed[index] = "--resume=latest"
+    return completed
+
+
+def _extra_for(error: BaseException | None) -> tuple[str, str]:
+    """Return what to install for a package that a command needs, and its name; nothing for any other error."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else ""
+    return _EXTRAS.get(missing.partition(".")[0], ""), missing

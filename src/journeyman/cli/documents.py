@@ -131,11 +131,21 @@ class ChildDocument:
     __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
 
     path: list[str]
-    """Its place below this run, names from the root down."""
+    """Its place in the tree, names from the root down, each with a number where there may be several."""
     code: ErrorCode | None
     """null when it succeeded."""
     usage: UsageDocument
-    """Part of this run's usage."""
+    """With that of the runs that it started in turn. Part of this run's usage."""
+    attempts: int
+    """Its own, with those that were rejected."""
+    iterations: int
+    """Model calls of its own, of all attempts."""
+    calls: int
+    """Tool calls of its own."""
+    latency_s: float
+    """Seconds from its start to its end."""
+    children: list[ChildDocument]
+    """The runs that it started in turn, in the order in which they began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +178,7 @@ class ResultDocument:
     tools: dict[str, ToolDocument]
     """By name. Calls of names that no tool has are counted together, under `(unknown)`."""
     children: list[ChildDocument]
+    """The runs that this one started, in the order in which they began; not those in the background."""
     callback_errors: list[str]
     """What callbacks raised; the run went on."""
     history: tuple[Message, ...]
@@ -274,7 +285,16 @@ def _tool(stats: ToolStats) -> ToolDocument:
 
 
 def _child(record: ChildRecord) -> ChildDocument:
-    return ChildDocument(path=list(record.path), code=record.code, usage=_usage(record.usage))
+    return ChildDocument(
+        path=list(record.path),
+        code=record.code,
+        usage=_usage(record.usage),
+        attempts=record.attempts,
+        iterations=record.iterations,
+        calls=record.calls,
+        latency_s=record.latency_s,
+        children=[_child(below) for below in record.children],
+    )
 
 
 def _callback_errors(metadata: Metadata) -> list[str]:

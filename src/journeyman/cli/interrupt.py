@@ -34,25 +34,8 @@ class Interrupt:
     @contextmanager
     def listening(self) -> Generator[None]:
         """Listen. A signal that the caller of the program ignores stays ignored."""
-        heard, told = socket.socketpair()
-        told.setblocking(False)
-        numbers = [number for number in _REASONS if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, _do_nothing) for number in numbers}
-        wakeup_before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
-        Thread(target=self._listen, args=(heard,), name="journeyman-signals", daemon=True).start()
-        try:
+        with hearing(self._hear):
             yield
-        finally:
-            signal.set_wakeup_fd(wakeup_before)
-            for number, previous in before.items():
-                signal.signal(number, previous)
-            told.close()
-
-    def _listen(self, heard: socket.socket) -> None:
-        with heard:
-            while received := heard.recv(1):
-                if received[0] in _REASONS:
-                    self._hear(signal.Signals(received[0]))
 
     def _hear(self, number: signal.Signals) -> None:
         if self.exit_code is not None or self.has_ended:
@@ -60,6 +43,31 @@ class Interrupt:
         self.exit_code = 128 + number
         self._on_first()
         self._abort.abort(_REASONS[number])
+
+
+@contextmanager
+def hearing(hear: Callable[[signal.Signals], None]) -> Generator[None]:
+    """Call `hear`, in a thread of its own, for each Ctrl-C and SIGTERM while the block runs."""
+    heard, told = socket.socketpair()
+    told.setblocking(False)
+    numbers = [number for number in _REASONS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _do_nothing) for number in numbers}
+    wakeup_before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+    Thread(target=_listen, args=(heard, hear), name="journeyman-signals", daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(wakeup_before)
+        for number, previous in before.items():
+            signal.signal(number, previous)
+        told.close()
+
+
+def _listen(heard: socket.socket, hear: Callable[[signal.Signals], None]) -> None:
+    with heard:
+        while received := heard.recv(1):
+            if received[0] in _REASONS:
+                hear(signal.Signals(received[0]))
 
 
 def _do_nothing(number: int, frame: object) -> None:

@@ -15,7 +15,9 @@ from rich.text import Text
 
 from journeyman.cli.words import clean
 
-Mark: TypeAlias = Literal["done", "failed", "waiting", "step", "child", "stopped", "warning", "bar", ""]
+Mark: TypeAlias = Literal[
+    "done", "failed", "waiting", "asks", "step", "child", "background", "mail", "stopped", "warning", "bar", ""
+]
 
 WIDEST: Final = 100
 """Lines are no longer than this, so that notes stay near what they are about."""
@@ -27,15 +29,18 @@ _SYMBOLS: Final[dict[Mark, tuple[str, str, str]]] = {
     "done": ("✓", "+", "green"),
     "failed": ("✗", "x", "red"),
     "waiting": ("↻", "~", "yellow"),
+    "asks": ("?", "?", "yellow"),
     "step": ("▸", ">", "cyan"),
     "child": ("↳", ">", "cyan"),
+    "background": ("◦", "o", "cyan"),
+    "mail": ("→", ">", "cyan"),
     "stopped": ("■", "#", "yellow"),
     "warning": ("!", "!", "yellow"),
     "bar": ("│", "|", "dim"),
     "": ("", "", ""),
 }
 
-_PLAIN: Final = str.maketrans("·…", "-~")
+_PLAIN: Final = str.maketrans("·…✓✗", "-~+x")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

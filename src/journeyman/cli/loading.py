@@ -131,6 +131,9 @@ def _import(name: str) -> ModuleType:
 
 
 def _execute(path: Path, name: str) -> ModuleType:
+    loaded = next((module for module in list(sys.modules.values()) if _origin(module) == str(path)), None)
+    if loaded is not None:
+        return loaded  # its agents, named one by one, may know one another
     # A file named like a module that is loaded, or could be, must not stand in its place.
     taken = name in sys.modules or name in sys.stdlib_module_names or not name.isidentifier()
     spec = spec_from_file_location(f"journeyman_file_{name}" if taken else name, path)
@@ -138,8 +141,17 @@ def _execute(path: Path, name: str) -> ModuleType:
         raise ImportError(f"{path} cannot be imported")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
     return module
+
+
+def _origin(module: ModuleType) -> str | None:
+    spec = getattr(module, "__spec__", None)
+    return None if spec is None else spec.origin
 
 
 # -- what a file may do when it is imported ---------------------------------------------------------------------------

@@ -27,6 +27,7 @@ def record(
     model: str | None = None,
     json: Flag = False,
     quiet: Flag = False,
+    tree: Flag = False,
 ) -> int:
     """Run an agent as `run` does, and record what its model and its tools answer.
 
@@ -40,6 +41,7 @@ def record(
         model: Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5.
         json: Print one JSON document: the result, usage, attempts and history.
         quiet: Print nothing but the result, or the error.
+        tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
     """
     stdout = Stdout(drop_others=quiet)
     recording = Cassette(cassette, "all")
@@ -51,6 +53,7 @@ def record(
         model=model,
         json=json,
         quiet=quiet,
+        tree=tree,
         notice=f"Recording to {cassette}.",
         cassette=recording,
     )

@@ -24,6 +24,7 @@ def run(
     model: str | None = None,
     json: Flag = False,
     quiet: Flag = False,
+    tree: Flag = False,
 ) -> int:
     """Run an agent, and print what it hands in.
 
@@ -37,6 +38,7 @@ def run(
         model: Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5.
         json: Print one JSON document: the result, usage, attempts and history.
         quiet: Print nothing but the result, or the error.
+        tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
     """
     stdout = Stdout(drop_others=quiet)
     job = Job(
@@ -47,5 +49,6 @@ def run(
         model=model,
         json=json,
         quiet=quiet,
+        tree=tree,
     )
     return perform(job)

@@ -17,14 +17,16 @@ from journeyman.cancel import Abort
 from journeyman.cli.documents import dump_document, output_json, result_document
 from journeyman.cli.interrupt import Interrupt
 from journeyman.cli.lines import EMPTY, Line
+from journeyman.cli.outline import Outline
 from journeyman.cli.reading import parse_input
-from journeyman.cli.screen import Screen, open_screen, print_error
+from journeyman.cli.screen import PlainScreen, Screen, open_screen, print_error, stderr_console
 from journeyman.cli.stdout import Stdout
 from journeyman.cli.words import count, one_line
 from journeyman.connect import connect
 from journeyman.contexts import ErrorCode, InvalidInputContext, ModelUnavailableContext
 from journeyman.endings import Context, Ending
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded
+from journeyman.events import Event, Listener
 from journeyman.loop import run
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.types import Usage
@@ -50,6 +52,8 @@ class Job:
     """Used instead of the agent's."""
     json: bool = False
     quiet: bool = False
+    tree: bool = False
+    """Print the whole tree at the end, also if `quiet`."""
     notice: str = ""
     """The first line to show."""
     cassette: Cassette | None = None
@@ -94,21 +98,40 @@ def _unstarted(context: Context) -> Failure:
 def _run(job: Job, screen: Screen, value: object, host: Host) -> int:
     abort = Abort()
     interrupt = Interrupt(abort, screen.stopping)
-    on_event = None if job.quiet else screen.show
+    outline = Outline() if job.tree else None
+    on_event = _listener(None if job.quiet else screen.show, None if outline is None else outline.follow)
     with interrupt.listening(), asyncio.Runner() as runner:
         result = runner.run(run(job.agent, value, on_event=on_event, abort=abort, host=host))
-        exit_code = _present(job, screen, result)
+        exit_code = _present(job, screen, result, outline)
         # Leaving the block may wait for a thread of the user's. From here on a signal quits.
         interrupt.has_ended = True
     cancelled = isinstance(result, Failure) and result.code is ErrorCode.EXECUTION_CANCELLED
     return interrupt.exit_code if cancelled and interrupt.exit_code is not None else exit_code
 
 
-def _present(job: Job, screen: Screen, result: Result[Any]) -> int:
-    """Print the result, and what went wrong. Return the exit code."""
+def _listener(*listeners: Listener | None) -> Listener | None:
+    """Return one listener for several, or None where there is none: then no event is made."""
+    match [listener for listener in listeners if listener is not None]:
+        case []:
+            return None
+        case [only]:
+            return only
+        case several:
+
+            def tell_all(event: Event) -> None:
+                for listener in several:
+                    listener(event)
+
+            return tell_all
+
+
+def _present(job: Job, screen: Screen, result: Result[Any], outline: Outline | None = None) -> int:
+    """Print the result, the whole tree, and what went wrong. Return the exit code."""
     if isinstance(result, Failure):
         screen.say(_gathered(result))
     screen.close()
+    if outline is not None:
+        PlainScreen(stderr_console()).say(list(outline.lines()))
     if job.json:
         document = result_document(job.agent, result)
         job.stdout.write_json(dump_document(document, indent=2 if job.stdout.is_terminal else None))

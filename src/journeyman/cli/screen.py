@@ -110,7 +110,7 @@ class PlainScreen:
         self.say([_STOPPING])
 
     def close(self) -> None:
-        return
+        self.say(self._tree.rest())
 
 
 class LiveScreen:
@@ -148,6 +148,7 @@ class LiveScreen:
         if not self._closing.is_set():
             self._closing.set()
             self._painter.join()
+            self._waiting += self._tree.rest()
             self._live.update("")
             self._live.stop()
         self._print_waiting()

@@ -94,5 +94,19 @@ def arguments(given: JsonObject) -> str:
             return one_line(", ".join(f"{name}={_value(value)}" for name, value in pairs), 300)
 
 
+def delegated(given: JsonObject) -> str:
+    """Say what a call that delegates was given: to how many, to whom, or what else it says."""
+    match given:
+        case {"tasks": [_, *_] as tasks}:
+            return f"{count(len(tasks), 'task')} at the same time"
+        case {"chain": [_, *_] as steps}:
+            return f"{count(len(steps), 'step')} one after the other"
+        case {"agent": str(agent), "task": str(task)}:
+            how = " in the background" if given.get("background") else ""
+            return one_line(f"{agent}{how}: {task}", 300)
+        case _:
+            return arguments(given)
+
+
 def _value(value: object) -> str:
     return to_json(value, fallback=repr).decode()

@@ -1,0 +1,198 @@
+"""`journeyman chat`: a conversation with an agent, in a terminal or over a pipe.
+
+Read `chat_talk.py` next for what is said, and `chat_terminal.py` for what is drawn. The latter is imported by its name,
+and only in a terminal: its package is an extra.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import Parameter
+
+from journeyman.agent import Agent, Host
+from journeyman.approvals import Approvals
+from journeyman.chat import Chat
+from journeyman.cli.chat_plain import converse_plainly
+from journeyman.cli.chat_sessions import Place, data_folder, make_folder
+from journeyman.cli.chat_talk import Talk
+from journeyman.cli.chat_tree import recalled
+from journeyman.cli.chat_view import Keys, View
+from journeyman.cli.interrupt import hearing
+from journeyman.cli.lines import EMPTY, Line
+from journeyman.cli.loading import load_agent
+from journeyman.cli.mistake import Mistake
+from journeyman.cli.screen import PlainScreen, stderr_console
+from journeyman.connect import connect
+from journeyman.errors import ModelUnavailable
+from journeyman.model import Model
+from journeyman.permission import Mode, Permission
+
+if TYPE_CHECKING:
+    from journeyman.cli.chat_terminal import Terminal
+
+_DAY_S: Final = 86_400.0
+_TERMINATED: Final = 143
+
+
+def chat(
+    target: Annotated[str, Parameter(name="FILE:AGENT")],
+    /,
+    *,
+    resume: str | None = None,
+    session_file: Path | None = None,
+    model: str | None = None,
+    mode: Mode | None = None,
+) -> int:
+    """Talk with an agent. What is typed while it works steers it. /help shows what else there is.
+
+    What it may not do by itself is asked about; the conversation is kept. Without a terminal, each line of stdin is
+    said in turn, and the answers go to stdout.
+
+    Args:
+        target: A Python file or a module, a colon, and the agent in it: agents.py:analyst. Where there is one agent
+            only, the file is enough.
+        resume: Go on with the conversation that has this id; without an id with the latest of this agent.
+        session_file: Keep the conversations in this file instead of the one in the user's data folder.
+        model: Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5.
+        mode: What happens to calls of which no rule speaks, by the gate that an agent without one gets (balanced),
+            or besides its own.
+    """
+    agent = load_agent(target)
+    host = Host(model=_model(model), gate=_gate(agent, target, mode))
+    place = Place(given=session_file, resume=resume)
+    job = Job(agent=agent, host=host, place=place, target=target)
+    return _converse(job) if _is_terminal() else converse_plainly(agent, host, place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What the command line asks for."""
+
+    agent: Agent[Any, Any]
+    host: Host
+    place: Place
+    target: str
+
+
+def _is_terminal() -> bool:
+    return os.isatty(0) and os.isatty(1) and os.environ.get("TERM", "") not in ("dumb", "unknown")
+
+
+def _model(name: str | None) -> Model | None:
+    if name is None:
+        return None
+    try:
+        return connect(name)
+    except ModelUnavailable as error:
+        raise Mistake(str(error), error.hint) from error
+
+
+def _gate(agent: Agent[Any, Any], target: str, mode: Mode | None) -> Permission | None:
+    """Return the gate around the agent: for one without a gate of its own, or where a mode is asked for."""
+    if mode is None and agent.gate:
+        return None
+    place = hashlib.sha256(os.path.abspath(target).encode()).hexdigest()[:12]  # noqa: PTH100 - it may be no path
+    folder = data_folder() / "approvals"
+    make_folder(folder)
+    approvals = Approvals(folder / f"{agent.name}-{place}.json", expires_s=_DAY_S)
+    return Permission(mode=mode or "balanced", approvals=approvals)
+
+
+# -- in a terminal ----------------------------------------------------------------------------------------------------
+
+
+def _converse(job: Job) -> int:
+    view = View()
+    talk = Talk(job.agent, view, job.place)
+    with ExitStack() as stack:
+        # Leaving the runner may wait for a thread of the user's. The terminal ends the process then.
+        runner = asyncio.Runner()
+        stack.callback(lambda: PlainScreen(stderr_console()).say(_farewell(job)))
+        terminal = _terminal(view, talk, runner.get_loop(), data_folder() / "entered")
+        stack.callback(terminal.close)
+        stack.enter_context(hearing(lambda number: _heard(terminal, number)))
+        stack.enter_context(runner)
+        runner.run(_talked(job, talk, terminal))
+    return talk.exit_code
+
+
+async def _talked(job: Job, talk: Talk, terminal: Terminal) -> None:
+    async with job.place.opened(job.agent, job.host, talk.hear) as chat:
+        talk.say(list(_greeting(job, chat)))
+        talk.attach(chat)
+        terminal.start()
+        await talk.left.wait()
+        terminal.hurry(talk.exit_code)
+        await talk.close()
+
+
+def _terminal(view: View, talk: Talk, loop: asyncio.AbstractEventLoop, entered_before: Path) -> Terminal:
+    """Return the terminal, with keys that reach the thread of the chat."""
+    try:
+        open_terminal: Callable[..., Terminal] = resolve_name("journeyman.cli.chat_terminal:Terminal")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "a package").partition(".")[0]
+        hint = f"Install it where journeyman is: {sys.executable} -m pip install 'journeyman[cli]'"
+        raise Mistake(f"A chat in a terminal needs {missing}, which is not installed.", hint) from error
+
+    def then(do: Callable[..., None], *given: object) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(do, *given)
+
+    keys = Keys(
+        entered=lambda entry: then(talk.enter, entry),
+        interrupted=lambda: then(talk.interrupt),
+        left=lambda exit_code: then(talk.leave, exit_code),
+    )
+    return open_terminal(view, keys, history=_writable(entered_before))
+
+
+def _writable(path: Path) -> Path | None:
+    """Return the file if it can be written, by nobody else: what was entered may be private."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError:
+        return None
+    return path
+
+
+def _heard(terminal: Terminal, number: signal.Signals) -> None:
+    if number == signal.SIGINT:
+        terminal.interrupt()
+    else:
+        terminal.leave(_TERMINATED)
+
+
+def _greeting(job: Job, chat: Chat[Any, Any]) -> Iterator[Line]:
+    model = job.host.model or job.agent.model
+    name = model if isinstance(model, str) else f"{model.provider}:{model.name}"
+    yield Line(name=job.agent.name, text=f"· {name}")
+    yield Line(text="Type at any time, also while it works. /help shows what else there is.", style="dim")
+    if job.place.notice:
+        yield Line(mark="warning", text=job.place.notice, rows=4)
+    yield EMPTY
+    if chat.messages:
+        yield from recalled(chat.messages)
+        if chat.messages[-1].role == "user":
+            yield Line(mark="warning", text="The last turn was interrupted. /continue goes on where it was.")
+
+
+def _farewell(job: Job) -> list[Line]:
+    if not job.place.id:
+        return []
+    file = "" if job.place.is_default else f" --session-file {quote(str(job.place.path))}"
+    text = f"Go on with it: journeyman chat {quote(job.target)}{file} --resume {job.place.id}"
+    return [Line(text=text, style="dim", rows=3)]

@@ -1,0 +1,291 @@
+"""The terminal of a chat: the conversation above, and an input line that can be typed into at any time.
+
+It has a thread and an event loop of its own, so that keys are heard while a tool blocks that of the agent. What is
+finished is printed for good; the tail and the line are drawn anew. Imports prompt_toolkit and rich, and no part of the
+agent. Read `chat.py` next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import termios
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event as Flag
+from threading import Thread, Timer
+from typing import Final
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.application.current import set_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.processors import BeforeInput
+from prompt_toolkit.output.vt100 import Vt100_Output
+from rich.console import Console
+
+from journeyman.cli.chat_printed import Taken
+from journeyman.cli.chat_view import SAY, Entry, Keys, Prompt, View
+from journeyman.cli.lines import Line, laid_out
+
+_BETWEEN_PAINTS_S: Final = 0.1
+_GRACE_S: Final = 0.8
+"""How long leaving may take, in seconds, before the process is ended."""
+_INTERRUPTED: Final = 130
+_MOST_INPUT_ROWS: Final = 8
+_TAIL_SHARE: Final = 2
+"""The tail takes at most one part in so many of the terminal's rows."""
+_RESTORE: Final = b"\r\n\x1b[0m\x1b[?25h\x1b[?2004l"
+_LEAVING: Final = Line(text="Press Ctrl-C again to leave.", style="yellow")
+_WAITS: Final = Line(mark="asks", text="The agent waits for an answer: first send this line, or clear it (Ctrl-U).")
+
+
+class Terminal:
+    """Shows a view, and hears what is typed."""
+
+    def __init__(self, view: View, keys: Keys, *, history: Path | None) -> None:
+        """`history` is the file of what was entered before; None keeps none."""
+        self._view = view
+        self._keys = keys
+        self._taken = Taken(view.say)
+        self._before = termios.tcgetattr(self._taken.input.fileno())
+        self._output = Vt100_Output(
+            self._taken.output, self._size, term=os.environ.get("TERM"), enable_cpr=False, enable_bell=False
+        )
+        self._console = Console(file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False)
+        self._prompt = SAY
+        self._rows: list[str] = []
+        """The tail as it was painted last."""
+        self._asked_to_leave = False
+        self._is_leaving = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news: asyncio.Event | None = None
+        self._closing = Flag()
+        self._buffer = Buffer(
+            multiline=True, history=_history(history), on_text_changed=lambda _: self._typed(), accept_handler=None
+        )
+        self._app = self._application()
+        self._thread = Thread(target=self._work, name="journeyman-terminal", daemon=True)
+
+    def start(self) -> None:
+        """Draw, and listen."""
+        self._view.watch(self._wake)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Show what is left, and leave the terminal as it was."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._wake()
+            self._thread.join()
+        width = self._size().columns
+        self._taken.give_back()
+        os.write(1, self._drawn(self._view.take(), width).encode("utf-8", "replace"))
+
+    def interrupt(self) -> None:
+        """Do what Ctrl-C does. Any thread may."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._interrupt)
+
+    def leave(self, exit_code: int) -> None:
+        """Leave, at the latest after a moment. Any thread may."""
+        if self._is_leaving:
+            self._quit(exit_code)
+        self.hurry(exit_code)
+        self._keys.left(exit_code)
+
+    def hurry(self, exit_code: int) -> None:
+        """End the process after a moment, if it has not ended by then."""
+        if not self._is_leaving:
+            self._is_leaving = True
+            timer = Timer(_GRACE_S, self._quit, [exit_code])
+            timer.daemon = True
+            timer.start()
+
+    def _quit(self, exit_code: int) -> None:
+        """End the process without waiting for anything."""
+        descriptor = self._taken.output.fileno()
+        termios.tcsetattr(descriptor, termios.TCSANOW, self._before)
+        os.write(descriptor, _RESTORE)
+        os._exit(exit_code)
+
+    # -- the thread of the terminal
+
+    def _work(self) -> None:
+        asyncio.run(self._draw())
+
+    async def _draw(self) -> None:
+        self._loop, self._news = asyncio.get_running_loop(), asyncio.Event()
+        painter = asyncio.create_task(self._paint_on(self._news))
+        try:
+            await self._app.run_async(handle_sigint=False, set_exception_handler=False)
+        except EOFError:  # the terminal is gone
+            self._keys.left(0)
+        await painter
+
+    def _wake(self) -> None:
+        loop, news = self._loop, self._news
+        if loop is not None and news is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(news.set)
+
+    async def _paint_on(self, news: asyncio.Event) -> None:
+        while not self._closing.is_set():
+            self._paint()
+            news.clear()
+            if self._view.is_working:
+                await asyncio.sleep(_BETWEEN_PAINTS_S)
+            elif not self._closing.is_set():
+                await news.wait()
+        self._print(self._view.take())
+        if self._app.is_running:
+            self._app.exit()
+
+    def _paint(self) -> None:
+        self._adopt()
+        self._print(self._view.take())
+        self._rows = self._tail()
+        if self._app.is_running:
+            self._app.render_counter += 1  # what was drawn under the same number is not asked for again
+            with set_app(self._app):  # at once, so that the line does not flicker
+                self._app.renderer.render(self._app, self._app.layout)
+
+    def _print(self, lines: Sequence[Line]) -> None:
+        """Print lines for good, above what is drawn anew."""
+        if lines:
+            self._app.renderer.erase()
+            self._output.write_raw(self._drawn(lines).replace("\n", "\r\n"))
+            if not self._app.is_running or self._closing.is_set():
+                self._output.flush()
+
+    def _drawn(self, lines: Sequence[Line], width: int | None = None) -> str:
+        """Return lines as a terminal takes them."""
+        self._console.width = width or self._size().columns
+        with self._console.capture() as captured:
+            for line in lines:
+                for row in laid_out(line, self._console):
+                    self._console.print(row, soft_wrap=True)
+        return captured.get()
+
+    def _size(self) -> Size:
+        columns, rows = os.get_terminal_size(self._taken.output.fileno())
+        return Size(rows=rows or 24, columns=columns or 80)
+
+    # -- what is drawn
+
+    def _application(self) -> Application[None]:
+        control = BufferControl(self._buffer, input_processors=[BeforeInput(lambda: [("bold", self._prompt.label)])])
+        line = Window(control, wrap_lines=True, dont_extend_height=True, height=Dimension(min=1, max=_MOST_INPUT_ROWS))
+        tail = Window(
+            FormattedTextControl(lambda: ANSI("\n".join(self._rows))),
+            dont_extend_height=True,
+            wrap_lines=False,
+            height=lambda: Dimension(max=max(1, self._size().rows // _TAIL_SHARE)),
+        )
+        has_tail = Condition(lambda: bool(self._rows))
+        return Application(
+            layout=Layout(HSplit([ConditionalContainer(tail, has_tail), line]), focused_element=line),
+            key_bindings=self._bindings(),
+            input=Vt100Input(self._taken.input),
+            output=self._output,
+            erase_when_done=True,
+        )
+
+    def _tail(self) -> list[str]:
+        """Return the rows between what is finished and the line."""
+        words = self._view.words
+        lines = [Line(text=words[-_most_chars(self._size()) :], rows=self._size().rows)] if words.strip() else []
+        lines += self._view.tail()
+        if self._asked_to_leave:
+            lines.append(_LEAVING)
+        if self._view.prompt is not self._prompt:
+            lines.append(_WAITS)
+        elif self._prompt.hint:
+            lines.append(Line(text=self._prompt.hint, style="cyan", rows=3))
+        return self._drawn(lines).splitlines()[-max(1, self._size().rows // _TAIL_SHARE) :]
+
+    # -- what is typed
+
+    def _adopt(self) -> None:
+        """Let the line be for what the view says, unless that would change the meaning of what was typed already."""
+        wanted = self._view.prompt
+        if wanted is self._prompt:
+            return
+        is_gone = bool(self._prompt.id) and wanted.id != self._prompt.id
+        if is_gone or wanted.given or not self._buffer.text or self._buffer.text == self._prompt.given:
+            self._become(wanted)
+
+    def _become(self, prompt: Prompt) -> None:
+        self._prompt = prompt
+        self._buffer.reset()
+        if prompt.given:
+            self._buffer.insert_text(prompt.given)
+
+    def _typed(self) -> None:
+        self._asked_to_leave = False
+        if not self._buffer.text:
+            self._wake()
+
+    def _bindings(self) -> KeyBindings:
+        bindings = KeyBindings()
+        is_empty = Condition(lambda: not self._buffer.text)
+
+        @bindings.add("enter")
+        def _(event: KeyPressEvent) -> None:
+            self._enter()
+
+        @bindings.add("escape", "enter")
+        def _(event: KeyPressEvent) -> None:
+            self._buffer.insert_text("\n")
+
+        @bindings.add("c-c")
+        @bindings.add("<sigint>")
+        def _(event: KeyPressEvent) -> None:
+            self._interrupt()
+
+        @bindings.add("c-d", filter=is_empty)
+        def _(event: KeyPressEvent) -> None:
+            self.leave(0)
+
+        return bindings
+
+    def _enter(self) -> None:
+        text, id = self._buffer.text, self._prompt.id
+        if not id and text.strip():
+            self._buffer.append_to_history()
+        self._buffer.reset()
+        self._asked_to_leave = False
+        if text.strip() or id:
+            self._keys.entered(Entry(text, id))
+        self._adopt()
+
+    def _interrupt(self) -> None:
+        if self._is_leaving:
+            self._quit(_INTERRUPTED)
+        elif self._view.is_working:
+            if not self._view.stop():
+                self._quit(_INTERRUPTED)
+            self._keys.interrupted()
+        elif self._buffer.text:
+            self._buffer.reset()
+        elif self._asked_to_leave:
+            self.leave(_INTERRUPTED)
+        else:
+            self._asked_to_leave = True
+        self._wake()
+
+
+def _most_chars(size: Size) -> int:
+    return size.columns * max(1, size.rows // _TAIL_SHARE - 4)
+
+
+def _history(path: Path | None) -> History:
+    return InMemoryHistory() if path is None else FileHistory(path)

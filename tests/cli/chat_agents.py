@@ -1,0 +1,83 @@
+"""The agents of the terminal chat's tests. The model does as it is told, so that each test writes its own script."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from journeyman import Agent, Output, ask_user, tool
+from journeyman.gate import Allow, Ask, GateRequest
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.toolbox import Workspace
+from journeyman.types import Text, ToolResult
+
+
+@tool(effect="pure")
+def wait() -> str:
+    """Wait until the test opens the door: a pipe, or a file if it is open already."""
+    Path("door").read_bytes()
+    return "waited"
+
+
+@tool(effect="once")
+def sleep() -> str:
+    """Sleep in a thread."""
+    time.sleep(60)
+    return "awake"
+
+
+@tool(thread=False, effect="pure")
+def block() -> str:
+    """Sleep in the event loop."""
+    time.sleep(60)
+    return "awake"
+
+
+@tool(effect="pure")
+def printing() -> str:
+    """Print."""
+    print("\x1b[2Ja tool prints")  # noqa: T201 - users' tools do
+    return "printed"
+
+
+def obey(request: Request) -> Answer:
+    """Make the call that the user's last words name, or say what was said."""
+    content = request.messages[-1].content
+    said = [block.text for block in content if isinstance(block, Text)]
+    results = [block.text for block in content if isinstance(block, ToolResult)]
+    word, _, rest = said[-1].partition(" ") if said else ("", "", "")
+    match word:
+        case "bash":
+            return say("I run that.", call("bash", command=rest))
+        case "ask_user":
+            return call("ask_user", question="Which one?", options=["Grand", "Harbour"])
+        case "wait" | "sleep" | "block" | "printing":
+            return say(f"I {word}.", call(word))
+        case "lines":
+            return "one\n\n    two\n" + "three " * 30
+        case _:
+            return f"heard {said}, read {results}"
+
+
+obedient = FromFunction(obey)
+tools = [wait, sleep, block, printing, ask_user, *Workspace(".").tools("read", "bash")]
+helper = Agent(name="helper", model=obedient, tools=tools)
+
+
+class Trip(BaseModel):
+    city: str
+
+
+class AskAlways:
+    """A gate of the agent's own."""
+
+    async def decide(self, request: GateRequest) -> Allow | Ask:
+        return Ask("its own gate asks") if request.tool_name == "wait" else Allow()
+
+
+guarded = Agent(name="guarded", model=obedient, tools=tools, gate=AskAlways())
+planner = Agent(name="planner", model=FromFunction(lambda _: call("output", city="Oslo")), output=Output(Trip))
+failing = Agent(name="failing", model="anthropic:no-such-model")

@@ -1,0 +1,110 @@
+"""`journeyman chat` without a terminal, and what cannot be done at all."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chat_screen import AGENTS, chatting
+from tests.cli.program import Done, Warm, command, environment
+
+
+def talk(warm: Warm, folder: Path, lines: str, *words: str, agent: str = "helper") -> Done:
+    env = {"XDG_DATA_HOME": str(folder / "data")}
+    return warm("chat", f"{AGENTS}:{agent}", *words, cwd=folder, stdin=lines.encode(), env=env)
+
+
+def test_each_line_is_a_prompt_and_only_answers_go_to_stdout(warm: Warm, tmp_path: Path) -> None:
+    (tmp_path / "door").touch()
+    done = talk(warm, tmp_path, "Hello\n\nwait\nprinting\n/usage\n")
+    assert done.code == 0
+    assert done.stdout == "heard ['Hello'], read []\nheard [], read ['waited']\nheard [], read ['printed']\n"
+    assert "> wait\nI wait.\n  ✓ wait" in done.stderr
+    assert "5 requests · 50 tokens in, 25 out" in done.stderr
+    assert "\x1b" not in done.stderr.replace("\x1b[2Ja tool prints", "")
+
+
+def test_nobody_is_there_to_approve_or_to_answer(warm: Warm, tmp_path: Path) -> None:
+    done = talk(warm, tmp_path, "bash touch evil\nask_user\n")
+    assert done.code == 0
+    assert "Nobody is there to approve it." in done.stdout
+    assert "Decide by yourself" in done.stdout
+    assert not (tmp_path / "evil").exists()
+    assert talk(warm, tmp_path, "bash touch good\n", "--mode", "trust").code == 0
+    assert (tmp_path / "good").exists()
+
+
+def test_typed_output_is_one_line_of_json(warm: Warm, tmp_path: Path) -> None:
+    assert talk(warm, tmp_path, "A\nB\n", agent="planner").stdout == '{"city":"Oslo"}\n' * 2
+
+
+def test_the_first_turn_that_fails_ends_it(warm: Warm, tmp_path: Path) -> None:
+    done = talk(warm, tmp_path, "Hello\nAgain\n", agent="failing")
+    assert (done.code, done.stdout) == (1, "")
+    assert done.error.startswith("error: ")
+    assert "Again" not in done.stderr
+
+
+def test_a_later_start_goes_on_with_the_latest_or_with_an_id(warm: Warm, tmp_path: Path) -> None:
+    file = ("--session-file", str(tmp_path / "kept.sqlite"))
+    assert talk(warm, tmp_path, "One\n", *file).code == 0
+    done = talk(warm, tmp_path, "Two\n/sessions\n", *file, "--resume")
+    assert "▸" in done.stderr
+    assert "4 messages · helper · One" in done.stderr
+    id = done.stderr.partition("▸ ")[2].split()[0]
+    assert "6 messages" in talk(warm, tmp_path, "Three\n/sessions\n", *file, "--resume", id).stderr
+    assert not (tmp_path / "data/journeyman/sessions.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["nowhere.py"], "There is no file nowhere.py. "),
+        ([f"{AGENTS}:helper", "--resume", "12345678"], "has no session '12345678'. "),
+        ([f"{AGENTS}:helper", "--resume"], "has no conversation with helper. Leave --resume out"),
+        ([f"{AGENTS}:helper", "--session-file", "."], "could not be opened"),
+        ([f"{AGENTS}:helper", "--session-file", str(AGENTS)], "chat_agents.py"),
+        ([f"{AGENTS}:helper", "--model", "nobody:nothing"], "nobody"),
+        ([f"{AGENTS}:helper", "--mode", "careful"], "careful"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_and_exit_code_2(
+    warm: Warm, tmp_path: Path, words: list[str], error: str
+) -> None:
+    done = warm("chat", *words, cwd=tmp_path, stdin=b"Hello\n", env={"XDG_DATA_HOME": str(tmp_path / "data")})
+    assert (done.code, done.stdout) == (2, "")
+    assert error in done.error
+    assert done.error.startswith("error: ")
+
+
+@pytest.mark.timeout(60)
+def test_a_conversation_that_is_open_elsewhere_is_refused(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path) as chat:
+        chat.type("Hello")
+        chat.see("heard ['Hello']")
+        done = talk(warm, tmp_path, "Me too\n", "--resume")
+        assert done.code == 2
+        assert str(chat.process.pid) in done.error
+
+
+def test_another_agents_conversation_is_refused(warm: Warm, tmp_path: Path) -> None:
+    assert talk(warm, tmp_path, "One\n").code == 0
+    id = talk(warm, tmp_path, "/sessions\n", "--resume").stderr.partition("▸ ")[2].split()[0]
+    done = talk(warm, tmp_path, "Two\n", "--resume", id, agent="guarded")
+    assert done.code == 2
+    assert "of the agent 'helper', not of 'guarded'" in done.error
+
+
+def test_a_closed_stdin_is_no_prompt_at_all(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command("chat", f"{AGENTS}:helper"),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        cwd=tmp_path,
+        env=environment(XDG_DATA_HOME=str(tmp_path / "data")),
+        timeout=20,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b"")

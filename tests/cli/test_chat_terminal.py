@@ -1,0 +1,233 @@
+"""`journeyman chat` through a real terminal: typing while it works, answering what it asks, stopping, coming back."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from signal import SIGTERM
+
+import pytest
+
+from tests.cli.chat_screen import COLUMNS, chatting
+
+pytestmark = pytest.mark.timeout(60)
+
+PROMPTLY_S = 3.0
+"""For what takes under a second where the machine is idle."""
+
+
+def test_what_is_typed_while_a_tool_runs_is_queued_and_then_delivered(tmp_path: Path) -> None:
+    with chatting(tmp_path) as chat:
+        chat.type("wait")
+        chat.see("running wait")
+        chat.type("In French.")
+        chat.see("queued: In French.")
+        chat.type("/follow Thank you.")
+        chat.see("when done: Thank you.")
+        chat.press(b"half a line")
+        (tmp_path / "door").write_bytes(b"open")
+        shown = chat.see("heard ['Thank you.'], read []")
+        assert "queued:" not in shown
+        chat.see("> half a line")
+        chat.press(b"\x15")
+        chat.press(b"\x04")
+        assert chat.end() == 0
+    rows = [" ".join(row.split()) for row in chat.text.splitlines()]
+    assert rows.index("> In French. delivered") < rows.index("heard ['In French.'], read ['waited']")
+    assert rows.index("> Thank you. delivered") < rows.index("heard ['Thank you.'], read []")
+    assert max(map(len, chat.text.splitlines())) <= COLUMNS
+    assert "Go on with it: journeyman chat" in chat.text
+
+
+def test_a_call_is_denied_with_a_reason_and_another_one_modified(tmp_path: Path) -> None:
+    with chatting(tmp_path) as chat:
+        chat.type("bash echo 'a\u202eb'")
+        chat.see("\nallow?")
+        assert r'"command": "echo ' in chat.text
+        assert r"a\u202eb" in chat.text
+        chat.type("perhaps")
+        chat.see("'perhaps' is no answer.")
+        chat.type("n use printf")
+        chat.see("read ['Error: denied: use printf']")
+        chat.type("bash echo hello")
+        chat.see("\nallow?")
+        chat.type("m")
+        chat.see('arguments> {"command": "echo hello"}')
+        chat.press(b"\x15")
+        chat.type('{"comand": "echo bye"}')
+        chat.see("These arguments do not fit:")
+        chat.see('arguments> {"comand": "echo bye"}')
+        chat.press(b"\x01\x0b")
+        chat.type('{"command": "echo changed"}')
+        chat.see("bash allowed, changed to echo changed")
+        chat.see("changed\\n[exit code 0]")
+    assert "✗ bash echo" in chat.text
+
+
+def test_a_line_that_was_begun_before_a_question_came_is_not_its_answer(tmp_path: Path) -> None:
+    with chatting(tmp_path, agent="guarded") as chat:
+        chat.press(b"wait\ry")
+        chat.see("The agent waits for an answer: first send this line, or clear it (Ctrl-U).")
+        chat.type("")
+        chat.see("queued: y")
+        chat.see("\nallow?")
+        assert "wait allowed" not in chat.text
+        chat.type("n")
+        chat.see("heard ['y'], read ['Error: denied: the user said no']")
+
+
+def test_an_approval_for_the_session_holds_and_one_for_ever_is_kept(tmp_path: Path) -> None:
+    with chatting(tmp_path) as chat:
+        chat.type("bash echo first")
+        chat.see("for this [s]ession · [a]lways")
+        chat.type("a")
+        chat.see("first\\n[exit code 0]")
+    with chatting(tmp_path) as chat:
+        chat.type("bash echo first")
+        chat.see("first\\n[exit code 0]")
+        assert "asks to run" not in chat.text
+        chat.type("bash echo second")
+        chat.see("\nallow?")
+        chat.type("x")
+        chat.see("stopped")
+
+
+def test_a_question_of_the_model_is_answered_in_the_line(tmp_path: Path) -> None:
+    with chatting(tmp_path) as chat:
+        chat.type("ask_user")
+        shown = chat.see("\nanswer>")
+        assert "? a question Which one?\n    1 Grand\n    2 Harbour" in shown
+        chat.type("2")
+        chat.see("read ['Harbour']")
+
+
+def test_the_first_interrupt_stops_the_turn_and_two_at_an_empty_line_leave(tmp_path: Path) -> None:
+    with chatting(tmp_path) as chat:
+        chat.type("wait")
+        chat.see("running wait")
+        chat.press(b"\x03")
+        chat.see("■ stopped")
+        chat.type("Hello?")
+        chat.see("heard ['[The user stopped the work here.]', 'Hello?']")
+        chat.press(b"something\x03")
+        chat.press(b"\x03")
+        chat.see("Press Ctrl-C again to leave.")
+        chat.press(b"\x03")
+        assert chat.end() == 130
+    assert chat.has_cursor
+
+
+@pytest.mark.parametrize(
+    ("tool", "keys", "code"), [("sleep", b"\x04", 0), ("block", b"\x04", 0), ("block", b"\x03\x03", 130)]
+)
+def test_leaving_does_not_wait_for_a_tool(tmp_path: Path, tool: str, keys: bytes, code: int) -> None:
+    with chatting(tmp_path, "--mode", "trust") as chat:
+        chat.type(tool)
+        chat.see(f"running {tool}")
+        asked = time.monotonic()
+        chat.press(keys)
+        assert chat.end() == code
+        assert time.monotonic() - asked < PROMPTLY_S
+
+
+def test_a_termination_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    with chatting(tmp_path) as chat:
+        chat.type("wait")
+        chat.see("running wait")
+        chat.process.send_signal(SIGTERM)
+        assert chat.end() == 143
+    assert "■ stopped" in chat.text
+
+
+def test_a_killed_chat_goes_on_where_it_was(tmp_path: Path) -> None:
+    with chatting(tmp_path, "--mode", "trust") as chat:
+        chat.type("Remember this.")
+        chat.see("heard ['Remember this.']")
+        chat.type("sleep")
+        chat.see("running sleep")
+        chat.type("Said in time.")
+        chat.see("queued: Said in time.")
+        chat.kill()
+    with chatting(tmp_path, "--mode", "trust", "--resume") as chat:
+        chat.see("queued: Said in time.")
+        shown = chat.see("The last turn was interrupted. /continue goes on where it was.")
+        assert "> Remember this." in shown
+        assert "heard ['Remember this.'], read []" in shown
+        chat.type("/continue")
+        chat.see("took effect is unknown")
+        assert "delivered" in chat.text
+        chat.type("/usage")
+        chat.see("3 requests")
+
+
+def test_commands_do_what_help_says_and_unknown_ones_are_explained(tmp_path: Path) -> None:
+    with chatting(tmp_path) as chat:
+        chat.type("Hello")
+        chat.see("heard ['Hello']")
+        for line, sign in (
+            ("/helpp", "There is no /helpp. Did you mean /help?"),
+            ("/export", "/export needs FILE: /export FILE"),
+            ("/export talk.json", "2 messages in talk.json"),
+            ("/export talk.json", "There is a talk.json already."),
+            ("/export no/talk.json", "cannot be written: No such file"),
+            ("/usage", "1 request · 10 tokens in, 5 out"),
+            ("/sessions", "2 messages · helper · Hello"),
+            ("/abort", "No turn goes on."),
+            ("/continue", "There is nothing to go on with"),
+            ("/steer Later.", "queued: Later."),
+            ("/drop", "1 text withdrawn."),
+            ("/reset", "Forgotten:"),
+            ("/help", "Alt-Enter"),
+            (" /not a command", "heard ['/not a command']"),
+        ):
+            chat.type(line)
+            chat.see(sign)
+        chat.type("/quit")
+        assert chat.end() == 0
+    assert [each["role"] for each in json.loads((tmp_path / "talk.json").read_text())] == ["user", "assistant"]
+
+
+def test_what_was_entered_is_there_again_after_a_new_start(tmp_path: Path) -> None:
+    with chatting(tmp_path) as chat:
+        chat.type("A line to keep.")
+        chat.see("heard ['A line to keep.']")
+        chat.press(b"\x04")
+        assert chat.end() == 0
+    assert (tmp_path / "data/journeyman/entered").stat().st_mode & 0o077 == 0
+    with chatting(tmp_path) as chat:
+        chat.press(b"\x1b[A")
+        chat.see("> A line to keep.")
+
+
+def test_what_a_tool_prints_comes_as_lines_without_escape_sequences(tmp_path: Path) -> None:
+    with chatting(tmp_path) as chat:
+        chat.type("printing")
+        chat.see("read ['printed']")
+        chat.see("│ a tool prints")
+        assert "I printing." in chat.text
+
+
+def test_the_words_of_the_model_keep_their_lines_and_are_wrapped(tmp_path: Path) -> None:
+    with chatting(tmp_path) as chat:
+        chat.type("lines")
+        shown = chat.see("cost unknown")
+    assert "one\n\n    two\nthree three" in shown
+    assert max(map(len, shown.splitlines())) <= COLUMNS
+
+
+def test_a_typed_output_is_shown_as_json(tmp_path: Path) -> None:
+    with chatting(tmp_path, agent="planner") as chat:
+        chat.type("A trip, please.")
+        chat.see('{\n  "city": "Oslo"\n}')
+
+
+def test_an_agents_own_gate_is_asked_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "door").touch()
+    with chatting(tmp_path, agent="guarded") as chat:
+        chat.type("bash echo free")
+        chat.see("free\\n[exit code 0]")
+        chat.type("wait")
+        chat.see("wait asks to run · its own gate asks")
+        chat.type("y")
+        chat.see("read ['waited']")
