@@ -1,4 +1,5 @@
-# Every target sets up what it needs, inside this folder: uv and aimock in .tools, caches in .cache, packages in .venv.
+# Every target sets up what it needs, inside this folder: uv, aimock and MCP servers in .tools, caches in .cache, packages
+# in .venv.
 # Needed on the machine: Python 3.11 or newer, git, make; the network only until everything is set up.
 #
 # Variables:  PYTHON=python3.13   what to build .venv from, if there is none yet
@@ -31,6 +32,7 @@ UV := .tools/uv/bin/uv
 UV_STAMP := .tools/uv-$(shell grep -s '^uv==' requirements.lock | cksum | cut -d' ' -f1)
 BIN := .venv/bin
 VENV_STAMP := .venv/set-up-$(shell { cat requirements.lock pyproject.toml; echo '$(CURDIR)'; } | cksum | cut -d' ' -f1)
+MCP_STAMP := .tools/mcp-$(shell cat tests/mcp/package.json tests/mcp/package-lock.json | cksum | cut -d' ' -f1)
 AIMOCK_STAMP := .tools/aimock-$(shell cat tests/aimock/package.json tests/aimock/package-lock.json | cksum | cut -d' ' -f1)
 
 # Whoever runs this may have set their own: an index, a proxy, certificates. Those are left alone.
@@ -57,7 +59,7 @@ help: ## Show this list
 demo: $(VENV_STAMP) ## Watch an agent work, without a key and without a network
 	@$(BIN)/journeyman demo $(ARGS)
 
-test: $(VENV_STAMP) $(AIMOCK_STAMP) ## Run all tests, in random order
+test: $(VENV_STAMP) $(AIMOCK_STAMP) $(MCP_STAMP) ## Run all tests, in random order
 	$(BIN)/pytest -rs -n $(WORKERS) --inline-snapshot=disable --randomly-seed=$(SEED) --hypothesis-seed=$(SHARE) $(ARGS)
 
 check: $(VENV_STAMP) ## The gate: format, lint, types, dependencies, architecture
@@ -124,6 +126,14 @@ $(AIMOCK_STAMP): | $(VENV_STAMP)
 	@cp tests/aimock/package.json tests/aimock/package-lock.json tests/aimock/.npmrc .tools/aimock/
 	@if $(NPM) ci --silent --prefer-offline --ignore-scripts --fetch-retries=1 --prefix .tools/aimock; then touch $@; else \
 		echo 'Could not install aimock: npm cannot reach a registry. Its journeys will be skipped.'; fi
+
+# MCP servers that this project did not write; those from the package index are in the lock.
+$(MCP_STAMP): | $(VENV_STAMP)
+	@printf 'Setting up MCP servers\n'
+	@rm -rf .tools/mcp .tools/mcp-* && mkdir -p .tools/mcp
+	@cp tests/mcp/package.json tests/mcp/package-lock.json tests/mcp/.npmrc .tools/mcp/
+	@if $(NPM) ci --silent --prefer-offline --ignore-scripts --fetch-retries=1 --prefix .tools/mcp; then touch $@; else \
+		echo 'Could not install MCP servers: npm cannot reach a registry. Their tests will be skipped.'; fi
 
 # uv, in the version and with the hashes of the lock: in an environment of its own; where this Python has no venv or no
 # ensurepip (some Linux distributions split them off), in a folder by Python's own pip; else whichever uv is installed.

@@ -25,23 +25,33 @@ FRONT_PAGE = "__init__"
 
 # A module may import modules of the layers named after its own, wherever the import stands in the file.
 LAYERS: dict[str, str] = {
-    "values": "types errors contexts endings result chat_events events",
+    "values": "types errors contexts endings result chat_events task_events team_events events",
     "parts": (
-        "cancel model connect retry budget journal gate output guard prompt validation history window watch ledger"
-        " tools tool_context answer signature schema raw_schema docstrings issues canonical inbox"
+        "cancel model connect retry budget journal gate output guard prompt validation history window kept_view watch"
+        " ledger task_output task_context tools tool_context answer signature schema raw_schema docstrings issues"
+        " canonical inbox session"
     ),
-    "iteration": "definition agent outcome conversation deltas handlers permitting calls asking iteration compaction",
+    "iteration": (
+        "definition agent outcome conversation deltas handlers permitting calls paying fitting asking iteration"
+        " compaction compaction_summary"
+    ),
     "conversations": (
-        "handin execution verdict preparing attempts concluding loop streaming turn questions question_tool chat tasks"
+        "handin execution verdict preparing attempts concluding loop streaming turn questions question_tool"
+        " keeping opening chat_runs chat"
+        " task_notice task_tools task_driving tasks"
     ),
-    "groups": "team subagents",
+    "groups": (
+        "team team_mail team_member team_post team_registry team_shutdown team_spawn team_tools"
+        " subagents subagent_calls subagent_results subagent_runs subagent_modes subagent_background"
+    ),
     "adapters": (
         "models models.sse models.transport models.refusal models.parts models.json_bytes models.strictness"
         " models.untrusted models.foreign"
         " models.anthropic models.anthropic_encode models.anthropic_decode models.anthropic_blocks"
         " models.anthropic_client models.openai models.openai_endpoint models.openai_facts models.openai_strict"
         " models.openai_media models.openai_chat"
-        " models.openai_chat_encode models.openai_chat_decode models.openai_responses"
+        " models.openai_chat_encode models.openai_chat_decode models.openai_chat_marks models.openai_chat_usage"
+        " models.openai_responses"
         " models.openai_responses_encode models.openai_responses_decode models.openai_responses_blocks"
         " models.bridge"
         " models.bridge_encode models.bridge_decode models.bridge_settings models.bridge_failure models.vendor_errors"
@@ -49,9 +59,10 @@ LAYERS: dict[str, str] = {
         " models.cassette models.deck models.recording models.recorded models.playback models.tape"
         " models.redaction models.nearest"
         " permission rules shell roots capability approvals approval_file audit taint"
-        " toolbox mcp_tools durable otel store"
+        " toolbox mcp_tools mcp_targets mcp_pins mcp_stdio mcp_http mcp_content mcp_running mcp_connection durable otel"
+        " store store_file store_lock store_log store_session store_journal store_repair"
     ),
-    "hosts": "mcp_server worker",
+    "hosts": "mcp_server served_call served_tool serving_stdio serving_http worker",
     "applications": f"cli pytest_plugin web __main__ {FRONT_PAGE}",
 }
 KERNEL = "values parts iteration conversations groups"
@@ -72,17 +83,22 @@ NEIGHBOURS: dict[str, str] = {
     "endings": "contexts",
     "result": "types errors contexts endings",
     "chat_events": "types result",
-    "events": "types errors endings result chat_events",
-    "connect": "model",
+    "task_events": "types",
+    "team_events": "task_events",
+    "events": "types errors endings result chat_events task_events team_events",
+    "connect": "model session",
+    "session": "inbox",
     "retry": "cancel model",
     "window": "model",
+    "kept_view": "window",
     "validation": "cancel issues",
     "watch": "cancel",
     "answer": "issues",
     "schema": "issues",
     "raw_schema": "issues schema canonical",
     "signature": "docstrings schema",
-    "tool_context": "cancel",
+    "task_context": "cancel inbox task_output",
+    "tool_context": "cancel task_context",
     "tools": "answer canonical model raw_schema schema signature tool_context",
     "gate": "cancel tools",
     "guard": "cancel gate",
@@ -94,7 +110,10 @@ NEIGHBOURS: dict[str, str] = {
     "handlers": "conversation outcome",
     "permitting": "conversation handlers outcome",
     "calls": "conversation outcome permitting",
-    "asking": "conversation deltas",
+    "paying": "conversation",
+    "fitting": "conversation paying",
+    "asking": "conversation deltas fitting paying",
+    "compaction": "compaction_summary",
     "iteration": "asking calls conversation",
     # Inside a run, from what counts as handing in up to the loop.
     "execution": "handin",
@@ -106,13 +125,38 @@ NEIGHBOURS: dict[str, str] = {
     "streaming": "loop",
     "question_tool": "questions",
     "turn": "execution",
-    "chat": "execution loop questions turn",
-    "subagents": "team",
+    "chat_runs": "execution keeping loop questions turn",
+    "chat": "chat_runs opening questions turn",
+    "store": "store_file store_journal store_lock store_log store_repair store_session",
+    "store_journal": "store_file store_lock",
+    "store_repair": "store_file store_journal store_lock store_log",
+    "store_session": "store_file store_lock store_log",
+    "task_driving": "execution task_notice",
+    "tasks": "execution task_driving task_tools",
+    # A team, from its mail up to its members.
+    "team_registry": "team_mail",
+    "team_post": "team_mail team_registry",
+    "team_member": "team_post team_registry",
+    "team_shutdown": "team_post team_registry",
+    "team_tools": "team_post team_registry team_shutdown",
+    "team": "team_mail team_member team_post team_registry team_shutdown team_spawn team_tools",
+    # Delegation, from what a call means up to the tool.
+    "subagent_runs": "subagent_calls subagent_results",
+    "subagent_modes": "subagent_calls subagent_results subagent_runs",
+    "subagent_background": "subagent_calls subagent_results subagent_runs team_spawn",
+    "subagents": "subagent_calls subagent_results subagent_runs subagent_modes subagent_background team_spawn",
     "rules": "capability roots shell",
     "approvals": "approval_file",
     "audit": "capability",
     "permission": "approvals audit capability roots rules",
     "taint": "capability",
+    "mcp_tools": "mcp_connection mcp_content mcp_pins mcp_targets",
+    "mcp_connection": "mcp_pins mcp_running mcp_targets",
+    "mcp_running": "mcp_http mcp_stdio mcp_targets",
+    "mcp_http": "mcp_targets",
+    "mcp_targets": "toolbox.environment",
+    "mcp_stdio": "mcp_targets toolbox.environment toolbox.processes toolbox.transcript",
+    "mcp_server": "served_call served_tool serving_http serving_stdio",
     "models": "models.scripted models.faulty models.cassette models.wrappers models.rate_limit models.prices",
     "models.prices": "models.untrusted",
     "models.transport": "models.sse models.offline",
@@ -137,8 +181,9 @@ NEIGHBOURS: dict[str, str] = {
     "models.openai_chat": "models.transport models.refusal models.parts models.openai_endpoint"
     " models.openai_chat_encode models.openai_chat_decode",
     "models.openai_chat_encode": "models.json_bytes models.foreign models.openai_strict models.openai_endpoint"
-    " models.openai_media",
-    "models.openai_chat_decode": "models.untrusted models.openai_endpoint",
+    " models.openai_media models.openai_chat_marks",
+    "models.openai_chat_decode": "models.untrusted models.openai_endpoint models.openai_chat_usage",
+    "models.openai_chat_usage": "models.untrusted",
     "models.openai_responses": "models.transport models.refusal models.parts models.openai_endpoint"
     " models.openai_facts models.openai_responses_encode models.openai_responses_decode",
     "models.openai_responses_encode": "models.json_bytes models.foreign models.openai_strict models.openai_endpoint"
@@ -156,6 +201,7 @@ ROOMS = ("toolbox", "cli", "web")
 ANYWHERE = {"pydantic", "pydantic_core", "orjson", "jiter", "typing_extensions"}
 # The one place of each other package: a module, or a room. Two places need a reason.
 HOMES: dict[str, tuple[str, ...]] = {
+    "anyio": ("serving_stdio",),
     "aiohttp": (
         "models.transport",
         "toolbox.fetch",
@@ -166,7 +212,12 @@ HOMES: dict[str, tuple[str, ...]] = {
     "griffe": ("docstrings",),
     "jinja2": (),
     "jsonschema_rs": ("raw_schema",),
-    "mcp": ("mcp_tools", "mcp_server"),  # the two ends of one protocol
+    "httpx2": ("mcp_http",),
+    # The two ends of one protocol, each in several modules: the ways to the other, what is said, what comes of a call.
+    "mcp": (
+        *("mcp_running", "mcp_connection", "mcp_content", "mcp_http", "mcp_stdio"),
+        *("mcp_server", "served_tool", "serving_stdio", "serving_http"),
+    ),
     "openai": ("models.openai",),
     "opentelemetry": ("otel",),
     # One adapter in five modules: what it sends and asks for, what it reads, and what goes wrong.
@@ -177,13 +228,14 @@ HOMES: dict[str, tuple[str, ...]] = {
         "models.bridge_settings",
         "models.bridge_failure",
     ),
+    "prompt_toolkit": ("cli",),
     "pytest": ("pytest_plugin",),
     "rich": ("cli",),
-    "starlette": ("web",),
-    "uvicorn": ("web",),
+    "starlette": ("web", "serving_http"),
+    "uvicorn": ("web", "serving_http"),
 }
 # Imported inside a function, in its home: needed by few programs, and paid for in start-up time by all.
-LAZY_PACKAGES = {"anthropic", "griffe", "jsonschema_rs", "openai"}
+LAZY_PACKAGES = {"anthropic", "griffe", "httpx2", "jsonschema_rs", "mcp", "openai"}
 # Turns a name into a module at run time; nothing else may.
 LAZY_MODULES = {"connect", "models", "toolbox", FRONT_PAGE}
 # What `import journeyman` alone must not load.

@@ -64,6 +64,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # -- the blocks -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(60)  # a page may start programs of others
 @pytest.mark.usefixtures("_elsewhere")
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(page: Path) -> None:  # X18, R69, R70

@@ -158,6 +158,29 @@ The Harbour it is. Shall I book?
   Error: the run was stopped before this call finished.
 Nothing was booked.
 """,
+    "15_compaction.py": """\
+page 18: 4066 tokens to 1300, clear tool results
+page 31: 4212 tokens to 1807, clear tool results
+page 41: 4047 tokens to 2197, clear tool results
+page 50: 4213 tokens to 2548, clear tool results
+page 57: 4116 tokens to 2821, clear tool results
+page 63: 4165 tokens to 3055, clear tool results
+page 68: 4175 tokens to 1168, clear tool results and summarise
+Calm seas on all pages, and no ship.
+152 messages in the history
+""",
+    "16_session.py": """\
+Two rooms are free.
+4 messages, 2 requests, waiting: Near the harbour.
+You said: Near the harbour.
+You said: By train.
+A room in Oslo, please. 6 messages, a branch
+A room in Oslo, please. 6 messages, the first
+""",
+    "17_terminal_chat.py": """\
+That gave: hello
+[exit code 0]
+""",
 }
 
 
@@ -178,3 +201,39 @@ def test_every_numbered_program_is_tried_and_short() -> None:
     numbered = {path.name: path.read_text(encoding="utf-8") for path in EXAMPLES.glob("[0-9]*.py")}
     assert numbered.keys() == PRINTS.keys()
     assert {name: lines for name, source in numbered.items() if (lines := len(source.splitlines())) > 60} == {}
+
+
+def test_a_crew_researches_the_pages_of_this_project(tmp_path: Path) -> None:
+    done = run_program(EXAMPLES / "crew" / "research.py", tmp_path)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert done.stdout.startswith("Offline stand-in at work: a small program, not a language model.")
+    assert "links on " in done.stdout
+    assert " lead nowhere" not in done.stdout
+
+
+def test_a_team_divides_its_work_by_messages(tmp_path: Path) -> None:
+    done = run_program(EXAMPLES / "team" / "stocktaking.py", tmp_path)
+    assert (done.stderr, done.stdout, done.returncode) == ("", STOCKTAKING, 0)
+
+
+STOCKTAKING = """\
+      ada -> max       Please count C and D.
+      ada -> eve       Please count E and F.
+      ada counts       12
+      ada counts       7
+      max counts       31
+      max -> ada       C = 31
+      max counts       4
+      max -> ada       D = 4
+      eve counts       18
+      eve -> ada       E = 18
+      eve counts       Error: no key for shelf F
+      eve -> max       Please count F for me, and tell ada.
+      max counts       9
+      max -> ada       F = 9
+ada says: 81 things are in stock.
+22 requests
+      ada is gone
+      eve is gone
+      max is gone
+"""

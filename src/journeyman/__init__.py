@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from journeyman.agent import Agent, Escalate, Host, KeepGoing, Observability, Stopping
-    from journeyman.budget import Allowance, Budget, BudgetPolicy, Exceeded, Limits, Spent
+    from journeyman.budget import Allowance, Budget, Exceeded, Limits, Spent
     from journeyman.cancel import Abort
     from journeyman.chat import Chat
     from journeyman.contexts import ErrorCode
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from journeyman.question_tool import ask_user
     from journeyman.result import Failure, Metadata, Result, Success
     from journeyman.streaming import Events, stream
+    from journeyman.subagents import Subagents
+    from journeyman.tasks import Tasks
+    from journeyman.team import Team
     from journeyman.tools import Tool, ToolContext, tool
     from journeyman.turn import Turn
     from journeyman.types import Document, Image, Message, Price, Text, ToolResult, Usage, dump_messages, load_messages
@@ -45,7 +48,6 @@ __all__ = [
     "Agent",
     "Allowance",
     "Budget",
-    "BudgetPolicy",
     "CallbackContext",
     "Callbacks",
     "Chat",
@@ -83,8 +85,11 @@ __all__ = [
     "Settings",
     "Spent",
     "Stopping",
+    "Subagents",
     "Submit",
     "Success",
+    "Tasks",
+    "Team",
     "Text",
     "Tool",
     "ToolContext",
@@ -103,7 +108,7 @@ __all__ = [
 
 _HOMES = {
     "agent": "Agent Escalate Host KeepGoing Observability Stopping",
-    "budget": "Allowance Budget BudgetPolicy Exceeded Limits Spent",
+    "budget": "Allowance Budget Exceeded Limits Spent",
     "cancel": "Abort",
     "chat": "Chat",
     "contexts": "ErrorCode",
@@ -118,6 +123,9 @@ _HOMES = {
     "question_tool": "ask_user",
     "result": "Failure Metadata Result Success",
     "streaming": "Events stream",
+    "subagents": "Subagents",
+    "tasks": "Tasks",
+    "team": "Team",
     "tools": "Tool ToolContext tool",
     "turn": "Turn",
     "types": "Document Image Message Price Text ToolResult Usage dump_messages load_messages",

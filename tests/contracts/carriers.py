@@ -7,7 +7,7 @@ did.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, assert_never
@@ -20,7 +20,7 @@ from journeyman.models import bridge
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.anthropic_client import AnthropicClientModel
 from journeyman.models.openai_chat import OpenAIChatModel
-from journeyman.models.openai_endpoint import OPENAI, VLLM, Endpoint
+from journeyman.models.openai_endpoint import OPENAI, OPENROUTER, VLLM, Endpoint
 from journeyman.models.openai_responses import OpenAIModel
 from journeyman.models.scripted import Scripted
 from journeyman.types import (
@@ -45,9 +45,13 @@ from tests.support.stage_wire import reply_of
 KEY: Final = "key-of-a-test"
 CLAUDE: Final = "claude-sonnet-5-5"
 GPT: Final = "gpt-5.2"
+ROUTED_CLAUDE: Final = "anthropic/claude-sonnet-5.5"
 VLLM_SERVICE: Final = Service(reasoning_field="reasoning", longest_id=None)
+OPENROUTER_SERVICE: Final = Service(
+    reasoning_field="reasoning", longest_id=None, extensions=frozenset({"reasoning", "usage"}), takes_marks=True
+)
 
-Feature: TypeAlias = Literal["thinking", "malformed", "refusal", "zeros"]
+Feature: TypeAlias = Literal["thinking", "malformed", "no reasoning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,8 @@ class Carrier:
 
     name: str
     play: Play
-    lacks: frozenset[Feature] = field(default_factory=frozenset[Feature])
-    """What the provider's wire has no place for, in this form."""
+    lacks: Mapping[Feature, str] = field(default_factory=dict[Feature, str])
+    """What cannot be said over the provider's wire, in this form, and why."""
 
 
 # -- in process --------------------------------------------------------------------------------------------------------
@@ -111,12 +115,12 @@ def _anthropic_client(*, streaming: bool) -> Play:
 # -- OpenAI ------------------------------------------------------------------------------------------------------------
 
 
-def _chat(endpoint: Endpoint, *, streaming: bool, service: Service | None = None) -> Play:
+def _chat(endpoint: Endpoint, *, streaming: bool, service: Service | None = None, name: str = GPT) -> Play:
     @asynccontextmanager
     async def play(answers: Sequence[Response]) -> AsyncGenerator[Played]:
         async with OpenAiApi([openai_answer(answer) for answer in answers], service=service) as api:
             url = f"{api.url}/v1"
-            model = OpenAIChatModel(GPT, endpoint=endpoint, api_key=KEY, base_url=url, streaming=streaming)
+            model = OpenAIChatModel(name, endpoint=endpoint, api_key=KEY, base_url=url, streaming=streaming)
             yield Played(model, api.requests)
 
     return play
@@ -202,33 +206,40 @@ def _counted(usage: Usage) -> openai.Counted:
 
 # -- all of them -------------------------------------------------------------------------------------------------------
 
-_NO_THINKING: frozenset[Feature] = frozenset({"thinking"})
+_NO_THINKING: Final[Mapping[Feature, str]] = {
+    "thinking": "OpenAI's own Chat Completions say nothing of the model's reasoning and take none back"
+}
+_NO_MALFORMED: Final[Mapping[Feature, str]] = {
+    "malformed": "a document of the Messages API has arguments as a JSON object, which cannot be malformed"
+}
+
+_NO_ZERO: Final[Mapping[Feature, str]] = {
+    "no reasoning": "pydantic-ai passes on how many tokens Anthropic's models have reasoned with, but not that it was 0"
+}
 
 SCRIPTED: Final = Carrier(name="scripted", play=_scripted)
 """What the others are compared with."""
 
 CARRIERS: Final = (
-    # A document of the Messages API holds arguments as an object, which cannot be malformed.
     Carrier(name="anthropic-events", play=_anthropic(streaming=True)),
-    Carrier(name="anthropic-document", play=_anthropic(streaming=False), lacks=frozenset({"malformed"})),
+    Carrier(name="anthropic-document", play=_anthropic(streaming=False), lacks=_NO_MALFORMED),
     Carrier(name="anthropic-client-events", play=_anthropic_client(streaming=True)),
-    Carrier(name="anthropic-client-document", play=_anthropic_client(streaming=False), lacks=frozenset({"malformed"})),
+    Carrier(name="anthropic-client-document", play=_anthropic_client(streaming=False), lacks=_NO_MALFORMED),
     Carrier(name="openai-chat-events", play=_chat(OPENAI, streaming=True), lacks=_NO_THINKING),
     Carrier(name="openai-chat-document", play=_chat(OPENAI, streaming=False), lacks=_NO_THINKING),
     Carrier(name="vllm-events", play=_chat(VLLM, streaming=True, service=VLLM_SERVICE)),
     Carrier(name="vllm-document", play=_chat(VLLM, streaming=False, service=VLLM_SERVICE)),
+    Carrier(
+        name="openrouter-events",
+        play=_chat(OPENROUTER, streaming=True, service=OPENROUTER_SERVICE, name=ROUTED_CLAUDE),
+    ),
+    Carrier(
+        name="openrouter-document",
+        play=_chat(OPENROUTER, streaming=False, service=OPENROUTER_SERVICE, name=ROUTED_CLAUDE),
+    ),
     Carrier(name="openai-responses-events", play=_responses(streaming=True)),
     Carrier(name="openai-responses-document", play=_responses(streaming=False)),
-    # pydantic-ai drops the words of OpenAI's refusals, and does not tell a count of none from no count.
-    Carrier(name="bridge-anthropic", play=_bridged_anthropic(), lacks=frozenset({"zeros"})),
-    Carrier(
-        name="bridge-openai-chat",
-        play=_bridged_openai("openai-chat"),
-        lacks=frozenset({"thinking", "refusal", "zeros"}),
-    ),
-    Carrier(
-        name="bridge-openai-responses",
-        play=_bridged_openai("openai-responses"),
-        lacks=frozenset({"refusal", "zeros"}),
-    ),
+    Carrier(name="bridge-anthropic", play=_bridged_anthropic(), lacks=_NO_ZERO),
+    Carrier(name="bridge-openai-chat", play=_bridged_openai("openai-chat"), lacks=_NO_THINKING),
+    Carrier(name="bridge-openai-responses", play=_bridged_openai("openai-responses")),
 )

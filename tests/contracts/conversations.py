@@ -141,9 +141,8 @@ CONVERSATIONS: Final = (
     ),
     Conversation(
         name="a refusal",
-        answers=[say("I will not.", stop_reason="refusal")],
+        answers=[say("I will not: “no” is 不.", stop_reason="refusal")],
         agent=_texts,
-        needs=frozenset({"refusal"}),
     ),
     Conversation(name="a filtered answer", answers=[say(stop_reason="refusal")], agent=_texts),
     Conversation(name="an answer that is cut", answers=[say("Umbrel", stop_reason="max_tokens")], agent=_texts),
@@ -171,6 +170,16 @@ CONVERSATIONS: Final = (
         name="ids that are repeated",
         answers=[say(call("look", n=1, id="a")), say(call("look", n=2, id="a")), say("Done.")],
         agent=_texts,
+    ),
+    Conversation(
+        name="ids that are repeated beside thinking",
+        answers=[
+            say(Thinking("Row 1."), call("look", n=1, id="a")),
+            say(Thinking("Row 2."), "Once more.", call("look", n=3, id="a"), call("look", n=4, id="b")),
+            say(Thinking("Enough."), "Done."),
+        ],
+        agent=_texts,
+        needs=frozenset({"thinking"}),
     ),
     Conversation(
         name="pictures and documents from the user, and in a result",
@@ -245,12 +254,22 @@ CONVERSATIONS: Final = (
                     output_tokens=4,
                     cache_read_tokens=100,
                     cache_write_tokens=0,
-                    reasoning_tokens=0,
+                    reasoning_tokens=2,
                 ),
             ),
         ],
         agent=_texts,
-        needs=frozenset({"zeros"}),
+    ),
+    Conversation(
+        name="usage without any reasoning",
+        answers=[
+            say(
+                "Done.",
+                usage=Usage(requests=1, input_tokens=3, output_tokens=4, cache_read_tokens=0, reasoning_tokens=0),
+            )
+        ],
+        agent=_texts,
+        needs=frozenset({"no reasoning"}),
     ),
     Conversation(
         name="usage without zeros",

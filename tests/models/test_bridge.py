@@ -28,8 +28,10 @@ from pydantic_ai.messages import (
     ThinkingPart as ForeignThinking,
 )
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
+from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.models.test import TestModel as StandIn
 from pydantic_ai.profiles import ModelProfile
+from pydantic_ai.providers.openai import OpenAIProvider
 
 from journeyman import Agent, Output, Success, run, tool
 from journeyman.connect import connect
@@ -386,6 +388,28 @@ async def test_cached_and_reasoning_tokens_are_counted() -> None:
         )
 
 
+async def test_a_count_of_none_is_told_from_no_count() -> None:
+    for name in ("openai-chat:gpt-5", "openai-responses:gpt-5"):
+        silent = openai_says.Counted(cached=None, reasoning=None)
+        async with OpenAiApi([openai_says.answer("Hi."), openai_says.answer("Hi.", usage=silent)]) as api:
+            counted, uncounted = await ask(over(api, name)), await ask(over(api, name))
+        assert (counted.usage.cache_read_tokens, counted.usage.cache_write_tokens) == (0, None)
+        assert (counted.usage.reasoning_tokens, counted.usage.exact) == (0, True)
+        assert uncounted.usage == Usage(requests=1, input_tokens=25, output_tokens=9)
+
+
+@pytest.mark.parametrize("name", ["openai-chat:gpt-5", "openai-responses:gpt-5"])
+async def test_the_words_of_a_refusal_are_kept_and_go_back(name: str) -> None:
+    declined = openai_says.answer(openai_says.refusal("I will not."))
+    async with OpenAiApi([declined, declined, openai_says.answer("Hi.")]) as api:
+        parts = await parts_of(over(api, name))
+        refused = await ask(over(api, name))
+        await ask(over(api, name), HELLO, Message("assistant", refused.content), HELLO)
+    assert (refused.content, refused.stop_reason) == ((Text("I will not.", extra={"refusal": True}),), "refusal")
+    assert [part.text for part in parts if isinstance(part, TextPart)] == ["I will not."]
+    assert b"I will not." in api.requests[2].raw
+
+
 async def test_why_the_model_stopped(service: Service) -> None:
     is_openai = service.says is openai_says
     limit = {"ending": "length"} if is_openai else {"stop_reason": "max_tokens"}
@@ -597,6 +621,17 @@ async def test_limits_choices_and_fields_of_the_body_are_sent() -> None:
     assert (body["stop"], body["temperature"], body["user"]) == (["END"], 0.5, "u")
 
 
+async def test_a_model_without_tools_is_not_asked_to_use_some() -> None:
+    async with OpenAiApi([]) as api:
+        provider = OpenAIProvider(base_url=f"{api.url}/v1", api_key=KEY)
+        model = OpenAIChatModel("gpt-plain", provider=provider, profile={"supports_tools": False})
+        error = await refusal_of(BridgeModel(model))
+    assert str(error) == (
+        "openai:gpt-plain is not known to support tools, and the request has some. Choose a model that supports tools,"
+        " or remove tools, typed output and sub-agents from the agent."
+    )
+
+
 async def test_settings_that_the_provider_does_not_take_are_refused() -> None:
     async with OpenAiApi([]) as api:
         model = over(api, "openai-responses:gpt-4o")
@@ -703,7 +738,10 @@ def test_a_name_without_a_provider_is_refused() -> None:
 
 
 def test_an_unknown_provider_is_refused() -> None:
-    assert str(unavailable("bridge:nosuch:x")) == "The model 'bridge:nosuch:x' cannot be used: Unknown model: nosuch:x."
+    far, near = unavailable("bridge:nosuch:x"), unavailable("bridge:gogle:gemini-3-pro")
+    assert str(far) == "The model 'bridge:nosuch:x' cannot be used: Unknown model: nosuch:x."
+    assert far.hint == "Look at its name, and at the options that were given to connect."
+    assert near.hint == f"Did you mean 'bridge:google:gemini-3-pro'? {far.hint}"
 
 
 @pytest.mark.parametrize("name", ["google-gla:gemini-3-pro-preview", "mistral:m", "groq:m", "cohere:m", "bedrock:m"])

@@ -12,12 +12,15 @@ from pydantic import BaseModel
 from journeyman import Agent, Output, Price, Success, Text, ToolContext, run
 from journeyman.cli.documents import result_document
 from journeyman.cli.words import usage_sentence
+from journeyman.connect import connect
 from journeyman.model import CachePolicy, Settings
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.tools import tool
 from journeyman.types import Usage
+from tests.support import openai_answers as openai_says
 from tests.support.messages_answers import answer, thinking, tool_use
 from tests.support.messages_api import MessagesApi
+from tests.support.openai_api import OpenAiApi, Service
 
 MARK = b',"cache_control":{"type":"ephemeral"}'
 PRICE = Price(input=3, output=15, cache_read=0.3, cache_write=3.75)
@@ -126,6 +129,32 @@ async def test_tools_and_their_schemas_come_in_one_order_and_in_the_same_bytes_e
     assert all([*tool["input_schema"]] == sorted(tool["input_schema"]) for tool in found)
     again, _ = await recorded("auto")
     assert again[0] == bodies[0], "Nothing of a run's own is in the first request."
+
+
+async def test_openrouter_is_told_what_to_cache_and_tells_what_a_run_cost() -> None:
+    service = Service(extensions=frozenset({"usage"}), longest_id=None, takes_marks=True)
+    turns = [
+        openai_says.answer(
+            openai_says.call("read", {"page": number}),
+            usage=openai_says.Counted(input=1_000 * number, cached=900 * number, written=100, cost=0.001 * number),
+        )
+        for number in range(1, 6)
+    ]
+    done = openai_says.answer("Read.", usage=openai_says.Counted(cost=0.01))
+    async with OpenAiApi([*turns, done], service=service) as api:
+        model = connect("openrouter:anthropic/claude-sonnet-5.5", api_key="k", base_url=f"{api.url}/v1")
+        result = await run(Agent(name="reader", model=model, system="Read carefully.", tools=[read]), "Read it all.")
+        bodies = [request.raw for request in api.requests]
+    used = result.metadata.usage
+    assert used is not None
+    assert used.cost == pytest.approx(0.001 * 15 + 0.01)
+    assert (used.cache_read_tokens, used.cache_write_tokens) == (900 * 15, 500)
+    for body in bodies:
+        assert body.count(MARK) == 2
+        assert body.endswith(MARK + b"}]}]}")
+        assert b'"text":"Read carefully."' + MARK + b"}]}" in body
+    for before, after in pairwise(bodies):
+        assert after.replace(MARK, b"").startswith(before.replace(MARK, b"").removesuffix(b"]}") + b",")
 
 
 async def test_what_the_cache_saved_is_counted_and_shown() -> None:

@@ -84,8 +84,9 @@ def stop_of(*chunks: Json | bytes) -> tuple[StopReason, str | None]:
     return response.stop_reason, response.stop_detail
 
 
-def usage_of(usage: Json, price: Price | None = None) -> Usage:
-    return summed(decoded([chunk(reason="stop"), chunk(choices=[], usage=usage)], Decoder("openai", price))).usage
+def usage_of(usage: Json, price: Price | None = None, *, tells_cost: bool = False) -> Usage:
+    decoder = Decoder("openai", price, tells_cost=tells_cost)
+    return summed(decoded([chunk(reason="stop"), chunk(choices=[], usage=usage)], decoder)).usage
 
 
 def failure_of(*chunks: Json | bytes) -> ProviderError:
@@ -374,6 +375,29 @@ def test_what_is_not_told_is_unknown() -> None:
     half = usage_of({"prompt_tokens": 25, "prompt_tokens_details": None})
     assert half == Usage(requests=1, input_tokens=25, exact=False)
     assert summed(decoded([chunk({"content": "Hi"}, "stop")])).usage == Usage(requests=1, exact=False)
+
+
+@pytest.mark.parametrize(
+    ("told", "cost"),
+    [
+        ({"cost": 0.0015}, 0.0015),
+        ({"cost": 0}, 0),
+        ({"cost": 0.0015, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.0014}}, 0.0015),
+        ({"cost": 0.0001, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.002}}, 0.0021),
+        ({"cost": 0, "is_byok": True, "cost_details": None}, None),
+        ({"cost": None}, None),
+        ({"cost": "0.1"}, None),
+        ({"cost": True}, None),
+        ({"cost": -1}, None),
+        ({}, None),
+    ],
+)
+def test_a_service_that_bills_tells_the_cost(told: Json, cost: float | None) -> None:
+    usage = usage_of({**USAGE, **told}, tells_cost=True)
+    assert usage.cost == (cost if cost is None else pytest.approx(cost))
+    assert usage_of({**USAGE, **told}).cost is None, "In whatever money."
+    dear = Price(input=1e6, output=1e6)
+    assert usage_of({**USAGE, **told}, dear, tells_cost=True).cost == (34 if cost is None else pytest.approx(cost))
 
 
 def test_details_that_cannot_be_do_not_make_counts_negative() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -14,7 +15,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
 from journeyman.errors import ProviderError
-from journeyman.model import Prefix, Request, Settings, ThinkingLevel, ToolSpec
+from journeyman.model import CachePolicy, Prefix, Request, Settings, ThinkingLevel, ToolSpec
 from journeyman.models.openai_chat import OpenAIChatModel
 from journeyman.models.openai_endpoint import (
     AZURE,
@@ -543,9 +544,99 @@ def test_a_message_is_encoded_once_for_all_endpoints_that_take_the_same() -> Non
     assert len(message.wire) == 2
 
 
+# -- cache marks -------------------------------------------------------------------------------------------------------
+
+CLAUDE = on(OPENROUTER, "anthropic/claude-sonnet-5.5")
+ROUTED = replace(OPENROUTER, cache_marks=("gpt-4.1",))
+POLICIES: tuple[CachePolicy, ...] = ("auto", "explicit", "off")
+MARK = {"cache_control": {"type": "ephemeral"}}
+
+
+def marked_texts(*messages: Message, cache: CachePolicy = "auto", model: OpenAIChatModel = CLAUDE, **more: Any) -> Json:  # noqa: ANN401 - as request
+    """Return the places of cache marks in a request, and the texts that are marked."""
+    body = sent(*messages, model=model, settings=Settings(cache=cache), **more)
+    parts = {
+        f"{index} {message['role']}": part
+        for index, message in enumerate(body["messages"])
+        for part in message["content"] or ()
+        if isinstance(part, dict) and "cache_control" in part
+    }
+    assert all(part == {"type": "text", "text": part["text"], **MARK} for part in parts.values())
+    tools = {f"tool {tool['function']['name']}": "" for tool in body["tools"] if "cache_control" in tool}
+    return {place: part["text"] for place, part in parts.items()} | tools
+
+
+def test_texts_are_parts_where_a_model_takes_marks_for_the_cache() -> None:
+    asked = assistant(Text("I look."), ToolUse("call_1", "query"), ToolUse("call_2", "query"))
+    answered = user(ToolResult("1", tool_use_id="call_1"), ToolResult("", tool_use_id="call_2"))
+    body = sent(HELLO, asked, answered, model=CLAUDE, system=(Text("Be brief."),))
+    assert [message["content"] for message in body["messages"]] == [
+        [{"type": "text", "text": "Be brief.", **MARK}],
+        [{"type": "text", "text": "Hello"}],
+        "I look.",
+        [{"type": "text", "text": "1", **MARK}],
+        "",
+    ]
+
+
+def test_the_end_of_the_conversation_and_the_prefix_are_marked() -> None:
+    assert marked_texts(system=(Text("Be brief."),)) == {"0 system": "Be brief.", "1 user": "Hello"}
+    assert marked_texts() == {"0 user": "Hello", "tool query": ""}
+    assert marked_texts(tools=(QUERY,), system=(Text("Be brief."),), cache="off") == {}
+    assert marked_texts(cache="explicit") == {}
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-5", "google/gemini-3-pro", "acme/anthropic/"])
+def test_models_that_cache_by_themselves_get_no_marks(name: str) -> None:
+    by_hand = user(Text("Hello", cache_mark=True))
+    assert marked_texts(by_hand, model=on(OPENROUTER, name), cache="explicit", system=(Text("S"),)) == {}
+    assert messages_of(by_hand, endpoint=OPENROUTER) == [HELLO_SENT]
+
+
+def test_before_a_picture_the_last_text_is_marked() -> None:
+    image = Image(Base64(PNG, "image/png"))
+    said = 'He said: "Hm.\\"'
+    assert marked_texts(user(Text("a"), Text(said), image)) == {"0 user": said, "tool query": ""}
+    assert marked_texts(HELLO, assistant(Text("Hi.")), user(image)) == {"0 user": "Hello", "tool query": ""}
+
+
+def test_marks_of_the_users_stay_and_the_last_four_count() -> None:
+    said = [user(Text(f"{number}", cache_mark=True), Text("more")) for number in range(6)]
+    system = (Text("S", cache_mark=True), Text("T"))
+    turns = [message for each in said for message in (each, assistant(Text("Hm.")))]
+    assert [*marked_texts(*turns, cache="explicit", system=system).values()] == ["2", "3", "4", "5"]
+    assert marked_texts(said[0], cache="explicit", system=system) == {"0 system": "S", "1 user": "0"}
+    assert marked_texts(said[0], cache="off", system=system) == {}
+    in_result = user(ToolResult((Text("a", cache_mark=True), Text("b")), tool_use_id="call_1"))
+    asked = assistant(ToolUse("call_1", "query"))
+    assert marked_texts(HELLO, asked, in_result, cache="explicit") == {"2 tool": "a\nb"}
+
+
+def test_where_a_long_turn_began_is_marked_too() -> None:
+    calls = [ToolUse(f"call_{number}", "query") for number in range(10)]
+    results = [ToolResult(f"row {number}", tool_use_id=f"call_{number}") for number in range(10)]
+    places = marked_texts(HELLO, assistant(*calls), user(*results), system=(Text("S"),))
+    assert places == {"0 system": "S", "1 user": "Hello", "12 tool": "row 9"}
+
+
+def test_a_request_marks_aside_begins_with_the_bytes_of_the_one_before() -> None:
+    prefix = Prefix(system=(Text("Be brief."),), tools=(QUERY,))
+    turns = [user(Text("Hello", cache_mark=True)), assistant(Text("Hi."), ToolUse("call_1", "query"))]
+    turns += [user(ToolResult("1", tool_use_id="call_1")), assistant(Text("One.")), user(Text("And?"))]
+    bodies = [
+        CLAUDE.body(Request(prefix=prefix, messages=turns[:count], settings=Settings())).replace(
+            b"," + orjson.dumps(MARK)[1:-1], b""
+        )
+        for count in (1, 3, 5)
+    ]
+    for before, after in pairwise(bodies):
+        assert after.startswith(before.removesuffix(b"]}") + b",")
+
+
 # -- any conversation --------------------------------------------------------------------------------------------------
 
 _texts = st.text(max_size=5)
+_said_texts = st.builds(Text, _texts, cache_mark=st.booleans())
 _media: st.SearchStrategy[Image | Document] = st.sampled_from(
     [
         Image(Base64(PNG, "image/png")),
@@ -558,13 +649,13 @@ _media: st.SearchStrategy[Image | Document] = st.sampled_from(
 _thoughts = st.builds(Thinking, _texts, st.none() | st.just("sig"), st.sampled_from([None, "openai", "anthropic"]))
 _calls = st.lists(st.builds(ToolUse, st.uuids().map(str), st.sampled_from(["query", "a.b"])), max_size=3)
 _said = st.lists(
-    st.builds(Text, _texts)
+    _said_texts
     | _thoughts
     | st.just(RedactedThinking("x", "anthropic"))
     | st.just(Opaque("anthropic", '{"type":"image_like"}')),
     max_size=3,
 )
-_contents = _texts | st.lists(st.builds(Text, _texts) | _media, max_size=3).map(tuple)
+_contents = _texts | st.lists(_said_texts | _media, max_size=3).map(tuple)
 
 
 @st.composite
@@ -574,14 +665,25 @@ def _conversations(draw: st.DrawFn) -> list[Message]:
         calls = draw(_calls)
         messages.append(assistant(*draw(_said), *calls))
         answers = [ToolResult(draw(_contents), draw(st.booleans()), call.id) for call in calls]
-        messages.append(user(*answers, *draw(st.lists(st.builds(Text, _texts) | _media, max_size=2))))
+        messages.append(user(*answers, *draw(st.lists(_said_texts | _media, max_size=2))))
     return messages
 
 
-@given(_conversations(), st.sampled_from([OPENAI, AZURE, OPENROUTER, OLLAMA, VLLM, LLAMA_CPP, LM_STUDIO]))
-def test_any_conversation_is_one_that_the_api_takes(conversation: list[Message], endpoint: Endpoint) -> None:
-    body = sent(*conversation, model=on(endpoint, "gpt-4.1"), system=(Text("S"),))
-    service = Service(reasoning_field=endpoint.reasoning_field)
+@given(
+    _conversations(),
+    st.sampled_from([OPENAI, AZURE, OPENROUTER, ROUTED, OLLAMA, VLLM, LLAMA_CPP, LM_STUDIO]),
+    st.sampled_from(POLICIES),
+)
+def test_any_conversation_is_one_that_the_api_takes(
+    conversation: list[Message], endpoint: Endpoint, cache: CachePolicy
+) -> None:
+    system = (Text("S", cache_mark=True), Text("T"))
+    body = sent(*conversation, model=on(endpoint, "gpt-4.1"), system=system, settings=Settings(cache=cache))
+    service = Service(
+        reasoning_field=endpoint.reasoning_field,
+        extensions=frozenset({"usage"} if endpoint.tells_cost else ()),
+        takes_marks=bool(endpoint.cache_marks),
+    )
     assert judge("chat", body, JUDGED_HEADERS, service=service) == []
     TypeAdapter(list[ChatCompletionMessageParam]).validate_python(body["messages"])
     asked = [call.id for message in conversation for call in message.tool_uses]

@@ -81,7 +81,7 @@ SERVICES: dict[str, tuple[Endpoint, Service]] = {
     "ollama": (OLLAMA, Service(reasoning_field="reasoning")),
     "vllm": (VLLM, Service(reasoning_field="reasoning")),
     "llama-cpp": (LLAMA_CPP, Service(reasoning_field="reasoning_content")),
-    "openrouter": (OPENROUTER, Service(reasoning_field="reasoning")),
+    "openrouter": (OPENROUTER, Service(reasoning_field="reasoning", extensions=frozenset({"usage"}))),
 }
 
 
@@ -150,6 +150,17 @@ async def test_a_price_gives_every_answer_its_cost() -> None:
         usage = (await ask(model(api, price=Price(input=2, output=10, cache_read=1, cache_write=3)))).usage
     assert (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens) == (10, 60, 30)
     assert usage.cost == pytest.approx((10 * 2 + 50 * 10 + 60 * 1 + 30 * 3) / 1_000_000)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_openrouter_tells_what_an_answer_cost(streaming: bool) -> None:
+    service = Service(extensions=frozenset({"usage"}))
+    bills = [Counted(cost=0.0015), Counted(cost=0.0001, upstream_cost=0.002), Counted()]
+    async with OpenAiApi([answer("Hi.", usage=bill) for bill in bills], service=service) as api:
+        one = model(api, endpoint=OPENROUTER, streaming=streaming, price=Price(input=1_000, output=1_000))
+        costs = [(await ask(one)).usage.cost for _ in bills]
+    assert costs == [pytest.approx(0.0015), pytest.approx(0.0021), pytest.approx(34 / 1_000)]
+    assert api.requests[0].body["usage"] == {"include": True}
 
 
 async def test_a_server_that_does_not_count_leaves_the_use_unknown() -> None:

@@ -25,6 +25,7 @@ from journeyman.endings import Context
 from journeyman.events import (
     AttemptStarted,
     CallAbandoned,
+    ContextCompacted,
     IterationStarted,
     LayerCompleted,
     ModelResponded,
@@ -159,7 +160,8 @@ def _history(record: RunRecord) -> tuple[Message, ...] | None:
 
 
 def usage_faults(record: RunRecord) -> Iterator[str]:
-    """Usage is the sum of what was reported, whatever became of it; and the attempts' sums are the whole."""
+    """Usage is the sum of what was reported, to the run or to those it started, whatever became of it; and the
+    attempts' sums are the whole."""
     result = record.result
     if result is None:
         return
@@ -169,12 +171,14 @@ def usage_faults(record: RunRecord) -> Iterator[str]:
         return
     total = result.metadata.usage or Usage()
     replies = record.replies or ()
+    below = [child.usage for child in result.metadata.children]
+    own_requests = total.requests - sum(each.requests for each in below)
     measured = [reply.usage for reply in replies if reply.is_measured]
-    is_known = len(measured) == len(replies) and (record.replies_are_all or total.requests == len(replies))
+    is_known = len(measured) == len(replies) and (record.replies_are_all or own_requests == len(replies))
     if record.replies is not None and is_known:
-        yield from _differences(total, measured, "the replies")
-    elif total.requests < len(measured) or total.total_tokens < sum(each.total_tokens for each in measured):
-        yield f"the usage is {total}, and the replies that were heard had {measured}"
+        yield from _differences(total, [*measured, *below], "the replies and children")
+    elif own_requests < len(measured) or total.total_tokens < sum(each.total_tokens for each in [*measured, *below]):
+        yield f"the usage is {total}, the replies that were heard had {measured}, and the children {below}"
     yield from _differences(total, [each.usage for each in result.metadata.attempts], "the attempts")
 
 
@@ -193,13 +197,31 @@ def _differences(total: Usage, parts: list[Usage], name: str) -> Iterator[str]:
 
 
 def told_usage_faults(record: RunRecord) -> Iterator[str]:
-    """The usage told with the responses is the attempt's, unless its last call brought no response."""
-    for attempt in record.result.metadata.attempts if record.result is not None else ():
-        events = [event for event in own_events(record) if getattr(event, "attempt", None) == attempt.number]
+    """The usage told with the responses is the attempt's, unless its last call brought no response. What the runs it
+    started used belongs to the attempts in which they did; which those are is not told, so the whole is looked at."""
+    if record.result is None:
+        return
+    attempts, below = record.result.metadata.attempts, [child.usage for child in record.result.metadata.children]
+    numbers = [{attempt.number} for attempt in attempts] if not below else [{attempt.number for attempt in attempts}]
+    for of in numbers:
+        events = [event for event in own_events(record) if getattr(event, "attempt", None) in of]
         told = [event.usage for event in events if isinstance(event, ModelResponded)]
+        aside = [event.usage for event in events if isinstance(event, ContextCompacted) and event.usage.requests]
         n_asked = sum(isinstance(event, IterationStarted) for event in events)
         if n_asked == len(told):
-            yield from _differences(attempt.usage, told, f"the responses told in attempt {attempt.number}")
+            used = Usage.total([attempt.usage for attempt in attempts if attempt.number in of])
+            yield from _differences(used, [*told, *aside, *below], f"the responses told in attempts {sorted(of)}")
+
+
+def children_faults(record: RunRecord) -> Iterator[str]:
+    """What the runs inside of it used is in the metadata, each by itself."""
+    if record.result is None:
+        return
+    of_children = [child.usage for child in record.result.metadata.children]
+    for inside in record.inside:
+        usage = None if inside.result is None else inside.result.metadata.usage
+        if usage is not None and usage not in of_children:
+            yield f"a run inside of it used {usage}, and the children are {of_children}"
 
 
 def record_faults(record: RunRecord) -> Iterator[str]:
@@ -294,7 +316,7 @@ def thread_faults(record: RunRecord) -> Iterator[str]:
         yield f"{record.n_parked_threads} threads are still at work, and {abandoned} were abandoned"
 
 
-_RULES_OF_EVERY_RUN = (ending_faults, left_over, history_faults, usage_faults, limit_faults)
+_RULES_OF_EVERY_RUN = (ending_faults, left_over, history_faults, usage_faults, children_faults, limit_faults)
 _RULES_OF_WATCHED_RUNS = (
     origin_faults,
     told_usage_faults,

@@ -17,6 +17,7 @@ from journeyman.events import (
     AttemptCompleted,
     AttemptStarted,
     CallAbandoned,
+    ContextCompacted,
     Event,
     IterationStarted,
     LayerCompleted,
@@ -45,7 +46,7 @@ E = TypeVar("E")
 
 _WHILE_ASKING = (
     *(TextDelta, ThinkingDelta, ToolInputDelta, OutputDelta),
-    *(ModelRetried, ModelRestarted, ModelAnswered),
+    *(ModelRetried, ModelRestarted, ModelAnswered, ContextCompacted),
 )
 _LAST = (RunSucceeded, RunFailed)
 _OF_THE_RUN = (RunStarted, RunSucceeded, RunFailed, MessageCommitted, CallAbandoned, ToolProgress)

@@ -29,7 +29,7 @@ from tests.support.loopback import Loopback, Recorded
 from tests.support.messages_answers import Answer, Policy, Raw, Reply, answer, by_turn, fault, raw
 from tests.support.messages_delivery import Delivery
 from tests.support.messages_json import Json, as_list, as_object
-from tests.support.messages_memory import Memory
+from tests.support.messages_memory import THINKING, Memory
 from tests.support.messages_request import Request
 from tests.support.messages_rules import judge, violations
 from tests.support.messages_rules_settings import api_key
@@ -115,8 +115,10 @@ class _MessagesWire:
         served = map(_mended, answer.content)
         content = orjson.loads(with_serial(orjson.dumps([*served]), recorded.serial))
         request = Request(recorded.body, recorded.headers, 0, self._memory)
-        prefix = request.prefix() if self._bind_thinking else ""
-        self._memory.remember(content, paused=answer.stop_reason == "pause_turn", prefix=prefix)
+        thinks = any(as_object(block).get("type") in THINKING for block in as_list(content))
+        prefix = request.prefix() if thinks else ""
+        taken = self._memory.repeated(content) and request.call_ids
+        self._memory.remember(content, paused=answer.stop_reason == "pause_turn", prefix=prefix, taken=taken)
 
 
 def _mended(block: Json) -> Json:

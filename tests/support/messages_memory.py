@@ -7,12 +7,14 @@ read `messages_rules_history.py` next.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import orjson
 
 from tests.support.messages_json import Json, as_text
+
+THINKING = ("thinking", "redacted_thinking")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +24,11 @@ class Served:
     blocks: tuple[Json, ...]
     paused: bool
     prefix: str
-    """Digest of the conversation that it answered."""
+    """Digest of the conversation that it answered; empty where nothing needs it."""
+    renamable: frozenset[int] = frozenset()
+    """Where its calls stand whose id the conversation had before, or that have none: another may come back."""
+    is_bare: bool = False
+    """True when this is the answer without its thinking: it may come back so once what was before it has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +48,29 @@ class Memory:
     def __init__(self) -> None:
         self._places: defaultdict[str, list[tuple[Served, int]]] = defaultdict(list)
         self._blocks: set[bytes] = set()
+        self._ids: set[str] = set()
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
 
-    def remember(self, content: Iterable[Json], *, paused: bool, prefix: str) -> None:
-        """Keep one answer that the client has received in full."""
-        served = Served(tuple(comparable(content)), paused, prefix)
+    def remember(
+        self, content: Iterable[Json], *, paused: bool, prefix: str, taken: Collection[str] = frozenset()
+    ) -> None:
+        """Keep one answer that the client has received in full; `taken` are ids that its conversation had before."""
+        blocks = tuple(comparable(content))
+        bare = tuple(block for block in blocks if block.get("type") not in THINKING)
+        self._blocks.update(map(_canonical, blocks))
+        self._ids.update(_call_ids(blocks))
+        if len(bare) < len(blocks):
+            self._note(Served(bare, paused, prefix, _renamable(bare, taken), is_bare=True))
+        self._note(Served(blocks, paused, prefix, _renamable(blocks, taken)))
+
+    def repeated(self, content: Iterable[Json]) -> set[str]:
+        """Return the ids of calls in an answer that were served before, in whichever conversation."""
+        return self._ids.intersection(_call_ids(content))
+
+    def _note(self, served: Served) -> None:
         for position, block in enumerate(served.blocks):
-            self._blocks.add(_canonical(block))
             for key in _keys(block):
                 self._places[key].append((served, position))
 
@@ -104,9 +124,29 @@ def _keys(block: Json) -> Iterator[str]:
 def _echo(served: Served, start: int, blocks: Sequence[Json]) -> Echo:
     for position, expected in enumerate(served.blocks):
         index = start + position
-        if not 0 <= index < len(blocks) or blocks[index] != expected:
+        found = blocks[index] if 0 <= index < len(blocks) else None
+        if found != expected and not (position in served.renamable and _is_renamed(found, expected)):
             return Echo(served, start, position)
     return Echo(served, start, None)
+
+
+def _call_ids(content: Iterable[Json]) -> Iterator[str]:
+    return (as_text(block.get("id")) for block in content if block.get("type") == "tool_use")
+
+
+def _renamable(blocks: Sequence[Json], taken: Collection[str]) -> frozenset[int]:
+    """Return where calls stand whose id cannot tell them from another: the client may give them one of its own."""
+    seen, places = {"", *taken}, set[int]()
+    for position, block in enumerate(blocks):
+        if block.get("type") == "tool_use":
+            id = as_text(block.get("id"))
+            places |= {position} if id in seen else set()
+            seen.add(id)
+    return frozenset(places)
+
+
+def _is_renamed(found: Json | None, expected: Json) -> bool:
+    return found is not None and bool(as_text(found.get("id"))) and {**found, "id": expected.get("id")} == expected
 
 
 def _best(echoes: list[Echo]) -> Echo:

@@ -95,6 +95,11 @@ class Request:
         assistant = [turn for turn in self.turns if turn.role == "assistant" and self.memory]
         return [(turn, echo) for turn in assistant for echo in self.memory.echoes(turn.comparable())]
 
+    @property
+    def call_ids(self) -> set[str]:
+        """The ids of all calls in the conversation."""
+        return {block.text("id") for turn in self.turns for block in turn.of_type("tool_use")}
+
     @cached_property
     def tools(self) -> list[Block]:
         return blocks_of(self.body.get("tools"), "tools")

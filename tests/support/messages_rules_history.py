@@ -12,10 +12,10 @@ from itertools import pairwise, takewhile
 import orjson
 
 from tests.support.messages_json import Json, as_text
+from tests.support.messages_memory import THINKING
 from tests.support.messages_request import Block, Request, Turn, is_server_result, is_server_side
 
 _ID = re.compile(r"^[a-zA-Z0-9_-]+\Z")
-_THINKING = ("thinking", "redacted_thinking")
 _NO_TURN = Turn("", "", ())
 
 
@@ -69,7 +69,7 @@ def block_types_fit_the_role(request: Request) -> Iterator[str]:
         for block in message.blocks:
             if block.type == "tool_result":
                 owner = "user"
-            elif block.type in (*_THINKING, "tool_use") or is_server_side(block):
+            elif block.type in (*THINKING, "tool_use") or is_server_side(block):
                 owner = "assistant"
             else:
                 owner = message.role
@@ -162,9 +162,11 @@ def the_tool_turn_starts_with_thinking(request: Request) -> Iterator[str]:
     answers = _current_answers(request)
     if request.thinking != "enabled" or not any(turn.of_type("tool_use") for turn in answers):
         return
-    was_served = any(turn is answers[0] and echo.start == 0 for turn, echo in request.echoes)
+    was_served = any(
+        turn is answers[0] and echo.start == 0 and not echo.served.is_bare for turn, echo in request.echoes
+    )
     first = answers[0].blocks[0] if answers[0].blocks else Block(answers[0].where, {})
-    if first.type not in _THINKING and not was_served:
+    if first.type not in THINKING and not was_served:
         yield f"{first.where}: expected `thinking` or `redacted_thinking`, but found `{first.type}`"
 
 
@@ -177,8 +179,14 @@ def thinking_is_signed(request: Request) -> Iterator[str]:
 
 
 def answers_come_back_unchanged(request: Request) -> Iterator[str]:
-    """Thinking and all that stands beside it come back as served (anthropics/claude-code#19539, #63203)."""
+    """Thinking and all that stands beside it come back as served (anthropics/claude-code#19539, #63203).
+
+    Thinking is left out where what was before it has changed (the SDK's thinking block binding), and only there. A call
+    whose id was in the conversation before may have another: the signature binds the thinking only.
+    """
     for turn, echo in request.echoes:
+        if echo.served.is_bare and echo.served.prefix in ("", request.prefix(turn, echo.start)):
+            yield f"{turn.where}: answer changed: its thinking is gone, and nothing before it has changed"
         if echo.changed is not None:
             blocks = turn.comparable()
             index = echo.start + echo.changed
@@ -190,7 +198,7 @@ def answers_come_back_unchanged(request: Request) -> Iterator[str]:
 def thinking_keeps_its_conversation(request: Request) -> Iterator[str]:
     """The newest models bind thinking to all that stood before it (the SDK's thinking block binding)."""
     for turn, echo in request.echoes:
-        thinks = any(block.get("type") in _THINKING for block in echo.served.blocks)
+        thinks = any(block.get("type") in THINKING for block in echo.served.blocks)
         if thinks and echo.changed is None and request.prefix(turn, echo.start) != echo.served.prefix:
             yield f"{turn.where}: the conversation before this thinking was changed since"
 

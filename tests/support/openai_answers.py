@@ -44,6 +44,10 @@ class Counted:
     """None leaves out the details."""
     written: int | None = None
     """Tokens written to the cache; None leaves them out."""
+    cost: float | None = None
+    """US dollars, as OpenRouter tells them when asked; None leaves them out."""
+    upstream_cost: float | None = None
+    """What the user's own key for the provider was billed beside; None: no such key was used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

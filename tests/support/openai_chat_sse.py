@@ -93,6 +93,9 @@ def chat_usage(counted: Counted) -> Json:
     if counted.reasoning is not None:
         rest = {"audio_tokens": 0, "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
         usage["completion_tokens_details"] = {"reasoning_tokens": counted.reasoning, **rest}
+    if counted.cost is not None:
+        usage |= {"cost": counted.cost, "is_byok": counted.upstream_cost is not None}
+        usage["cost_details"] = {"upstream_inference_cost": counted.upstream_cost}
     return usage
 
 

@@ -93,6 +93,8 @@ class Service:
     and some gateways take 40. None: any length."""
     extensions: frozenset[str] = field(default_factory=frozenset[str])
     """Parameters that only this server knows."""
+    takes_marks: bool = False
+    """Whether parts of content and tools may have `cache_control`."""
 
 
 class Request:

@@ -8,12 +8,12 @@ parameters a reasoning model refuses, and which efforts it knows.
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from tests.support.messages_json import Json
+from tests.support.messages_json import Json, as_object
 from tests.support.openai_request import Memory, Request, Service
 from tests.support.openai_rules_chat import CHAT_RULES
 from tests.support.openai_rules_responses import RESPONSES_RULES
 from tests.support.openai_rules_settings import SETTINGS_RULES
-from tests.support.openai_schema import Api, type_errors
+from tests.support.openai_schema import Api, type_errors, without_marks
 
 Rule: TypeAlias = Callable[[Request], Iterator[str]]
 
@@ -22,7 +22,8 @@ def types_fit(request: Request) -> Iterator[str]:
     """The body has the official request type, apart from what the API's own messages bring (P api-reference)."""
     field = request.service.reasoning_field
     echoed = () if field is None else (field,)
-    yield from type_errors(request.api, request.body, echoed=echoed, extensions=request.service.extensions)
+    body = as_object(without_marks(request.body)) if request.service.takes_marks else request.body
+    yield from type_errors(request.api, body, echoed=echoed, extensions=request.service.extensions)
 
 
 RULES: Mapping[Api, tuple[Rule, ...]] = {

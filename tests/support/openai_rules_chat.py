@@ -10,8 +10,10 @@ from collections.abc import Iterator
 import orjson
 
 from tests.support.messages_json import as_object, as_text
-from tests.support.openai_request import Item, Request
+from tests.support.openai_request import Item, Request, items_of
 from tests.support.openai_rules_settings import NAME
+
+MAX_MARKS = 4
 
 _ROLES = ("developer", "system", "user", "assistant", "tool")
 
@@ -114,6 +116,21 @@ def calls_come_back_unchanged(request: Request) -> Iterator[str]:
                 yield f"{call.where}: served {served[-1]}, came back {call.data.get('function')}"
 
 
+def cache_marks_are_few_and_at_texts(request: Request) -> Iterator[str]:
+    """At most four, at tools and texts, but the assistant's (pydantic/pydantic-ai#4604, earendil-works/pi#6941)."""
+    parts = [part for message in request.messages for part in message.each("content")]
+    marked = [item for item in (*parts, *items_of(request.body.get("tools"), "tools")) if "cache_control" in item.data]
+    if len(marked) > MAX_MARKS:
+        yield f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. Found {len(marked)}"
+    for message in request.messages:
+        for part in message.each("content"):
+            is_text = part.type == "text" and part.text("text") and message.role != "assistant"
+            if "cache_control" in part.data and not is_text:
+                yield f"{part.where}.cache_control: is for texts of the system, the user and tools"
+        if "cache_control" in message.data:
+            yield f"{message.where}.cache_control: belongs to a part of content"
+
+
 def is_object_text(value: object) -> bool:
     """Tell whether a value is the text of a JSON object."""
     try:
@@ -152,4 +169,5 @@ CHAT_RULES = (
     called_names_fit_the_pattern,
     arguments_are_the_text_of_an_object,
     calls_come_back_unchanged,
+    cache_marks_are_few_and_at_texts,
 )

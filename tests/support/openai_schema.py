@@ -27,6 +27,14 @@ def type_errors(api: Api, body: Json, *, echoed: tuple[str, ...], extensions: fr
     return faults(request_validator(api, echoed), {k: v for k, v in body.items() if k not in extensions})
 
 
+def without_marks(value: object) -> object:
+    """Return JSON without `cache_control`, which no official type knows."""
+    if isinstance(value, dict):
+        members = as_object(value).items()
+        return {name: without_marks(member) for name, member in members if name != "cache_control"}
+    return [without_marks(item) for item in as_list(value)] if isinstance(value, list) else value
+
+
 @cache
 def request_validator(api: Api, echoed: tuple[str, ...] = ()) -> Draft202012Validator:
     """Compile the strict schema, once per process."""

@@ -15,6 +15,7 @@ from journeyman.events import (
     AttemptStarted,
     CallbackContext,
     Callbacks,
+    ContextCompacted,
     Event,
     IterationStarted,
     LayerCompleted,
@@ -262,7 +263,7 @@ class _Balance:
                 self.last_role = message.role
             case TextDelta() | ThinkingDelta() | ToolInputDelta() | OutputDelta():
                 return None if self.is_asking else "the model is not answering."
-            case ModelRetried() | ModelRestarted() | ModelAnswered():
+            case ModelRetried() | ModelRestarted() | ModelAnswered() | ContextCompacted():
                 return None if self.is_asking else "the model is not asked."
             case _:
                 pass

@@ -37,6 +37,12 @@ CHAT_MUTANTS = [
     Mutant("no model", "plain text", "types_fit", drop("model")),
     Mutant("unknown parameter", "plain text", "types_fit", put("max_output_tokens", 100)),
     Mutant("unknown key in a message", "plain text", "types_fit", put("messages.0.cache_control", {})),
+    Mutant(
+        "cache mark beside the content",
+        "plain text",
+        "cache_marks_are_few_and_at_texts",
+        put("messages.0.cache_control", {"type": "ephemeral"}),
+    ),
     Mutant("unknown key in an answer", "tool turn", "types_fit", put("messages.2.stop_reason", "stop")),
     Mutant("reasoning where there is none", "tool turn", "types_fit", put("messages.2.reasoning_content", "Hm.")),
     Mutant("tool of another provider", "tool turn", "types_fit", put("tools.0", ANTHROPIC_TOOL)),

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.messages_memory import Memory
+from tests.support.messages_request import Request
 from tests.support.messages_rules import OPTIONAL_RULES, RULES, judge
 from tests.support.messages_rules_settings import MAX_BODY_BYTES
 from tests.support_tests.messages_bodies import (
@@ -138,6 +139,47 @@ def test_marks_nulls_and_empty_texts_may_change_in_what_was_served() -> None:
     memory.remember([text(""), text("I look."), call("t1")], paused=False, prefix="")
     echo = assistant(text("I look.", citations=None), {**call("t1"), "cache_control": MARK})
     assert judge(body(ASKED, echo, user(result("t1")), tools=[tool()]), HEADERS, memory=memory) == []
+
+
+def test_thinking_may_be_left_out_once_what_was_before_it_has_changed() -> None:
+    answers = [assistant(THINKING, call("t1")), user(result("t1"))]
+    before = body(ASKED, tools=[tool()])
+    memory = Memory()
+    memory.remember([THINKING, call("t1")], paused=False, prefix=Request(before, HEADERS, 0, memory).prefix())
+    bare = [assistant(call("t1")), user(result("t1"))]
+    kept = body(ASKED, *bare, tools=[tool()])
+    assert rules_broken(judge(kept, HEADERS, memory=memory)) == {"answers_come_back_unchanged"}
+    changed = body(user(text("Asked otherwise.")), *bare, tools=[tool()])
+    assert judge(changed, HEADERS, memory=memory, bind_thinking=True) == []
+    manual = judge({**changed, "thinking": MANUAL}, HEADERS, memory=memory)
+    assert rules_broken(manual) == {"the_tool_turn_starts_with_thinking"}
+    stale = body(user(text("Asked otherwise.")), *answers, tools=[tool()])
+    assert rules_broken(judge(stale, HEADERS, memory=memory, bind_thinking=True)) == {"thinking_keeps_its_conversation"}
+
+
+def test_a_call_whose_id_the_conversation_had_before_may_come_back_with_another() -> None:
+    def faults(second: Json, *, taken: frozenset[str] = frozenset({"t1"})) -> list[str]:
+        memory = Memory()
+        memory.remember([THINKING, call("t1")], paused=False, prefix="")
+        memory.remember([{**THINKING, "signature": "c2Vjb25k"}, call("t1")], paused=False, prefix="", taken=taken)
+        first = [assistant(THINKING, call("t1")), user(result("t1"))]
+        answer = [assistant({**THINKING, "signature": "c2Vjb25k"}, second), user(result(str(second["id"])))]
+        return judge(body(ASKED, *first, *answer, tools=[tool()]), HEADERS, memory=memory)
+
+    assert faults(call("call_2")) == faults(call("t1")) == []
+    renamed_for_nothing = faults(call("call_2"), taken=frozenset())
+    assert rules_broken(renamed_for_nothing) == {"answers_come_back_unchanged"}
+    changed = {**call("call_2"), "input": {"sql": "drop table sales"}}
+    assert rules_broken(faults(changed)) == {"answers_come_back_unchanged"}
+
+
+def test_calls_of_one_answer_that_share_an_id_come_back_with_two() -> None:
+    memory = Memory()
+    memory.remember([THINKING, call("t1"), call("t1")], paused=False, prefix="")
+    for ids, n_violations in ((("t1", "call_2"), 0), (("call_1", "t1"), 1)):
+        answer = assistant(THINKING, *map(call, ids))
+        request = body(ASKED, answer, user(*map(result, ids)), tools=[tool()])
+        assert len(judge(request, HEADERS, memory=memory)) == n_violations
 
 
 def test_equal_ids_of_two_conversations_do_not_mix() -> None:

@@ -9,7 +9,20 @@ from tests.support.messages_json import Json, as_list, as_object
 from tests.support.openai_request import Memory, Service
 from tests.support.openai_rules import RULES, judge
 from tests.support.openai_schema import Api
-from tests.support_tests.openai_bodies import ASKED, GOOD, HEADERS, call, called, chat, output, responses, result, said
+from tests.support_tests.openai_bodies import (
+    ASKED,
+    GOOD,
+    HEADERS,
+    PNG,
+    call,
+    called,
+    chat,
+    output,
+    responses,
+    result,
+    said,
+    user,
+)
 from tests.support_tests.openai_bodies import flat as flat_tool
 from tests.support_tests.openai_bodies import tool as chat_tool
 from tests.support_tests.openai_mutants import HEADER_MUTANTS, MUTANTS, SERVED_MUTANTS, Mutant
@@ -75,6 +88,23 @@ def test_every_rule_is_broken_by_a_mutant(api: Api) -> None:
 @pytest.mark.parametrize("api", APIS)
 def test_every_rule_names_its_source(api: Api) -> None:
     assert [rule.__name__ for rule in RULES[api] if not re.search(r"\((P |.*#\d)", rule.__doc__ or "")] == []
+
+
+def test_a_service_that_takes_cache_marks_takes_four_at_texts() -> None:
+    def part(**more: object) -> Json:
+        return {"type": "text", "text": "Hm.", "cache_control": {"type": "ephemeral"}, **more}
+
+    def found(*parts: Json) -> list[str]:
+        return judge("chat", chat(user(list(parts))), HEADERS, service=Service(takes_marks=True))
+
+    assert found(*[part()] * 4) == []
+    assert found(*[part()] * 5) == [
+        "cache_marks_are_few_and_at_texts: A maximum of 4 blocks with cache_control may be provided. Found 5"
+    ]
+    picture: Json = {"type": "image_url", "image_url": {"url": PNG}, "cache_control": {"type": "ephemeral"}}
+    at_a_picture = "messages.0.content.1.cache_control: is for texts of the system, the user and tools"
+    assert found(part(), picture) == [f"cache_marks_are_few_and_at_texts: {at_a_picture}"]
+    assert rules_broken(judge("chat", chat(user([part()])), HEADERS)) == {"types_fit"}
 
 
 def test_a_violation_says_where_and_what() -> None:
