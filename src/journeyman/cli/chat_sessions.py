@@ -108,12 +108,11 @@ def _here(on_event: Listener) -> Listener:
     return tell
 
 
-def _tell(chat: Chat[Any, Any], text: str) -> None:
-    """Say that background work has ended: when there is nothing else left to do, and at once if nothing goes on."""
-    if chat.state.is_running:
-        chat.follow_up(text)
-    else:
-        chat.inject(text)
+async def _tell(chat: Chat[Any, Any], text: str) -> None:
+    """Say that background work has ended: after the turn that goes on, so that its answer is not lost, in another."""
+    while chat.state.is_running:
+        await chat.wait_idle()
+    chat.inject(text)
 
 
 def data_folder() -> Path:
