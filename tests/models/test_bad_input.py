@@ -22,7 +22,7 @@ async def look(n: int) -> str:
     raise AssertionError(f"Nobody asks for row {n}.")
 
 
-async def shown(agent: Agent) -> str:
+async def shown(agent: Agent[object]) -> str:
     """Run an agent that cannot be run. Return the failure and its hint."""
     result = await run(agent, "What sold best in May?")
     assert isinstance(result, Failure)

@@ -555,15 +555,14 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 def marked_texts(*messages: Message, cache: CachePolicy = "auto", model: OpenAIChatModel = CLAUDE, **more: Any) -> Json:  # noqa: ANN401 - as request
     """Return the places of cache marks in a request, and the texts that are marked."""
     body = sent(*messages, model=model, settings=Settings(cache=cache), **more)
-    parts = {
-        f"{index} {message['role']}": part
-        for index, message in enumerate(body["messages"])
-        for part in message["content"] or ()
-        if isinstance(part, dict) and "cache_control" in part
-    }
-    assert all(part == {"type": "text", "text": part["text"], **MARK} for part in parts.values())
+    places: Json = {}
+    for index, message in enumerate(body["messages"]):
+        for part in message["content"] if isinstance(message["content"], list) else ():
+            if "cache_control" in part:
+                assert part == {"type": "text", "text": part["text"], **MARK}
+                places[f"{index} {message['role']}"] = part["text"]
     tools = {f"tool {tool['function']['name']}": "" for tool in body["tools"] if "cache_control" in tool}
-    return {place: part["text"] for place, part in parts.items()} | tools
+    return places | tools
 
 
 def test_texts_are_parts_where_a_model_takes_marks_for_the_cache() -> None:

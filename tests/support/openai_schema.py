@@ -29,10 +29,10 @@ def type_errors(api: Api, body: Json, *, echoed: tuple[str, ...], extensions: fr
 
 def without_marks(value: object) -> object:
     """Return JSON without `cache_control`, which no official type knows."""
-    if isinstance(value, dict):
-        members = as_object(value).items()
-        return {name: without_marks(member) for name, member in members if name != "cache_control"}
-    return [without_marks(item) for item in as_list(value)] if isinstance(value, list) else value
+    members, items = as_object(value), as_list(value)
+    if members:
+        return {name: without_marks(member) for name, member in members.items() if name != "cache_control"}
+    return [without_marks(item) for item in items] if items else value
 
 
 @cache

@@ -27,7 +27,9 @@ whole history for each request, and not everything survives the crossing. What b
 | `Settings.extra` | `temperature` and its like where the provider has them, others in the body; else `bad_request` |
 | `stop_sequences` | the same, where the provider takes them; else `bad_request` |
 | ids and names | letters, digits, `_`, `-`, at most 64 (Mistral: nine); others are rewritten, each always to the same |
-| tokens: cached, reasoning | a 0 is read as not reported, because pydantic-ai does not tell the two apart |
+| tokens: cached, reasoning | the same; None where the provider, or pydantic-ai, does not say |
+| a refusal in OpenAI's own field | the same text, but in one piece, and sent back as any other text |
+| tools of a model that has none | `bad_request` |
 | strict tools | as for the Messages API: only schemas that can be enforced without loss |
 
 Imports `transport` and the four parts of the bridge. Read `bridge_encode.py` next.

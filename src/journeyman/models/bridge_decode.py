@@ -7,7 +7,7 @@ provider may go on with an earlier one. Imports `errors`, `model`, `types` and `
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 import orjson
@@ -27,11 +27,12 @@ from pydantic_ai.messages import (
 from pydantic_ai.messages import TextPart as ForeignText
 from pydantic_ai.messages import ThinkingPart as ForeignThinking
 from pydantic_ai.models import StreamedResponse
+from pydantic_ai.usage import RequestUsage
 from pydantic_core import to_json, to_jsonable_python
 
 from journeyman.errors import ProviderError
 from journeyman.model import BlockFinished, InputPart, Part, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
-from journeyman.models.untrusted import damaged, is_object
+from journeyman.models.untrusted import as_text, damaged, is_object
 from journeyman.types import (
     Block,
     JsonObject,
@@ -102,8 +103,12 @@ class Decoder:
         stop, detail = self._stop(response)
         started = () if self._started else (self._start(),)
         blocks = [block for index, part in enumerate(response.parts) for block in self._blocks(index, part)]
+        refusal = as_text((response.provider_details or {}).get("refusal"))
+        if refusal:  # OpenAI's: no part of the message
+            blocks.append(Text(refusal, extra={"refusal": True}))
         return (
             *started,
+            *((TextPart(refusal),) if refusal and self._deltas else ()),
             *map(BlockFinished, blocks),
             ResponseFinished(stop, detail, self.usage() or Usage(requests=1)),
         )
@@ -113,15 +118,13 @@ class Decoder:
         seen = self._stream.usage
         if not seen.total_tokens:
             return None
-        cached, written = seen.cache_read_tokens, seen.cache_write_tokens
-        reasoning = seen.details.get("reasoning_tokens", seen.details.get("thoughts_tokens"))
         usage = Usage(
             requests=1,
-            input_tokens=max(0, seen.input_tokens - cached - written),
+            input_tokens=max(0, seen.input_tokens - seen.cache_read_tokens - seen.cache_write_tokens),
             output_tokens=seen.output_tokens,
-            cache_read_tokens=cached or None,
-            cache_write_tokens=written or None,
-            reasoning_tokens=reasoning or None,
+            cache_read_tokens=_told(seen, "cache_read_tokens"),
+            cache_write_tokens=_told(seen, "cache_write_tokens"),
+            reasoning_tokens=_reasoning(seen),
             exact=exact and not seen.unmeasured_requests,
         )
         return usage if self._price is None else self._price.charged(usage)
@@ -200,6 +203,21 @@ class Decoder:
         if part.citations:
             details["citations"] = to_jsonable_python(part.citations)
         return {self._owner: details} if details else None
+
+
+def _told(usage: RequestUsage, name: str) -> int | None:
+    """Return a count that the provider told, if only a 0: what it did not tell is no attribute of the object itself,
+    where reading it gives the 0 of the class."""
+    told: Mapping[str, Any] = vars(usage)
+    return told.get(name)
+
+
+def _reasoning(usage: RequestUsage) -> int | None:
+    told, details = _told(usage, "output_reasoning_tokens"), usage.details
+    if told is None:
+        told = details.get("thinking_tokens", details.get("thoughts_tokens"))
+    # Over Responses this one is 0 also where the server has said nothing.
+    return details.get("reasoning_tokens") or None if told is None else told
 
 
 def _details(part: ForeignText | ForeignThinking | ToolCallPart) -> JsonObject:

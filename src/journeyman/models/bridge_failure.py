@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from difflib import get_close_matches
+from typing import Final, get_args
 
 from pydantic_ai.exceptions import (
     AgentRunError,
@@ -26,6 +27,7 @@ from pydantic_ai.exceptions import (
     ModelTimeoutError,
     ModelUnavailableError,
 )
+from pydantic_ai.models import KnownModelName
 
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.models.refusal import kind_of_status
@@ -145,6 +147,13 @@ def unavailable(error: Exception, name: str, secrets: Iterable[str]) -> ModelUna
         return ModelUnavailable(
             message, model=name, hint=f"Set {' or '.join(variables)}, or give its option to connect."
         )
-    return ModelUnavailable(
-        message, model=name, hint="Look at its name, and at the options that were given to connect."
-    )
+    hint = f"{_suggestion(name)}Look at its name, and at the options that were given to connect."
+    return ModelUnavailable(message, model=name, hint=hint)
+
+
+def _suggestion(name: str) -> str:
+    """Return what a name may have been meant to be, if pydantic-ai knows a provider that is called almost the same."""
+    bridge, provider, model = name.split(":", 2)
+    known = {name.partition(":")[0] for name in get_args(KnownModelName.__value__)}
+    close = get_close_matches(provider, sorted(known), n=1)
+    return f"Did you mean '{bridge}:{close[0]}:{model}'? " if close and provider not in known else ""

@@ -33,6 +33,11 @@ def settings_for(model: Model, request: Request, defaults: ModelSettings) -> Mod
         ProviderError: they ask for what the provider does not take (`bad_request`).
     """
     settings, made = request.settings, cast("ModelSettings", {**_SILENT, **defaults})
+    if request.prefix.tools and not model.profile.get("supports_tools", True):
+        raise _refused(
+            f"{model.model_id} is not known to support tools, and the request has some. Choose a model that supports"
+            " tools, or remove tools, typed output and sub-agents from the agent."
+        )
     unsupported = _unsupported(model)
     limits = [limit for limit in (settings.max_tokens, request.max_tokens) if limit is not None]
     if limits:

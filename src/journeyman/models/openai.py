@@ -60,6 +60,8 @@ class EndpointOptions(TypedDict, total=False):
     system_role: Literal["system", "developer"]
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"]
     store: bool | None
+    cache_marks: tuple[str, ...]
+    tells_cost: bool
     reasoning_field: str
     echoes_reasoning: bool
     reasoning_details: bool

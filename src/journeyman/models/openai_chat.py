@@ -7,8 +7,8 @@ name.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -32,9 +32,9 @@ from journeyman.models.openai_endpoint import (
     with_extra,
     with_overflow,
 )
-from journeyman.models.parts import Parts
+from journeyman.models.parts import Asked
 from journeyman.models.refusal import refused
-from journeyman.models.transport import Timeouts, lease, open_stream
+from journeyman.models.transport import Answer, Timeouts, lease, open_stream
 from journeyman.types import JsonObject, Price
 
 if TYPE_CHECKING:
@@ -90,15 +90,15 @@ class OpenAIChatModel:
         """Keep connections over many requests."""
         return lease()
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
-        body = self.body(request)
-        async with open_stream(self._url, headers=self._headers, body=body, timeouts=self.timeouts) as answer:
-            if answer.status >= 300:
-                raise with_overflow(await refused(answer, KINDS))
-            decoder = Decoder(self.provider, self.price, deltas=request.deltas)
-            yield Parts(answer, decoder, expected="chat completions")
+
+        def post() -> AbstractAsyncContextManager[Answer]:
+            return open_stream(self._url, headers=self._headers, body=self.body(request), timeouts=self.timeouts)
+
+        tells_cost = self.endpoint.tells_cost
+        decoder = Decoder(self.provider, self.price, deltas=request.deltas, tells_cost=tells_cost)
+        return Asked(post, decoder, refused=_refused, expected="chat completions")
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as it is sent.
@@ -110,8 +110,10 @@ class OpenAIChatModel:
         head = self._head(request)
         tools = head.pop("tools", None)
         more_tools = tools if isinstance(tools, list) else []
+        endpoint, prefix, messages = self.endpoint, request.prefix, request.messages
+        cache = request.settings.cache if self.name.startswith(endpoint.cache_marks) else None
         try:
-            return encode(head, request.prefix, request.messages, endpoint=self.endpoint, more_tools=more_tools)
+            return encode(head, prefix, messages, endpoint=endpoint, cache=cache, more_tools=more_tools)
         except (TypeError, ValueError) as error:
             failure = refused_here(
                 f"The request cannot be written as JSON: {error}. Look at schemas and Settings.extra."
@@ -127,6 +129,8 @@ class OpenAIChatModel:
             head["stream_options"] = {"include_usage": True}
         if endpoint.store is not None:
             head["store"] = endpoint.store
+        if endpoint.tells_cost:
+            head["usage"] = {"include": True}
         if request.prefix.tools:
             head |= self._tool_fields(settings.tool_choice)
         if settings.stop_sequences:
@@ -196,6 +200,10 @@ class OpenAIChatModel:
     @property
     def _headers(self) -> dict[str, str]:
         return headers_for(self.endpoint, api_key=self.api_key, more=self.headers)
+
+
+async def _refused(answer: Answer) -> ProviderError:
+    return with_overflow(await refused(answer, KINDS))
 
 
 if TYPE_CHECKING:

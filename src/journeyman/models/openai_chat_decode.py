@@ -2,7 +2,7 @@
 
 Servers differ in what they leave out, so whatever can be told without it is: the index and the id of a call, the
 arguments in pieces or whole, `stop` said where calls were made. Unknown fields are ignored. Imports `model`, `errors`,
-`types`, `untrusted` and `openai_endpoint`. Read `openai_chat.py` next.
+`types`, `untrusted`, `openai_endpoint` and `openai_chat_usage`. Read `openai_chat.py` next.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
+from journeyman.models.openai_chat_usage import usage_of
 from journeyman.models.openai_endpoint import reported_within
 from journeyman.models.untrusted import as_list, as_object, as_text, damaged, is_object, parsed
 from journeyman.types import Block, JsonObject, Price, RedactedThinking, StopReason, Text, Thinking, ToolUse, Usage
@@ -139,15 +140,22 @@ class Decoder:
         "_refusal",
         "_started",
         "_stop_sequence",
+        "_tells_cost",
         "_text",
         "_usage",
         "complete",
     )
 
-    def __init__(self, provider: str, price: Price | None = None, *, deltas: bool = True) -> None:
-        """`provider` is whose reasoning it is. Without `deltas` the pieces of blocks make no parts, only the blocks."""
+    def __init__(
+        self, provider: str, price: Price | None = None, *, deltas: bool = True, tells_cost: bool = False
+    ) -> None:
+        """`provider` is whose reasoning it is. Without `deltas` the pieces of blocks make no parts, only the blocks.
+
+        With `tells_cost` the cost that the answer tells is in US dollars; without, it may be anything.
+        """
         self._provider = provider
         self._price = price
+        self._tells_cost = tells_cost
         self._deltas = deltas
         self._text: list[str] = []
         self._refusal: list[str] = []
@@ -219,7 +227,7 @@ class Decoder:
         """Return what the answer has reported as used so far; None before it has reported anything."""
         if not self._usage:
             return None
-        usage = _usage(self._usage)
+        usage = usage_of(self._usage, tells_cost=self._tells_cost)
         return usage if self._price is None else self._price.charged(usage)
 
     def _start(self, chunk: JsonObject) -> Part:
@@ -364,24 +372,3 @@ def _extend(last: JsonObject, detail: JsonObject) -> None:
             last[key] = before + value
         elif value is not None:
             last[key] = value
-
-
-def _usage(told: JsonObject) -> Usage:
-    prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
-    inside, outside = as_object(told.get("prompt_tokens_details")), as_object(told.get("completion_tokens_details"))
-    read, written = _count_of(inside, "cached_tokens"), _count_of(inside, "cache_write_tokens")
-    total = prompt if isinstance(prompt, int) else 0
-    return Usage(
-        requests=1,
-        input_tokens=max(0, total - (read or 0) - (written or 0)),
-        output_tokens=completion if isinstance(completion, int) else 0,
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-        reasoning_tokens=_count_of(outside, "reasoning_tokens"),
-        exact=isinstance(prompt, int) and isinstance(completion, int),
-    )
-
-
-def _count_of(details: JsonObject, name: str) -> int | None:
-    count = details.get(name)
-    return count if isinstance(count, int) else None

@@ -10,8 +10,9 @@ has no place for is settled here:
 - reasoning goes back only where the endpoint takes it; another provider's becomes a text: see `foreign.py`;
 - empty texts, and messages without content, are left out.
 
-Imports `model`, `types`, `foreign`, `json_bytes`, `openai_endpoint`, `openai_media` and `openai_strict`. Read
-`openai_chat_decode.py` next.
+Where the model takes marks for the prompt cache, every text is a part of a list, so that a mark changes nothing else.
+Imports `model`, `types`, `foreign`, `json_bytes` and the parts `openai_endpoint`, `openai_media`, `openai_strict` and
+`openai_chat_marks`. Read `openai_chat_decode.py` next.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from typing import Final
 import orjson
 from pydantic import JsonValue
 
-from journeyman.model import Prefix, ToolSpec
+from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.foreign import readable, safe_id, safe_name
 from journeyman.models.json_bytes import to_json
+from journeyman.models.openai_chat_marks import MARK, is_marked, set_marks
 from journeyman.models.openai_endpoint import Endpoint
 from journeyman.models.openai_media import file_name, missing, plain_text, url_of
 from journeyman.models.openai_strict import is_enforceable
@@ -58,21 +60,29 @@ def encode(
     messages: Sequence[Message],
     *,
     endpoint: Endpoint,
+    cache: CachePolicy | None = None,
     more_tools: Sequence[object] = (),
 ) -> bytes:
     """Return a request's body: the fields of `head`, then tools and messages.
 
-    `more_tools` are tools in the provider's own form, which follow those of `prefix`.
+    `cache` is None for a model that takes no marks. `more_tools` are tools in the provider's own form, which follow
+    those of `prefix`.
     """
-    codec = _codec(endpoint)
+    codec = _codec(endpoint, marks=cache is not None)
     id = codec.id
-    pieces = [_system(prefix, endpoint)]
+    pieces: list[bytes] = []
+    by_hand: list[int] = []
     for message in messages:
         piece = message.wire.get(id)
         if piece is None:
-            piece = message.wire[id] = codec.message(message)
+            piece = codec.kept(message)
+            if codec.marks and is_marked(piece):
+                by_hand.append(len(pieces))
         pieces.append(piece)
-    tools = _tools(prefix, endpoint)
+    system, tools = _system(prefix, endpoint, marks=codec.marks), _tools(prefix, endpoint)
+    if cache is not None:
+        system, tools = set_marks(pieces, messages, by_hand, system=system, tools=tools, cache=cache)
+    pieces.insert(0, system)
     if more_tools:
         tools = b",".join([part for part in (tools, to_json(more_tools)[1:-1]) if part])
     start = (to_json(head)[:-1], b',"tools":[%b]' % tools if tools else b"", b',"messages":[')
@@ -83,11 +93,11 @@ def encode(
 
 
 @cache
-def _codec(endpoint: Endpoint) -> _Codec:
+def _codec(endpoint: Endpoint, *, marks: bool) -> _Codec:
     own = (endpoint.provider, endpoint.longest_id, endpoint.refusals)
     media = (endpoint.images, endpoint.image_urls, endpoint.documents, endpoint.document_urls)
     reasoning = (endpoint.reasoning_field, endpoint.echoes_reasoning, endpoint.reasoning_details)
-    return _Codec(endpoint, "/".join([CODEC, *map(str, (*own, *media, *reasoning))]))
+    return _Codec(endpoint, "/".join([CODEC, *map(str, (*own, *media, *reasoning, marks))]), marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,17 @@ class _Codec:
     endpoint: Endpoint
     id: str
     """All that decides on the bytes of a message."""
+    marks: bool
+    """Whether texts may be marked for the cache: they are then parts of a list."""
+
+    def kept(self, message: Message) -> bytes:
+        """Return the message's bytes, and keep them: those with marks of the user's where they are looked at again."""
+        wire, marked = message.wire, f"{self.id}/marked"
+        if marked not in wire:
+            piece = self.message(message)
+            wire[marked if self.marks and is_marked(piece) else self.id] = piece
+            return piece
+        return wire[marked]
 
     def message(self, message: Message) -> bytes:
         """Return the message's bytes; none at all if nothing of it can be sent."""
@@ -105,7 +126,7 @@ class _Codec:
         said = [block for block in message.content if not isinstance(block, ToolResult)]
         alone = said[0] if len(said) == 1 and not parts else None
         wired = [self._result(result) for result in results]
-        if isinstance(alone, Text):
+        if isinstance(alone, Text) and not self.marks:
             wired += [_message("user", alone.text)] if alone.text else []
         elif parts := [*parts, *[part for block in said for part in self._user_parts(block)]]:
             wired.append(_message("user", parts))
@@ -120,7 +141,8 @@ class _Codec:
             text = "\n".join([self._in_result(block) for block in result.content])
         if result.is_error and not text.lower().startswith("error"):
             text = f"Error: {text or '(no output)'}"
-        return to_json({"role": "tool", "tool_call_id": self._id(result.tool_use_id), "content": text})
+        content = [self._text(text, marked=_has_mark(result))] if self.marks and text else text
+        return to_json({"role": "tool", "tool_call_id": self._id(result.tool_use_id), "content": content})
 
     def _in_result(self, block: Text | Image | Document) -> str:
         match block:
@@ -153,9 +175,12 @@ class _Codec:
             case Opaque():
                 return [_text_part(_left_out(block))]
             case Text(text):
-                return [_text_part(text)] if text else []
+                return [self._text(text, marked=block.cache_mark)] if text else []
             case _:
                 return []
+
+    def _text(self, text: str, *, marked: bool) -> JsonObject:
+        return {**_text_part(text), **MARK} if marked and self.marks else _text_part(text)
 
     def _image(self, image: Image) -> JsonObject:
         taken = self.endpoint.images and (isinstance(image.source, Base64) or self.endpoint.image_urls)
@@ -249,6 +274,11 @@ def _details(block: Block | None) -> list[JsonValue]:
             return []
 
 
+def _has_mark(result: ToolResult) -> bool:
+    blocks = () if isinstance(result.content, str) else result.content
+    return any(isinstance(block, Text) and block.cache_mark for block in blocks)
+
+
 def _is_text(block: Image | Document) -> bool:
     return isinstance(block, Document) and plain_text(block) is not None
 
@@ -276,10 +306,12 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
     return spec.wire[key]
 
 
-def _system(prefix: Prefix, endpoint: Endpoint) -> bytes:
-    """Return the message with the system prompt; nothing if there is none."""
-    key = f"{CODEC}/{endpoint.system_role}"
+def _system(prefix: Prefix, endpoint: Endpoint, *, marks: bool) -> bytes:
+    """Return the message with the system prompt, with `marks` those of the user's; nothing if there is none."""
+    key = f"{CODEC}/{endpoint.system_role}/{marks}"
     if key not in prefix.wire:
-        text = "\n\n".join([text.text for text in prefix.system if text.text])
-        prefix.wire[key] = _message(endpoint.system_role, text) if text else b""
+        texts = [text for text in prefix.system if text.text]
+        parts = [{**_text_part(text.text), **(MARK if text.cache_mark else {})} for text in texts]
+        content = parts if marks else "\n\n".join([text.text for text in texts])
+        prefix.wire[key] = _message(endpoint.system_role, content) if content else b""
     return prefix.wire[key]

@@ -79,6 +79,11 @@ class Endpoint:
     """The name of the longest answer's field, in Chat Completions."""
     store: bool | None = None
     """Sent as `store`; None: not sent, and the service decides whether it keeps answers."""
+    cache_marks: tuple[str, ...] = ()
+    """How the names of those models begin whose texts may be marked for the prompt cache, by `cache_control`, in Chat
+    Completions. All others cache by themselves."""
+    tells_cost: bool = False
+    """Whether Chat Completions are asked, by `usage.include`, what an answer cost, and tell it in US dollars."""
 
     # -- reasoning
     reasoning_field: str = "reasoning_content"
@@ -141,6 +146,8 @@ OPENROUTER: Final = Endpoint(
     needs_key=True,
     documents=True,
     document_urls=True,
+    cache_marks=("anthropic/", "~anthropic/"),
+    tells_cost=True,
     reasoning_field="reasoning",
     echoes_reasoning=True,
     reasoning_details=True,

@@ -8,11 +8,12 @@ back as it came. The bytes of a conversation are made in `openai_responses_encod
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from journeyman.errors import ProviderError
 from journeyman.model import Part, Request, Settings, ThinkingLevel
 from journeyman.models.openai_endpoint import (
     KINDS,
@@ -32,9 +33,9 @@ from journeyman.models.openai_endpoint import (
 from journeyman.models.openai_facts import facts
 from journeyman.models.openai_responses_decode import Decoder
 from journeyman.models.openai_responses_encode import encode
-from journeyman.models.parts import Parts
+from journeyman.models.parts import Asked
 from journeyman.models.refusal import refused
-from journeyman.models.transport import Timeouts, lease, open_stream
+from journeyman.models.transport import Answer, Timeouts, lease, open_stream
 from journeyman.types import JsonObject, Price
 
 if TYPE_CHECKING:
@@ -91,15 +92,14 @@ class OpenAIModel:
         """Keep connections over many requests."""
         return lease()
 
-    @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
-        body = self.body(request)
-        async with open_stream(self._url, headers=self._headers, body=body, timeouts=self.timeouts) as answer:
-            if answer.status >= 300:
-                raise with_overflow(await refused(answer, KINDS))
-            decoder = Decoder(self.provider, self.price, deltas=request.deltas)
-            yield Parts(answer, decoder, expected="a Responses API stream")
+
+        def post() -> AbstractAsyncContextManager[Answer]:
+            return open_stream(self._url, headers=self._headers, body=self.body(request), timeouts=self.timeouts)
+
+        decoder = Decoder(self.provider, self.price, deltas=request.deltas)
+        return Asked(post, decoder, refused=_refused, expected="a Responses API stream")
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as it is sent.
@@ -163,6 +163,10 @@ class OpenAIModel:
     @property
     def _headers(self) -> dict[str, str]:
         return headers_for(self.endpoint, api_key=self.api_key, more=self.headers)
+
+
+async def _refused(answer: Answer) -> ProviderError:
+    return with_overflow(await refused(answer, KINDS))
 
 
 if TYPE_CHECKING:
