@@ -33,7 +33,7 @@ async def ask(talk: Conversation) -> Response | Ending:
     """Make one logical model call. Return its response, or why there is none."""
     talk.doing = "calling the model"
     talk.call_usage = NOTHING_USED
-    over = _over_policy(talk)
+    over = _over_policy(talk) if talk.policies or talk.above is not None else None
     if over is not None:
         return Ending(over, "iteration")
     try:

@@ -9,7 +9,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from journeyman.budget import Allowance, Budget
+from journeyman.budget import UNLIMITED, Budget
 from journeyman.calls import finish
 from journeyman.cancel import is_failure
 from journeyman.contexts import AttemptsContext, IterationsContext, PromptContext
@@ -24,8 +24,6 @@ from journeyman.prompt import PromptFailed, Rejection, default_error_prompt, mad
 from journeyman.result import AttemptRecord
 from journeyman.types import Text, ToolResult
 from journeyman.verdict import Verdict
-
-_UNLIMITED = Allowance()
 
 ACCEPTED = "Accepted."
 """The result of the call that handed in an output that passed."""
@@ -49,7 +47,7 @@ async def begin_attempt(execution: Execution, talk: Conversation, attempt: int) 
     talk.phase = "iteration"
     execution.hand_in.begin_attempt()
     each = agent.limits.each_attempt
-    if each != _UNLIMITED:
+    if each is not UNLIMITED and each != UNLIMITED:
         talk.budget = Budget(each, scope="attempt", now=talk.now(), parent=execution.budget)
         execution.scope.limit_attempt(each.seconds)
     execution.attempt_report = None

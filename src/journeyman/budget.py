@@ -33,6 +33,9 @@ class Allowance:
     """Tool calls. Those beyond it are answered with an error, and the run goes on."""
 
 
+UNLIMITED: Final = Allowance()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """How far a run may go. Attempts and iterations are always finite."""
@@ -49,7 +52,7 @@ class Limits:
     """Of the run: wall time."""
     calls: int | None = None
     """Of the run: tool calls."""
-    each_attempt: Allowance = Allowance()
+    each_attempt: Allowance = UNLIMITED
     """Further limits, for every attempt by itself."""
     extended_max_tokens: int | None = None
     """Repeat a response that `max_tokens` cut, once, with this many. None: it ends the run."""

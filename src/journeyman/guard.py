@@ -8,7 +8,7 @@ model reads. Where there is neither gate nor approver there is no `Guard` at all
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -136,12 +136,13 @@ current_guard: ContextVar[Guard | None] = ContextVar("journeyman_guard", default
 """What guards the run that is going on here."""
 
 
-@contextmanager
-def guarding(guard: Guard | None) -> Generator[None]:
+def guarding(guard: Guard | None) -> AbstractContextManager[None]:
     """Let the runs that are started in this block pass the guard of this run, too."""
-    if guard is None:
-        yield
-        return
+    return nullcontext() if guard is None else _guarding(guard)
+
+
+@contextmanager
+def _guarding(guard: Guard) -> Generator[None]:
     token = current_guard.set(guard)
     try:
         yield

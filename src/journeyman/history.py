@@ -153,11 +153,13 @@ class History:
         if len(self._answers) < len(self._calls):
             raise ValueError(f"Calls without a result: {[call.id for call in self.unanswered]}.")
         said = self._sayable() if self._said else []
-        if not self._calls and not said:
-            return None
+        if not self._calls:
+            return self._append_user((*said,)) if said else None
         content = (*[self._answers[id] for id in self._calls], *said)
         self._calls, self._answers = {}, {}
-        return self._append_user(content)
+        message = Message("user", content)  # those calls are the message before
+        self._messages.append(message)
+        return message
 
     def _sayable(self) -> list[UserContent]:
         """Take what is said, unless the model waits for a tool of its provider's."""
@@ -205,7 +207,8 @@ class History:
         if not isinstance(block, ToolUse):
             self._has_opaque = self._has_opaque or isinstance(block, Opaque)
             return encodable(block)
-        block = encodable(block)
+        if block.malformed is not None or not (block.name.isascii() and block.input_json.isascii()):
+            block = encodable(block)
         if not _is_object(block.input_json):
             block = replace(block, input_json="{}", malformed=_encodable_text(block.input_json))
         if block.id in self._ids or not _SENDABLE_ID(block.id):

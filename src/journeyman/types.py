@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from operator import attrgetter
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, TypeAdapter
@@ -237,26 +238,31 @@ class Usage:
     @classmethod
     def total(cls, usages: Sequence[Usage]) -> Usage:
         """Add up many at once."""
-        return cls(
-            requests=sum([usage.requests for usage in usages]),
-            input_tokens=sum([usage.input_tokens for usage in usages]),
-            output_tokens=sum([usage.output_tokens for usage in usages]),
-            cache_read_tokens=_sum([usage.cache_read_tokens for usage in usages]),
-            cache_write_tokens=_sum([usage.cache_write_tokens for usage in usages]),
-            reasoning_tokens=_sum([usage.reasoning_tokens for usage in usages]),
-            cost=_cost([usage.cost for usage in usages if usage.requests]),
-            cache_saved=_cost([usage.cache_saved for usage in usages if _may_have_saved(usage)]),
-            exact=all([usage.exact for usage in usages]),
+        if not usages:
+            return NOTHING_USED
+        requests, inputs, outputs, reads, writes, reasoning, costs, saved, exact = zip(
+            *map(_FACTS, usages), strict=True
         )
+        cached = zip(saved, reads, writes, strict=True)
+        return cls(
+            requests=sum(requests),
+            input_tokens=sum(inputs),
+            output_tokens=sum(outputs),
+            cache_read_tokens=_sum(reads),
+            cache_write_tokens=_sum(writes),
+            reasoning_tokens=_sum(reasoning),
+            cost=_cost([cost for cost, counted in zip(costs, requests, strict=True) if counted]),
+            cache_saved=_cost([saving for saving, read, written in cached if saving is not None or read or written]),
+            exact=all(exact),
+        )
+
+
+_FACTS: Final = attrgetter(*[each.name for each in fields(Usage)])
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:
     told = [count for count in counts if count is not None]
     return sum(told) if told else None
-
-
-def _may_have_saved(usage: Usage) -> bool:
-    return usage.cache_saved is not None or bool(usage.cache_read_tokens or usage.cache_write_tokens)
 
 
 def _cost(costs: Sequence[float | None]) -> float | None:

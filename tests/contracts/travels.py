@@ -98,7 +98,7 @@ def _call(draw_from: st.DrawFn, stop: Stop, number: int) -> ToolUse:
 
 def _own(draw_from: st.DrawFn, stop: Stop, number: int) -> tuple[Block, ...]:
     """Return what only this provider understands, at the beginning of an answer."""
-    thought = Thinking(f"Thought {number}, ümlaut.", f"c2VhbA{number}")
+    thought = Thinking(f"Thought {number}, ümlaut.", f"c2VhbA{number:05}")
     sealed = RedactedThinking(f"c2VhbGVk{number}")
     kinds: list[tuple[Block, ...]] = [()]
     match stop:

@@ -20,7 +20,9 @@ PROVIDER: Final = "anthropic"
 class OpenBlock(Protocol):
     """A block that still grows."""
 
-    def add(self, delta: JsonObject) -> Part | None: ...
+    def add(self, delta: JsonObject) -> Part | None:
+        """Take in the next piece, and return it as it may be shown."""
+        ...
 
     def finish(self) -> Block | None:
         """Return the whole block; None if there is nothing in it."""
@@ -41,7 +43,8 @@ def open_block(block: JsonObject, ids: set[str]) -> OpenBlock:
 
 def first_delta(block: JsonObject) -> JsonObject:
     """Return what a block brings along when it begins: usually nothing, all of it in an answer of one piece."""
-    return {key: block[key] for key in ("text", "thinking") if block.get("type") == key and block.get(key)}
+    kind = block.get("type")
+    return {kind: block[kind]} if kind in ("text", "thinking") and block.get(kind) else {}
 
 
 class _OpenText:

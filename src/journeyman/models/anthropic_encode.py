@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -77,28 +77,38 @@ def encode(
     """
     pieces, marked_by_hand = _pieces(messages)
     marks = _Marks(0 if cache == "off" else _MARKS_AT_MOST)
-    marks.keep_in_messages(pieces, messages, marked_by_hand)
-    kept_in_system = marks.take(sum(_is_marked(text) for text in prefix.system))
+    if marked_by_hand:
+        marks.keep_in_messages(pieces, messages, marked_by_hand)
+    kept_in_system = marks.take(sum([_is_marked(text) for text in prefix.system])) if prefix.system else 0
     end_of_prefix = False
     if cache == "auto":
         marks.add_to_last(pieces, messages)
         end_of_prefix = bool(marks.take(1))
         marks.add_before_long_turn(pieces, messages)
-    system = _system(prefix, kept=kept_in_system, end=end_of_prefix)
-    tools = _tools(prefix, end=end_of_prefix and not system)
-    if more_tools:
-        tools = b",".join(part for part in (tools, to_json(more_tools)[1:-1]) if part)
-    return b"".join((to_json(head)[:-1], *_field(b"tools", tools), *_field(b"system", system), *_list(pieces), b"}"))
+    fixed = _fixed(prefix, more_tools, kept=kept_in_system, end=end_of_prefix)
+    return b"".join((to_json(head)[:-1], fixed, *_list(pieces), b"}"))
 
 
-def _field(name: bytes, elements: bytes) -> tuple[bytes, ...]:
-    return (b',"', name, b'":[', elements, b"]") if elements else ()
+def _fixed(prefix: Prefix, more_tools: Sequence[object], *, kept: int, end: bool) -> bytes:
+    """Return the fields for tools and system, with the last `kept` of their marks, and with `end` one at the end."""
+    key = f"{CODEC}/{kept}/{end}"
+    if more_tools or key not in prefix.wire:
+        system = _system(prefix, kept=kept, end=end)
+        tools = _tools(prefix, end=end and not system)
+        if more_tools:
+            tools = b",".join(part for part in (tools, to_json(more_tools)[1:-1]) if part)
+            return _field(b"tools", tools) + _field(b"system", system)
+        prefix.wire[key] = _field(b"tools", tools) + _field(b"system", system)
+    return prefix.wire[key]
 
 
-def _list(pieces: Iterable[bytes]) -> tuple[bytes, ...]:
-    first, *rest = [piece for piece in pieces if piece] or [b""]
-    end = _END_OF_MESSAGE if first else b""
-    return (b',"messages":[', first[3:], *rest, end, b"]")
+def _field(name: bytes, elements: bytes) -> bytes:
+    return b',"%b":[%b]' % (name, elements) if elements else b""
+
+
+def _list(pieces: Sequence[bytes]) -> tuple[bytes, ...]:
+    sent = pieces if all(pieces) else [piece for piece in pieces if piece]
+    return (b',"messages":[', sent[0][3:], *sent[1:], _END_OF_MESSAGE, b"]") if sent else (b',"messages":[]',)
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
@@ -246,13 +256,8 @@ def _document(block: Document) -> bytes:
 
 def _tools(prefix: Prefix, *, end: bool) -> bytes:
     """Return the elements of `tools`; `end` marks the last one."""
-    key = f"{CODEC}/tools"
-    tools = prefix.wire.get(key)
-    if tools is None:
-        grammars = Grammars()
-        tools = prefix.wire[key] = b",".join(
-            [_tool(spec, strict=spec.strict and grammars.take(spec.input_schema)) for spec in prefix.tools]
-        )
+    grammars = Grammars()
+    tools = b",".join([_tool(spec, strict=spec.strict and grammars.take(spec.input_schema)) for spec in prefix.tools])
     return tools[:-1] + _MARK if end and tools else tools
 
 
@@ -266,16 +271,13 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
 
 def _system(prefix: Prefix, *, kept: int, end: bool) -> bytes:
     """Return the elements of `system`, the last `kept` of the marks in it, and with `end` one on the last element."""
-    key = f"{CODEC}/system/{kept}/{end}"
-    if key not in prefix.wire:
-        blocks: list[bytes] = []
-        for text in reversed([text for text in prefix.system if _is_sent(text, "user")]):
-            marked = text.cache_mark and kept > 0
-            kept -= marked
-            block = _text(text, "user")
-            blocks.append(block[:-1] + _MARK if marked or (end and not blocks) else block)
-        prefix.wire[key] = b",".join(reversed(blocks))
-    return prefix.wire[key]
+    blocks: list[bytes] = []
+    for text in reversed([text for text in prefix.system if _is_sent(text, "user")]):
+        marked = text.cache_mark and kept > 0
+        kept -= marked
+        block = _text(text, "user")
+        blocks.append(block[:-1] + _MARK if marked or (end and not blocks) else block)
+    return b",".join(reversed(blocks))
 
 
 # -- cache marks -------------------------------------------------------------------------------------------------------
@@ -302,9 +304,16 @@ def _is_markable(block: Block) -> bool:
             return True
 
 
+def _ends_markably(message: Message) -> bool:
+    """Tell whether the last block that is sent can be marked."""
+    if type(message.content[-1]) in _ALWAYS_SENT:
+        return True
+    sent = _sent(message.content, message.role)
+    return bool(sent) and _is_markable(sent[-1])
+
+
 def _count_hand_marks(message: Message) -> None:
-    count = sum(map(_is_marked, message.content)) if message.role == "user" else 0
-    if count:
+    if message.role == "user" and (count := sum([_is_marked(block) for block in message.content])):
         message.wire[_HAND_MARKS] = b"%d" % count
 
 
@@ -343,8 +352,7 @@ class _Marks:
     def _add(self, pieces: list[bytes], messages: Sequence[Message], index: int) -> bool:
         """Mark the end of a message; return False when it cannot be marked."""
         message, piece = messages[index], pieces[index]
-        last = next(reversed(_sent(message.content[-1:], message.role) or _sent(message.content, message.role)), None)
-        if not piece or last is None or not _is_markable(last):
+        if not piece or not _ends_markably(message):
             return False
         if not piece.endswith(_MARK) and self.take(1):
             pieces[index] = piece[:-1] + _MARK

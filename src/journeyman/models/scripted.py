@@ -149,14 +149,17 @@ class _Stream:
 
 def _parts_of(model: FromFunction, request: Request, response: Response) -> list[Part]:
     usage = response.usage if model.price is None else model.price.charged(response.usage)
-    blocks = _with_ids(response.content, turn=len(request.messages))
-    finished = ResponseFinished(response.stop_reason, response.stop_detail, usage)
-    if not request.deltas:
-        return [*map(BlockFinished, blocks), finished]
-    parts: list[Part] = [ResponseStarted(response.model or model.name, response.id, _of_input(usage))]
-    for block in blocks:
-        parts += [*_deltas(block), BlockFinished(block)]
-    return [*parts, finished]
+    parts: list[Part] = []
+    if request.deltas:
+        parts.append(ResponseStarted(response.model or model.name, response.id, _of_input(usage)))
+    for number, block in enumerate(response.content):
+        if isinstance(block, ToolUse) and not block.id:
+            block = replace(block, id=f"call_{len(request.messages)}_{number}")
+        if request.deltas:
+            parts += _deltas(block)
+        parts.append(BlockFinished(block))
+    parts.append(ResponseFinished(response.stop_reason, response.stop_detail, usage))
+    return parts
 
 
 async def _answer(policy: Policy, request: Request) -> Answer:
@@ -191,17 +194,6 @@ def _of_input(usage: Usage) -> Usage:
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
     )
-
-
-def _with_ids(blocks: Sequence[Block], *, turn: int) -> Sequence[Block]:
-    if all([not isinstance(block, ToolUse) or block.id for block in blocks]):
-        return blocks
-    return [
-        ToolUse(f"call_{turn}_{number}", block.name, block.input_json, block.malformed)
-        if isinstance(block, ToolUse) and not block.id
-        else block
-        for number, block in enumerate(blocks)
-    ]
 
 
 def _deltas(block: Block) -> Iterator[Part]:
