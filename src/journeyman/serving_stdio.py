@@ -8,6 +8,7 @@ not keep the server from ending. Imports the packages mcp and anyio, and `cancel
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -49,10 +50,12 @@ def standard_streams() -> Generator[Streams]:
         _point(_STDOUT, os.dup(_STDERR))
     except OSError:  # stderr is closed
         _point(_STDOUT, os.open(os.devnull, os.O_WRONLY))
+    _print_at_once(True)  # as stderr does: what is printed there comes in order, and nothing is lost with the process
     try:
         yield streams
     finally:
         _flush()
+        _print_at_once(False)
         os.dup2(streams.reading, _STDIN)  # stays open: a thread may still wait for it
         _point(_STDOUT, streams.writing)
 
@@ -60,6 +63,11 @@ def standard_streams() -> Generator[Streams]:
 def _point(descriptor: int, target: int) -> None:
     os.dup2(target, descriptor)
     os.close(target)
+
+
+def _print_at_once(is_wanted: bool) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=is_wanted)
 
 
 def _flush() -> None:
