@@ -32,7 +32,7 @@ LAYERS: dict[str, str] = {
         " canonical inbox session"
     ),
     "iteration": (
-        "definition agent outcome conversation deltas handlers permitting calls paying fitting asking iteration"
+        "definition agent outcome conversation deltas invoking permitting calls paying fitting asking iteration"
         " compaction compaction_summary"
     ),
     "conversations": (
@@ -107,8 +107,8 @@ NEIGHBOURS: dict[str, str] = {
     "agent": "definition",
     "conversation": "outcome",
     "deltas": "conversation",
-    "handlers": "conversation outcome",
-    "permitting": "conversation handlers outcome",
+    "invoking": "conversation outcome",
+    "permitting": "conversation invoking outcome",
     "calls": "conversation outcome permitting",
     "paying": "conversation",
     "fitting": "conversation paying",

@@ -1,6 +1,6 @@
 """Asking the gates about one call, and running its tool with what they let through.
 
-Imports `conversation`, `handlers`, `outcome` and the parts. Read `gate.py` for what a gate may say.
+Imports `conversation`, `invoking`, `outcome` and the parts. Read `gate.py` for what a gate may say.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from journeyman.conversation import Conversation
 from journeyman.errors import InvalidArguments
 from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, Stop
 from journeyman.guard import Guard
-from journeyman.handlers import execute
+from journeyman.invoking import execute
 from journeyman.outcome import Outcome
 from journeyman.tools import Tool, error_result
 from journeyman.types import ToolUse
