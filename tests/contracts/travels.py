@@ -98,20 +98,22 @@ def _call(draw_from: st.DrawFn, stop: Stop, number: int) -> ToolUse:
 
 def _own(draw_from: st.DrawFn, stop: Stop, number: int) -> tuple[Block, ...]:
     """Return what only this provider understands, at the beginning of an answer."""
-    thought = Thinking(f"Thought {number}, ümlaut.", f"c2VhbA{number:05}")
-    sealed = RedactedThinking(f"c2VhbGVk{number}")
+    thought = Thinking(f"Thought {number:05}, ümlaut.", f"c2VhbA{number:05}")
+    sealed = RedactedThinking(f"c2VhbGVk{number:05}")
     kinds: list[tuple[Block, ...]] = [()]
     match stop:
         case "anthropic":
-            asked = f'{{"type":"server_tool_use","id":"srvtoolu_{number}","name":"web_search","input":{{"query":"x"}}}}'
-            found = f'{{"type":"web_search_tool_result","tool_use_id":"srvtoolu_{number}","content":[]}}'
+            asked = (
+                f'{{"type":"server_tool_use","id":"srvtoolu_{number:05}","name":"web_search","input":{{"query":"x"}}}}'
+            )
+            found = f'{{"type":"web_search_tool_result","tool_use_id":"srvtoolu_{number:05}","content":[]}}'
             kinds += [(thought,), (thought, sealed), (Opaque("anthropic", asked), Opaque("anthropic", found))]
         case "responses":
             action = '{"type":"search","query":"x"}'
-            search = f'{{"type":"web_search_call","id":"ws_{number}","status":"completed","action":{action}}}'
+            search = f'{{"type":"web_search_call","id":"ws_{number:05}","status":"completed","action":{action}}}'
             kinds += [(thought,), (sealed,), (Opaque("openai", search),)]
         case "vllm":
-            kinds += [(Thinking(f"Thought {number}, ümlaut."),)]
+            kinds += [(Thinking(f"Thought {number:05}, ümlaut."),)]
         case "chat":
             pass
     return draw_from(st.sampled_from(kinds))
