@@ -157,6 +157,13 @@ def test_thinking_may_be_left_out_once_what_was_before_it_has_changed() -> None:
     assert rules_broken(judge(stale, HEADERS, memory=memory, bind_thinking=True)) == {"thinking_keeps_its_conversation"}
 
 
+def test_thinking_that_comes_last_is_not_taken_for_gone() -> None:
+    memory = Memory()
+    memory.remember([call("t1"), THINKING], paused=False, prefix="")
+    unchanged = body(ASKED, assistant(call("t1"), THINKING), user(result("t1")), tools=[tool()])
+    assert judge(unchanged, HEADERS, memory=memory) == []
+
+
 def test_a_call_whose_id_the_conversation_had_before_may_come_back_with_another() -> None:
     def faults(second: Json, *, taken: frozenset[str] = frozenset({"t1"})) -> list[str]:
         memory = Memory()
