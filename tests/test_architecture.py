@@ -49,7 +49,7 @@ LAYERS: dict[str, str] = {
         " models.untrusted models.foreign"
         " models.anthropic models.anthropic_encode models.anthropic_decode models.anthropic_blocks"
         " models.anthropic_client models.openai models.openai_endpoint models.openai_facts models.openai_strict"
-        " models.openai_media models.openai_chat"
+        " models.anthropic_references models.openai_media models.openai_chat"
         " models.openai_chat_encode models.openai_chat_decode models.openai_chat_marks models.openai_chat_usage"
         " models.openai_responses"
         " models.openai_responses_encode models.openai_responses_decode models.openai_responses_blocks"
@@ -166,7 +166,8 @@ NEIGHBOURS: dict[str, str] = {
     " models.anthropic_decode models.anthropic_blocks",
     "models.anthropic_decode": "models.anthropic_blocks models.untrusted",
     "models.anthropic_blocks": "models.untrusted",
-    "models.anthropic_encode": "models.json_bytes models.foreign models.strictness",
+    "models.anthropic_encode": "models.json_bytes models.foreign models.strictness models.anthropic_references",
+    "models.anthropic_references": "models.json_bytes models.foreign",
     "models.anthropic_client": "models.transport models.refusal models.anthropic models.anthropic_decode"
     " models.anthropic_blocks models.untrusted models.vendor_errors",
     "models.vendor_errors": "models.refusal",

@@ -16,7 +16,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 
 from journeyman.errors import Rejected
 from journeyman.issues import faults_of, issue_lines
-from journeyman.types import Document, Image, Text, ToolResult
+from journeyman.types import Document, Image, Text, ToolReference, ToolResult
 
 NO_OUTPUT: Final = "(no output)"
 """What the model reads when a tool had nothing to say."""
@@ -26,7 +26,7 @@ MAX_ERROR_CHARS: Final = 4_000
 
 _GROUP_SHOWN: Final = 20
 
-_Block: TypeAlias = Text | Image | Document
+_Block: TypeAlias = Text | Image | Document | ToolReference
 
 
 def to_result(value: object, *, max_chars: int | None = None, tool_use_id: str = "") -> ToolResult:

@@ -149,6 +149,8 @@ async def finish(talk: Conversation, use: ToolUse, outcome: Outcome, *, duration
     kind, result = _kind(talk, use), outcome.result
     if result.tool_use_id != use.id:
         result = ToolResult(result.content, result.is_error, use.id)
+    if isinstance(result.content, tuple) and not talk.prefix.deferred:
+        result = ToolResult(result.parts, result.is_error, use.id)
     result = talk.history.answer(result)
     if talk.guard is not None and talk.guard.memories and kind == "tool":
         untrusted = talk.tools[use.name].untrusted and outcome.error not in _NOT_RUN

@@ -26,12 +26,13 @@ from journeyman.types import (
     Opaque,
     Text,
     Thinking,
+    ToolReference,
     ToolResult,
     ToolUse,
     UserContent,
 )
 
-T = TypeVar("T", bound=Block)
+T = TypeVar("T", bound=Block | ToolReference)
 
 NO_OUTPUT = "(no output)"
 """The text of a result that has none: a blank result is not sendable."""
@@ -271,7 +272,7 @@ class History:
 _NOT_THE_MODELS = (ToolResult, Image, Document)
 
 
-def _is_blank(block: Block) -> bool:
+def _is_blank(block: Block | ToolReference) -> bool:
     return isinstance(block, Text) and not block.text.strip()
 
 

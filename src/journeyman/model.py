@@ -45,6 +45,10 @@ class ToolSpec:
     input_schema: JsonObject
     strict: bool = False
     """Ask the provider to guarantee the schema, where it can do so without loss."""
+    deferred: bool = False
+    """Not shown to the model until a `ToolReference` names it. Only a model that loads such tools itself is sent it."""
+    stands_in: bool = False
+    """Calls deferred tools for a model that cannot load them; others are not sent it."""
     wire: dict[str, bytes] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
     """The tool as sent, by codec id: encoded once."""
 
@@ -57,6 +61,11 @@ class Prefix:
     tools: tuple[ToolSpec, ...] = ()
     wire: dict[str, bytes] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
     """The prefix as sent, by codec id: encoded once."""
+
+    @property
+    def deferred(self) -> frozenset[str]:
+        """The names of the deferred tools."""
+        return frozenset([tool.name for tool in self.tools if tool.deferred])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -239,6 +248,13 @@ class Priced(Protocol):
     def price(self) -> Price | None: ...
 
 
+class LoadsTools(Protocol):
+    """A model that may load deferred tools itself."""
+
+    @property
+    def loads_tools(self) -> bool: ...
+
+
 def max_output_tokens_of(model: Model) -> int | None:
     """Return the longest answer of a `Limited` model; None for any other."""
     return getattr(model, "max_output_tokens", None)
@@ -252,6 +268,22 @@ def context_window_of(model: Model) -> int | None:
 def price_of(model: Model) -> Price | None:
     """Return the price of a `Priced` model; None for any other."""
     return getattr(model, "price", None)
+
+
+def loads_tools_of(model: Model) -> bool:
+    """Tell whether a `LoadsTools` model loads deferred tools itself; no other does."""
+    return getattr(model, "loads_tools", False)
+
+
+def sent_tools(tools: Sequence[ToolSpec], *, loads_tools: bool) -> tuple[ToolSpec, ...]:
+    """Return the tools that a model is sent: the deferred ones, or those that stand in for them.
+
+    A provider refuses tools of which all are deferred.
+    """
+    if loads_tools and any(tool.deferred for tool in tools):
+        sent = tuple([tool for tool in tools if not tool.stands_in])
+        return sent if any(not tool.deferred for tool in sent) else ()
+    return tuple([tool for tool in tools if not tool.deferred])
 
 
 def unpriced(model: Model) -> ModelUnavailable:

@@ -25,7 +25,16 @@ from journeyman.execution import Execution
 from journeyman.fitting import compaction_of, kept_view_of
 from journeyman.guard import Guard, guard_for
 from journeyman.history import History
-from journeyman.model import Model, Prefix, ToolSpec, max_output_tokens_of, price_of, unpriced
+from journeyman.model import (
+    Model,
+    Prefix,
+    ToolSpec,
+    loads_tools_of,
+    max_output_tokens_of,
+    price_of,
+    sent_tools,
+    unpriced,
+)
 from journeyman.prompt import PromptFailed, made
 from journeyman.tools import States
 from journeyman.types import JsonObject, Text, UserContent
@@ -59,7 +68,8 @@ async def prepare(execution: Execution) -> Conversation:
     if prompt:
         execution.history.forget_server_calls()
         execution.history.say(*prompt)
-    prefix = Prefix(system=system, tools=execution.agent.plan.specs or _retired_tools(execution.history))
+    tools = sent_tools(execution.agent.plan.specs, loads_tools=loads_tools_of(model))
+    prefix = Prefix(system=system, tools=tools or _retired_tools(execution.history))
     talk = _conversation(execution, model, prefix, input=given, states=states)
     if talk.guard is not None:
         talk.guard.recall(talk.history.messages, lambda name: name not in talk.tools or talk.tools[name].untrusted)

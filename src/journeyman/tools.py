@@ -132,6 +132,10 @@ class Tool(Generic[P, R]):
     """The longest result, in characters; None: what the agent says."""
     strict: bool = False
     """Ask the provider to guarantee the schema, where it can do so without loss."""
+    deferred: bool = False
+    """True: the model is not told of it until a search finds it. Set by `journeyman.toolbox.deferred_tools`."""
+    stands_in: bool = False
+    """True: it calls deferred tools for models whose provider cannot load them; others are not told of it."""
     untrusted: bool = False
     """True: its results come from outside and may hold instructions that are not the user's."""
     resumes: bool = False
@@ -154,6 +158,8 @@ class Tool(Generic[P, R]):
             description=self.description,
             input_schema=binding.arguments.input_schema,
             strict=self.strict,
+            deferred=self.deferred,
+            stands_in=self.stands_in,
         )
         object.__setattr__(self, "_binding", binding)
         object.__setattr__(self, "is_async", binding.is_async)

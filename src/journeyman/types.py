@@ -130,10 +130,19 @@ class ToolUse:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolReference:
+    """In a tool's result: a deferred tool that was found. A provider that loads deferred tools itself shows it to the
+    model; for all others it is left out."""
+
+    name: str
+    type: Literal["tool_reference"] = field(default="tool_reference", repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
     """The answer to one call. A tool may return one to give content blocks or to report an error."""
 
-    content: str | tuple[Text | Image | Document, ...]
+    content: str | tuple[Text | Image | Document | ToolReference, ...]
     is_error: bool = False
     tool_use_id: str = ""
     """Filled in by the loop."""
@@ -145,6 +154,15 @@ class ToolResult:
         if isinstance(self.content, str):
             return self.content
         return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+    @property
+    def parts(self) -> tuple[Text | Image | Document, ...]:
+        """The content as blocks, without references; of nothing but references, a text with the names."""
+        if isinstance(self.content, str):
+            return (Text(self.content),)
+        parts = tuple([block for block in self.content if not isinstance(block, ToolReference)])
+        names = ", ".join([block.name for block in self.content if isinstance(block, ToolReference)])
+        return parts or ((Text(f"Found: {names}."),) if names else ())
 
 
 @dataclass(frozen=True, slots=True)

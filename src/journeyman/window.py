@@ -23,6 +23,7 @@ from journeyman.types import (
     RedactedThinking,
     Text,
     Thinking,
+    ToolReference,
     ToolResult,
     ToolUse,
     Url,
@@ -210,14 +211,17 @@ def estimate_message(message: Message) -> int:
 
 
 def estimate_prefix(prefix: Prefix) -> int:
-    """Return about how many tokens the system prompt and the tools are."""
+    """Return about how many tokens the system prompt and the tools are; deferred ones are not in the prompt."""
     system = sum(estimate_text(block.text) for block in prefix.system)
-    tools = sum(estimate_text(f"{tool.name}{tool.description}{tool.input_schema}") for tool in prefix.tools)
+    shown = [tool for tool in prefix.tools if not tool.deferred]
+    tools = sum(estimate_text(f"{tool.name}{tool.description}{tool.input_schema}") for tool in shown)
     return system + tools
 
 
-def _estimate_block(block: Block) -> int:
+def _estimate_block(block: Block | ToolReference) -> int:
     match block:
+        case ToolReference():
+            return _BLOCK_TOKENS  # what is loaded for it is about as long as the text beside it
         case ToolResult(content=tuple() as parts):
             return _BLOCK_TOKENS + sum(_estimate_block(part) for part in parts)
         case Image() | Document(source=Url()):

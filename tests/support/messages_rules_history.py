@@ -137,6 +137,19 @@ def error_results_have_content(request: Request) -> Iterator[str]:
                 yield f"{block.where}: content cannot be empty if `is_error` is true"
 
 
+def references_name_deferred_tools(request: Request) -> Iterator[str]:
+    """A reference names a tool that the request defers, and stands among its like (P tool-use/tool-search-tool)."""
+    deferred = {tool.text("name") for tool in request.tools if tool.data.get("defer_loading") is True}
+    for turn in request.turns:
+        for result in turn.of_type("tool_result"):
+            references = [block for block in result.nested() if block.type == "tool_reference"]
+            if references and len(references) < len(result.nested()):
+                yield f"{result.where}: `tool_reference` blocks cannot stand beside other content"
+            for block in references:
+                if block.text("tool_name") not in deferred:
+                    yield f"{block.where}: tool reference {block.text('tool_name')!r} not found in available tools"
+
+
 def server_results_have_their_call(request: Request) -> Iterator[str]:
     """The result of a server tool follows its call (anthropics/claude-code#64383)."""
     called: set[str] = set()
@@ -237,6 +250,7 @@ HISTORY_RULES = (
     tool_use_ids_are_unique_in_a_turn,
     tool_use_ids_fit_the_pattern,
     error_results_have_content,
+    references_name_deferred_tools,
     server_results_have_their_call,
     an_open_server_call_takes_only_results,
     the_tool_turn_starts_with_thinking,

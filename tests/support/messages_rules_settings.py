@@ -111,6 +111,19 @@ def tool_choice_names_a_tool(request: Request) -> Iterator[str]:
         yield f"tool_choice: tool {choice.get('name')!r} not found in provided tools"
 
 
+def not_every_tool_is_deferred(request: Request) -> Iterator[str]:
+    """At least one tool is in the prompt (P tool-use/tool-search-tool)."""
+    if request.tools and all(tool.data.get("defer_loading") is True for tool in request.tools):
+        yield "tools: at least one tool must have defer_loading=false"
+
+
+def deferred_tools_have_no_cache_mark(request: Request) -> Iterator[str]:
+    """What is not in the prompt cannot end a cached beginning (P tool-use/tool-use-with-prompt-caching)."""
+    for tool in request.tools:
+        if tool.data.get("defer_loading") is True and _cache_mark(tool):
+            yield f"{tool.where}: a tool with defer_loading cannot have cache_control"
+
+
 def the_thinking_budget_fits(request: Request) -> Iterator[str]:
     """At least 1024 and less than max_tokens, unless thinking is interleaved (P extended-thinking)."""
     budget = as_number(as_object(request.body.get("thinking")).get("budget_tokens"))
@@ -221,6 +234,8 @@ SETTINGS_RULES = (
     a_tool_schema_is_valid,
     property_names_fit_the_pattern,
     tool_choice_names_a_tool,
+    not_every_tool_is_deferred,
+    deferred_tools_have_no_cache_mark,
     the_thinking_budget_fits,
     thinking_leaves_sampling_alone,
     thinking_allows_no_forced_tool,

@@ -150,6 +150,12 @@ GOOD: dict[str, Json] = {
         tools=[{**tool(additionalProperties=False), "strict": True}],
         tool_choice={"type": "tool", "name": "query"},
     ),
+    "deferred tool": body(
+        ASKED,
+        assistant(call("t1")),
+        user({**result("t1"), "content": [{"type": "tool_reference", "tool_name": "later"}]}),
+        tools=[tool(), {**tool(), "name": "later", "defer_loading": True}],
+    ),
     "tool schema that names an older draft": body(ASKED, tools=[tool(**OLDER_DRAFT)]),
     "consecutive user messages": body(ASKED, {"role": "user", "content": "I mean revenue."}),
     "assistant first": body(assistant(text("Welcome.")), ASKED),

@@ -5,16 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from typing import Any, cast
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Image, Tool, ToolContext, ToolResult, run, tool
+from journeyman import Agent, DefinitionError, Image, Result, Tool, ToolContext, ToolResult, run, tool
 from journeyman.events import Event, ToolCalled, ToolProgress
-from journeyman.model import Request
+from journeyman.model import Request, loads_tools_of
+from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.openai_chat import OpenAIChatModel
 from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman.models.wrappers import Fallback, Swappable
 from journeyman.toolbox import deferred_tools
 from journeyman.tools import AnyTool, Effect
-from journeyman.types import JsonObject
+from journeyman.types import JsonObject, Text, ToolReference, dump_messages, load_messages
+from tests.support.messages_answers import answer, tool_use
+from tests.support.messages_api import MessagesApi
+from tests.support.openai_answers import answer as openai_answer
+from tests.support.openai_api import OpenAiApi
 from tests.toolbox.playing import answered
 
 
@@ -41,7 +49,7 @@ ALL: tuple[AnyTool, ...] = (find_customer, send_invoice, weather)
 
 
 async def found(query: str, **options: object) -> list[str]:
-    search, _ = deferred_tools(ALL)
+    search, *_ = deferred_tools(ALL)
     text = (await answered(search, {"query": query, **options})).text
     return [json.loads(line)["name"] if line.startswith("{") else line for line in text.split("\n")]
 
@@ -71,13 +79,13 @@ async def test_a_search_gives_five_unless_it_says_so() -> None:
     async def nothing() -> None:
         """Do it."""
 
-    search, _ = deferred_tools([tool(nothing, name=f"do_{n}") for n in range(8)])
+    search, *_ = deferred_tools([tool(nothing, name=f"do_{n}") for n in range(8)])
     for arguments, n in (({"query": "do"}, 5), ({"query": "do", "limit": 7}, 7)):
         assert len((await answered(search, dict(arguments))).text.split("\n")) == n
 
 
 async def test_what_is_found_has_what_it_takes_to_call_it() -> None:
-    search, _ = deferred_tools(ALL)
+    search, *_ = deferred_tools(ALL)
     shown = json.loads((await answered(search, {"query": "select:find_customer"})).text)
     assert shown == {
         "name": "find_customer",
@@ -87,7 +95,7 @@ async def test_what_is_found_has_what_it_takes_to_call_it() -> None:
 
 
 def test_the_names_are_in_the_description() -> None:
-    search, _ = deferred_tools(ALL)
+    search, *_ = deferred_tools(ALL)
     assert search.description.endswith("There are 3: find_customer, send_invoice, weather.")
 
 
@@ -95,7 +103,7 @@ def test_the_names_are_in_the_description() -> None:
 
 
 async def called(name: str, **arguments: object) -> ToolResult:
-    _, call_tool = deferred_tools(ALL)
+    _, call_tool, *_ = deferred_tools(ALL)
     return await answered(call_tool, {"name": name, "arguments": arguments})
 
 
@@ -125,7 +133,7 @@ async def test_a_tool_that_takes_too_long_is_given_up() -> None:
     async def wait() -> None:
         await asyncio.Event().wait()
 
-    _, call_tool = deferred_tools([wait])
+    _, call_tool, *_ = deferred_tools([wait])
     result = await answered(call_tool, {"name": "wait", "arguments": {}})
     assert (result.is_error, result.text) == (True, "wait timed out after 0.05 s.")
 
@@ -135,14 +143,14 @@ async def test_a_failure_of_the_tool_is_what_the_model_reads() -> None:
         raise LookupError(f"no {arguments['key']}")
 
     schema: JsonObject = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
-    _, call_tool = deferred_tools([Tool("lookup", "", schema, handler)])
+    _, call_tool, *_ = deferred_tools([Tool("lookup", "", schema, handler)])
     result = await answered(call_tool, {"name": "lookup", "arguments": {"key": "x"}})
     assert (result.is_error, result.text) == (True, "Error: no x")
 
 
 async def test_the_run_is_told_which_tool_is_called_and_a_sync_one_runs_in_a_thread() -> None:
     events: list[Event] = []
-    _, call_tool = deferred_tools(ALL)
+    _, call_tool, *_ = deferred_tools(ALL)
     arguments: dict[str, object] = {"name": "send_invoice", "arguments": {"customer": "Ada", "amount": 1}}
     await answered(call_tool, arguments, events=events)
     assert [event.tool_input for event in events if isinstance(event, ToolCalled)] == [arguments]
@@ -210,3 +218,97 @@ async def test_a_model_that_reads_what_it_found_can_call_it() -> None:
 
     agent = Agent(name="a", model=FromFunction(policy), tools=[*deferred_tools(ALL)])  # pyright: ignore[reportArgumentType] - a policy may return any answer
     assert (await run(agent, "Go.")).unwrap() == "customer of a@b"
+
+
+# -- loaded by the provider --------------------------------------------------------------------------------------------
+
+
+async def searched_and_called() -> tuple[Result[str], list[dict[str, Any]], list[Event]]:
+    """Return the result, the bodies of the requests and the events of a run on a provider that loads tools itself."""
+    script = [
+        answer(tool_use("tool_search", {"query": "register"})),
+        answer(tool_use("find_customer", {"email": "a@b"})),
+        answer("Done."),
+    ]
+    events: list[Event] = []
+    async with MessagesApi(script) as api:
+        model = AnthropicModel("claude-sonnet-5-5", api_key="k", base_url=api.url, deferred_loading=True)
+        agent = Agent(name="a", model=model, tools=[*deferred_tools(ALL)])
+        result = await run(agent, "Go.", on_event=events.append)
+    return result, [cast("dict[str, Any]", request.body) for request in api.requests], events
+
+
+async def test_a_provider_that_loads_tools_is_sent_them_as_deferred() -> None:
+    result, bodies, events = await searched_and_called()
+    assert result.unwrap() == "Done."
+    assert [body["tools"] for body in bodies] == [bodies[0]["tools"]] * 3
+    told = [(each["name"], each.get("defer_loading", False), "cache_control" in each) for each in bodies[0]["tools"]]
+    assert told == [
+        ("tool_search", False, True),
+        ("find_customer", True, False),
+        ("send_invoice", True, False),
+        ("weather", True, False),
+    ]
+    (found,) = bodies[-1]["messages"][2]["content"]
+    assert found["content"] == [{"type": "tool_reference", "tool_name": "find_customer"}]
+    (given,) = bodies[-1]["messages"][4]["content"]
+    assert given["content"] == "customer of a@b"
+    called = [event.tool_name for event in events if isinstance(event, ToolCalled)]
+    assert called == ["tool_search", "find_customer"]
+
+
+async def test_a_conversation_with_references_is_stored_and_goes_on_elsewhere() -> None:
+    result, _, _ = await searched_and_called()
+    stored = load_messages(dump_messages(result.history))
+    assert stored == [*result.history]
+    (found,) = stored[2].content
+    assert isinstance(found, ToolResult)
+    assert isinstance(found.content, tuple)
+    assert found.content[1:] == (ToolReference("find_customer"),)
+    async with OpenAiApi([openai_answer("Yes.")]) as api:
+        model = OpenAIChatModel("gpt-4.1", api_key="k", base_url=f"{api.url}/v1")
+        agent = Agent(name="a", model=model, tools=[*deferred_tools(ALL)])
+        assert (await run(agent, "And?", history=stored)).unwrap() == "Yes."
+    body = cast("dict[str, Any]", api.requests[0].body)
+    assert [each["function"]["name"] for each in body["tools"]] == ["tool_search", "call_tool"]
+    assert [each["content"] for each in body["messages"] if each["role"] == "tool"] == [found.text, "customer of a@b"]
+
+
+async def test_a_reference_to_a_tool_that_is_gone_is_left_out() -> None:
+    result, _, _ = await searched_and_called()
+    async with MessagesApi([answer("Yes.")]) as api:
+        model = AnthropicModel("claude-sonnet-5-5", api_key="k", base_url=api.url, deferred_loading=True)
+        agent = Agent(name="a", model=model, tools=[*deferred_tools([weather])])
+        assert (await run(agent, "And?", history=result.history)).unwrap() == "Yes."
+    body = cast("dict[str, Any]", api.requests[0].body)
+    (found,) = body["messages"][2]["content"]
+    assert [each["type"] for each in found["content"]] == ["text"]
+
+
+async def test_elsewhere_nothing_is_deferred_or_referred_to() -> None:
+    script = Scripted([call("tool_search", query="register"), call("find_customer", email="a@b"), "Done."])
+    agent = Agent(name="a", model=script, tools=[*deferred_tools(ALL)])
+    result = await run(agent, "Go.")
+    assert [spec.name for spec in script.requests[0].prefix.tools] == ["tool_search", "call_tool"]
+    (found,) = result.history[2].content
+    assert isinstance(found, ToolResult)
+    assert [type(part) for part in found.content] == [Text]
+    (given,) = result.history[4].content  # its own name does, too
+    assert isinstance(given, ToolResult)
+    assert given.text == "customer of a@b"
+
+
+def test_a_result_of_nothing_but_references_says_so_in_words() -> None:
+    assert ToolResult((ToolReference("a"), ToolReference("b"))).parts == (Text("Found: a, b."),)
+
+
+def test_models_around_models_load_tools_if_all_of_them_do() -> None:
+    loads, does_not = AnthropicModel("claude-sonnet-5-5"), Scripted([])
+    assert [loads_tools_of(model) for model in (loads, AnthropicModel("claude-3-5-haiku"), does_not)] == [
+        True,
+        False,
+        False,
+    ]
+    assert not loads_tools_of(AnthropicModel("claude-sonnet-5-5", base_url="https://gateway.test"))
+    assert [loads_tools_of(Fallback(loads, each)) for each in (loads, does_not)] == [True, False]
+    assert [loads_tools_of(Swappable(each)) for each in (loads, does_not, None)] == [True, False, False]

@@ -18,7 +18,7 @@ from journeyman.cli.stdout import Stdout
 from journeyman.cli.words import count
 from journeyman.connect import connect
 from journeyman.errors import DefinitionError, ModelUnavailable
-from journeyman.model import ToolSpec
+from journeyman.model import ToolSpec, sent_tools
 from journeyman.output import TEXT
 from journeyman.tools import Tool
 from journeyman.validation import layer_name
@@ -129,8 +129,9 @@ def _tools(agent: Agent[Any, Any]) -> Iterator[str]:
     if agent.input is not str:
         yield _json(_input_schema(agent))
     yield ""
-    yield f"The model sees {count(len(agent.plan.specs), 'tool')}{':' if agent.plan.specs else '.'}"
-    for spec in agent.plan.specs:
+    specs = sent_tools(agent.plan.specs, loads_tools=False)
+    yield f"The model sees {count(len(specs), 'tool')}{':' if specs else '.'}"
+    for spec in specs:
         yield ""
         yield _json(_shown(spec))
 

@@ -25,7 +25,7 @@ from journeyman.models.transport import Answer, Timeouts, lease, open_stream
 from journeyman.types import NOTHING_USED, JsonObject, Price
 
 if TYPE_CHECKING:
-    from journeyman.model import Limited, Model, Opens, Priced
+    from journeyman.model import Limited, LoadsTools, Model, Opens, Priced
 
 API_VERSION: Final = "2026-10-21"
 """The `anthropic-version` that is sent. A gateway that knows only the older one needs `version="2023-06-01"`."""
@@ -120,6 +120,8 @@ class AnthropicModel:
     timeouts: Timeouts = field(default_factory=Timeouts)
     price: Price | None = None
     """What the model costs; None leaves the cost of its answers unknown."""
+    deferred_loading: bool | None = None
+    """Whether the service loads deferred tools itself; None: if it is Anthropic's own."""
     _url: str = field(init=False)
     _headers: Mapping[str, str] = field(init=False)
 
@@ -149,6 +151,13 @@ class AnthropicModel:
     @property
     def context_window(self) -> int | None:
         return _facts(self.name).context_window
+
+    @property
+    def loads_tools(self) -> bool:
+        """Whether it loads deferred tools itself: Anthropic's models from the fourth on do."""
+        if self.deferred_loading is not None:
+            return self.deferred_loading
+        return self.base_url == BASE_URL and self.name.startswith("claude-") and not self.name.startswith("claude-3-")
 
     def open(self) -> AbstractAsyncContextManager[object]:
         """Keep connections over many requests."""
@@ -237,6 +246,7 @@ if TYPE_CHECKING:
     _opens: Opens = AnthropicModel("")
     _limited: Limited = AnthropicModel("")
     _priced: Priced = AnthropicModel("")
+    _loads_tools: LoadsTools = AnthropicModel("")
 
 
 def from_environment(

@@ -71,6 +71,8 @@ class AnthropicClientModel:
     """None: those of the client, which waits ten minutes for the next piece unless it is told otherwise."""
     price: Price | None = None
     """What the model costs; None leaves the cost of its answers unknown."""
+    loads_tools: bool = False
+    """Whether the service loads deferred tools itself, as Anthropic's own does."""
     _form: AnthropicModel = field(init=False)
     """Knows the model and makes the bodies; sends nothing."""
 

@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Final
 
 from journeyman.model import CachePolicy, Prefix, ToolSpec
+from journeyman.models.anthropic_references import referring
 from journeyman.models.foreign import readable, safe_id, safe_name
 from journeyman.models.json_bytes import to_json
 from journeyman.models.strictness import Grammars
@@ -58,7 +59,7 @@ _SPECIAL: Final = f"{CODEC}/special"  # in `Message.wire`, in place of CODEC: it
 _ALWAYS_SENT: Final = frozenset((ToolUse, ToolResult))  # as they are
 _LOOK: Final = b"?"  # compared by identity
 _HAND_MARKS: Final = f"{CODEC}/marks"  # in `Message.wire`: how many marks the user has set; absent for none
-_MARKABLE_OPAQUE: Final = re.compile(r"server_tool_use|\w+_tool_result|container_upload|search_result")
+_MARKABLE_OPAQUE: Final = re.compile(r"server_tool_use|(\w+_)?tool_result|container_upload|search_result")
 
 _NAME_CHARACTERS: Final = 128
 
@@ -75,6 +76,8 @@ def encode(
 
     `more_tools` are tools in the provider's own form, which follow those of `prefix`.
     """
+    if loadable := prefix.deferred:
+        messages = referring(messages, loadable, provider=CODEC)
     pieces, marked_by_hand = _pieces(messages)
     marks = _Marks(0 if cache == "off" else _MARKS_AT_MOST)
     if marked_by_hand:
@@ -228,7 +231,7 @@ def _tool_use(block: ToolUse) -> bytes:
 
 
 def _tool_result(block: ToolResult) -> bytes:
-    content = to_json(block.content) if isinstance(block.content, str) else b"[%b]" % _blocks(block.content, "user")
+    content = to_json(block.content) if isinstance(block.content, str) else b"[%b]" % _blocks(block.parts, "user")
     if block.is_error and content in (b'""', b"[]"):
         content = b'"(no output)"'  # the API refuses an error without content
     error = b',"is_error":true' if block.is_error else b""
@@ -255,17 +258,21 @@ def _document(block: Document) -> bytes:
 
 
 def _tools(prefix: Prefix, *, end: bool) -> bytes:
-    """Return the elements of `tools`; `end` marks the last one."""
+    """Return the elements of `tools`; `end` marks the last one that is in the prompt."""
     grammars = Grammars()
-    tools = b",".join([_tool(spec, strict=spec.strict and grammars.take(spec.input_schema)) for spec in prefix.tools])
-    return tools[:-1] + _MARK if end and tools else tools
+    tools = [_tool(spec, strict=spec.strict and grammars.take(spec.input_schema)) for spec in prefix.tools]
+    shown = [index for index, spec in enumerate(prefix.tools) if not spec.deferred]
+    if end and shown:
+        tools[shown[-1]] = tools[shown[-1]][:-1] + _MARK
+    return b",".join(tools)
 
 
 def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
     key = f"{CODEC}/strict" if strict else CODEC
     if key not in spec.wire:
         tool: JsonObject = {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
-        spec.wire[key] = to_json({**tool, "strict": True} if strict else tool)
+        marks: JsonObject = {"strict": True} if strict else {}
+        spec.wire[key] = to_json({**tool, **marks, "defer_loading": True} if spec.deferred else {**tool, **marks})
     return spec.wire[key]
 
 

@@ -194,8 +194,9 @@ def _file(block: Image | Document) -> _File:
 
 def _tool_return(result: ToolResult, names: dict[str, str], taken: _Taken) -> ToolReturnPart:
     files: list[_File] = []
-    words = [result.text] if result.text else []
-    for block in result.content:
+    said = "\n".join([block.text for block in result.parts if isinstance(block, Text)])
+    words = [said] if said else []
+    for block in result.parts:
         if isinstance(block, Document) and block.title:
             words.append(f"Document {block.title!r}")
         if isinstance(block, Image | Document) and taken.file(block):

@@ -99,6 +99,10 @@ class CassetteModel:
     def price(self) -> Price | None:
         return self._line.price
 
+    @property
+    def loads_tools(self) -> bool:
+        return self._line.loads_tools
+
     def open(self) -> AbstractAsyncContextManager[object]:
         """Hold open what the model needs, if it is sure to be asked."""
         return opened(self._inner()) if self._deck.records == "all" else nullcontext()

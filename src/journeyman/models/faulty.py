@@ -24,6 +24,7 @@ from journeyman.model import (
     TextPart,
     ThinkingPart,
     context_window_of,
+    loads_tools_of,
     max_output_tokens_of,
     opened,
     price_of,
@@ -124,6 +125,10 @@ class Faulty:
     @property
     def price(self) -> Price | None:
         return price_of(self.model)
+
+    @property
+    def loads_tools(self) -> bool:
+        return loads_tools_of(self.model)
 
     def open(self) -> AbstractAsyncContextManager[object]:
         """Hold open what the model needs."""

@@ -138,7 +138,7 @@ class _Codec:
         if isinstance(result.content, str):
             text = result.content
         else:
-            text = "\n".join([self._in_result(block) for block in result.content])
+            text = "\n".join([self._in_result(block) for block in result.parts])
         if result.is_error and not text.lower().startswith("error"):
             text = f"Error: {text or '(no output)'}"
         content = [self._text(text, marked=_has_mark(result))] if self.marks and text else text
@@ -156,7 +156,7 @@ class _Codec:
 
     def _media(self, result: ToolResult) -> list[JsonObject]:
         """Return the parts that a result has no place for, after a text that says whose they are."""
-        blocks = () if isinstance(result.content, str) else result.content
+        blocks = () if isinstance(result.content, str) else result.parts
         media = [block for block in blocks if not isinstance(block, Text) and not _is_text(block)]
         if not media:
             return []

@@ -235,7 +235,7 @@ def _function_call_output(block: ToolResult, endpoint: Endpoint) -> bytes:
     if isinstance(content, str):
         output = to_json(_with_error(content, block))
     else:
-        parts = [_part(part, endpoint) for part in content if not isinstance(part, Text) or part.text]
+        parts = [_part(part, endpoint) for part in block.parts if not isinstance(part, Text) or part.text]
         if said := _with_error(block.text, block).removesuffix(block.text):
             parts.insert(0, _text(said))
         output = b"[%b]" % b",".join(parts) if parts else b'""'

@@ -95,7 +95,7 @@ def canonical_bytes(value: JsonValue) -> bytes:
 
 def _tool(tool: ToolSpec) -> JsonObject:
     spec: JsonObject = {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-    return spec | ({"strict": True} if tool.strict else {})
+    return spec | ({"strict": True} if tool.strict else {}) | ({"deferred": True} if tool.deferred else {})
 
 
 def _plain(value: object) -> JsonValue:

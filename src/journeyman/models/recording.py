@@ -25,6 +25,7 @@ from journeyman.model import (
     TextPart,
     ThinkingPart,
     context_window_of,
+    loads_tools_of,
     max_output_tokens_of,
     price_of,
 )
@@ -237,6 +238,7 @@ def model_line(model: Model, called: str | None) -> ModelLine:
         max_output_tokens=max_output_tokens_of(model),
         context_window=context_window_of(model),
         price=price_of(model),
+        loads_tools=loads_tools_of(model),
     )
 
 

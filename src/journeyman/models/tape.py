@@ -67,6 +67,7 @@ class ModelLine:
     max_output_tokens: int | None = None
     context_window: int | None = None
     price: Price | None = None
+    loads_tools: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from journeyman.model import (
     Retried,
     UsageSeen,
     context_window_of,
+    loads_tools_of,
     max_output_tokens_of,
     opened,
     price_of,
@@ -89,6 +90,11 @@ class Fallback:
         """The most that an answer may cost, for budgets; None unless the price of every model is known."""
         prices = [price for price in map(price_of, self.models) if price is not None]
         return _dearest(prices) if len(prices) == len(self.models) else None
+
+    @property
+    def loads_tools(self) -> bool:
+        """Whether every model does."""
+        return all(loads_tools_of(model) for model in self.models)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
@@ -240,6 +246,10 @@ class Swappable:
     @property
     def price(self) -> Price | None:
         return None if self._model is None else price_of(self._model)
+
+    @property
+    def loads_tools(self) -> bool:
+        return self._model is not None and loads_tools_of(self._model)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:

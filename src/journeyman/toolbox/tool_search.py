@@ -1,8 +1,9 @@
 """Many tools behind two: `tool_search` finds them, `call_tool` calls them. The list of tools never changes in a run.
 
-A call is checked by the real tool's own schema, and runs with its timeout, in a thread where it needs one. The gate
-sees `call_tool` with the name and the arguments of the real tool in its own, and its effect is that of the riskiest
-tool behind it.
+A provider that loads deferred tools itself is sent these and no `call_tool`: it shows the model what a search refers
+to, and the model calls that by its own name, as any other tool. Elsewhere it calls `call_tool`: the call is checked by
+the real tool's own schema, and runs with its timeout, in a thread where it needs one. The gate sees `call_tool` with
+the name and the arguments of the real tool in its own, and its effect is that of the riskiest tool behind it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import orjson
@@ -20,7 +22,7 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.refusal import Refusal
 from journeyman.tools import Effect, ToolContext, to_result, tool, tool_problems
-from journeyman.types import ToolResult
+from journeyman.types import Text, ToolReference, ToolResult
 
 if TYPE_CHECKING:
     from journeyman.tools import AnyTool
@@ -36,8 +38,8 @@ _WORD = re.compile(r"[a-z0-9]+")
 Score = Callable[["AnyTool"], int]
 
 
-def deferred_tools(tools: Sequence[AnyTool]) -> tuple[AnyTool, AnyTool]:
-    """Return `tool_search` and `call_tool` for these tools, of which the model is told no more than the names.
+def deferred_tools(tools: Sequence[AnyTool]) -> tuple[AnyTool, ...]:
+    """Return `tool_search`, `call_tool` and these tools, of which the model is told no more than the names.
 
     Raises:
         DefinitionError: two have the same name, or one is defined wrongly; it lists every problem.
@@ -48,14 +50,14 @@ def deferred_tools(tools: Sequence[AnyTool]) -> tuple[AnyTool, AnyTool]:
         problems.append(Problem("DUPLICATE_TOOL_NAME", "Two deferred tools have the same name.", "Rename one of them."))
     if problems:
         raise DefinitionError("The deferred tools", problems)
-    return _search_tool(by_name), _call_tool(by_name)
+    return _search_tool(by_name), _call_tool(by_name), *[replace(each, deferred=True) for each in tools]
 
 
 # -- finding ----------------------------------------------------------------------------------------------------------
 
 
 def _search_tool(tools: dict[str, AnyTool]) -> AnyTool:
-    def tool_search(query: str, limit: Annotated[int, Field(ge=1, le=20)] = FOUND) -> str:
+    def tool_search(query: str, limit: Annotated[int, Field(ge=1, le=20)] = FOUND) -> ToolResult:
         """Find tools.
 
         Args:
@@ -66,11 +68,13 @@ def _search_tool(tools: dict[str, AnyTool]) -> AnyTool:
         shown = [_shown(each) for each in found]
         if unknown:
             shown.append(f"[There is no tool {', '.join(unknown)}.]")
-        return "\n".join(shown) or f"No tool matches {query!r}. Try other keywords."
+        if not found:
+            return ToolResult("\n".join(shown) or f"No tool matches {query!r}. Try other keywords.")
+        return ToolResult((Text("\n".join(shown)), *[ToolReference(each.name) for each in found]))
 
     description = (
         "Find tools that are not listed here, with what they do and the JSON Schema of their arguments. "
-        f"Call them through call_tool. {_names(tools)}"
+        f"Then call them: through call_tool if you have it, else by their names. {_names(tools)}"
     )
     return tool(tool_search, description=description, parallel=True, effect="pure", thread=False)
 
@@ -146,12 +150,13 @@ def _call_tool(tools: dict[str, AnyTool]) -> AnyTool:
         ctx.progress(f"calling {name}")
         return to_result(await _returned(called, parsed, ctx), max_chars=called.max_chars)
 
-    return tool(
+    made = tool(
         call_tool,
         parallel=bool(tools) and all(each.parallel for each in tools.values()),
         effect=_riskiest([each.effect for each in tools.values()]),
         untrusted=any(each.untrusted for each in tools.values()),
     )
+    return replace(made, stands_in=True)
 
 
 def _riskiest(effects: Sequence[Effect | None]) -> Effect | None:
