@@ -8,7 +8,6 @@ not keep the server from ending. Imports the packages mcp and anyio, and `cancel
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -66,8 +65,9 @@ def _point(descriptor: int, target: int) -> None:
 
 
 def _print_at_once(is_wanted: bool) -> None:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=is_wanted)
+    reconfigure: Callable[..., object] | None = getattr(sys.stdout, "reconfigure", None)  # a replaced one may have none
+    if reconfigure is not None:
+        reconfigure(line_buffering=is_wanted)
 
 
 def _flush() -> None:
