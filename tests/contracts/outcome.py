@@ -36,6 +36,7 @@ from journeyman.types import (
     RedactedThinking,
     Text,
     Thinking,
+    ToolReference,
     ToolResult,
     ToolUse,
     Usage,
@@ -89,7 +90,7 @@ class _Ids:
         """Yield the blocks of a message but for what only a provider reads."""
         return (self.block(block) for block in message.content if not isinstance(block, RedactedThinking))
 
-    def block(self, block: Block) -> str:
+    def block(self, block: Block | ToolReference) -> str:
         match block:
             case Text(text):
                 return text
@@ -102,7 +103,7 @@ class _Ids:
                 mark = "!" if block.is_error else ":"
                 parts = (Text(block.content),) if isinstance(block.content, str) else block.content
                 return f"{self.name(block.tool_use_id)}{mark} {' + '.join(self.block(part) for part in parts)}"
-            case Image() | Document():
+            case Image() | Document() | ToolReference():
                 return repr(block)
             case RedactedThinking() | Opaque():
                 return type(block).__name__

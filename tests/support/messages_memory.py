@@ -150,7 +150,7 @@ def _is_renamed(found: Json | None, expected: Json) -> bool:
 
 
 def _best(echoes: list[Echo]) -> Echo:
-    """Prefer an unchanged one, since two conversations may have been served equal ids, and of these the longest, since an
-    answer may begin as it does without its thinking; else the newest."""
+    """Prefer an unchanged one, since two conversations may have been served equal ids, and of these the longest, since
+    an answer may begin as it does without its thinking; else the newest."""
     unchanged = [echo for echo in echoes if echo.changed is None]
     return max(unchanged, key=lambda echo: len(echo.served.blocks)) if unchanged else echoes[-1]
