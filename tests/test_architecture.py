@@ -29,7 +29,7 @@ LAYERS: dict[str, str] = {
     "parts": (
         "cancel model connect retry budget journal gate output guard prompt validation history window kept_view watch"
         " ledger task_output task_context tools tool_context answer signature schema raw_schema docstrings issues"
-        " canonical inbox session"
+        " canonical replacing inbox session"
     ),
     "iteration": (
         "definition agent outcome conversation deltas invoking permitting calls paying fitting asking iteration"

@@ -1,7 +1,7 @@
 """The file in which approvals outlive a process: what it holds, and whether it can be trusted.
 
-Readable by its owner only, replaced at once, and believed only if nobody else can have written it. Imports `errors` and
-`gate`. Read `approvals.py` next.
+Readable by its owner only, replaced at once, and believed only if nobody else can have written it. Imports `errors`,
+`gate` and `replacing`. Read `approvals.py` next.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from journeyman.errors import ApprovalsUnreadable
 from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite, Stop
+from journeyman.replacing import replace_file
 from journeyman.types import JsonObject
 
 _MOST_BYTES: Final = 8_000_000
@@ -162,14 +162,4 @@ def _check(path: Path, facts: os.stat_result) -> None:
 def save(path: Path, stored: Stored) -> None:
     """Replace the file at once, or not at all."""
     text = json.dumps(_adapter().dump_python(stored, mode="json"), indent=1, sort_keys=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(file, "wb") as opened:
-            opened.write(text.encode())
-            opened.flush()
-            os.fsync(file)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink()
-        raise
+    replace_file(path, text.encode(), mode=0o600)

@@ -2,13 +2,12 @@
 
 A server can change a tool's words at any time, and the words are instructions to a model. So what is offered is
 compared with what was pinned, and with what was offered before, field by field; what differs is not used. Imports
-`canonical`, `errors`, `issues` and `types`.
+`canonical`, `errors`, `issues`, `replacing` and `types`.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from journeyman.canonical import canonical
 from journeyman.errors import PinsDiffer
 from journeyman.issues import bounded
+from journeyman.replacing import replace_file
 from journeyman.types import JsonObject
 
 _SHOWN: Final = 160
@@ -105,12 +105,7 @@ def load_pins(path: Path) -> Pins:
 def save_pins(path: Path, pins: Pins) -> None:
     """Replace the file at once, or not at all."""
     text = json.dumps(_adapter().dump_python(pins), indent=1, sort_keys=True) + "\n"
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_file(path, text.encode(), mode=0o644)
 
 
 def pinned(offer: Offer) -> PinnedServer:

@@ -2,16 +2,13 @@
 
 A request says only what is new in it, and which earlier one it goes on from: so the file grows with the conversation
 and not with its square, and a change of one prompt changes one line. Reading names the line that is wrong. Imports
-`recorded`, `errors` and `types`.
+`recorded`, `errors`, `replacing` and `types`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -30,6 +27,7 @@ from journeyman.models.recorded import (
     json_line,
     part_of,
 )
+from journeyman.replacing import replace_file
 from journeyman.types import JsonObject, Price
 
 FORMAT: Final = "journeyman cassette"
@@ -226,26 +224,10 @@ def write(path: Path, header: Header, lines: Sequence[bytes]) -> None:
     data = b"".join(line + b"\n" for line in (written(header), *lines))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, data)
+        replace_file(path, data, mode=0o644)
     except OSError as error:
         hint = "Check the folder and its permissions."
         raise CassetteError(f"{path} cannot be written: {error.strerror}.", hint=hint) from error
-
-
-def _replace(path: Path, data: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
-    new = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        new.chmod(0o644)  # a temporary file is its owner's only
-        new.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            new.unlink()
-        raise
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
