@@ -6,8 +6,9 @@ a provider would accept, exact usage, and an output that passed its checks, or t
 The names below are loaded when they are first used: `import journeyman` by itself costs next to nothing.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.agent import Agent, Escalate, Host, KeepGoing, Observability, Stopping
@@ -106,42 +107,31 @@ __all__ = [
     "validation_context",
 ]
 
-_HOMES = {
-    "agent": "Agent Escalate Host KeepGoing Observability Stopping",
-    "budget": "Allowance Budget Exceeded Limits Spent",
-    "cancel": "Abort",
-    "chat": "Chat",
-    "contexts": "ErrorCode",
-    "endings": "Ending",
-    "errors": "ChatBusy ChatHeld DefinitionError JourneymanError ModelUnavailable ProviderError Rejected RunError",
-    "events": "CallbackContext Callbacks Event Listener",
-    "journal": "InMemoryJournal",
-    "loop": "run run_sync",
-    "model": "Model Settings",
-    "output": "Output Reflection Submit",
-    "prompt": "Rejection",
-    "question_tool": "ask_user",
-    "result": "Failure Metadata Result Success",
-    "streaming": "Events stream",
-    "subagents": "Subagents",
-    "tasks": "Tasks",
-    "team": "Team",
-    "tools": "Tool ToolContext tool",
-    "turn": "Turn",
-    "types": "Document Image Message Price Text ToolResult Usage dump_messages load_messages",
-    "validation": "validation_context",
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'journeyman' has no attribute {name!r}")
-    value: object = getattr(import_module(f"journeyman.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_face(
+    __name__,
+    {
+        "agent": "Agent Escalate Host KeepGoing Observability Stopping",
+        "budget": "Allowance Budget Exceeded Limits Spent",
+        "cancel": "Abort",
+        "chat": "Chat",
+        "contexts": "ErrorCode",
+        "endings": "Ending",
+        "errors": "ChatBusy ChatHeld DefinitionError JourneymanError ModelUnavailable ProviderError Rejected RunError",
+        "events": "CallbackContext Callbacks Event Listener",
+        "journal": "InMemoryJournal",
+        "loop": "run run_sync",
+        "model": "Model Settings",
+        "output": "Output Reflection Submit",
+        "prompt": "Rejection",
+        "question_tool": "ask_user",
+        "result": "Failure Metadata Result Success",
+        "streaming": "Events stream",
+        "subagents": "Subagents",
+        "tasks": "Tasks",
+        "team": "Team",
+        "tools": "Tool ToolContext tool",
+        "turn": "Turn",
+        "types": "Document Image Message Price Text ToolResult Usage dump_messages load_messages",
+        "validation": "validation_context",
+    },
+)

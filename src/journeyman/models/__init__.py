@@ -5,8 +5,9 @@ names below need no package of a provider. They are loaded when they are first u
 than its own.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.models.faulty import Faulty
@@ -28,24 +29,13 @@ __all__ = [
     "prices_as_of",
 ]
 
-_HOMES = {
-    "faulty": "Faulty",
-    "prices": "PriceTable load_prices price_for prices_as_of",
-    "rate_limit": "RateLimited",
-    "scripted": "FromFunction Scripted",
-    "wrappers": "Fallback Swappable",
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'journeyman.models' has no attribute {name!r}")
-    value: object = getattr(import_module(f"journeyman.models.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_face(
+    __name__,
+    {
+        "faulty": "Faulty",
+        "prices": "PriceTable load_prices price_for prices_as_of",
+        "rate_limit": "RateLimited",
+        "scripted": "FromFunction Scripted",
+        "wrappers": "Fallback Swappable",
+    },
+)

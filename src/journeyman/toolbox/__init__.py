@@ -7,8 +7,9 @@ The names below are loaded when they are first used, so that only who fetches pa
 `workspace.py` next.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.toolbox.command import Shell
@@ -32,26 +33,15 @@ __all__ = [
     "fetch_tool",
 ]
 
-_HOMES = {
-    "command": "Shell",
-    "fetch": "fetch_tool",
-    "files": "Entry Facts Files LocalFiles",
-    "memory_files": "InMemoryFiles",
-    "refusal": "Refusal",
-    "tool_search": "deferred_tools",
-    "workspace": "Workspace",
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'journeyman.toolbox' has no attribute {name!r}")
-    value: object = getattr(import_module(f"journeyman.toolbox.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_face(
+    __name__,
+    {
+        "command": "Shell",
+        "fetch": "fetch_tool",
+        "files": "Entry Facts Files LocalFiles",
+        "memory_files": "InMemoryFiles",
+        "refusal": "Refusal",
+        "tool_search": "deferred_tools",
+        "workspace": "Workspace",
+    },
+)
