@@ -14,8 +14,8 @@ from benchmarks.measuring import Contender, Costs, Effort, Row, compared, taking
 from benchmarks.server import always
 from journeyman import Message, Settings, Text, ToolResult, Usage
 from journeyman.model import Prefix, Request, ToolSpec
-from journeyman.models.openai_chat import OpenAIChatModel
-from journeyman.models.openai_endpoint import OPENAI
+from journeyman.models.openai.chat import OpenAIChatModel
+from journeyman.models.openai.endpoint import OPENAI
 from journeyman.retry import respond
 from journeyman.types import ToolUse
 

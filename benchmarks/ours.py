@@ -9,7 +9,7 @@ from benchmarks.measuring import Contender
 from benchmarks.work import MAX_ITERATIONS, MAX_TOKENS, MODEL, PROMPT, Function, Report, add, is_right
 from journeyman import Agent, Limits, Model, Output, Settings, run, tool
 from journeyman.model import Request, Response
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import FromFunction, call, say
 
 

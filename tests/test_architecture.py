@@ -45,19 +45,19 @@ LAYERS: dict[str, str] = {
         " subagents subagent_calls subagent_results subagent_runs subagent_modes subagent_background"
     ),
     "adapters": (
-        "models models.sse models.transport models.refusal models.parts models.json_bytes models.strictness"
+        "models models.sse models.transport models.refusal models.answers models.wire models.strict"
         " models.untrusted models.foreign"
-        " models.anthropic models.anthropic_encode models.anthropic_decode models.anthropic_blocks"
-        " models.anthropic_client models.openai models.openai_endpoint models.openai_facts models.openai_strict"
-        " models.anthropic_references models.openai_media models.openai_chat"
-        " models.openai_chat_encode models.openai_chat_decode models.openai_chat_marks models.openai_chat_usage"
-        " models.openai_responses"
-        " models.openai_responses_encode models.openai_responses_decode models.openai_responses_blocks"
-        " models.bridge"
-        " models.bridge_encode models.bridge_decode models.bridge_settings models.bridge_failure models.vendor_errors"
+        " models.anthropic.model models.anthropic.encode models.anthropic.decode models.anthropic.anthropic_blocks"
+        " models.anthropic.client models.openai.names models.openai.endpoint models.openai.openai_facts models.openai_strict"
+        " models.anthropic.anthropic_references models.openai.openai_media models.openai.chat"
+        " models.openai.chat_encode models.openai.chat_decode models.openai.openai_chat_marks models.openai.openai_chat_usage"
+        " models.openai.responses"
+        " models.openai.responses_encode models.openai.responses_decode models.openai.openai_responses_blocks"
+        " models.bridge.model"
+        " models.bridge.encode models.bridge.decode models.bridge.bridge_settings models.bridge.failure models.vendor_errors"
         " models.scripted models.faulty models.wrappers models.rate_limit models.prices models.offline"
-        " models.cassette models.deck models.recording models.recorded models.playback models.tape"
-        " models.redaction models.nearest"
+        " models.cassette.cassette models.cassette.player models.cassette.record models.cassette.pieces models.cassette.replay models.cassette.format"
+        " models.cassette.redaction models.cassette.nearest"
         " permission rules shell roots capability approvals approval_file audit taint"
         " toolbox mcp_tools mcp_targets mcp_pins mcp_stdio mcp_http mcp_content mcp_running mcp_connection durable otel"
         " store store_file store_lock store_log store_session store_journal store_repair"
@@ -157,45 +157,45 @@ NEIGHBOURS: dict[str, str] = {
     "mcp_targets": "toolbox.environment",
     "mcp_stdio": "mcp_targets toolbox.environment toolbox.processes toolbox.transcript",
     "mcp_server": "served_call served_tool serving_http serving_stdio",
-    "models": "models.scripted models.faulty models.cassette models.wrappers models.rate_limit models.prices",
+    "models": "models.scripted models.faulty models.cassette.cassette models.wrappers models.rate_limit models.prices",
     "models.prices": "models.untrusted",
     "models.transport": "models.sse models.offline",
     "models.refusal": "models.transport",
-    "models.parts": "models.refusal models.sse models.transport",
-    "models.anthropic": "models.transport models.refusal models.parts models.prices models.anthropic_encode"
-    " models.anthropic_decode models.anthropic_blocks",
-    "models.anthropic_decode": "models.anthropic_blocks models.untrusted",
-    "models.anthropic_blocks": "models.untrusted",
-    "models.anthropic_encode": "models.json_bytes models.foreign models.strictness models.anthropic_references",
-    "models.anthropic_references": "models.json_bytes models.foreign",
-    "models.anthropic_client": "models.transport models.refusal models.anthropic models.anthropic_decode"
-    " models.anthropic_blocks models.untrusted models.vendor_errors",
+    "models.answers": "models.refusal models.sse models.transport",
+    "models.anthropic.model": "models.transport models.refusal models.answers models.prices models.anthropic.encode"
+    " models.anthropic.decode models.anthropic.anthropic_blocks",
+    "models.anthropic.decode": "models.anthropic.anthropic_blocks models.untrusted",
+    "models.anthropic.anthropic_blocks": "models.untrusted",
+    "models.anthropic.encode": "models.wire models.foreign models.strict models.anthropic.anthropic_references",
+    "models.anthropic.anthropic_references": "models.wire models.foreign",
+    "models.anthropic.client": "models.transport models.refusal models.anthropic.model models.anthropic.decode"
+    " models.anthropic.anthropic_blocks models.untrusted models.vendor_errors",
     "models.vendor_errors": "models.refusal",
-    "models.bridge": "models.transport models.bridge_encode models.bridge_decode models.bridge_settings"
-    " models.bridge_failure models.vendor_errors",
-    "models.bridge_settings": "models.untrusted",
-    "models.bridge_encode": "models.foreign models.strictness models.untrusted",
-    "models.bridge_decode": "models.untrusted",
-    "models.bridge_failure": "models.refusal models.vendor_errors",
-    "models.openai": "models.openai_chat models.openai_endpoint models.openai_responses models.prices models.transport",
-    "models.openai_endpoint": "models.openai_facts models.refusal",
-    "models.openai_chat": "models.transport models.refusal models.parts models.openai_endpoint"
-    " models.openai_chat_encode models.openai_chat_decode",
-    "models.openai_chat_encode": "models.json_bytes models.foreign models.openai_strict models.openai_endpoint"
-    " models.openai_media models.openai_chat_marks",
-    "models.openai_chat_decode": "models.untrusted models.openai_endpoint models.openai_chat_usage",
-    "models.openai_chat_usage": "models.untrusted",
-    "models.openai_responses": "models.transport models.refusal models.parts models.openai_endpoint"
-    " models.openai_facts models.openai_responses_encode models.openai_responses_decode",
-    "models.openai_responses_encode": "models.json_bytes models.foreign models.openai_strict models.openai_endpoint"
-    " models.openai_media models.untrusted",
-    "models.openai_responses_decode": "models.openai_responses_blocks models.untrusted models.openai_endpoint",
-    "models.openai_responses_blocks": "models.untrusted",
-    "models.cassette": "models.deck models.playback models.recording models.redaction models.tape",
-    "models.deck": "models.playback models.recorded models.recording models.tape",
-    "models.playback": "models.nearest models.tape",
-    "models.recording": "models.recorded models.redaction models.tape",
-    "models.tape": "models.recorded",
+    "models.bridge.model": "models.transport models.bridge.encode models.bridge.decode models.bridge.bridge_settings"
+    " models.bridge.failure models.vendor_errors",
+    "models.bridge.bridge_settings": "models.untrusted",
+    "models.bridge.encode": "models.foreign models.strict models.untrusted",
+    "models.bridge.decode": "models.untrusted",
+    "models.bridge.failure": "models.refusal models.vendor_errors",
+    "models.openai.names": "models.openai.chat models.openai.endpoint models.openai.responses models.prices models.transport",
+    "models.openai.endpoint": "models.openai.openai_facts models.refusal",
+    "models.openai.chat": "models.transport models.refusal models.answers models.openai.endpoint"
+    " models.openai.chat_encode models.openai.chat_decode",
+    "models.openai.chat_encode": "models.wire models.foreign models.openai_strict models.openai.endpoint"
+    " models.openai.openai_media models.openai.openai_chat_marks",
+    "models.openai.chat_decode": "models.untrusted models.openai.endpoint models.openai.openai_chat_usage",
+    "models.openai.openai_chat_usage": "models.untrusted",
+    "models.openai.responses": "models.transport models.refusal models.answers models.openai.endpoint"
+    " models.openai.openai_facts models.openai.responses_encode models.openai.responses_decode",
+    "models.openai.responses_encode": "models.wire models.foreign models.openai_strict models.openai.endpoint"
+    " models.openai.openai_media models.untrusted",
+    "models.openai.responses_decode": "models.openai.openai_responses_blocks models.untrusted models.openai.endpoint",
+    "models.openai.openai_responses_blocks": "models.untrusted",
+    "models.cassette.cassette": "models.cassette.player models.cassette.replay models.cassette.record models.cassette.redaction models.cassette.format",
+    "models.cassette.player": "models.cassette.replay models.cassette.pieces models.cassette.record models.cassette.format",
+    "models.cassette.replay": "models.cassette.nearest models.cassette.format",
+    "models.cassette.record": "models.cassette.pieces models.cassette.redaction models.cassette.format",
+    "models.cassette.format": "models.cassette.pieces",
 }
 ROOMS = ("toolbox", "cli", "web")
 
@@ -207,7 +207,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "models.transport",
         "toolbox.fetch",
     ),  # fetch talks to any site, the transport only to providers
-    "anthropic": ("models.anthropic_client",),
+    "anthropic": ("models.anthropic.client",),
     "cyclopts": ("cli",),
     "dbos": ("durable",),
     "griffe": ("docstrings",),
@@ -219,15 +219,15 @@ HOMES: dict[str, tuple[str, ...]] = {
         *("mcp_running", "mcp_connection", "mcp_content", "mcp_http", "mcp_stdio"),
         *("mcp_server", "served_tool", "serving_stdio", "serving_http"),
     ),
-    "openai": ("models.openai",),
+    "openai": ("models.openai.names",),
     "opentelemetry": ("otel",),
     # One adapter in five modules: what it sends and asks for, what it reads, and what goes wrong.
     "pydantic_ai": (
-        "models.bridge",
-        "models.bridge_encode",
-        "models.bridge_decode",
-        "models.bridge_settings",
-        "models.bridge_failure",
+        "models.bridge.model",
+        "models.bridge.encode",
+        "models.bridge.decode",
+        "models.bridge.bridge_settings",
+        "models.bridge.failure",
     ),
     "prompt_toolkit": ("cli",),
     "pytest": ("pytest_plugin",),
@@ -251,7 +251,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module, named as below `journeyman`: `loop`, `models.openai`, `__init__` for the front page."""
+    """A module, named as below `journeyman`: `loop`, `models.openai.names`, `__init__` for the front page."""
 
     name: str
     source: str
@@ -434,11 +434,11 @@ PLANTED_IMPORTS = {
     ("retry", "if TYPE_CHECKING:\n    from journeyman.chat import Chat"): "chat",
     ("retry", "async def call():\n    from journeyman.chat import Chat"): "chat",
     ("retry", "from journeyman.budget import Budget"): "budget",
-    ("retry", "from journeyman.models.openai import body"): "models.openai",
+    ("retry", "from journeyman.models.openai import body"): "models.openai.names",
     ("retry", "from journeyman.model import Model\nfrom journeyman.types import Text"): None,
     ("toolbox.grep", "from journeyman.toolbox.workspace import Workspace"): None,
-    ("models.openai_chat", "from journeyman.models.transport import post"): None,
-    ("models.openai", "from journeyman.models.anthropic import body"): "models.anthropic",
+    ("models.openai.chat", "from journeyman.models.transport import post"): None,
+    ("models.openai.names", "from journeyman.models.anthropic import body"): "models.anthropic.model",
     ("otel", "from journeyman.loop import run"): "loop",
 }
 

@@ -125,11 +125,11 @@ def test_a_connection_over_our_transport_fails_a_test_that_replays(pytester: pyt
     pytester.makepyfile(test_weather=USED)
     pytester.runpytest()
     pytester.makepyfile(
-        test_weather=USED + "    from journeyman.models.anthropic import AnthropicModel\n"
+        test_weather=USED + "    from journeyman.models.anthropic.model import AnthropicModel\n"
         "    other = AnthropicModel('claude-x', api_key='key', base_url='http://127.0.0.1:9')\n"
         "    run_sync(Agent(name='other', model=other), 'Hello?')\n"
         "def test_without_it_may_connect():\n"
-        "    from journeyman.models.anthropic import AnthropicModel\n"
+        "    from journeyman.models.anthropic.model import AnthropicModel\n"
         "    other = AnthropicModel('claude-x', api_key='key', base_url='http://127.0.0.1:9')\n"
         "    assert 'network' in str(run_sync(Agent(name='other', model=other, retries=0), 'Hello?'))\n"
     )

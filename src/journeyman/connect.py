@@ -26,17 +26,17 @@ GROUP: Final = "journeyman.models"
 """The entry point group for providers of other packages."""
 
 _PROVIDERS: Final[Mapping[str, str]] = {
-    "anthropic": "journeyman.models.anthropic_client:from_environment",
-    "azure": "journeyman.models.openai:azure",
-    "azure-responses": "journeyman.models.openai:azure_responses",
-    "bridge": "journeyman.models.bridge:from_name",
-    "llama-cpp": "journeyman.models.openai:llama_cpp",
-    "lm-studio": "journeyman.models.openai:lm_studio",
-    "ollama": "journeyman.models.openai:ollama",
-    "openai": "journeyman.models.openai:responses",
-    "openai-chat": "journeyman.models.openai:chat",
-    "openrouter": "journeyman.models.openai:openrouter",
-    "vllm": "journeyman.models.openai:vllm",
+    "anthropic": "journeyman.models.anthropic.client:from_environment",
+    "azure": "journeyman.models.openai.names:azure",
+    "azure-responses": "journeyman.models.openai.names:azure_responses",
+    "bridge": "journeyman.models.bridge.model:from_name",
+    "llama-cpp": "journeyman.models.openai.names:llama_cpp",
+    "lm-studio": "journeyman.models.openai.names:lm_studio",
+    "ollama": "journeyman.models.openai.names:ollama",
+    "openai": "journeyman.models.openai.names:responses",
+    "openai-chat": "journeyman.models.openai.names:chat",
+    "openrouter": "journeyman.models.openai.names:openrouter",
+    "vllm": "journeyman.models.openai.names:vllm",
 }
 
 _STORES: Final[Mapping[str, str]] = {

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, cast
 import pytest
 
 if TYPE_CHECKING:
-    from journeyman.models.cassette import Cassette, Mode
+    from journeyman.models.cassette.cassette import Cassette, Mode
+    from journeyman.models.cassette.redaction import Secret
     from journeyman.models.offline import Silence
-    from journeyman.models.redaction import Secret
     from journeyman.models.scripted import Answer, Policy, Scripted
     from journeyman.types import Price
 
@@ -123,7 +123,7 @@ def cassette(request: pytest.FixtureRequest, cassette_options: CassetteOptions) 
 
     While it replays, no connection is opened over this package's transport.
     """
-    make = cast("type[Cassette]", resolve_name("journeyman.models.cassette:Cassette"))
+    make = cast("type[Cassette]", resolve_name("journeyman.models.cassette.cassette:Cassette"))
     with ExitStack() as ended:
         try:
             made = ended.enter_context(make(_place(request), _mode(request.config), **cassette_options))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from journeyman import Settings
 from journeyman.model import Model
-from journeyman.models.anthropic import AnthropicModel
-from journeyman.models.openai_chat import OpenAIChatModel
-from journeyman.models.openai_responses import OpenAIModel
+from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.models.openai.chat import OpenAIChatModel
+from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
 from tests.aimock.server import Play
 

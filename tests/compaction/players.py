@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from journeyman import tool
 from journeyman.errors import ProviderError
 from journeyman.model import Model, Part, Request, Settings
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.types import Block, Message, Text, Thinking, ToolResult, ToolUse, Usage
 from journeyman.window import Situation

@@ -11,7 +11,7 @@ from journeyman import Agent, Limits, Settings, run
 from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, call
 from journeyman.types import Text, ToolResult
 from journeyman.window import AnyStrategy

@@ -19,7 +19,7 @@ from journeyman.execution import Options, begin
 from journeyman.history import History
 from journeyman.loop import carry_out
 from journeyman.model import Prefix, Request
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.result import Success
 from journeyman.types import Block, Message, RedactedThinking, Text, Thinking, ToolResult, Usage

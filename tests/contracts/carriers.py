@@ -17,11 +17,11 @@ from anthropic import AsyncAnthropic
 
 from journeyman.model import Model, Response
 from journeyman.models import bridge
-from journeyman.models.anthropic import AnthropicModel
-from journeyman.models.anthropic_client import AnthropicClientModel
-from journeyman.models.openai_chat import OpenAIChatModel
-from journeyman.models.openai_endpoint import OPENAI, OPENROUTER, VLLM, Endpoint
-from journeyman.models.openai_responses import OpenAIModel
+from journeyman.models.anthropic.client import AnthropicClientModel
+from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.models.openai.chat import OpenAIChatModel
+from journeyman.models.openai.endpoint import OPENAI, OPENROUTER, VLLM, Endpoint
+from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.scripted import Scripted
 from journeyman.types import (
     Block,

@@ -16,10 +16,10 @@ import anthropic
 
 from journeyman.model import Model
 from journeyman.models import bridge
-from journeyman.models.anthropic import AnthropicModel
-from journeyman.models.anthropic_client import AnthropicClientModel
-from journeyman.models.openai_chat import OpenAIChatModel
-from journeyman.models.openai_responses import OpenAIModel
+from journeyman.models.anthropic.client import AnthropicClientModel
+from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.models.openai.chat import OpenAIChatModel
+from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
 from tests.contracts.fault_wires import (
     ANTHROPIC_DOCUMENT,

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from journeyman.history import History
 from journeyman.model import Prefix, Request, Settings, ToolSpec
-from journeyman.models.anthropic import AnthropicModel
-from journeyman.models.openai_chat import OpenAIChatModel
-from journeyman.models.openai_endpoint import OLLAMA, VLLM
-from journeyman.models.openai_responses import OpenAIModel
+from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.models.openai.chat import OpenAIChatModel
+from journeyman.models.openai.endpoint import OLLAMA, VLLM
+from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.scripted import call, say
 from journeyman.types import (
     Block,

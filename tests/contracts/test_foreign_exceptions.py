@@ -24,8 +24,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from journeyman import Agent, Failure, run
 from journeyman.errors import ProviderError
 from journeyman.model import Model
-from journeyman.models.anthropic_client import AnthropicClientModel
-from journeyman.models.bridge import BridgeModel
+from journeyman.models.anthropic.client import AnthropicClientModel
+from journeyman.models.bridge.model import BridgeModel
 from tests.contracts.fault_wires import ANTHROPIC_EVENTS, ECHO, EVENTS
 from tests.contracts.test_faults import chain_of
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from journeyman import Agent, run
 from journeyman.model import Model, Response
-from journeyman.models.anthropic import AnthropicModel
-from journeyman.models.openai_chat import OpenAIChatModel
-from journeyman.models.openai_endpoint import VLLM
-from journeyman.models.openai_responses import OpenAIModel
+from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.models.openai.chat import OpenAIChatModel
+from journeyman.models.openai.endpoint import VLLM
+from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.scripted import say
 from journeyman.types import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolUse, UserContent
 from tests.contracts.carriers import CLAUDE, GPT, KEY, VLLM_SERVICE, openai_answer

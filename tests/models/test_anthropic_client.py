@@ -31,8 +31,8 @@ from journeyman.model import (
     TextPart,
     ToolSpec,
 )
-from journeyman.models.anthropic import AnthropicModel
-from journeyman.models.anthropic_client import AnthropicClientModel
+from journeyman.models.anthropic.client import AnthropicClientModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import Document, Image, Message, Opaque, Price, Text, Thinking, ToolResult, ToolUse, Usage
 from tests.models.raw_server import RawServer, closing_after, hanging_after, http

@@ -24,7 +24,7 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.anthropic_decode import Decoder
+from journeyman.models.anthropic.decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, Opaque, Price, RedactedThinking, Text, Thinking, ToolUse, Usage
 from tests.support.messages_answers import (

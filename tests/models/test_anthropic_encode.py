@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from journeyman.errors import ProviderError
 from journeyman.model import CachePolicy, Prefix, Request, Settings, ThinkingLevel, ToolSpec
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.types import (
     Base64,
     Block,

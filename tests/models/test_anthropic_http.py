@@ -26,7 +26,7 @@ from journeyman.model import (
     ToolSpec,
     collect,
 )
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import Message, Opaque, Price, Text, Thinking, ToolResult, ToolUse, Usage
 from tests.models.raw_server import Answer as RawAnswer

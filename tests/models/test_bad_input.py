@@ -13,7 +13,7 @@ from journeyman.connect import connect
 from journeyman.errors import CassetteError
 from journeyman.model import Model
 from journeyman.models import load_prices
-from journeyman.models.cassette import Cassette
+from journeyman.models.cassette.cassette import Cassette
 
 
 @tool

@@ -51,8 +51,8 @@ from journeyman.model import (
     collect,
 )
 from journeyman.models import bridge
-from journeyman.models.bridge import BridgeModel
-from journeyman.models.bridge_encode import Encoder
+from journeyman.models.bridge.encode import Encoder
+from journeyman.models.bridge.model import BridgeModel
 from journeyman.types import (
     Document,
     Image,

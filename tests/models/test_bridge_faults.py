@@ -19,8 +19,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from journeyman.connect import connect
 from journeyman.errors import ProviderError
 from journeyman.model import Collector, Prefix, Request, Settings
-from journeyman.models.bridge import BridgeModel
-from journeyman.models.bridge_failure import failure
+from journeyman.models.bridge.failure import failure
+from journeyman.models.bridge.model import BridgeModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import Message, Text, Usage
 from tests.models.raw_server import Answer as RawAnswer

@@ -14,7 +14,7 @@ from journeyman.cli.documents import result_document
 from journeyman.cli.words import usage_sentence
 from journeyman.connect import connect
 from journeyman.model import CachePolicy, Settings
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.tools import tool
 from journeyman.types import Usage
 from tests.support import openai_answers as openai_says

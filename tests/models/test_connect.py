@@ -10,7 +10,7 @@ import pytest
 
 from journeyman.connect import connect, name_problem
 from journeyman.errors import ModelUnavailable
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 
 VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 
@@ -55,7 +55,7 @@ def test_any_other_name_is_a_problem_that_says_how_to_write_it(name: str) -> Non
 def test_looking_at_a_name_imports_no_adapter() -> None:
     code = (
         "import sys; from journeyman.connect import name_problem; name_problem('anthropic:x');"
-        "print([name for name in ('aiohttp', 'journeyman.models.anthropic') if name in sys.modules])"
+        "print([name for name in ('aiohttp', 'journeyman.models.anthropic.model') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -126,7 +126,7 @@ def test_a_package_may_offer_a_provider(tmp_path: Path, monkeypatch: pytest.Monk
     offer(
         tmp_path,
         "local",
-        "from journeyman.models.anthropic import AnthropicModel\n"
+        "from journeyman.models.anthropic.model import AnthropicModel\n"
         "def make(name, *, port):\n"
         "    return AnthropicModel(name, base_url=f'http://127.0.0.1:{port}')\n",
     )

@@ -10,7 +10,7 @@ from journeyman import Agent, DefinitionError, Failure, Success, Usage, run
 from journeyman.errors import ProviderError
 from journeyman.model import Collector, Prefix, Request, Settings, context_window_of, max_output_tokens_of
 from journeyman.models import Faulty, Scripted
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.faulty import FAULTS, Fault, FaultKind
 from journeyman.models.scripted import call, say
 from journeyman.tools import tool

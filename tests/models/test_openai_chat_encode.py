@@ -16,8 +16,8 @@ from pydantic import TypeAdapter
 
 from journeyman.errors import ProviderError
 from journeyman.model import CachePolicy, Prefix, Request, Settings, ThinkingLevel, ToolSpec
-from journeyman.models.openai_chat import OpenAIChatModel
-from journeyman.models.openai_endpoint import (
+from journeyman.models.openai.chat import OpenAIChatModel
+from journeyman.models.openai.endpoint import (
     AZURE,
     LLAMA_CPP,
     LM_STUDIO,

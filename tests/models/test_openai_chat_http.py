@@ -15,8 +15,8 @@ import pytest
 
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.model import Collector, Prefix, Request, Response, Settings, TextPart, ToolSpec, collect
-from journeyman.models.openai_chat import OpenAIChatModel
-from journeyman.models.openai_endpoint import AZURE, LLAMA_CPP, OLLAMA, OPENROUTER, VLLM, Endpoint
+from journeyman.models.openai.chat import OpenAIChatModel
+from journeyman.models.openai.endpoint import AZURE, LLAMA_CPP, OLLAMA, OPENROUTER, VLLM, Endpoint
 from journeyman.models.transport import Timeouts
 from journeyman.types import Message, Price, Text, Thinking, ToolResult, ToolUse, Usage
 from tests.models.raw_server import RawServer, hanging_after, http

@@ -12,9 +12,8 @@ from pydantic import JsonValue
 from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.model import ThinkingLevel
-from journeyman.models.openai import EndpointOptions
-from journeyman.models.openai_chat import OpenAIChatModel
-from journeyman.models.openai_endpoint import (
+from journeyman.models.openai.chat import OpenAIChatModel
+from journeyman.models.openai.endpoint import (
     AZURE,
     LLAMA_CPP,
     LM_STUDIO,
@@ -32,8 +31,9 @@ from journeyman.models.openai_endpoint import (
     reported_within,
     with_extra,
 )
-from journeyman.models.openai_facts import facts
-from journeyman.models.openai_responses import OpenAIModel
+from journeyman.models.openai.names import EndpointOptions
+from journeyman.models.openai.openai_facts import facts
+from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import JsonObject, Price
 

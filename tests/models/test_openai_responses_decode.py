@@ -24,7 +24,7 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.openai_responses_decode import Decoder
+from journeyman.models.openai.responses_decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, Opaque, Price, Text, Thinking, ToolUse, Usage
 from tests.support.openai_answers import Answer, answer, call, item, reasoning, refusal, text

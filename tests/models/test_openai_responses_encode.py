@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.model import Prefix, Request, Settings, ThinkingLevel, ToolSpec
-from journeyman.models.openai_endpoint import AZURE, LM_STUDIO, OLLAMA, OPENAI, VLLM, Endpoint
-from journeyman.models.openai_responses import OpenAIModel
+from journeyman.models.openai.endpoint import AZURE, LM_STUDIO, OLLAMA, OPENAI, VLLM, Endpoint
+from journeyman.models.openai.responses import OpenAIModel
 from journeyman.types import (
     Base64,
     Block,

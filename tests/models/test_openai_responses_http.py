@@ -26,8 +26,8 @@ from journeyman.model import (
     ToolSpec,
     collect,
 )
-from journeyman.models.openai_endpoint import AZURE, OPENAI
-from journeyman.models.openai_responses import OpenAIModel
+from journeyman.models.openai.endpoint import AZURE, OPENAI
+from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import JsonObject, Message, Opaque, Price, Text, Thinking, ToolResult, ToolUse, Usage
 from tests.models.raw_server import Answer as RawAnswer

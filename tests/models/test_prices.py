@@ -14,7 +14,7 @@ from journeyman import DefinitionError, Price, Usage
 from journeyman.connect import connect
 from journeyman.model import price_of
 from journeyman.models import load_prices, price_for, prices_as_of
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.prices import BUNDLED
 from journeyman.types import NOTHING_USED
 from tests.support import price_table

@@ -11,7 +11,7 @@ from journeyman import Abort, Agent, DefinitionError, Failure, Limits, Price, Te
 from journeyman.errors import ProviderError
 from journeyman.model import Collector, Prefix, Request, Settings, ToolSpec, context_window_of, max_output_tokens_of
 from journeyman.models import RateLimited, Scripted
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, say
 from journeyman.types import NOTHING_USED, Message
 from tests.support.clock import on_virtual_clock, virtual_clock

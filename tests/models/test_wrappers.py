@@ -32,7 +32,7 @@ from journeyman.model import (
     price_of,
 )
 from journeyman.models import Fallback, RateLimited, Scripted, Swappable
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import call
 from journeyman.models.wrappers import PASSED_ON
 from journeyman.tools import tool

@@ -18,7 +18,7 @@ from pathlib import Path
 from journeyman import Abort, Agent, Event, Failure, Limits, Model, Success, Text, run, stream, tool
 from journeyman.events import ModelResponded, TextDelta
 from journeyman.model import Part, Request
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.types import ToolUse
 from tests.properties.played_model import Fault, PlayedModel, Turn
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import orjson
 
 from journeyman import Limits, Price, Text, Usage
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import Block, Opaque, RedactedThinking, Thinking, ToolUse
 from tests.properties.played_model import FaultKind, Turn

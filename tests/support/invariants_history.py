@@ -16,7 +16,7 @@ from journeyman import Message, Settings, Text, ToolResult, dump_messages, load_
 from journeyman.events import ModelResponded
 from journeyman.history import History
 from journeyman.model import Prefix, Request, ToolSpec
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.types import Block, Document, Image, Opaque, RedactedThinking, Thinking, ToolUse
 from tests.support.messages_rules import judge
 from tests.support.run_record import Reply, RunRecord

@@ -25,7 +25,7 @@ import pytest
 from journeyman.errors import ProviderError
 from journeyman.model import Model, Part, Request, Response, ResponseFinished, ResponseStarted, UsageSeen
 from journeyman.models import transport
-from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, Policy, say
 from journeyman.types import Block, Message, Price, Text, ToolResult
 from tests.support.messages_answers import Reply

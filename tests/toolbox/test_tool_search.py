@@ -12,8 +12,8 @@ import pytest
 from journeyman import Agent, DefinitionError, Image, Result, Tool, ToolContext, ToolResult, run, tool
 from journeyman.events import Event, ToolCalled, ToolProgress
 from journeyman.model import Request, loads_tools_of
-from journeyman.models.anthropic import AnthropicModel
-from journeyman.models.openai_chat import OpenAIChatModel
+from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.models.wrappers import Fallback, Swappable
 from journeyman.toolbox import deferred_tools

@@ -31,8 +31,8 @@ from journeyman.events import (
     ToolInputDelta,
 )
 from journeyman.model import Collector, InputPart, Part, TextPart, ThinkingPart
-from journeyman.models.cassette import Cassette
-from journeyman.models.tape import Take, messages_of
+from journeyman.models.cassette.cassette import Cassette
+from journeyman.models.cassette.format import Take, messages_of
 from journeyman.types import JsonObject, Message, Text, ToolUse, Usage
 
 

@@ -14,7 +14,7 @@ from journeyman.cli.run import Flag
 from journeyman.cli.running import Job, perform
 from journeyman.cli.stdout import Stdout
 from journeyman.errors import CassetteError
-from journeyman.models.cassette import Cassette
+from journeyman.models.cassette.cassette import Cassette
 
 
 def record(

@@ -16,7 +16,7 @@ from journeyman.cli.running import Job, perform
 from journeyman.cli.screen import open_screen
 from journeyman.cli.stdout import Stdout
 from journeyman.errors import CassetteError
-from journeyman.models.cassette import Cassette
+from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.offline import offline
 
 

@@ -32,7 +32,7 @@ from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.types import Usage
 
 if TYPE_CHECKING:
-    from journeyman.models.cassette import Cassette
+    from journeyman.models.cassette.cassette import Cassette
 
 _SUCCESS, _FAILURE = 0, 1
 _MISS_ROWS = 30

@@ -21,10 +21,10 @@ from dataclasses import replace
 from typing import Final
 
 from journeyman.model import CachePolicy, Prefix, ToolSpec
-from journeyman.models.anthropic_references import referring
+from journeyman.models.anthropic.anthropic_references import referring
 from journeyman.models.foreign import readable, safe_id, safe_name
-from journeyman.models.json_bytes import to_json
-from journeyman.models.strictness import Grammars
+from journeyman.models.strict import Grammars
+from journeyman.models.wire import to_json
 from journeyman.types import (
     Base64,
     Block,

@@ -29,17 +29,7 @@ from journeyman.model import (
     max_output_tokens_of,
     price_of,
 )
-from journeyman.models.recorded import (
-    ErrorJson,
-    canonical_bytes,
-    digest_of,
-    error_json,
-    head_json,
-    message_json,
-    part_json,
-)
-from journeyman.models.redaction import Redactor
-from journeyman.models.tape import (
+from journeyman.models.cassette.format import (
     AnswerLine,
     CallLine,
     Continues,
@@ -50,6 +40,16 @@ from journeyman.models.tape import (
     messages_of,
     written,
 )
+from journeyman.models.cassette.pieces import (
+    ErrorJson,
+    canonical_bytes,
+    digest_of,
+    error_json,
+    head_json,
+    message_json,
+    part_json,
+)
+from journeyman.models.cassette.redaction import Redactor
 from journeyman.types import Block, JsonObject, Message, Text, Thinking, ToolUse
 
 TimedPart = tuple[float, Part]

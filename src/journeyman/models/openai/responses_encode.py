@@ -24,11 +24,11 @@ import orjson
 
 from journeyman.model import Prefix, ToolSpec
 from journeyman.models.foreign import readable, safe_id, safe_name
-from journeyman.models.json_bytes import to_json
-from journeyman.models.openai_endpoint import Endpoint
-from journeyman.models.openai_media import file_name, missing, plain_text, url_of
+from journeyman.models.openai.endpoint import Endpoint
+from journeyman.models.openai.openai_media import file_name, missing, plain_text, url_of
 from journeyman.models.openai_strict import is_enforceable
 from journeyman.models.untrusted import as_object
+from journeyman.models.wire import to_json
 from journeyman.types import (
     Block,
     Document,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from journeyman.errors import ProviderError
 from journeyman.model import Part, Request, Settings, ThinkingLevel
-from journeyman.models.openai_endpoint import (
+from journeyman.models.answers import Asked
+from journeyman.models.openai.endpoint import (
     KINDS,
     OPENAI,
     Endpoint,
@@ -30,10 +31,9 @@ from journeyman.models.openai_endpoint import (
     with_extra,
     with_overflow,
 )
-from journeyman.models.openai_facts import facts
-from journeyman.models.openai_responses_decode import Decoder
-from journeyman.models.openai_responses_encode import encode
-from journeyman.models.parts import Asked
+from journeyman.models.openai.openai_facts import facts
+from journeyman.models.openai.responses_decode import Decoder
+from journeyman.models.openai.responses_encode import encode
 from journeyman.models.refusal import refused
 from journeyman.models.transport import Answer, Timeouts, lease, open_stream
 from journeyman.types import JsonObject, Price

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from typing_extensions import Unpack
 
 from journeyman.errors import ModelUnavailable
-from journeyman.models.openai_chat import OpenAIChatModel
-from journeyman.models.openai_endpoint import (
+from journeyman.models.openai.chat import OpenAIChatModel
+from journeyman.models.openai.endpoint import (
     AZURE,
     LLAMA_CPP,
     LM_STUDIO,
@@ -29,7 +29,7 @@ from journeyman.models.openai_endpoint import (
     Endpoint,
     KeyHeader,
 )
-from journeyman.models.openai_responses import OpenAIModel
+from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.prices import price_for
 from journeyman.models.transport import Timeouts
 from journeyman.types import Price

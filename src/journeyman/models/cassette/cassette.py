@@ -18,11 +18,11 @@ from typing import Literal, Self, TypeAlias
 from journeyman.connect import connect
 from journeyman.errors import CassetteError, NotRecorded
 from journeyman.model import Model
-from journeyman.models.deck import CassetteJournal, CassetteModel, Deck
-from journeyman.models.playback import Playback
-from journeyman.models.recording import Recording, model_line
-from journeyman.models.redaction import Redactor, Secret
-from journeyman.models.tape import FORMAT, VERSION, CallTake, Header, ModelLine, Take, Tape, read, write
+from journeyman.models.cassette.format import FORMAT, VERSION, CallTake, Header, ModelLine, Take, Tape, read, write
+from journeyman.models.cassette.player import CassetteJournal, CassetteModel, Deck
+from journeyman.models.cassette.record import Recording, model_line
+from journeyman.models.cassette.redaction import Redactor, Secret
+from journeyman.models.cassette.replay import Playback
 
 Mode: TypeAlias = Literal["none", "once", "new", "all"]
 """What is recorded. `none`: nothing. `once`: all, if there is no file yet; else nothing. `new`: what the file does not

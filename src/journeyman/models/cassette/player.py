@@ -16,10 +16,10 @@ from journeyman.cancel import current_scope, is_failure
 from journeyman.errors import CassetteError, ModelUnavailable, NotRecorded, ProviderError, name_and_words
 from journeyman.journal import Codec
 from journeyman.model import InputPart, Model, Part, Request, TextPart, ThinkingPart, opened
-from journeyman.models.playback import Playback
-from journeyman.models.recorded import json_line
-from journeyman.models.recording import Asked, LiveRun, Recording, TimedPart, model_line, note_tools, outcome_of
-from journeyman.models.tape import CallTake, ModelLine, Take
+from journeyman.models.cassette.format import CallTake, ModelLine, Take
+from journeyman.models.cassette.pieces import json_line
+from journeyman.models.cassette.record import Asked, LiveRun, Recording, TimedPart, model_line, note_tools, outcome_of
+from journeyman.models.cassette.replay import Playback
 from journeyman.tools import Effect
 from journeyman.types import Price
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from journeyman.models.foreign import safe_id
-from journeyman.models.json_bytes import to_json
+from journeyman.models.wire import to_json
 from journeyman.types import Block, Message, Opaque, ToolReference, ToolResult
 
 

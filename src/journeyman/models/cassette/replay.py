@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from journeyman.errors import NotRecorded
-from journeyman.models.nearest import differences, headline, nearest, shown
-from journeyman.models.tape import CallTake, Take, Tape
+from journeyman.models.cassette.format import CallTake, Take, Tape
+from journeyman.models.cassette.nearest import differences, headline, nearest, shown
 from journeyman.types import JsonObject
 
 ADVICE: Final = 'Undo the change, or record again: mode="all", pytest --journeyman-record=all, journeyman record.'

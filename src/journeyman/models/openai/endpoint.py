@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.model import ThinkingLevel
-from journeyman.models.openai_facts import ChatTools, facts
+from journeyman.models.openai.openai_facts import ChatTools, facts
 from journeyman.models.refusal import kind_of_status
 from journeyman.types import NOTHING_USED, JsonObject
 

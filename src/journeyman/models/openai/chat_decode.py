@@ -25,8 +25,8 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.openai_chat_usage import usage_of
-from journeyman.models.openai_endpoint import reported_within
+from journeyman.models.openai.endpoint import reported_within
+from journeyman.models.openai.openai_chat_usage import usage_of
 from journeyman.models.untrusted import as_list, as_object, as_text, damaged, is_object, parsed
 from journeyman.types import Block, JsonObject, Price, RedactedThinking, StopReason, Text, Thinking, ToolUse, Usage
 

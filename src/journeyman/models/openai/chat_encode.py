@@ -27,11 +27,11 @@ from pydantic import JsonValue
 
 from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.foreign import readable, safe_id, safe_name
-from journeyman.models.json_bytes import to_json
-from journeyman.models.openai_chat_marks import MARK, is_marked, set_marks
-from journeyman.models.openai_endpoint import Endpoint
-from journeyman.models.openai_media import file_name, missing, plain_text, url_of
+from journeyman.models.openai.endpoint import Endpoint
+from journeyman.models.openai.openai_chat_marks import MARK, is_marked, set_marks
+from journeyman.models.openai.openai_media import file_name, missing, plain_text, url_of
 from journeyman.models.openai_strict import is_enforceable
+from journeyman.models.wire import to_json
 from journeyman.types import (
     Base64,
     Block,

@@ -22,8 +22,8 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
-from journeyman.models.openai_endpoint import reported_within
-from journeyman.models.openai_responses_blocks import (
+from journeyman.models.openai.endpoint import reported_within
+from journeyman.models.openai.openai_responses_blocks import (
     BETWEEN_THOUGHTS,
     Call,
     is_refusal,

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from journeyman.errors import ProviderError
 from journeyman.model import Part, Request, ThinkingLevel
-from journeyman.models.openai_chat_decode import Decoder
-from journeyman.models.openai_chat_encode import encode
-from journeyman.models.openai_endpoint import (
+from journeyman.models.answers import Asked
+from journeyman.models.openai.chat_decode import Decoder
+from journeyman.models.openai.chat_encode import encode
+from journeyman.models.openai.endpoint import (
     KINDS,
     OPENAI,
     Endpoint,
@@ -32,7 +33,6 @@ from journeyman.models.openai_endpoint import (
     with_extra,
     with_overflow,
 )
-from journeyman.models.parts import Asked
 from journeyman.models.refusal import refused
 from journeyman.models.transport import Answer, Timeouts, lease, open_stream
 from journeyman.types import JsonObject, Price

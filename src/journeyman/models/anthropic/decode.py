@@ -11,7 +11,7 @@ from typing import Final
 
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import BlockFinished, InputPart, Part, ResponseFinished, ResponseStarted, UsageSeen
-from journeyman.models.anthropic_blocks import OpenBlock, first_delta, open_block
+from journeyman.models.anthropic.anthropic_blocks import OpenBlock, first_delta, open_block
 from journeyman.models.untrusted import all_parsed, as_list, as_object, as_text, damaged, parsed
 from journeyman.types import JsonObject, Price, StopReason, ToolUse, Usage
 

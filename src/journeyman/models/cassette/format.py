@@ -18,7 +18,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from journeyman.errors import CassetteError, ProviderError
 from journeyman.model import Part
-from journeyman.models.recorded import (
+from journeyman.models.cassette.pieces import (
     ErrorJson,
     PartJson,
     canonical_bytes,

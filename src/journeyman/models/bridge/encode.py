@@ -38,7 +38,7 @@ from pydantic_core import from_json
 
 from journeyman.model import Prefix
 from journeyman.models.foreign import readable, safe_id, safe_name
-from journeyman.models.strictness import Grammars
+from journeyman.models.strict import Grammars
 from journeyman.models.untrusted import as_object, as_text, is_object
 from journeyman.types import (
     Base64,

@@ -54,10 +54,10 @@ from pydantic_ai.settings import ModelSettings
 
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.model import Part, Request
-from journeyman.models.bridge_decode import Decoder
-from journeyman.models.bridge_encode import Encoder
-from journeyman.models.bridge_failure import failure, unavailable
-from journeyman.models.bridge_settings import settings_for
+from journeyman.models.bridge.bridge_settings import settings_for
+from journeyman.models.bridge.decode import Decoder
+from journeyman.models.bridge.encode import Encoder
+from journeyman.models.bridge.failure import failure, unavailable
 from journeyman.models.transport import Timeouts
 from journeyman.models.vendor_errors import named_secrets
 from journeyman.types import Price

@@ -1,0 +1,19 @@
+"""The Messages API of Anthropic."""
+
+from typing import TYPE_CHECKING
+
+from journeyman.faces import lazy_face
+
+if TYPE_CHECKING:
+    from journeyman.models.anthropic.model import AnthropicModel
+
+__all__ = [
+    "AnthropicModel",
+]
+
+__getattr__, __dir__ = lazy_face(
+    __name__,
+    {
+        "model": "AnthropicModel",
+    },
+)
