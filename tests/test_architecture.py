@@ -58,7 +58,7 @@ LAYERS: dict[str, str] = {
         " models.scripted models.faulty models.wrappers models.rate_limit models.prices models.offline"
         " models.cassette.cassette models.cassette.player models.cassette.record models.cassette.pieces models.cassette.replay models.cassette.format"
         " models.cassette.redaction models.cassette.nearest"
-        " permission rules shell roots capability approvals approval_file audit taint"
+        " permission.permission permission.rules permission.shell permission.roots permission.capability permission.approvals permission.approval_file permission.audit permission.taint"
         " toolbox mcp_tools mcp_targets mcp_pins mcp_stdio mcp_http mcp_content mcp_running mcp_connection durable otel"
         " store store_file store_lock store_log store_session store_journal store_repair"
     ),
@@ -145,11 +145,11 @@ NEIGHBOURS: dict[str, str] = {
     "subagent_modes": "subagent_calls subagent_results subagent_runs",
     "subagent_background": "subagent_calls subagent_results subagent_runs team_spawn",
     "subagents": "subagent_calls subagent_results subagent_runs subagent_modes subagent_background team_spawn",
-    "rules": "capability roots shell",
-    "approvals": "approval_file",
-    "audit": "capability",
-    "permission": "approvals audit capability roots rules",
-    "taint": "capability",
+    "permission.rules": "permission.capability permission.roots permission.shell",
+    "permission.approvals": "permission.approval_file",
+    "permission.audit": "permission.capability",
+    "permission.permission": "permission.approvals permission.audit permission.capability permission.roots permission.rules",
+    "permission.taint": "permission.capability",
     "mcp_tools": "mcp_connection mcp_content mcp_pins mcp_targets",
     "mcp_connection": "mcp_pins mcp_running mcp_targets",
     "mcp_running": "mcp_http mcp_stdio mcp_targets",

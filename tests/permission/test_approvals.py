@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent, Host, run, tool
-from journeyman.approvals import Approvals
 from journeyman.errors import ApprovalsUnreadable
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, Rewrite, Stop
 from journeyman.models.scripted import Scripted, call
-from journeyman.permission import Permission
+from journeyman.permission.approvals import Approvals
+from journeyman.permission.permission import Permission
 from tests.permission.places import Approver, Workshop, request, results
 
 

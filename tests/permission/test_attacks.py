@@ -8,7 +8,7 @@ import pytest
 
 from journeyman.gate import Allow, Deny
 from journeyman.models.scripted import call
-from journeyman.permission import Mode, Permission
+from journeyman.permission.permission import Mode, Permission
 from tests.permission.places import Approver, Workshop, request, results
 
 ALLOW = [

@@ -10,11 +10,11 @@ from typing import Literal
 import pytest
 
 from journeyman import DefinitionError
-from journeyman.approvals import Approvals
-from journeyman.capability import Action, Capability, classify
 from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
-from journeyman.permission import Mode, Permission
-from journeyman.roots import Root
+from journeyman.permission.approvals import Approvals
+from journeyman.permission.capability import Action, Capability, classify
+from journeyman.permission.permission import Mode, Permission
+from journeyman.permission.roots import Root
 from journeyman.toolbox import Workspace
 from journeyman.types import JsonObject
 from tests.permission.places import request

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman.capability import classify
-from journeyman.roots import Roots
-from journeyman.rules import Rules
-from journeyman.shell import every_command, plain_words
+from journeyman.permission.capability import classify
+from journeyman.permission.roots import Roots
+from journeyman.permission.rules import Rules
+from journeyman.permission.shell import every_command, plain_words
 from tests.permission.places import StubShell, request
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")

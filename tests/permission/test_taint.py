@@ -10,8 +10,8 @@ import pytest
 from journeyman import Agent, Chat, Host, Message, Result, Text, Tool, ToolContext, run, tool
 from journeyman.gate import Allow, Ask, Deny, Gate, RunGate
 from journeyman.models.scripted import Answer, Scripted, call
-from journeyman.permission import Permission
-from journeyman.taint import TaintGate
+from journeyman.permission.permission import Permission
+from journeyman.permission.taint import TaintGate
 from journeyman.types import JsonObject
 from tests.permission.places import Approver, request, results
 

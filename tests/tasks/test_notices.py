@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from journeyman import Agent, Chat, Host, Tasks, ToolContext, ToolResult, Usage, tool
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.taint import TaintGate
+from journeyman.permission.taint import TaintGate
 from journeyman.task_context import TaskContext
 from journeyman.task_events import Identity, TaskInfo
 from journeyman.task_notice import LONGEST, notice

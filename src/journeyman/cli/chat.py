@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import Parameter
 
 from journeyman.agent import Agent, Host
-from journeyman.approvals import Approvals
 from journeyman.chat import Chat
 from journeyman.cli.chat_plain import converse_plainly
 from journeyman.cli.chat_sessions import Place, data_folder, make_folder
@@ -37,7 +36,8 @@ from journeyman.cli.screen import PlainScreen, stderr_console
 from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable
 from journeyman.model import Model
-from journeyman.permission import Mode, Permission
+from journeyman.permission.approvals import Approvals
+from journeyman.permission.permission import Mode, Permission
 
 if TYPE_CHECKING:
     from journeyman.cli.chat_terminal import Terminal

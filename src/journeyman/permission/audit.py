@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from journeyman.capability import Capability
+from journeyman.permission.capability import Capability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from journeyman.capability import Capability, Classifier, classify
 from journeyman.gate import Allow, Ask, GateRequest, RunGate, Seen, Verdict
+from journeyman.permission.capability import Capability, Classifier, classify
 from journeyman.types import JsonObject
 
 _EGRESS: Final[frozenset[Capability]] = frozenset(("network", "exec"))

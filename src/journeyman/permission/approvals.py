@@ -17,8 +17,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Final
 
-from journeyman.approval_file import Pending, Stored, answer_of, load, locked, save
 from journeyman.gate import Allow, Approval, Decision, Deny, Extent
+from journeyman.permission.approval_file import Pending, Stored, answer_of, load, locked, save
 
 HOUR_S: Final = 3_600.0
 _MOST_PENDING: Final = 200

@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
-from journeyman.approvals import Approvals
-from journeyman.audit import Audit, AuditEntry, AuditLog
-from journeyman.capability import Action, Capability, Classifier, classify
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Verdict
-from journeyman.roots import Place, Root, Roots
-from journeyman.rules import Rules, plain_host, rule_problems
+from journeyman.permission.approvals import Approvals
+from journeyman.permission.audit import Audit, AuditEntry, AuditLog
+from journeyman.permission.capability import Action, Capability, Classifier, classify
+from journeyman.permission.roots import Place, Root, Roots
+from journeyman.permission.rules import Rules, plain_host, rule_problems
 
 Mode: TypeAlias = Literal["strict", "balanced", "auto", "trust", "plan"]
 """What happens to a call of which no rule speaks; see `MODES`. `plan`: look, and change nothing."""

@@ -15,10 +15,10 @@ from functools import cache
 from typing import Final, Literal, TypeAlias, get_args
 from urllib.parse import unquote, urlsplit
 
-from journeyman.capability import Action, Capability
 from journeyman.errors import Problem
-from journeyman.roots import Roots
-from journeyman.shell import RUNS_OTHERS, Word, every_command, plain_words, program_name
+from journeyman.permission.capability import Action, Capability
+from journeyman.permission.roots import Roots
+from journeyman.permission.shell import RUNS_OTHERS, Word, every_command, plain_words, program_name
 
 Kind: TypeAlias = Literal["Bash", "Edit", "Write", "Read", "WebFetch", "Subagent"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
