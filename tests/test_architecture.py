@@ -60,7 +60,7 @@ LAYERS: dict[str, str] = {
         " models.cassette.redaction models.cassette.nearest"
         " permission.permission permission.rules permission.shell permission.roots permission.capability permission.approvals permission.approval_file permission.audit permission.taint"
         " toolbox mcp_tools mcp_targets mcp_pins mcp_stdio mcp_http mcp_content mcp_running mcp_connection durable otel"
-        " store store_file store_lock store_log store_session store_journal store_repair"
+        " store.store store.file store.lock store.log store.session store.journal store.repair"
     ),
     "hosts": "mcp_server served_call served_tool serving_stdio serving_http worker",
     "applications": f"cli pytest_plugin web __main__ {FRONT_PAGE}",
@@ -127,10 +127,10 @@ NEIGHBOURS: dict[str, str] = {
     "turn": "execution",
     "chat_runs": "execution keeping loop questions turn",
     "chat": "chat_runs opening questions turn",
-    "store": "store_file store_journal store_lock store_log store_repair store_session",
-    "store_journal": "store_file store_lock",
-    "store_repair": "store_file store_journal store_lock store_log",
-    "store_session": "store_file store_lock store_log",
+    "store.store": "store.file store.journal store.lock store.log store.repair store.session",
+    "store.journal": "store.file store.lock",
+    "store.repair": "store.file store.journal store.lock store.log",
+    "store.session": "store.file store.lock store.log",
     "task_driving": "execution task_notice",
     "tasks": "execution task_driving task_tools",
     # A team, from its mail up to its members.

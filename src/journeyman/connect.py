@@ -40,7 +40,7 @@ _PROVIDERS: Final[Mapping[str, str]] = {
 }
 
 _STORES: Final[Mapping[str, str]] = {
-    "sqlite": "journeyman.store:open_session",
+    "sqlite": "journeyman.store.store:open_session",
 }
 
 # What to install for a package that a provider of the table needs; for any other, the package itself.

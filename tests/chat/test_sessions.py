@@ -13,7 +13,7 @@ import pytest
 from journeyman import Agent, Chat, Host, InMemoryJournal, tool
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.session import Session
-from journeyman.store import Store
+from journeyman.store.store import Store
 from journeyman.turn import ABORTED
 from journeyman.types import Message, Text, ToolResult, ToolUse
 from tests.chat.players import Door, code, script_of

@@ -41,7 +41,7 @@ from journeyman.history import History
 from journeyman.inbox import Queue, Receipt
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
-from journeyman.store import Store
+from journeyman.store.store import Store
 from journeyman.turn import ABORTED, Hold
 from journeyman.types import Message, Text
 from tests.support.clock import VirtualClock

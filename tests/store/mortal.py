@@ -9,7 +9,7 @@ from pathlib import Path
 
 from journeyman import Agent, Chat, Host, run, tool
 from journeyman.models.scripted import FromFunction, Scripted, call
-from journeyman.store import Store
+from journeyman.store.store import Store
 
 
 def tell(text: object) -> None:

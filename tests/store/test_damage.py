@@ -14,7 +14,7 @@ from journeyman import Agent, Chat
 from journeyman.errors import StoreError
 from journeyman.models.scripted import FromFunction
 from journeyman.session import Step
-from journeyman.store import Store, StoreRepaired
+from journeyman.store.store import Store, StoreRepaired
 from journeyman.types import Message, Text, Usage
 from tests.support.invariants_history import history_faults
 
@@ -73,7 +73,7 @@ async def test_a_file_that_was_cut_short_is_recovered_up_to_the_cut(path: Path) 
     assert damaged_files(path)[0].read_bytes() == whole[: len(whole) // 2]
 
 
-@pytest.mark.filterwarnings("ignore::journeyman.store.StoreRepaired")
+@pytest.mark.filterwarnings("ignore::journeyman.store.store.StoreRepaired")
 @pytest.mark.parametrize("seed", range(16))
 async def test_flipped_bytes_cost_nothing_in_front_of_them(path: Path, seed: int) -> None:
     id = filled(path)

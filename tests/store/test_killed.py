@@ -14,7 +14,7 @@ import pytest
 from journeyman import Chat, Host, Success, run
 from journeyman.errors import SessionInUse
 from journeyman.models.scripted import Scripted
-from journeyman.store import Store
+from journeyman.store.store import Store
 from journeyman.types import Text
 from tests.store.mortal import echo, letters, payments
 from tests.support.invariants_history import history_faults

@@ -17,7 +17,7 @@ from journeyman import Agent, Chat, Usage, load_messages
 from journeyman.errors import OutcomeUnknown, SessionInUse, StoreError
 from journeyman.models.scripted import Scripted
 from journeyman.session import Step
-from journeyman.store import Store
+from journeyman.store.store import Store
 from journeyman.types import Message, Text, ToolUse
 
 

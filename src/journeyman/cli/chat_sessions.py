@@ -20,8 +20,8 @@ from journeyman.chat import Chat
 from journeyman.cli.mistake import Mistake
 from journeyman.errors import StoreError
 from journeyman.events import Event, Listener
-from journeyman.store import SessionInfo, Store
-from journeyman.store_repair import StoreRepaired
+from journeyman.store.repair import StoreRepaired
+from journeyman.store.store import SessionInfo, Store
 from journeyman.tasks import Tasks
 
 LATEST: Final = "latest"

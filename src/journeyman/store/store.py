@@ -25,12 +25,12 @@ from pydantic_core import from_json, to_json
 from journeyman.errors import StoreError
 from journeyman.history import History
 from journeyman.session import Kept, Sessions, Step
-from journeyman.store_file import Damaged, File, damaged
-from journeyman.store_journal import EventLog, FileJournal
-from journeyman.store_lock import Lock
-from journeyman.store_log import Record, lines_of, readable, title_from, used_from
-from journeyman.store_repair import StoreRepaired, rescue
-from journeyman.store_session import FileSession, Head, Log
+from journeyman.store.file import Damaged, File, damaged
+from journeyman.store.journal import EventLog, FileJournal
+from journeyman.store.lock import Lock
+from journeyman.store.log import Record, lines_of, readable, title_from, used_from
+from journeyman.store.repair import StoreRepaired, rescue
+from journeyman.store.session import FileSession, Head, Log
 from journeyman.types import NOTHING_USED, Message, Usage, dump_messages
 
 T = TypeVar("T")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from journeyman.inbox import Queue
 from journeyman.session import Kept, Session, Step
-from journeyman.store_file import File
-from journeyman.store_lock import Lock
-from journeyman.store_log import Line, Record, crc_of, first_crc, lines_of, queued
+from journeyman.store.file import File
+from journeyman.store.lock import Lock
+from journeyman.store.log import Line, Record, crc_of, first_crc, lines_of, queued
 
 _INSERT = "INSERT INTO records (session, kind, position, at, body, crc) VALUES (?, ?, ?, ?, ?, ?)"
 

@@ -17,10 +17,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from zlib import crc32
 
-from journeyman.store_file import APPLICATION, MAGIC, File, not_a_store
-from journeyman.store_journal import crc_of_step
-from journeyman.store_lock import check_free
-from journeyman.store_log import Record, readable
+from journeyman.store.file import APPLICATION, MAGIC, File, not_a_store
+from journeyman.store.journal import crc_of_step
+from journeyman.store.lock import check_free
+from journeyman.store.log import Record, readable
 
 _COLUMNS: Final = {
     "sessions": "id, agent, created, parent",
