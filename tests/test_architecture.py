@@ -59,7 +59,7 @@ LAYERS: dict[str, str] = {
         " models.cassette.cassette models.cassette.player models.cassette.record models.cassette.pieces models.cassette.replay models.cassette.format"
         " models.cassette.redaction models.cassette.nearest"
         " permission.permission permission.rules permission.shell permission.roots permission.capability permission.approvals permission.approval_file permission.audit permission.taint"
-        " toolbox mcp_tools mcp_targets mcp_pins mcp_stdio mcp_http mcp_content mcp_running mcp_connection durable otel"
+        " toolbox mcp.tools mcp.servers mcp.pins mcp.stdio mcp.http mcp.content mcp.running mcp.connection durable otel"
         " store.store store.file store.lock store.log store.session store.journal store.repair"
     ),
     "hosts": "mcp_server served_call served_tool serving_stdio serving_http worker",
@@ -150,12 +150,12 @@ NEIGHBOURS: dict[str, str] = {
     "permission.audit": "permission.capability",
     "permission.permission": "permission.approvals permission.audit permission.capability permission.roots permission.rules",
     "permission.taint": "permission.capability",
-    "mcp_tools": "mcp_connection mcp_content mcp_pins mcp_targets",
-    "mcp_connection": "mcp_pins mcp_running mcp_targets",
-    "mcp_running": "mcp_http mcp_stdio mcp_targets",
-    "mcp_http": "mcp_targets",
-    "mcp_targets": "toolbox.environment",
-    "mcp_stdio": "mcp_targets toolbox.environment toolbox.processes toolbox.transcript",
+    "mcp.tools": "mcp.connection mcp.content mcp.pins mcp.servers",
+    "mcp.connection": "mcp.pins mcp.running mcp.servers",
+    "mcp.running": "mcp.http mcp.stdio mcp.servers",
+    "mcp.http": "mcp.servers",
+    "mcp.servers": "toolbox.environment",
+    "mcp.stdio": "mcp.servers toolbox.environment toolbox.processes toolbox.transcript",
     "mcp_server": "served_call served_tool serving_http serving_stdio",
     "models": "models.scripted models.faulty models.cassette.cassette models.wrappers models.rate_limit models.prices",
     "models.prices": "models.untrusted",
@@ -213,10 +213,10 @@ HOMES: dict[str, tuple[str, ...]] = {
     "griffe": ("docstrings",),
     "jinja2": (),
     "jsonschema_rs": ("raw_schema",),
-    "httpx2": ("mcp_http",),
+    "httpx2": ("mcp.http",),
     # The two ends of one protocol, each in several modules: the ways to the other, what is said, what comes of a call.
     "mcp": (
-        *("mcp_running", "mcp_connection", "mcp_content", "mcp_http", "mcp_stdio"),
+        *("mcp.running", "mcp.connection", "mcp.content", "mcp.http", "mcp.stdio"),
         *("mcp_server", "served_tool", "serving_stdio", "serving_http"),
     ),
     "openai": ("models.openai.names",),

@@ -8,7 +8,7 @@ import pytest
 
 from journeyman import DefinitionError
 from journeyman.errors import McpUnavailable
-from journeyman.mcp_tools import Stdio, mcp
+from journeyman.mcp.tools import Stdio, mcp
 from tests.mcp.small import Small
 from tests.toolbox.playing import answered
 

@@ -19,8 +19,8 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from journeyman import Agent, DefinitionError, Success, ToolResult, run
+from journeyman.mcp.tools import Stdio, mcp
 from journeyman.mcp_server import agent_server, serve_http
-from journeyman.mcp_tools import Stdio, mcp
 from journeyman.models.scripted import Scripted, call, say
 from tests.cli.program import Running, environment, running
 from tests.mcp.served import echo

@@ -23,9 +23,9 @@ from journeyman.cli.screen import print_error
 from journeyman.cli.stdout import Stdout
 from journeyman.connect import connect
 from journeyman.errors import DefinitionError, McpUnavailable, ModelUnavailable, PinsDiffer
+from journeyman.mcp.tools import Target, load_servers
+from journeyman.mcp.tools import pin as pin_tools
 from journeyman.mcp_server import AgentServer, agent_server, serve_http, serve_stdio
-from journeyman.mcp_tools import Target, load_servers
-from journeyman.mcp_tools import pin as pin_tools
 from journeyman.serving_stdio import standard_streams
 
 TOKEN: Final = "JOURNEYMAN_MCP_TOKEN"

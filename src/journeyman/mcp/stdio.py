@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from journeyman.errors import name_and_words
 from journeyman.issues import bounded
-from journeyman.mcp_targets import Stdio
+from journeyman.mcp.servers import Stdio
 from journeyman.toolbox.environment import filtered
 from journeyman.toolbox.processes import MARK, Processes
 from journeyman.toolbox.transcript import plain

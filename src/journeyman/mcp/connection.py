@@ -16,9 +16,9 @@ from pydantic import TypeAdapter
 
 from journeyman.errors import McpUnavailable, Rejected
 from journeyman.issues import bounded
-from journeyman.mcp_pins import Definition, Offer, changes
-from journeyman.mcp_running import Running, sdk_loaded
-from journeyman.mcp_targets import Http, Server, scrubbed
+from journeyman.mcp.pins import Definition, Offer, changes
+from journeyman.mcp.running import Running, sdk_loaded
+from journeyman.mcp.servers import Http, Server, scrubbed
 
 if TYPE_CHECKING:
     from mcp.client import Client

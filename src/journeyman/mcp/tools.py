@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Final
 
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, Problem
-from journeyman.mcp_connection import Connection
-from journeyman.mcp_content import to_tool_result
-from journeyman.mcp_pins import Definition, Offer, Pins, differences, load_pins, pinned, save_pins, shown
-from journeyman.mcp_targets import Http, Server, Stdio, Target, load_servers, to_servers
+from journeyman.mcp.connection import Connection
+from journeyman.mcp.content import to_tool_result
+from journeyman.mcp.pins import Definition, Offer, Pins, differences, load_pins, pinned, save_pins, shown
+from journeyman.mcp.servers import Http, Server, Stdio, Target, load_servers, to_servers
 from journeyman.tools import AnyTool, Effect, Tool, ToolContext, ToolResult, tool_problems
 
 __all__ = ["Http", "Server", "Stdio", "Target", "load_servers", "mcp", "pin"]

@@ -15,9 +15,9 @@ from contextvars import Context
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, cast
 
-from journeyman.mcp_http import HttpTransport
-from journeyman.mcp_stdio import StdioTransport
-from journeyman.mcp_targets import Server, Stdio
+from journeyman.mcp.http import HttpTransport
+from journeyman.mcp.servers import Server, Stdio
+from journeyman.mcp.stdio import StdioTransport
 
 if TYPE_CHECKING:
     from mcp.client import Client, IncomingMessage

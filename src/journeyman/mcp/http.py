@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from journeyman.errors import name_and_words
-from journeyman.mcp_targets import Http
+from journeyman.mcp.servers import Http
 
 if TYPE_CHECKING:
     from httpx2 import AsyncByteStream, Response
