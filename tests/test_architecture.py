@@ -62,7 +62,7 @@ LAYERS: dict[str, str] = {
         " toolbox mcp.tools mcp.servers mcp.pins mcp.stdio mcp.http mcp.content mcp.running mcp.connection durable otel"
         " store.store store.file store.lock store.log store.session store.journal store.repair"
     ),
-    "hosts": "mcp_server served_call served_tool serving_stdio serving_http worker",
+    "hosts": "serve.server serve.calls serve.served_tool serve.stdio serve.http worker",
     "applications": f"cli pytest_plugin web __main__ {FRONT_PAGE}",
 }
 KERNEL = "values parts iteration conversations groups"
@@ -156,7 +156,7 @@ NEIGHBOURS: dict[str, str] = {
     "mcp.http": "mcp.servers",
     "mcp.servers": "toolbox.environment",
     "mcp.stdio": "mcp.servers toolbox.environment toolbox.processes toolbox.transcript",
-    "mcp_server": "served_call served_tool serving_http serving_stdio",
+    "serve.server": "serve.calls serve.served_tool serve.http serve.stdio",
     "models": "models.scripted models.faulty models.cassette.cassette models.wrappers models.rate_limit models.prices",
     "models.prices": "models.untrusted",
     "models.transport": "models.sse models.offline",
@@ -202,7 +202,7 @@ ROOMS = ("toolbox", "cli", "web")
 ANYWHERE = {"pydantic", "pydantic_core", "orjson", "jiter", "typing_extensions"}
 # The one place of each other package: a module, or a room. Two places need a reason.
 HOMES: dict[str, tuple[str, ...]] = {
-    "anyio": ("serving_stdio",),
+    "anyio": ("serve.stdio",),
     "aiohttp": (
         "models.transport",
         "toolbox.fetch",
@@ -217,7 +217,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     # The two ends of one protocol, each in several modules: the ways to the other, what is said, what comes of a call.
     "mcp": (
         *("mcp.running", "mcp.connection", "mcp.content", "mcp.http", "mcp.stdio"),
-        *("mcp_server", "served_tool", "serving_stdio", "serving_http"),
+        *("serve.server", "serve.served_tool", "serve.stdio", "serve.http"),
     ),
     "openai": ("models.openai.names",),
     "opentelemetry": ("otel",),
@@ -232,8 +232,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "prompt_toolkit": ("cli",),
     "pytest": ("pytest_plugin",),
     "rich": ("cli",),
-    "starlette": ("web", "serving_http"),
-    "uvicorn": ("web", "serving_http"),
+    "starlette": ("web", "serve.http"),
+    "uvicorn": ("web", "serve.http"),
 }
 # Imported inside a function, in its home: needed by few programs, and paid for in start-up time by all.
 LAZY_PACKAGES = {"anthropic", "griffe", "httpx2", "jsonschema_rs", "mcp", "openai"}

@@ -16,8 +16,8 @@ from journeyman.budget import Allowance, Budget
 from journeyman.cancel import Abort
 from journeyman.events import RunFailed, RunStarted
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
-from journeyman.mcp_server import AgentServer, agent_server
 from journeyman.models.scripted import FromFunction, Scripted, call, say
+from journeyman.serve.server import AgentServer, agent_server
 from journeyman.types import Usage
 from tests.mcp.served import cleaner, echo, hopeless, last_result, planner, remove, square, talker
 from tests.support.clock import on_virtual_clock

@@ -20,8 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from journeyman import Agent, DefinitionError, Success, ToolResult, run
 from journeyman.mcp.tools import Stdio, mcp
-from journeyman.mcp_server import agent_server, serve_http
 from journeyman.models.scripted import Scripted, call, say
+from journeyman.serve.server import agent_server, serve_http
 from tests.cli.program import Running, environment, running
 from tests.mcp.served import echo
 from tests.mcp.test_serving import Person, answered, text_of

@@ -25,8 +25,8 @@ from journeyman.connect import connect
 from journeyman.errors import DefinitionError, McpUnavailable, ModelUnavailable, PinsDiffer
 from journeyman.mcp.tools import Target, load_servers
 from journeyman.mcp.tools import pin as pin_tools
-from journeyman.mcp_server import AgentServer, agent_server, serve_http, serve_stdio
-from journeyman.serving_stdio import standard_streams
+from journeyman.serve.server import AgentServer, agent_server, serve_http, serve_stdio
+from journeyman.serve.stdio import standard_streams
 
 TOKEN: Final = "JOURNEYMAN_MCP_TOKEN"
 """The environment variable with the token that HTTP clients must bring."""

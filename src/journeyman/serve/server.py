@@ -26,10 +26,10 @@ from journeyman.errors import DefinitionError, InvalidArguments, ModelUnavailabl
 from journeyman.events import Event, Listener
 from journeyman.gate import Allow, Approval, Approver, Decision, Deny
 from journeyman.model import opened
-from journeyman.served_call import MAX_CALLS, PATIENCE_S, Asked, Call, Calls, Ended, Note, TooManyCalls
-from journeyman.served_tool import ServedTool, invalid, refusal, served_tool
-from journeyman.serving_http import serve_http as serve_http
-from journeyman.serving_stdio import serve_stdio as serve_stdio
+from journeyman.serve.calls import MAX_CALLS, PATIENCE_S, Asked, Call, Calls, Ended, Note, TooManyCalls
+from journeyman.serve.http import serve_http as serve_http
+from journeyman.serve.served_tool import ServedTool, invalid, refusal, served_tool
+from journeyman.serve.stdio import serve_stdio as serve_stdio
 
 AgentServer: TypeAlias = Server[Calls]
 """What `agent_server` makes: a server of the package mcp, to be served in any way that it offers."""
