@@ -29,7 +29,7 @@ LAYERS: dict[str, str] = {
     "parts": (
         "cancel model connect retry budget journal gate output guard prompt validation history window kept_view watch"
         " ledger task_output task_context tools tool_context answer signature schema raw_schema docstrings issues"
-        " canonical replacing inbox session"
+        " canonical files inbox session"
     ),
     "iteration": (
         "definition agent outcome conversation deltas invoking permitting calls paying fitting asking iteration"
@@ -154,8 +154,8 @@ NEIGHBOURS: dict[str, str] = {
     "mcp.connection": "mcp.pins mcp.running mcp.servers",
     "mcp.running": "mcp.http mcp.stdio mcp.servers",
     "mcp.http": "mcp.servers",
-    "mcp.servers": "toolbox.environment",
-    "mcp.stdio": "mcp.servers toolbox.environment toolbox.processes toolbox.transcript",
+    "mcp.servers": "environment",
+    "mcp.stdio": "mcp.servers environment processes toolbox.transcript",
     "serve.server": "serve.calls serve.served_tool serve.http serve.stdio",
     "models": "models.scripted models.faulty models.cassette.cassette models.wrappers models.rate_limit models.prices",
     "models.prices": "models.untrusted",
@@ -436,7 +436,7 @@ PLANTED_IMPORTS = {
     ("retry", "from journeyman.budget import Budget"): "budget",
     ("retry", "from journeyman.models.openai import body"): "models.openai.names",
     ("retry", "from journeyman.model import Model\nfrom journeyman.types import Text"): None,
-    ("toolbox.grep", "from journeyman.toolbox.workspace import Workspace"): None,
+    ("toolbox.search", "from journeyman.toolbox.workspace import Workspace"): None,
     ("models.openai.chat", "from journeyman.models.transport import post"): None,
     ("models.openai.names", "from journeyman.models.anthropic import body"): "models.anthropic.model",
     ("otel", "from journeyman.loop import run"): "loop",

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from journeyman import Abort, Agent, Failure, run
+from journeyman.environment import is_secret
 from journeyman.events import ToolProgress
 from journeyman.models.scripted import Scripted, call
 from journeyman.toolbox import Shell, Workspace
-from journeyman.toolbox.environment import is_secret
 from tests.toolbox.playing import Player
 
 STUBBORN = "trap '' TERM; echo $$ > pid; echo ready; while :; do read -t 60 < <(:) || :; done"

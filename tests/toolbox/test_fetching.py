@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from journeyman.toolbox import Workspace, fetch_tool
 from journeyman.toolbox.addresses import is_public
-from journeyman.toolbox.readable import readable
+from journeyman.toolbox.page import readable
 from tests.toolbox.playing import answered
 
 HERE = ["127.0.0.0/8"]

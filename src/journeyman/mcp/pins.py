@@ -19,8 +19,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from journeyman.canonical import canonical
 from journeyman.errors import PinsDiffer
+from journeyman.files import replace_file
 from journeyman.issues import bounded
-from journeyman.replacing import replace_file
 from journeyman.types import JsonObject
 
 _SHOWN: Final = 160

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from journeyman.environment import filtered
 from journeyman.errors import name_and_words
 from journeyman.issues import bounded
 from journeyman.mcp.servers import Stdio
-from journeyman.toolbox.environment import filtered
-from journeyman.toolbox.processes import MARK, Processes
+from journeyman.processes import MARK, Processes
 from journeyman.toolbox.transcript import plain
 
 if TYPE_CHECKING:

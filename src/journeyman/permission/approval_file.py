@@ -20,8 +20,8 @@ from typing import Final, Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from journeyman.errors import ApprovalsUnreadable
+from journeyman.files import replace_file
 from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite, Stop
-from journeyman.replacing import replace_file
 from journeyman.types import JsonObject
 
 _MOST_BYTES: Final = 8_000_000

@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from journeyman.environment import QUIET, filtered
+from journeyman.processes import MARK, Processes
 from journeyman.toolbox.caps import Spill
-from journeyman.toolbox.environment import QUIET, filtered
-from journeyman.toolbox.processes import MARK, Processes
 from journeyman.toolbox.transcript import Transcript, plain
 
 _CHUNK_BYTES: Final = 64 * 1024

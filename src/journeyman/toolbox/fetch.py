@@ -21,7 +21,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from journeyman.toolbox.addresses import Allowed, checked_addresses
 from journeyman.toolbox.caps import capped
-from journeyman.toolbox.readable import readable
+from journeyman.toolbox.page import readable
 from journeyman.toolbox.refusal import Refusal
 from journeyman.tools import tool
 from journeyman.types import ToolResult

@@ -16,10 +16,10 @@ from journeyman.toolbox.command import Shell
 from journeyman.toolbox.edit import edit_tool
 from journeyman.toolbox.files import Files, LocalFiles
 from journeyman.toolbox.glob import glob_tool
-from journeyman.toolbox.grep import grep_tool
 from journeyman.toolbox.ls import ls_tool
 from journeyman.toolbox.reach import Reach
-from journeyman.toolbox.read import read_tool
+from journeyman.toolbox.read_write import read_tool
+from journeyman.toolbox.search import grep_tool
 from journeyman.toolbox.stamps import Stamps
 from journeyman.toolbox.write import write_tool
 

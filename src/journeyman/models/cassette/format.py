@@ -17,6 +17,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from journeyman.errors import CassetteError, ProviderError
+from journeyman.files import replace_file
 from journeyman.model import Part
 from journeyman.models.cassette.pieces import (
     ErrorJson,
@@ -27,7 +28,6 @@ from journeyman.models.cassette.pieces import (
     json_line,
     part_of,
 )
-from journeyman.replacing import replace_file
 from journeyman.types import JsonObject, Price
 
 FORMAT: Final = "journeyman cassette"
