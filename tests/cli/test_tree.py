@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from journeyman.cli.lines import Line
-from journeyman.cli.tree import Tree
-from journeyman.cli.words import clean, clock, duration, one_line, usage_sentence
+from journeyman.cli.show.lines import Line
+from journeyman.cli.show.tree_part import Tree
+from journeyman.cli.show.words import clean, clock, duration, one_line, usage_sentence
 from journeyman.events import (
     CallAbandoned,
     Event,

@@ -10,10 +10,10 @@ import pytest
 from pydantic import JsonValue
 from rich.console import Console
 
-from journeyman.cli.lines import Line, laid_out
-from journeyman.cli.outline import Outline
-from journeyman.cli.tail import Tail
-from journeyman.cli.tree import Tree
+from journeyman.cli.show.lines import Line, laid_out
+from journeyman.cli.show.outline import Outline
+from journeyman.cli.show.tail import Tail
+from journeyman.cli.show.tree_part import Tree
 from journeyman.events import (
     Event,
     IterationStarted,

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from cyclopts import App, CycloptsError
 
 from journeyman.cli.mistake import Mistake
-from journeyman.cli.screen import print_error
+from journeyman.cli.show.screen import print_error
 
 USAGE, INTERRUPTED = 2, 130
 
@@ -28,9 +28,9 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.command("journeyman.cli.run:run", name="run", help="Run an agent, and print what it hands in.")
-app.command("journeyman.cli.chat:chat", name="chat", help="Talk with an agent, also while it works.")
+app.command("journeyman.cli.chat.command:chat", name="chat", help="Talk with an agent, also while it works.")
 app.command("journeyman.cli.check:check", name="check", help="Show an agent's definition without calling a model.")
-app.command("journeyman.cli.record:record", name="record", help="Run an agent, and record its conversation.")
+app.command("journeyman.cli.cassettes:record", name="record", help="Run an agent, and record its conversation.")
 app.command("journeyman.cli.replay:replay", name="replay", help="Play a recorded conversation, offline.")
 app.command("journeyman.cli.mcp:mcp", name="mcp", help="Serve agents as MCP tools, over stdio or HTTP.")
 app.command("journeyman.cli.demo:demo", name="demo", help="Watch an analyst at work, with or without a key.")

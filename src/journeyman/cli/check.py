@@ -14,8 +14,8 @@ from pydantic_core import to_json
 from journeyman.agent import Agent
 from journeyman.cli.loading import load_agent
 from journeyman.cli.mistake import Misdefined
+from journeyman.cli.show.words import count
 from journeyman.cli.stdout import Stdout
-from journeyman.cli.words import count
 from journeyman.connect import connect
 from journeyman.errors import DefinitionError, ModelUnavailable
 from journeyman.model import ToolSpec, sent_tools

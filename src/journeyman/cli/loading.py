@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from journeyman.agent import Agent
 from journeyman.cli.mistake import Misdefined, Mistake
-from journeyman.cli.words import one_line
+from journeyman.cli.show.words import one_line
 from journeyman.errors import DefinitionError
 
 _EXAMPLE: Final = "agents.py:analyst"

@@ -13,9 +13,9 @@ from typing import cast
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from journeyman.cli.lines import EMPTY, Line
-from journeyman.cli.screen import Screen
-from journeyman.cli.words import arguments, count, duration, usage_sentence
+from journeyman.cli.show.lines import EMPTY, Line
+from journeyman.cli.show.screen import Screen
+from journeyman.cli.show.words import arguments, count, duration, usage_sentence
 from journeyman.errors import ProviderError
 from journeyman.events import (
     Event,

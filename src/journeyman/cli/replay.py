@@ -7,13 +7,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from journeyman.cli.lines import Line
 from journeyman.cli.loading import load_agent
 from journeyman.cli.mistake import Mistake
 from journeyman.cli.playing import Player, sleeping
 from journeyman.cli.run import Flag
 from journeyman.cli.running import Job, perform
-from journeyman.cli.screen import open_screen
+from journeyman.cli.show.lines import Line
+from journeyman.cli.show.screen import open_screen
 from journeyman.cli.stdout import Stdout
 from journeyman.errors import CassetteError
 from journeyman.models.cassette.cassette import Cassette

@@ -15,13 +15,13 @@ from pydantic_core import to_json
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.cli.documents import dump_document, output_json, result_document
-from journeyman.cli.interrupt import Interrupt
-from journeyman.cli.lines import EMPTY, Line
-from journeyman.cli.outline import Outline
 from journeyman.cli.reading import parse_input
-from journeyman.cli.screen import PlainScreen, Screen, open_screen, print_error, stderr_console
+from journeyman.cli.show.interrupt import Interrupt
+from journeyman.cli.show.lines import EMPTY, Line
+from journeyman.cli.show.outline import Outline
+from journeyman.cli.show.screen import PlainScreen, Screen, open_screen, print_error, stderr_console
+from journeyman.cli.show.words import count, one_line
 from journeyman.cli.stdout import Stdout
-from journeyman.cli.words import count, one_line
 from journeyman.connect import connect
 from journeyman.contexts import ErrorCode, InvalidInputContext, ModelUnavailableContext
 from journeyman.endings import Context, Ending

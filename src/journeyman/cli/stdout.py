@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from typing import Final, cast
 
-from journeyman.cli.words import clean
+from journeyman.cli.show.words import clean
 
 _STDOUT: Final = 1
 _STDERR: Final = 2

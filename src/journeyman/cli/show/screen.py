@@ -17,10 +17,10 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from journeyman.cli.lines import Line, laid_out, speaks_unicode
-from journeyman.cli.tail import Tail
-from journeyman.cli.tree import Tree
-from journeyman.cli.words import one_line
+from journeyman.cli.show.lines import Line, laid_out, speaks_unicode
+from journeyman.cli.show.tail import Tail
+from journeyman.cli.show.tree_part import Tree
+from journeyman.cli.show.words import one_line
 from journeyman.events import Event
 
 _BETWEEN_PAINTS_S: Final = 0.1

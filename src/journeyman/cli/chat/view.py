@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
-from journeyman.cli.lines import Line
-from journeyman.cli.tail import Tail
+from journeyman.cli.show.lines import Line
+from journeyman.cli.show.tail import Tail
 from journeyman.events import Event
 
 

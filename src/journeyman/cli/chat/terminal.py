@@ -33,9 +33,9 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
 
-from journeyman.cli.chat_printed import Taken
-from journeyman.cli.chat_view import SAY, Entry, Keys, Prompt, View
-from journeyman.cli.lines import Line, laid_out
+from journeyman.cli.chat.chat_printed import Taken
+from journeyman.cli.chat.view import SAY, Entry, Keys, Prompt, View
+from journeyman.cli.show.lines import Line, laid_out
 
 _BETWEEN_PAINTS_S: Final = 0.1
 _GRACE_S: Final = 0.8

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from journeyman.cli.aside import ASIDES, Aside, lines_aside
-from journeyman.cli.lines import Line
-from journeyman.cli.telling import Told, lines_of
+from journeyman.cli.show.aside import ASIDES, Aside, lines_aside
+from journeyman.cli.show.lines import Line
+from journeyman.cli.show.tree import Told, lines_of
 from journeyman.events import Event, IterationStarted, Path, RunFailed, RunStarted, RunSucceeded
 
 DEEPER: Final = 4

@@ -15,14 +15,14 @@ from pydantic_core import to_json
 
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
-from journeyman.cli.chat_sessions import Place
-from journeyman.cli.chat_talk import Talk
-from journeyman.cli.chat_view import Entry, Prompt, Shows
+from journeyman.cli.chat.sessions import Place
+from journeyman.cli.chat.talk import Talk
+from journeyman.cli.chat.view import Entry, Prompt, Shows
 from journeyman.cli.documents import output_json
-from journeyman.cli.interrupt import Interrupt
-from journeyman.cli.lines import Line
 from journeyman.cli.reading import parse_input
-from journeyman.cli.screen import PlainScreen, print_error, stderr_console
+from journeyman.cli.show.interrupt import Interrupt
+from journeyman.cli.show.lines import Line
+from journeyman.cli.show.screen import PlainScreen, print_error, stderr_console
 from journeyman.cli.stdout import Stdout
 from journeyman.contexts import ErrorCode
 from journeyman.errors import InvalidArguments

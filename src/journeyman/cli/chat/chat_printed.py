@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from threading import Thread
 from typing import Final
 
-from journeyman.cli.lines import Line
+from journeyman.cli.show.lines import Line
 
 _STDIN: Final = 0
 _PRINTED: Final = (1, 2)

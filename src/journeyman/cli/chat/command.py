@@ -23,16 +23,16 @@ from cyclopts import Parameter
 
 from journeyman.agent import Agent, Host
 from journeyman.chat import Chat
-from journeyman.cli.chat_plain import converse_plainly
-from journeyman.cli.chat_sessions import Place, data_folder, make_folder
-from journeyman.cli.chat_talk import Talk
-from journeyman.cli.chat_tree import recalled
-from journeyman.cli.chat_view import Keys, View
-from journeyman.cli.interrupt import hearing
-from journeyman.cli.lines import EMPTY, Line
+from journeyman.cli.chat.plain import converse_plainly
+from journeyman.cli.chat.sessions import Place, data_folder, make_folder
+from journeyman.cli.chat.talk import Talk
+from journeyman.cli.chat.tree import recalled
+from journeyman.cli.chat.view import Keys, View
 from journeyman.cli.loading import load_agent
 from journeyman.cli.mistake import Mistake
-from journeyman.cli.screen import PlainScreen, stderr_console
+from journeyman.cli.show.interrupt import hearing
+from journeyman.cli.show.lines import EMPTY, Line
+from journeyman.cli.show.screen import PlainScreen, stderr_console
 from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable
 from journeyman.model import Model
@@ -40,7 +40,7 @@ from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import Mode, Permission
 
 if TYPE_CHECKING:
-    from journeyman.cli.chat_terminal import Terminal
+    from journeyman.cli.chat.terminal import Terminal
 
 _DAY_S: Final = 86_400.0
 _TERMINATED: Final = 143
@@ -141,7 +141,7 @@ async def _talked(job: Job, talk: Talk, terminal: Terminal) -> None:
 def _terminal(view: View, talk: Talk, loop: asyncio.AbstractEventLoop, entered_before: Path) -> Terminal:
     """Return the terminal, with keys that reach the thread of the chat."""
     try:
-        open_terminal: Callable[..., Terminal] = resolve_name("journeyman.cli.chat_terminal:Terminal")
+        open_terminal: Callable[..., Terminal] = resolve_name("journeyman.cli.chat.terminal:Terminal")
     except ModuleNotFoundError as error:
         missing = (error.name or "a package").partition(".")[0]
         hint = f"Install it where journeyman is: {sys.executable} -m pip install 'journeyman[cli]'"

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from journeyman.cli.lines import EMPTY, Line, Mark
-from journeyman.cli.words import arguments, count, delegated, duration, one_line, short_usage, usage_sentence
+from journeyman.cli.show.lines import EMPTY, Line, Mark
+from journeyman.cli.show.words import arguments, count, delegated, duration, one_line, short_usage, usage_sentence
 from journeyman.contexts import ErrorCode
 from journeyman.events import (
     CallAbandoned,

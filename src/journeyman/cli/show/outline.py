@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from journeyman.cli.lines import EMPTY, Line, Mark
-from journeyman.cli.telling import counted, mark_of
-from journeyman.cli.words import count, short_usage, usage_sentence
+from journeyman.cli.show.lines import EMPTY, Line, Mark
+from journeyman.cli.show.tree import counted, mark_of
+from journeyman.cli.show.words import count, short_usage, usage_sentence
 from journeyman.events import (
     Event,
     IterationStarted,

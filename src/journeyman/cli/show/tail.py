@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from journeyman.cli.aside import ASIDES
-from journeyman.cli.lines import Line
-from journeyman.cli.telling import given_to
-from journeyman.cli.words import clock, count, duration, one_line, tokens_in
+from journeyman.cli.show.aside import ASIDES
+from journeyman.cli.show.lines import Line
+from journeyman.cli.show.tree import given_to
+from journeyman.cli.show.words import clock, count, duration, one_line, tokens_in
 from journeyman.events import (
     ApprovalAnswered,
     ApprovalRequested,

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from journeyman.cli.words import clean
+from journeyman.cli.show.words import clean
 
 Mark: TypeAlias = Literal[
     "done", "failed", "waiting", "asks", "step", "child", "background", "mail", "stopped", "warning", "bar", ""

@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 from pydantic_core import from_json
 
 from journeyman.agent import Agent
-from journeyman.cli.chat_view import SAY, Prompt
-from journeyman.cli.lines import Line
-from journeyman.cli.words import arguments as arguments_in_words
-from journeyman.cli.words import count, one_line
+from journeyman.cli.chat.view import SAY, Prompt
+from journeyman.cli.show.lines import Line
+from journeyman.cli.show.words import arguments as arguments_in_words
+from journeyman.cli.show.words import count, one_line
 from journeyman.errors import InvalidArguments
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Deny, Extent, Rewrite, Stop

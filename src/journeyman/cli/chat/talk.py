@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from journeyman.agent import Agent
 from journeyman.chat import Chat
-from journeyman.cli.chat_asking import Asking
-from journeyman.cli.chat_commands import find, obey
-from journeyman.cli.chat_sessions import Place
-from journeyman.cli.chat_tree import ChatTree, said
-from journeyman.cli.chat_view import Entry, Shows
-from journeyman.cli.lines import Line
+from journeyman.cli.chat.asking import Asking
+from journeyman.cli.chat.chat_commands import find, obey
+from journeyman.cli.chat.sessions import Place
+from journeyman.cli.chat.tree import ChatTree, said
+from journeyman.cli.chat.view import Entry, Shows
 from journeyman.cli.reading import parse_input
+from journeyman.cli.show.lines import Line
 from journeyman.errors import InvalidArguments, JourneymanError
 from journeyman.events import (
     ApprovalAnswered,

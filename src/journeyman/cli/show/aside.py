@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from journeyman.cli.lines import Line, Mark
-from journeyman.cli.words import duration, one_line
+from journeyman.cli.show.lines import Line, Mark
+from journeyman.cli.show.words import duration, one_line
 from journeyman.events import (
     MailDelivered,
     MailReturned,

@@ -9,13 +9,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from journeyman.cli.lines import Line
-from journeyman.cli.words import count, one_line, usage_sentence
+from journeyman.cli.show.lines import Line
+from journeyman.cli.show.words import count, one_line, usage_sentence
 from journeyman.errors import NothingToContinue, StoreError
 from journeyman.types import dump_messages
 
 if TYPE_CHECKING:
-    from journeyman.cli.chat_talk import Talk
+    from journeyman.cli.chat.talk import Talk
 
 Act: TypeAlias = "Callable[[Talk, str], Iterator[Line]]"
 """Does what the command says, and gives the lines that tell."""
