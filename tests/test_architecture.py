@@ -41,7 +41,7 @@ LAYERS: dict[str, str] = {
         " task_notice task_tools task_driving tasks"
     ),
     "groups": (
-        "team team_mail team_member team_post team_registry team_shutdown team_spawn team_tools"
+        "team.team team.mail team.life team.post team.members team.shutdown team.spawn team.tools"
         " subagents subagent_calls subagent_results subagent_runs subagent_modes subagent_background"
     ),
     "adapters": (
@@ -134,17 +134,17 @@ NEIGHBOURS: dict[str, str] = {
     "task_driving": "execution task_notice",
     "tasks": "execution task_driving task_tools",
     # A team, from its mail up to its members.
-    "team_registry": "team_mail",
-    "team_post": "team_mail team_registry",
-    "team_member": "team_post team_registry",
-    "team_shutdown": "team_post team_registry",
-    "team_tools": "team_post team_registry team_shutdown",
-    "team": "team_mail team_member team_post team_registry team_shutdown team_spawn team_tools",
+    "team.members": "team.mail",
+    "team.post": "team.mail team.members",
+    "team.life": "team.post team.members",
+    "team.shutdown": "team.post team.members",
+    "team.tools": "team.post team.members team.shutdown",
+    "team.team": "team.mail team.life team.post team.members team.shutdown team.spawn team.tools",
     # Delegation, from what a call means up to the tool.
     "subagent_runs": "subagent_calls subagent_results",
     "subagent_modes": "subagent_calls subagent_results subagent_runs",
-    "subagent_background": "subagent_calls subagent_results subagent_runs team_spawn",
-    "subagents": "subagent_calls subagent_results subagent_runs subagent_modes subagent_background team_spawn",
+    "subagent_background": "subagent_calls subagent_results subagent_runs team.spawn",
+    "subagents": "subagent_calls subagent_results subagent_runs subagent_modes subagent_background team.spawn",
     "permission.rules": "permission.capability permission.roots permission.shell",
     "permission.approvals": "permission.approval_file",
     "permission.audit": "permission.capability",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from journeyman.streaming import Events, stream
     from journeyman.subagents import Subagents
     from journeyman.tasks import Tasks
-    from journeyman.team import Team
+    from journeyman.team.team import Team
     from journeyman.tools import Tool, ToolContext, tool
     from journeyman.turn import Turn
     from journeyman.types import Document, Image, Message, Price, Text, ToolResult, Usage, dump_messages, load_messages

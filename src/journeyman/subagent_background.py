@@ -25,7 +25,7 @@ from journeyman.subagent_results import BackgroundResult, Ran, TeamResult, singl
 from journeyman.subagent_runs import Delegation, Errand, input_of
 from journeyman.task_context import Notify, TaskContext, TaskOptions
 from journeyman.task_output import OutputFactory
-from journeyman.team_spawn import TeamSpawner, TeamSpawnRequest
+from journeyman.team.spawn import TeamSpawner, TeamSpawnRequest
 from journeyman.tools import BackgroundTasks
 from journeyman.types import NOTHING_USED, Message, dump_messages
 

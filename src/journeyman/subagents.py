@@ -41,7 +41,7 @@ from journeyman.subagent_results import SubagentResult
 from journeyman.subagent_runs import Crew, Delegation
 from journeyman.task_context import Notify
 from journeyman.task_output import OutputFactory
-from journeyman.team_spawn import TeamSpawner
+from journeyman.team.spawn import TeamSpawner
 from journeyman.tools import BackgroundTasks, Effect, Tool, ToolContext
 
 _WIRING: Final = ("tasks", "notify", "create_model", "background_output", "team")

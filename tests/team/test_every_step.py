@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman.team_registry import LEADER
+from journeyman.team.members import LEADER
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import CountingLoop, on_counting_loop, the_counting_loop
 from tests.team.any_step import NAMES, WHATS, WRITES, Disturbance, Plan, Site, What, check

@@ -11,7 +11,7 @@ from journeyman import Agent, Limits, Tasks, Team
 from journeyman.errors import TeamError
 from journeyman.events import MailDelivered, MailSent, ToolFinished
 from journeyman.models.scripted import Scripted, call
-from journeyman.team_post import REMEMBERED_IDS
+from journeyman.team.post import REMEMBERED_IDS
 from journeyman.tools import tool
 from tests.chat.players import Door
 from tests.support.recorder import Recorder, transcript

@@ -11,8 +11,8 @@ import pytest
 
 from journeyman import Text
 from journeyman.guard import Guard
+from journeyman.team.mail import Mailbox, MailboxClosed, TeamHooks, as_text
 from journeyman.team_events import Mail
-from journeyman.team_mail import Mailbox, MailboxClosed, TeamHooks, as_text
 from tests.support.clock import virtual_clock
 
 

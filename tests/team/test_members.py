@@ -28,7 +28,7 @@ from journeyman.events import ModelResponded, RunStarted
 from journeyman.execution import current_path
 from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.models.scripted import FromFunction, Scripted, call
-from journeyman.team import TeamHooks
+from journeyman.team.team import TeamHooks
 from journeyman.team_events import Mail
 from journeyman.tools import tool
 from tests.chat.players import Door

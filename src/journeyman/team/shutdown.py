@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from journeyman.errors import TeamError
-from journeyman.team_post import PostOffice
-from journeyman.team_registry import EVERYBODY, LEADER, Member, Registry
+from journeyman.team.members import EVERYBODY, LEADER, Member, Registry
+from journeyman.team.post import PostOffice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

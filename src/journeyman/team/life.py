@@ -28,9 +28,9 @@ from journeyman.result import Failure, Result
 from journeyman.task_context import TaskContext
 from journeyman.task_events import Identity
 from journeyman.tasks import Tasks
+from journeyman.team.members import LEADER, Member, current_member
+from journeyman.team.post import PostOffice
 from journeyman.team_events import Mail
-from journeyman.team_post import PostOffice
-from journeyman.team_registry import LEADER, Member, current_member
 from journeyman.tools import AnyTool
 from journeyman.types import Message, Text
 

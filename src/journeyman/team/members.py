@@ -19,8 +19,8 @@ from journeyman.definition import NAME
 from journeyman.errors import TeamError
 from journeyman.task_context import TaskContext
 from journeyman.task_events import Liveness
+from journeyman.team.mail import Mailbox
 from journeyman.team_events import DeadLetter, Path
-from journeyman.team_mail import Mailbox
 from journeyman.types import NOTHING_USED, Usage
 
 LEADER: Final = "team-lead"

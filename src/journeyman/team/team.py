@@ -22,14 +22,14 @@ from journeyman.journal import Section
 from journeyman.questions import Answer, Questions, current_questions
 from journeyman.result import CallbackError
 from journeyman.tasks import Tasks
+from journeyman.team.life import Life, in_team, why_unfit
+from journeyman.team.mail import TeamHooks
+from journeyman.team.members import Member, MemberInfo, Roster, current_member
+from journeyman.team.post import PostOffice
+from journeyman.team.shutdown import Shutdown, let_go, to_go
+from journeyman.team.spawn import TeamSpawner, TeamSpawnRequest, TeamSpawnResult
+from journeyman.team.tools import roster_tool, send_message_tool, shutdown_tool
 from journeyman.team_events import DeadLetter, Mail, Path
-from journeyman.team_mail import TeamHooks
-from journeyman.team_member import Life, in_team, why_unfit
-from journeyman.team_post import PostOffice
-from journeyman.team_registry import Member, MemberInfo, Roster, current_member
-from journeyman.team_shutdown import Shutdown, let_go, to_go
-from journeyman.team_spawn import TeamSpawner, TeamSpawnRequest, TeamSpawnResult
-from journeyman.team_tools import roster_tool, send_message_tool, shutdown_tool
 from journeyman.tools import AnyTool
 from journeyman.types import Usage
 from journeyman.watch import Watch

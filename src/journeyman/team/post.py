@@ -17,9 +17,9 @@ from journeyman.errors import TeamError
 from journeyman.events import Event, MailDelivered, MailReturned, MailSent, MemberChanged, Path
 from journeyman.result import CallbackError
 from journeyman.task_events import Liveness
+from journeyman.team.mail import Mailbox, TeamHooks
+from journeyman.team.members import EVERYBODY, LEADER, Member, Registry, Roster
 from journeyman.team_events import DeadLetter, Mail, MailKind, Reason
-from journeyman.team_mail import Mailbox, TeamHooks
-from journeyman.team_registry import EVERYBODY, LEADER, Member, Registry, Roster
 from journeyman.watch import Watch
 
 REMEMBERED_IDS: Final = 10_000
