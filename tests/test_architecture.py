@@ -42,7 +42,7 @@ LAYERS: dict[str, str] = {
     ),
     "groups": (
         "team.team team.mail team.life team.post team.members team.shutdown team.spawn team.tools"
-        " subagents subagent_calls subagent_results subagent_runs subagent_modes subagent_background"
+        " subagents.tool subagents.calls subagents.results subagents.delegation subagents.modes subagents.background"
     ),
     "adapters": (
         "models models.sse models.transport models.refusal models.answers models.wire models.strict"
@@ -141,10 +141,10 @@ NEIGHBOURS: dict[str, str] = {
     "team.tools": "team.post team.members team.shutdown",
     "team.team": "team.mail team.life team.post team.members team.shutdown team.spawn team.tools",
     # Delegation, from what a call means up to the tool.
-    "subagent_runs": "subagent_calls subagent_results",
-    "subagent_modes": "subagent_calls subagent_results subagent_runs",
-    "subagent_background": "subagent_calls subagent_results subagent_runs team.spawn",
-    "subagents": "subagent_calls subagent_results subagent_runs subagent_modes subagent_background team.spawn",
+    "subagents.delegation": "subagents.calls subagents.results",
+    "subagents.modes": "subagents.calls subagents.results subagents.delegation",
+    "subagents.background": "subagents.calls subagents.results subagents.delegation team.spawn",
+    "subagents.tool": "subagents.calls subagents.results subagents.delegation subagents.modes subagents.background team.spawn",
     "permission.rules": "permission.capability permission.roots permission.shell",
     "permission.approvals": "permission.approval_file",
     "permission.audit": "permission.capability",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from journeyman.question_tool import ask_user
     from journeyman.result import Failure, Metadata, Result, Success
     from journeyman.streaming import Events, stream
-    from journeyman.subagents import Subagents
+    from journeyman.subagents.tool import Subagents
     from journeyman.tasks import Tasks
     from journeyman.team.team import Team
     from journeyman.tools import Tool, ToolContext, tool

@@ -11,7 +11,7 @@ from journeyman.errors import InvalidArguments, SubagentMisused
 from journeyman.model import Model
 from journeyman.models.scripted import Scripted
 from journeyman.models.wrappers import Swappable
-from journeyman.subagent_calls import (
+from journeyman.subagents.calls import (
     BackgroundCall,
     ChainCall,
     Item,

@@ -8,7 +8,7 @@ import pytest
 
 from journeyman import Agent, DefinitionError, Subagents, tool
 from journeyman.models.scripted import Scripted
-from journeyman.subagent_calls import SubagentArguments
+from journeyman.subagents.calls import SubagentArguments
 from journeyman.tools import Effect
 from tests.crews.players import Count
 

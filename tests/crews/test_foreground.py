@@ -9,8 +9,8 @@ import pytest
 from journeyman import Agent, Failure, Limits, Output, Rejected, Subagents, Success
 from journeyman.errors import ProviderError, SubagentFailed
 from journeyman.models.scripted import FromFunction, Scripted, call, say
-from journeyman.subagent_modes import filled
-from journeyman.subagent_results import ChainResult, ParallelResult, SingleResult
+from journeyman.subagents.modes import filled
+from journeyman.subagents.results import ChainResult, ParallelResult, SingleResult
 from journeyman.types import Message, Usage
 from tests.crews.players import Count, after, counter, done, echo, errors, play, read, scout
 from tests.support.clock import virtual_clock

@@ -45,7 +45,7 @@ from journeyman.execution import current_run
 from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
-from journeyman.subagent_calls import MAX_DEPTH
+from journeyman.subagents.calls import MAX_DEPTH
 from journeyman.types import Thinking
 from journeyman.watch import Watch
 from tests.crews.players import code, done, echo, errors, hang, lead, look, play, read, scout

@@ -31,7 +31,7 @@ from journeyman.events import (
     ToolFinished,
 )
 from journeyman.result import LayerOutcome, Metadata
-from journeyman.subagent_calls import NAME as SUBAGENT
+from journeyman.subagents.calls import NAME as SUBAGENT
 
 _ITERATION: Final = 2
 _CALL: Final = 4

@@ -20,8 +20,8 @@ from journeyman.journal import Section
 from journeyman.loop import carry_out
 from journeyman.model import Model
 from journeyman.result import Result
-from journeyman.subagent_calls import MAX_DEPTH
-from journeyman.subagent_results import Ran
+from journeyman.subagents.calls import MAX_DEPTH
+from journeyman.subagents.results import Ran
 from journeyman.tools import ToolContext
 
 Mode: TypeAlias = Literal["single", "parallel", "chain", "background"]

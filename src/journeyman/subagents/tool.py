@@ -19,8 +19,8 @@ from journeyman.errors import DefinitionError, Problem, SubagentMisused, name_an
 from journeyman.events import Listener
 from journeyman.model import Model
 from journeyman.result import Result
-from journeyman.subagent_background import Wiring, background, team
-from journeyman.subagent_calls import (
+from journeyman.subagents.background import Wiring, background, team
+from journeyman.subagents.calls import (
     LABEL,
     NAME,
     BackgroundCall,
@@ -36,9 +36,9 @@ from journeyman.subagent_calls import (
     parsed,
     schema_of,
 )
-from journeyman.subagent_modes import chain, parallel, single
-from journeyman.subagent_results import SubagentResult
-from journeyman.subagent_runs import Crew, Delegation
+from journeyman.subagents.delegation import Crew, Delegation
+from journeyman.subagents.modes import chain, parallel, single
+from journeyman.subagents.results import SubagentResult
 from journeyman.task_context import Notify
 from journeyman.task_output import OutputFactory
 from journeyman.team.spawn import TeamSpawner

@@ -20,9 +20,9 @@ from journeyman.history import History
 from journeyman.inbox import current_inbox
 from journeyman.loop import carry_out
 from journeyman.result import Result, Success
-from journeyman.subagent_calls import BackgroundCall, TeamCall
-from journeyman.subagent_results import BackgroundResult, Ran, TeamResult, single_result
-from journeyman.subagent_runs import Delegation, Errand, input_of
+from journeyman.subagents.calls import BackgroundCall, TeamCall
+from journeyman.subagents.delegation import Delegation, Errand, input_of
+from journeyman.subagents.results import BackgroundResult, Ran, TeamResult, single_result
 from journeyman.task_context import Notify, TaskContext, TaskOptions
 from journeyman.task_output import OutputFactory
 from journeyman.team.spawn import TeamSpawner, TeamSpawnRequest

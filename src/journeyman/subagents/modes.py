@@ -15,8 +15,9 @@ from pydantic_core import from_json, to_json
 
 from journeyman.errors import SubagentMisused
 from journeyman.result import Success
-from journeyman.subagent_calls import ChainCall, ParallelCall, SingleCall
-from journeyman.subagent_results import (
+from journeyman.subagents.calls import ChainCall, ParallelCall, SingleCall
+from journeyman.subagents.delegation import Delegation, Errand
+from journeyman.subagents.results import (
     ChainResult,
     ItemResult,
     ParallelResult,
@@ -26,7 +27,6 @@ from journeyman.subagent_results import (
     output_of,
     single_result,
 )
-from journeyman.subagent_runs import Delegation, Errand
 
 _CANCELLED: Final = "Sub-agent {name!r} was cancelled from outside."
 

@@ -1,0 +1,19 @@
+"""Delegation: the tool by which a model hands tasks to other agents."""
+
+from typing import TYPE_CHECKING
+
+from journeyman.faces import lazy_face
+
+if TYPE_CHECKING:
+    from journeyman.subagents.tool import Subagents
+
+__all__ = [
+    "Subagents",
+]
+
+__getattr__, __dir__ = lazy_face(
+    __name__,
+    {
+        "tool": "Subagents",
+    },
+)
