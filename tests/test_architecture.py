@@ -38,7 +38,7 @@ LAYERS: dict[str, str] = {
     "conversations": (
         "handin execution verdict preparing attempts concluding loop streaming turn questions question_tool"
         " keeping opening chat_runs chat"
-        " task_notice task_tools task_driving tasks"
+        " tasks.notice tasks.tools tasks.task tasks.tasks"
     ),
     "groups": (
         "team.team team.mail team.life team.post team.members team.shutdown team.spawn team.tools"
@@ -131,8 +131,8 @@ NEIGHBOURS: dict[str, str] = {
     "store.journal": "store.file store.lock",
     "store.repair": "store.file store.journal store.lock store.log",
     "store.session": "store.file store.lock store.log",
-    "task_driving": "execution task_notice",
-    "tasks": "execution task_driving task_tools",
+    "tasks.task": "execution tasks.notice",
+    "tasks.tasks": "execution tasks.task tasks.tools",
     # A team, from its mail up to its members.
     "team.members": "team.mail",
     "team.post": "team.mail team.members",

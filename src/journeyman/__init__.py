@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from journeyman.result import Failure, Metadata, Result, Success
     from journeyman.streaming import Events, stream
     from journeyman.subagents.tool import Subagents
-    from journeyman.tasks import Tasks
+    from journeyman.tasks.tasks import Tasks
     from journeyman.team.team import Team
     from journeyman.tools import Tool, ToolContext, tool
     from journeyman.turn import Turn

@@ -16,7 +16,7 @@ from journeyman.models.scripted import Scripted, call, say
 from journeyman.permission.taint import TaintGate
 from journeyman.task_context import TaskContext
 from journeyman.task_events import Identity, TaskInfo
-from journeyman.task_notice import LONGEST, notice
+from journeyman.tasks.notice import LONGEST, notice
 from tests.support.clock import virtual_clock
 from tests.tasks.players import Gate, Told, giving, raising, sleeping
 

@@ -27,7 +27,7 @@ from journeyman.questions import Questions
 from journeyman.result import Failure, Result
 from journeyman.task_context import TaskContext
 from journeyman.task_events import Identity
-from journeyman.tasks import Tasks
+from journeyman.tasks.tasks import Tasks
 from journeyman.team.members import LEADER, Member, current_member
 from journeyman.team.post import PostOffice
 from journeyman.team_events import Mail

@@ -21,7 +21,7 @@ from journeyman.inbox import Inbox, current_inbox
 from journeyman.journal import Section
 from journeyman.questions import Answer, Questions, current_questions
 from journeyman.result import CallbackError
-from journeyman.tasks import Tasks
+from journeyman.tasks.tasks import Tasks
 from journeyman.team.life import Life, in_team, why_unfit
 from journeyman.team.mail import TeamHooks
 from journeyman.team.members import Member, MemberInfo, Roster, current_member

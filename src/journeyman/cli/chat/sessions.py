@@ -22,7 +22,7 @@ from journeyman.errors import StoreError
 from journeyman.events import Event, Listener
 from journeyman.store.repair import StoreRepaired
 from journeyman.store.store import SessionInfo, Store
-from journeyman.tasks import Tasks
+from journeyman.tasks.tasks import Tasks
 
 LATEST: Final = "latest"
 """As an id: the agent's conversation that was written to last."""

@@ -23,10 +23,10 @@ from journeyman.execution import current_path
 from journeyman.inbox import current_inbox
 from journeyman.result import CallbackError
 from journeyman.task_context import Notify, TaskContext, TaskOptions, Work
-from journeyman.task_driving import Surroundings, Undertaking, detached
 from journeyman.task_events import PREFIXES, Delivery, TaskInfo
 from journeyman.task_output import OutputFactory, in_folder
-from journeyman.task_tools import tools_for
+from journeyman.tasks.task import Surroundings, Undertaking, detached
+from journeyman.tasks.tools import tools_for
 from journeyman.tools import AnyTool, BackgroundTasks
 from journeyman.watch import Watch
 

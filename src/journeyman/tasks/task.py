@@ -26,8 +26,8 @@ from journeyman.inbox import Inbox
 from journeyman.result import CallbackError
 from journeyman.task_context import Notify, Receive, TaskContext, Work, current_background
 from journeyman.task_events import Delivery, TaskInfo
-from journeyman.task_notice import notice
 from journeyman.task_output import OutputFactory
+from journeyman.tasks.notice import notice
 from journeyman.watch import Watch
 
 
