@@ -36,8 +36,8 @@ LAYERS: dict[str, str] = {
         " compaction compaction_summary"
     ),
     "conversations": (
-        "handin execution verdict preparing attempts concluding loop streaming turn questions question_tool"
-        " keeping opening chat_runs chat"
+        "handin execution verdict preparing attempts concluding loop streaming chat.turn chat.questions chat.question_tool"
+        " chat.keeping chat.opening chat.chat_runs chat.chat"
         " tasks.notice tasks.tools tasks.task tasks.tasks"
     ),
     "groups": (
@@ -123,10 +123,10 @@ NEIGHBOURS: dict[str, str] = {
     "concluding": "attempts execution verdict",
     "loop": "attempts concluding execution handin preparing verdict",
     "streaming": "loop",
-    "question_tool": "questions",
-    "turn": "execution",
-    "chat_runs": "execution keeping loop questions turn",
-    "chat": "chat_runs opening questions turn",
+    "chat.question_tool": "chat.questions",
+    "chat.turn": "execution",
+    "chat.chat_runs": "execution chat.keeping loop chat.questions chat.turn",
+    "chat.chat": "chat.chat_runs chat.opening chat.questions chat.turn",
     "store.store": "store.file store.journal store.lock store.log store.repair store.session",
     "store.journal": "store.file store.lock",
     "store.repair": "store.file store.journal store.lock store.log",
@@ -431,8 +431,8 @@ PLANTED_IMPORTS = {
     ("retry", "import journeyman.loop as shortcut"): "loop",
     ("retry", "from journeyman import loop"): "loop",
     ("retry", "from journeyman import run"): FRONT_PAGE,
-    ("retry", "if TYPE_CHECKING:\n    from journeyman.chat import Chat"): "chat",
-    ("retry", "async def call():\n    from journeyman.chat import Chat"): "chat",
+    ("retry", "if TYPE_CHECKING:\n    from journeyman.chat import Chat"): "chat.chat",
+    ("retry", "async def call():\n    from journeyman.chat import Chat"): "chat.chat",
     ("retry", "from journeyman.budget import Budget"): "budget",
     ("retry", "from journeyman.models.openai import body"): "models.openai.names",
     ("retry", "from journeyman.model import Model\nfrom journeyman.types import Text"): None,

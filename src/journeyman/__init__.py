@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from journeyman.agent import Agent, Escalate, Host, KeepGoing, Observability, Stopping
     from journeyman.budget import Allowance, Budget, Exceeded, Limits, Spent
     from journeyman.cancel import Abort
-    from journeyman.chat import Chat
+    from journeyman.chat.chat import Chat
+    from journeyman.chat.question_tool import ask_user
+    from journeyman.chat.turn import Turn
     from journeyman.contexts import ErrorCode
     from journeyman.endings import Ending
     from journeyman.errors import (
@@ -33,14 +35,12 @@ if TYPE_CHECKING:
     from journeyman.model import Model, Settings
     from journeyman.output import Output, Reflection, Submit
     from journeyman.prompt import Rejection
-    from journeyman.question_tool import ask_user
     from journeyman.result import Failure, Metadata, Result, Success
     from journeyman.streaming import Events, stream
     from journeyman.subagents.tool import Subagents
     from journeyman.tasks.tasks import Tasks
     from journeyman.team.team import Team
     from journeyman.tools import Tool, ToolContext, tool
-    from journeyman.turn import Turn
     from journeyman.types import Document, Image, Message, Price, Text, ToolResult, Usage, dump_messages, load_messages
     from journeyman.validation import validation_context
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from journeyman import Agent, Chat, Host, Limits, ask_user, run
+from journeyman.chat.questions import Answer
 from journeyman.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -19,7 +20,6 @@ from journeyman.events import (
 )
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, Rewrite, Stop
 from journeyman.models.scripted import Scripted, call
-from journeyman.questions import Answer
 from tests.chat.players import code, script_of
 from tests.loop.players import look
 from tests.support.clock import virtual_clock

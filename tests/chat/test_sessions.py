@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent, Chat, Host, InMemoryJournal, tool
+from journeyman.chat.turn import ABORTED
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.session import Session
 from journeyman.store.store import Store
-from journeyman.turn import ABORTED
 from journeyman.types import Message, Text, ToolResult, ToolUse
 from tests.chat.players import Door, code, script_of
 from tests.support.stage import Stage

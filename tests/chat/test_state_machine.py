@@ -35,6 +35,7 @@ from journeyman import (
     load_messages,
     tool,
 )
+from journeyman.chat.turn import ABORTED, Hold
 from journeyman.errors import NothingToContinue
 from journeyman.events import Event, TurnEnded
 from journeyman.history import History
@@ -42,7 +43,6 @@ from journeyman.inbox import Queue, Receipt
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.store.store import Store
-from journeyman.turn import ABORTED, Hold
 from journeyman.types import Message, Text
 from tests.support.clock import VirtualClock
 from tests.support.invariants_history import history_faults

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from journeyman import Agent, Callbacks, Chat, ChatHeld, Limits, Output, run, tool
+from journeyman.chat.turn import ABORTED
 from journeyman.contexts import CancelledContext
 from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
 from journeyman.models.scripted import Scripted, call
-from journeyman.turn import ABORTED
 from tests.chat.players import Door, Opening, Report, code, hang, once, script_of
 from tests.loop.players import context_of, look
 from tests.support.clock import virtual_clock

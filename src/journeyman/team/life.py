@@ -17,13 +17,13 @@ from typing import Any, Final
 from journeyman.agent import Agent, Host
 from journeyman.budget import Exceeded, Spent
 from journeyman.cancel import is_failure
-from journeyman.chat import Chat
+from journeyman.chat.chat import Chat
+from journeyman.chat.questions import Questions
 from journeyman.contexts import ErrorCode
 from journeyman.errors import JourneymanError, TeamError, name_and_words
 from journeyman.execution import current_path
 from journeyman.inbox import Inbox
 from journeyman.prompt import SystemPrompt
-from journeyman.questions import Questions
 from journeyman.result import Failure, Result
 from journeyman.task_context import TaskContext
 from journeyman.task_events import Identity

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from journeyman.chat import Chat
+from journeyman.chat.chat import Chat
 from journeyman.definition import NAME
 from journeyman.errors import TeamError
 from journeyman.task_context import TaskContext

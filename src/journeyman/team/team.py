@@ -14,12 +14,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from journeyman.agent import NOTHING_AROUND, Host
+from journeyman.chat.questions import Answer, Questions, current_questions
 from journeyman.errors import TeamError
 from journeyman.events import Listener
 from journeyman.execution import current_path, current_run
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.journal import Section
-from journeyman.questions import Answer, Questions, current_questions
 from journeyman.result import CallbackError
 from journeyman.tasks.tasks import Tasks
 from journeyman.team.life import Life, in_team, why_unfit

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from pydantic_core import from_json
 
 from journeyman.agent import Agent
+from journeyman.chat.questions import Answer
 from journeyman.cli.chat.view import SAY, Prompt
 from journeyman.cli.show.lines import Line
 from journeyman.cli.show.words import arguments as arguments_in_words
@@ -23,7 +24,6 @@ from journeyman.cli.show.words import count, one_line
 from journeyman.errors import InvalidArguments
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Deny, Extent, Rewrite, Stop
-from journeyman.questions import Answer
 from journeyman.types import JsonObject
 
 Asked: TypeAlias = ApprovalRequested | QuestionAsked

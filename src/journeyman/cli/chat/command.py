@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import Parameter
 
 from journeyman.agent import Agent, Host
-from journeyman.chat import Chat
+from journeyman.chat.chat import Chat
 from journeyman.cli.chat.plain import converse_plainly
 from journeyman.cli.chat.sessions import Place, data_folder, make_folder
 from journeyman.cli.chat.talk import Talk

@@ -15,6 +15,7 @@ from pydantic_core import to_json
 
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
+from journeyman.chat.question_tool import NOBODY
 from journeyman.cli.chat.sessions import Place
 from journeyman.cli.chat.talk import Talk
 from journeyman.cli.chat.view import Entry, Prompt, Shows
@@ -28,7 +29,6 @@ from journeyman.contexts import ErrorCode
 from journeyman.errors import InvalidArguments
 from journeyman.events import ApprovalRequested, Event, QuestionAsked, TurnEnded
 from journeyman.gate import Deny
-from journeyman.question_tool import NOBODY
 from journeyman.result import Failure, Result, Success
 
 _FAILED: Final = 1

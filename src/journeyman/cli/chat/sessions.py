@@ -16,7 +16,7 @@ from threading import get_ident
 from typing import Any, Final
 
 from journeyman.agent import Agent, Host
-from journeyman.chat import Chat
+from journeyman.chat.chat import Chat
 from journeyman.cli.mistake import Mistake
 from journeyman.errors import StoreError
 from journeyman.events import Event, Listener

@@ -12,7 +12,8 @@ from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, Final
 
 from journeyman.agent import Agent
-from journeyman.chat import Chat
+from journeyman.chat.chat import Chat
+from journeyman.chat.questions import Answer
 from journeyman.cli.chat.asking import Asking
 from journeyman.cli.chat.chat_commands import find, obey
 from journeyman.cli.chat.sessions import Place
@@ -32,7 +33,6 @@ from journeyman.events import (
     RunStarted,
     TurnEnded,
 )
-from journeyman.questions import Answer
 
 _SAYS: Final = (MessageCommitted, IterationStarted, TurnEnded)
 """After these, something that waited may have been said."""

@@ -19,15 +19,15 @@ from typing import Any, Final, Generic
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Host
-from journeyman.chat_runs import Runs
+from journeyman.chat.chat_runs import Runs
+from journeyman.chat.opening import opened_model, opened_session
+from journeyman.chat.questions import Answer, Questions
+from journeyman.chat.turn import ChatState, Hold, Turn
 from journeyman.errors import ChatBusy, ChatHeld, NothingToContinue
 from journeyman.events import Callbacks, Listener, TurnEnded
 from journeyman.inbox import Inbox, Queue, Receipt
-from journeyman.opening import opened_model, opened_session
-from journeyman.questions import Answer, Questions
 from journeyman.result import Failure, Result, Success
 from journeyman.session import Session, Sessions
-from journeyman.turn import ChatState, Hold, Turn
 from journeyman.types import Message, Usage
 from journeyman.watch import Watch
 

@@ -11,18 +11,18 @@ from itertools import count
 from typing import Any
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
+from journeyman.chat.keeping import Keeping, noted_on
+from journeyman.chat.questions import Questions, current_questions
+from journeyman.chat.turn import Turn, closing_of, used
 from journeyman.events import Callbacks, Listener, Path
 from journeyman.execution import Execution, Options, begin, current_path, current_run
 from journeyman.history import History
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.journal import Section
-from journeyman.keeping import Keeping, noted_on
 from journeyman.loop import carry_out
 from journeyman.model import Model
-from journeyman.questions import Questions, current_questions
 from journeyman.result import Result
 from journeyman.session import Session
-from journeyman.turn import Turn, closing_of, used
 from journeyman.types import NOTHING_USED, Message, Usage
 
 

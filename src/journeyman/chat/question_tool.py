@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from journeyman.questions import current_questions
+from journeyman.chat.questions import current_questions
 from journeyman.tools import ToolContext, tool
 from journeyman.types import ToolResult
 

@@ -1,0 +1,25 @@
+"""Chats: stateful conversations of many prompts."""
+
+from typing import TYPE_CHECKING
+
+from journeyman.faces import lazy_face
+
+if TYPE_CHECKING:
+    from journeyman.chat.chat import Chat
+    from journeyman.chat.question_tool import ask_user
+    from journeyman.chat.turn import Turn
+
+__all__ = [
+    "Chat",
+    "Turn",
+    "ask_user",
+]
+
+__getattr__, __dir__ = lazy_face(
+    __name__,
+    {
+        "chat": "Chat",
+        "question_tool": "ask_user",
+        "turn": "Turn",
+    },
+)
