@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 from benchmarks.measuring import Contender, Costs, Effort, Row, compared, taking_turns
 from benchmarks.server import always
 from journeyman import Message, Settings, Text, ToolResult, Usage
+from journeyman.loop.retry import respond
 from journeyman.model import Prefix, Request, ToolSpec
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import OPENAI
-from journeyman.retry import respond
 from journeyman.types import ToolUse
 
 if TYPE_CHECKING:  # importing the SDK takes a second

@@ -27,16 +27,16 @@ FRONT_PAGE = "__init__"
 LAYERS: dict[str, str] = {
     "values": "faces types errors contexts endings result chat_events task_events team_events events",
     "parts": (
-        "cancel model connect retry budget journal gate output guard prompt validation history window kept_view watch"
+        "cancel model connect loop.retry budget journal gate output guard prompt loop.validation_part history window kept_view loop.watch"
         " ledger task_output task_context tools tool_context answer signature schema raw_schema docstrings issues"
         " canonical files inbox session"
     ),
-    "iteration": (
-        "definition agent outcome conversation deltas invoking permitting calls paying fitting asking iteration"
+    "loop.iteration": (
+        "definition agent loop.outcome loop.record loop.deltas loop.invoking loop.permitting loop.calls loop.paying loop.request loop.asking loop.iteration"
         " compaction compaction_summary"
     ),
     "conversations": (
-        "handin execution verdict preparing attempts concluding loop streaming chat.turn chat.questions chat.question_tool"
+        "loop.hand_in loop.execution loop.validation loop.prepare loop.attempts_part loop.conclude loop.attempts loop.streaming chat.turn chat.questions chat.question_tool"
         " chat.keeping chat.opening chat.chat_runs chat.chat"
         " tasks.notice tasks.tools tasks.task tasks.tasks"
     ),
@@ -88,11 +88,11 @@ NEIGHBOURS: dict[str, str] = {
     "events": "types errors endings result chat_events task_events team_events",
     "connect": "model session",
     "session": "inbox",
-    "retry": "cancel model",
+    "loop.retry": "cancel model",
     "window": "model",
     "kept_view": "window",
-    "validation": "cancel issues",
-    "watch": "cancel",
+    "loop.validation_part": "cancel issues",
+    "loop.watch": "cancel",
     "answer": "issues",
     "schema": "issues",
     "raw_schema": "issues schema canonical",
@@ -105,34 +105,34 @@ NEIGHBOURS: dict[str, str] = {
     "journal": "tools",
     # Inside the iteration, from the values of a call up to the two verbs.
     "agent": "definition",
-    "conversation": "outcome",
-    "deltas": "conversation",
-    "invoking": "conversation outcome",
-    "permitting": "conversation invoking outcome",
-    "calls": "conversation outcome permitting",
-    "paying": "conversation",
-    "fitting": "conversation paying",
-    "asking": "conversation deltas fitting paying",
+    "loop.record": "loop.outcome",
+    "loop.deltas": "loop.record",
+    "loop.invoking": "loop.record loop.outcome",
+    "loop.permitting": "loop.record loop.invoking loop.outcome",
+    "loop.calls": "loop.record loop.outcome loop.permitting",
+    "loop.paying": "loop.record",
+    "loop.request": "loop.record loop.paying",
+    "loop.asking": "loop.record loop.deltas loop.request loop.paying",
     "compaction": "compaction_summary",
-    "iteration": "asking calls conversation",
+    "loop.iteration": "loop.asking loop.calls loop.record",
     # Inside a run, from what counts as handing in up to the loop.
-    "execution": "handin",
-    "verdict": "execution handin",
-    "preparing": "execution",
-    "attempts": "execution handin verdict",
-    "concluding": "attempts execution verdict",
-    "loop": "attempts concluding execution handin preparing verdict",
-    "streaming": "loop",
+    "loop.execution": "loop.hand_in",
+    "loop.validation": "loop.execution loop.hand_in",
+    "loop.prepare": "loop.execution",
+    "loop.attempts_part": "loop.execution loop.hand_in loop.validation",
+    "loop.conclude": "loop.attempts_part loop.execution loop.validation",
+    "loop.attempts": "loop.attempts_part loop.conclude loop.execution loop.hand_in loop.prepare loop.validation",
+    "loop.streaming": "loop.attempts",
     "chat.question_tool": "chat.questions",
-    "chat.turn": "execution",
-    "chat.chat_runs": "execution chat.keeping loop chat.questions chat.turn",
+    "chat.turn": "loop.execution",
+    "chat.chat_runs": "loop.execution chat.keeping loop.attempts chat.questions chat.turn",
     "chat.chat": "chat.chat_runs chat.opening chat.questions chat.turn",
     "store.store": "store.file store.journal store.lock store.log store.repair store.session",
     "store.journal": "store.file store.lock",
     "store.repair": "store.file store.journal store.lock store.log",
     "store.session": "store.file store.lock store.log",
-    "tasks.task": "execution tasks.notice",
-    "tasks.tasks": "execution tasks.task tasks.tools",
+    "tasks.task": "loop.execution tasks.notice",
+    "tasks.tasks": "loop.execution tasks.task tasks.tools",
     # A team, from its mail up to its members.
     "team.members": "team.mail",
     "team.post": "team.mail team.members",
@@ -251,7 +251,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module, named as below `journeyman`: `loop`, `models.openai.names`, `__init__` for the front page."""
+    """A module, named as below `journeyman`: `loop.attempts`, `models.openai.names`, `__init__` for the front page."""
 
     name: str
     source: str
@@ -427,19 +427,19 @@ def test_every_exception_is_still_needed_and_has_a_reason() -> None:
 
 
 PLANTED_IMPORTS = {
-    ("retry", "from journeyman.loop import run"): "loop",
-    ("retry", "import journeyman.loop as shortcut"): "loop",
-    ("retry", "from journeyman import loop"): "loop",
-    ("retry", "from journeyman import run"): FRONT_PAGE,
-    ("retry", "if TYPE_CHECKING:\n    from journeyman.chat import Chat"): "chat.chat",
-    ("retry", "async def call():\n    from journeyman.chat import Chat"): "chat.chat",
-    ("retry", "from journeyman.budget import Budget"): "budget",
-    ("retry", "from journeyman.models.openai import body"): "models.openai.names",
-    ("retry", "from journeyman.model import Model\nfrom journeyman.types import Text"): None,
+    ("loop.retry", "from journeyman.loop import run"): "loop.attempts",
+    ("loop.retry", "import journeyman.loop as shortcut"): "loop.attempts",
+    ("loop.retry", "from journeyman import loop"): "loop.attempts",
+    ("loop.retry", "from journeyman import run"): FRONT_PAGE,
+    ("loop.retry", "if TYPE_CHECKING:\n    from journeyman.chat import Chat"): "chat.chat",
+    ("loop.retry", "async def call():\n    from journeyman.chat import Chat"): "chat.chat",
+    ("loop.retry", "from journeyman.budget import Budget"): "budget",
+    ("loop.retry", "from journeyman.models.openai import body"): "models.openai.names",
+    ("loop.retry", "from journeyman.model import Model\nfrom journeyman.types import Text"): None,
     ("toolbox.search", "from journeyman.toolbox.workspace import Workspace"): None,
     ("models.openai.chat", "from journeyman.models.transport import post"): None,
     ("models.openai.names", "from journeyman.models.anthropic import body"): "models.anthropic.model",
-    ("otel", "from journeyman.loop import run"): "loop",
+    ("otel", "from journeyman.loop import run"): "loop.attempts",
 }
 
 

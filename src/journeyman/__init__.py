@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     )
     from journeyman.events import CallbackContext, Callbacks, Event, Listener
     from journeyman.journal import InMemoryJournal
-    from journeyman.loop import run, run_sync
+    from journeyman.loop.attempts import run, run_sync
+    from journeyman.loop.streaming import Events, stream
+    from journeyman.loop.validation_part import validation_context
     from journeyman.model import Model, Settings
     from journeyman.output import Output, Reflection, Submit
     from journeyman.prompt import Rejection
     from journeyman.result import Failure, Metadata, Result, Success
-    from journeyman.streaming import Events, stream
     from journeyman.subagents.tool import Subagents
     from journeyman.tasks.tasks import Tasks
     from journeyman.team.team import Team
     from journeyman.tools import Tool, ToolContext, tool
     from journeyman.types import Document, Image, Message, Price, Text, ToolResult, Usage, dump_messages, load_messages
-    from journeyman.validation import validation_context
 
 __all__ = [
     "Abort",

@@ -15,9 +15,9 @@ from hypothesis.strategies import SearchStrategy
 from journeyman import Agent, Host, Limits, Settings, tool
 from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
 from journeyman.events import ContextCompacted, Event
-from journeyman.execution import Options, begin
 from journeyman.history import History
-from journeyman.loop import carry_out
+from journeyman.loop.attempts import carry_out
+from journeyman.loop.execution import Options, begin
 from journeyman.model import Prefix, Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, call, say

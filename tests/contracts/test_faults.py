@@ -18,8 +18,8 @@ from journeyman import Agent, Event, Failure, Success, Usage, run
 from journeyman.contexts import ErrorCode
 from journeyman.errors import ProviderError
 from journeyman.events import ModelRetried
+from journeyman.loop.retry import LONGEST_WAIT_S, PASSING
 from journeyman.result import Result
-from journeyman.retry import LONGEST_WAIT_S, PASSING
 from tests.contracts.fault_adapters import ADAPTERS, Adapter
 from tests.contracts.fault_wires import ECHO
 from tests.contracts.faults import FAULTS, Fault, context

@@ -41,13 +41,13 @@ from journeyman.events import (
     ToolCalled,
     ToolFinished,
 )
-from journeyman.execution import current_run
 from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
+from journeyman.loop.execution import current_run
+from journeyman.loop.watch import Watch
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.subagents.calls import MAX_DEPTH
 from journeyman.types import Thinking
-from journeyman.watch import Watch
 from tests.crews.players import code, done, echo, errors, hang, lead, look, play, read, scout
 from tests.support.clock import virtual_clock
 from tests.support.recorder import Recorder, check_balance

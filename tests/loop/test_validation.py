@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 from journeyman import Agent, Limits, Output, Rejected, run, validation_context
 from journeyman.contexts import ValidationContext
 from journeyman.events import LayerCompleted, LayerStarted
+from journeyman.loop.validation_part import from_checker
 from journeyman.models.scripted import call
 from journeyman.types import ToolResult
-from journeyman.validation import from_checker
 from tests.loop.players import Report, context_of, failed, report, small, succeeded
 from tests.support.recorder import Recorder, check_balance
 from tests.support.stage import Stage

@@ -12,8 +12,8 @@ import pytest
 from journeyman import Abort, Agent, Failure, Host, Rejected, Tasks, ToolContext, Usage, run, tool
 from journeyman.cancel import current_scope
 from journeyman.events import Event, TaskEnded, TaskMessaged, TaskStarted
-from journeyman.execution import current_path
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Stop
+from journeyman.loop.execution import current_path
 from journeyman.models.scripted import Scripted, call
 from journeyman.task_context import TaskContext, current_background
 from journeyman.task_events import Identity, TaskInfo, TaskKind

@@ -8,9 +8,9 @@ import pytest
 
 from journeyman import Agent, Success, Tasks, tool
 from journeyman.events import Event, TaskEnded
-from journeyman.execution import Options, begin
 from journeyman.history import History
-from journeyman.loop import carry_out
+from journeyman.loop.attempts import carry_out
+from journeyman.loop.execution import Options, begin
 from journeyman.models.scripted import Scripted, call
 from journeyman.task_context import TaskContext
 from tests.support.clock import virtual_clock

@@ -25,8 +25,8 @@ from journeyman.agent import SystemMode
 from journeyman.budget import Allowance, Budget
 from journeyman.errors import DefinitionError, TeamError
 from journeyman.events import ModelResponded, RunStarted
-from journeyman.execution import current_path
 from journeyman.gate import Allow, Ask, GateRequest
+from journeyman.loop.execution import current_path
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.team.team import TeamHooks
 from journeyman.team_events import Mail

@@ -26,10 +26,10 @@ from journeyman.chat.turn import ChatState, Hold, Turn
 from journeyman.errors import ChatBusy, ChatHeld, NothingToContinue
 from journeyman.events import Callbacks, Listener, TurnEnded
 from journeyman.inbox import Inbox, Queue, Receipt
+from journeyman.loop.watch import Watch
 from journeyman.result import Failure, Result, Success
 from journeyman.session import Session, Sessions
 from journeyman.types import Message, Usage
-from journeyman.watch import Watch
 
 Out = TypeVar("Out", default=str, covariant=True)
 In = TypeVar("In", default=str, contravariant=True)

@@ -15,11 +15,11 @@ from journeyman.chat.keeping import Keeping, noted_on
 from journeyman.chat.questions import Questions, current_questions
 from journeyman.chat.turn import Turn, closing_of, used
 from journeyman.events import Callbacks, Listener, Path
-from journeyman.execution import Execution, Options, begin, current_path, current_run
 from journeyman.history import History
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.journal import Section
-from journeyman.loop import carry_out
+from journeyman.loop.attempts import carry_out
+from journeyman.loop.execution import Execution, Options, begin, current_path, current_run
 from journeyman.model import Model
 from journeyman.result import Result
 from journeyman.session import Session

@@ -16,7 +16,7 @@ from pydantic_core import from_json
 
 from journeyman.events import ApprovalAnswered, ApprovalRequested, Path, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop
-from journeyman.watch import Watch
+from journeyman.loop.watch import Watch
 
 UNANSWERED = "nobody answered"
 

@@ -18,10 +18,10 @@ from journeyman.cli.show.words import count
 from journeyman.cli.stdout import Stdout
 from journeyman.connect import connect
 from journeyman.errors import DefinitionError, ModelUnavailable
+from journeyman.loop.validation_part import layer_name
 from journeyman.model import ToolSpec, sent_tools
 from journeyman.output import TEXT
 from journeyman.tools import Tool
-from journeyman.validation import layer_name
 
 _PROBLEMS: Final = 1
 _LABEL: Final = 12

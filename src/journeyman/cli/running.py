@@ -27,7 +27,7 @@ from journeyman.contexts import ErrorCode, InvalidInputContext, ModelUnavailable
 from journeyman.endings import Context, Ending
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded
 from journeyman.events import Event, Listener
-from journeyman.loop import run
+from journeyman.loop.attempts import run
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.types import Usage
 

@@ -28,7 +28,7 @@ from journeyman.events import (
     ValidationFailed,
 )
 from journeyman.gate import Approval, Decision
-from journeyman.loop import run
+from journeyman.loop.attempts import run
 from journeyman.result import Result
 from journeyman.types import JsonObject
 

@@ -15,10 +15,10 @@ from pydantic_core import from_json, to_json
 from journeyman.agent import Agent
 from journeyman.errors import SubagentMisused, words_of
 from journeyman.events import Event, MessageCommitted, ModelResponded, ToolCalled, ToolFinished
-from journeyman.execution import Options, begin, current_run, detached
 from journeyman.history import History
 from journeyman.inbox import current_inbox
-from journeyman.loop import carry_out
+from journeyman.loop.attempts import carry_out
+from journeyman.loop.execution import Options, begin, current_run, detached
 from journeyman.result import Result, Success
 from journeyman.subagents.calls import BackgroundCall, TeamCall
 from journeyman.subagents.delegation import Delegation, Errand, input_of

@@ -15,9 +15,9 @@ from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import Abort
 from journeyman.errors import InvalidArguments, SubagentMisused
 from journeyman.events import Listener
-from journeyman.execution import Options, Origin, begin, current_path, current_run
 from journeyman.journal import Section
-from journeyman.loop import carry_out
+from journeyman.loop.attempts import carry_out
+from journeyman.loop.execution import Options, Origin, begin, current_path, current_run
 from journeyman.model import Model
 from journeyman.result import Result
 from journeyman.subagents.calls import MAX_DEPTH

@@ -20,15 +20,15 @@ from journeyman.answer import to_result
 from journeyman.cancel import current_scope
 from journeyman.errors import Rejected, name_and_words
 from journeyman.events import TaskEnded, TaskMessaged
-from journeyman.execution import current_run
 from journeyman.guard import current_guard
 from journeyman.inbox import Inbox
+from journeyman.loop.execution import current_run
+from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.task_context import Notify, Receive, TaskContext, Work, current_background
 from journeyman.task_events import Delivery, TaskInfo
 from journeyman.task_output import OutputFactory
 from journeyman.tasks.notice import notice
-from journeyman.watch import Watch
 
 
 @dataclass(slots=True, kw_only=True)

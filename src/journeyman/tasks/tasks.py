@@ -19,8 +19,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
 from journeyman.events import Listener, TaskMessaged, TaskStarted
-from journeyman.execution import current_path
 from journeyman.inbox import current_inbox
+from journeyman.loop.execution import current_path
+from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.task_context import Notify, TaskContext, TaskOptions, Work
 from journeyman.task_events import PREFIXES, Delivery, TaskInfo
@@ -28,7 +29,6 @@ from journeyman.task_output import OutputFactory, in_folder
 from journeyman.tasks.task import Surroundings, Undertaking, detached
 from journeyman.tasks.tools import tools_for
 from journeyman.tools import AnyTool, BackgroundTasks
-from journeyman.watch import Watch
 
 
 class Tasks:

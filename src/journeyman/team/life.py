@@ -21,8 +21,8 @@ from journeyman.chat.chat import Chat
 from journeyman.chat.questions import Questions
 from journeyman.contexts import ErrorCode
 from journeyman.errors import JourneymanError, TeamError, name_and_words
-from journeyman.execution import current_path
 from journeyman.inbox import Inbox
+from journeyman.loop.execution import current_path
 from journeyman.prompt import SystemPrompt
 from journeyman.result import Failure, Result
 from journeyman.task_context import TaskContext

@@ -17,9 +17,10 @@ from journeyman.agent import NOTHING_AROUND, Host
 from journeyman.chat.questions import Answer, Questions, current_questions
 from journeyman.errors import TeamError
 from journeyman.events import Listener
-from journeyman.execution import current_path, current_run
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.journal import Section
+from journeyman.loop.execution import current_path, current_run
+from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.tasks import Tasks
 from journeyman.team.life import Life, in_team, why_unfit
@@ -32,7 +33,6 @@ from journeyman.team.tools import roster_tool, send_message_tool, shutdown_tool
 from journeyman.team_events import DeadLetter, Mail, Path
 from journeyman.tools import AnyTool
 from journeyman.types import Usage
-from journeyman.watch import Watch
 
 __all__ = ["Roster", "Shutdown", "Team", "TeamHooks", "TeamSpawnRequest", "TeamSpawnResult", "TeamSpawner"]
 

@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from journeyman.conversation import Conversation, HandInTool
 from journeyman.errors import OutcomeUnknown
 from journeyman.events import ToolCalled, ToolFinished
 from journeyman.guard import seen_of
 from journeyman.journal import Reservation
-from journeyman.outcome import Outcome, OutcomeCodec
-from journeyman.permitting import permitted
+from journeyman.loop.outcome import Outcome, OutcomeCodec
+from journeyman.loop.permitting import permitted
+from journeyman.loop.record import Conversation, HandInTool
+from journeyman.loop.watch import Watch
 from journeyman.result import ToolKind
 from journeyman.types import ToolResult, ToolUse
-from journeyman.watch import Watch
 
 SKIPPED = "Error: not run, because the user wrote something new. Read it first; call again if that is still right."
 """The result of a call that had not begun when steering came."""

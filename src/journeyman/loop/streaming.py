@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 from journeyman.agent import Agent, Host, In, Out
 from journeyman.cancel import Abort
 from journeyman.events import Callbacks, Event
-from journeyman.loop import run
+from journeyman.loop.attempts import run
 from journeyman.result import Result
 from journeyman.types import Message
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from journeyman.conversation import Conversation
 from journeyman.events import (
     Event,
     ModelAnswered,
@@ -15,6 +14,7 @@ from journeyman.events import (
     ThinkingDelta,
     ToolInputDelta,
 )
+from journeyman.loop.record import Conversation
 from journeyman.model import Answered, InputPart, Part, Restarted, Retried, TextPart, ThinkingPart
 
 

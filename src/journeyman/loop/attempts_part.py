@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from journeyman.budget import UNLIMITED, Budget
-from journeyman.calls import finish
 from journeyman.cancel import is_failure
 from journeyman.contexts import AttemptsContext, IterationsContext, PromptContext
-from journeyman.conversation import Conversation
 from journeyman.endings import Ending
 from journeyman.errors import name_and_words
 from journeyman.events import AttemptCompleted, AttemptStarted, ValidationFailed
-from journeyman.execution import Execution
-from journeyman.handin import Candidate
-from journeyman.outcome import Outcome
+from journeyman.loop.calls import finish
+from journeyman.loop.execution import Execution
+from journeyman.loop.hand_in import Candidate
+from journeyman.loop.outcome import Outcome
+from journeyman.loop.record import Conversation
+from journeyman.loop.validation import Verdict
 from journeyman.prompt import PromptFailed, Rejection, default_error_prompt, made
 from journeyman.result import AttemptRecord
 from journeyman.types import Text, ToolResult
-from journeyman.verdict import Verdict
 
 ACCEPTED = "Accepted."
 """The result of the call that handed in an output that passed."""

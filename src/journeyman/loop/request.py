@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from journeyman.cancel import is_failure
-from journeyman.conversation import Conversation
 from journeyman.errors import name_and_words
 from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.history import History
 from journeyman.kept_view import KeptView
+from journeyman.loop.paying import Count, paid
+from journeyman.loop.record import Conversation
+from journeyman.loop.retry import respond
 from journeyman.model import Model, Prefix, Request, Response
-from journeyman.paying import Count, paid
-from journeyman.retry import respond
 from journeyman.types import NOTHING_USED, Message, Usage
 from journeyman.window import (
     AnyStrategy,

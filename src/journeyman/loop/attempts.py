@@ -12,22 +12,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
-from journeyman.attempts import Finished, accept, begin_attempt, out_of_attempts, out_of_iterations, reject
 from journeyman.cancel import Abort, current_scope, is_cancellation, is_failure
-from journeyman.concluding import announce, conclude, failed_inside
 from journeyman.contexts import ErrorCode
-from journeyman.conversation import Conversation
 from journeyman.endings import Ending
 from journeyman.events import Callbacks, Listener
-from journeyman.execution import Execution, Options, begin, current_path, current_run
 from journeyman.guard import guarding
-from journeyman.handin import Candidate
-from journeyman.iteration import iterate
+from journeyman.loop.attempts_part import Finished, accept, begin_attempt, out_of_attempts, out_of_iterations, reject
+from journeyman.loop.conclude import announce, conclude, failed_inside
+from journeyman.loop.execution import Execution, Options, begin, current_path, current_run
+from journeyman.loop.hand_in import Candidate
+from journeyman.loop.iteration import iterate
+from journeyman.loop.prepare import Unprepared, prepare
+from journeyman.loop.record import Conversation
+from journeyman.loop.validation import judge
 from journeyman.model import opened
-from journeyman.preparing import Unprepared, prepare
 from journeyman.result import Failure, Result
 from journeyman.types import Message
-from journeyman.verdict import judge
 
 
 async def run(

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from pydantic import TypeAdapter
 
-from journeyman.conversation import Conversation
 from journeyman.history import encodable
+from journeyman.loop.record import Conversation
 from journeyman.model import Model, Request, Response, price_of, unpriced
 from journeyman.types import Usage
 

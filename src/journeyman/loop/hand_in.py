@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from journeyman.agent import Agent, Escalate, KeepGoing, StopAfter, StopGuard, Stopping
-from journeyman.calls import Call, finish
 from journeyman.cancel import is_failure
 from journeyman.contexts import (
     InvalidResponseContext,
@@ -21,11 +20,12 @@ from journeyman.contexts import (
     SubmitContext,
     TruncatedContext,
 )
-from journeyman.conversation import Conversation, HandInTool
 from journeyman.endings import Ending
 from journeyman.errors import InvalidArguments, name_and_words
-from journeyman.iteration import Iterated
-from journeyman.outcome import Outcome
+from journeyman.loop.calls import Call, finish
+from journeyman.loop.iteration import Iterated
+from journeyman.loop.outcome import Outcome
+from journeyman.loop.record import Conversation, HandInTool
 from journeyman.output import Reflection
 from journeyman.schema import OutputSchema
 from journeyman.tools import error_result, to_result

@@ -11,8 +11,6 @@ from typing import Any, cast
 
 from pydantic_core import from_json
 
-from journeyman.attempts import Finished, complete_attempt
-from journeyman.calls import finish
 from journeyman.cancel import Cause, is_failure
 from journeyman.contexts import (
     BudgetContext,
@@ -20,15 +18,17 @@ from journeyman.contexts import (
     InternalContext,
     ProjectionContext,
 )
-from journeyman.conversation import Conversation
 from journeyman.endings import Context, Ending
 from journeyman.errors import name_and_words
 from journeyman.events import RunFailed, RunStarted, RunSucceeded
-from journeyman.execution import Execution
-from journeyman.outcome import Outcome
+from journeyman.loop.attempts_part import Finished, complete_attempt
+from journeyman.loop.calls import finish
+from journeyman.loop.execution import Execution
+from journeyman.loop.outcome import Outcome
+from journeyman.loop.record import Conversation
+from journeyman.loop.validation import complete_layer
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.types import JsonObject, Text
-from journeyman.verdict import complete_layer
 
 INTERRUPTED = "Error: the run was stopped before this call finished."
 """The result of a call that was under way, or not begun, when the run ended."""

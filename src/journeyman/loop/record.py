@@ -21,12 +21,12 @@ from journeyman.inbox import Inbox
 from journeyman.journal import Journal
 from journeyman.kept_view import KeptView
 from journeyman.ledger import Ledger
+from journeyman.loop.outcome import Outcome
+from journeyman.loop.watch import Watch
 from journeyman.model import Model, Prefix, Settings
-from journeyman.outcome import Outcome
 from journeyman.result import ToolKind
 from journeyman.tools import BackgroundTasks, Effect, Middleware, States, Tool
 from journeyman.types import NOTHING_USED, Message, ToolResult, ToolUse, Usage, UserContent
-from journeyman.watch import Watch
 from journeyman.window import Compaction, estimate_message, estimate_prefix
 
 

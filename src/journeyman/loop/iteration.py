@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from journeyman.asking import ask
-from journeyman.calls import Call, run_calls
-from journeyman.conversation import Conversation
 from journeyman.endings import Ending
 from journeyman.events import IterationStarted, ModelResponded
+from journeyman.loop.asking import ask
+from journeyman.loop.calls import Call, run_calls
+from journeyman.loop.record import Conversation
+from journeyman.loop.watch import Watch
 from journeyman.model import Response
 from journeyman.types import Message, ToolResult
-from journeyman.watch import Watch
 
 
 @dataclass(slots=True)

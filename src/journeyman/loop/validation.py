@@ -11,15 +11,23 @@ from functools import partial
 from typing import Any
 
 from journeyman.contexts import ValidationContext
-from journeyman.conversation import Conversation
 from journeyman.endings import Ending
 from journeyman.errors import InvalidArguments
 from journeyman.events import LayerCompleted, LayerStarted
-from journeyman.execution import Execution, Layer
-from journeyman.handin import Candidate
+from journeyman.loop.execution import Execution, Layer
+from journeyman.loop.hand_in import Candidate
+from journeyman.loop.record import Conversation
+from journeyman.loop.validation_part import (
+    Checking,
+    Pristine,
+    ValidatorBroken,
+    check,
+    checking,
+    layer_description,
+    layer_name,
+)
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.schema import OutputSchema
-from journeyman.validation import Checking, Pristine, ValidatorBroken, check, checking, layer_description, layer_name
 
 _SCHEMA_LAYER = "schema"
 _SCHEMA_DESCRIPTION = "The output must fit its type."

@@ -17,14 +17,14 @@ from journeyman.contexts import (
     ModelUnavailableContext,
     PromptContext,
 )
-from journeyman.conversation import Conversation
 from journeyman.definition import TOOL_NAME, is_count
 from journeyman.endings import Context, Ending
 from journeyman.errors import InvalidArguments, ModelUnavailable, name_and_words
-from journeyman.execution import Execution
-from journeyman.fitting import compaction_of, kept_view_of
 from journeyman.guard import Guard, guard_for
 from journeyman.history import History
+from journeyman.loop.execution import Execution
+from journeyman.loop.record import Conversation
+from journeyman.loop.request import compaction_of, kept_view_of
 from journeyman.model import (
     Model,
     Prefix,

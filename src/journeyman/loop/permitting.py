@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from journeyman.conversation import Conversation
 from journeyman.errors import InvalidArguments
 from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, Stop
 from journeyman.guard import Guard
-from journeyman.invoking import execute
-from journeyman.outcome import Outcome
+from journeyman.loop.invoking import execute
+from journeyman.loop.outcome import Outcome
+from journeyman.loop.record import Conversation
 from journeyman.tools import Tool, error_result
 from journeyman.types import ToolUse
 

@@ -17,15 +17,15 @@ from journeyman.contexts import (
     OverflowContext,
     RateLimitContext,
 )
-from journeyman.conversation import Conversation
-from journeyman.deltas import shower
 from journeyman.endings import Context, Ending
 from journeyman.errors import BudgetRefused, ModelUnavailable, ProviderError
-from journeyman.fitting import fit, room_for_answer, shrink
 from journeyman.kept_view import KeptView
+from journeyman.loop.deltas import shower
+from journeyman.loop.paying import Count, paid
+from journeyman.loop.record import Conversation
+from journeyman.loop.request import fit, room_for_answer, shrink
+from journeyman.loop.retry import respond
 from journeyman.model import Request, Response, max_output_tokens_of
-from journeyman.paying import Count, paid
-from journeyman.retry import respond
 from journeyman.types import NOTHING_USED, Message
 
 

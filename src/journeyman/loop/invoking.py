@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from journeyman.cancel import is_failure
-from journeyman.conversation import Conversation
 from journeyman.events import CallAbandoned, ToolProgress
-from journeyman.outcome import Outcome
+from journeyman.loop.outcome import Outcome
+from journeyman.loop.record import Conversation
 from journeyman.tools import Middleware, MiddlewareCall, Tool, ToolContext, error_result, to_result
 from journeyman.types import ToolResult, ToolUse
 

@@ -17,15 +17,15 @@ from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.budget import Budget
 from journeyman.cancel import Abort, Scope, current_scope
 from journeyman.contexts import ErrorCode
-from journeyman.conversation import Conversation
 from journeyman.events import Callbacks, Listener, MessageCommitted, Path
-from journeyman.handin import HandIn, hand_in_of
 from journeyman.history import History
 from journeyman.inbox import Inbox
 from journeyman.ledger import Ledger
+from journeyman.loop.hand_in import HandIn, hand_in_of
+from journeyman.loop.record import Conversation
+from journeyman.loop.watch import Watch
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ValidationReport
 from journeyman.types import Message, UserContent
-from journeyman.watch import Watch
 
 
 @dataclass(slots=True)

@@ -1,0 +1,31 @@
+"""The loop: a run of attempts, each of iterations, each of calls."""
+
+from typing import TYPE_CHECKING
+
+from journeyman.faces import lazy_face
+
+if TYPE_CHECKING:
+    from journeyman.loop.attempts import run, run_sync
+    from journeyman.loop.retry import respond
+    from journeyman.loop.streaming import Events, stream
+    from journeyman.loop.validation_part import from_checker, validation_context
+
+__all__ = [
+    "Events",
+    "from_checker",
+    "respond",
+    "run",
+    "run_sync",
+    "stream",
+    "validation_context",
+]
+
+__getattr__, __dir__ = lazy_face(
+    __name__,
+    {
+        "attempts": "run run_sync",
+        "retry": "respond",
+        "streaming": "Events stream",
+        "validation_part": "from_checker validation_context",
+    },
+)
