@@ -28,8 +28,8 @@ LAYERS: dict[str, str] = {
     "values": "faces types errors contexts endings result chat_events task_events team_events events",
     "parts": (
         "cancel model connect loop.retry budget journal gate output guard prompt loop.validation_part history window kept_view loop.watch"
-        " ledger task_output task_context tools tool_context answer signature schema raw_schema docstrings issues"
-        " canonical files inbox session"
+        " ledger tools.task_output tools.background tools.tool tools.context tools.results tools.signature tools.schema tools.raw_schema tools.docstrings tools.issues"
+        " tools.canonical files inbox session"
     ),
     "loop.iteration": (
         "definition agent loop.outcome loop.record loop.deltas loop.invoking loop.permitting loop.calls loop.paying loop.request loop.asking loop.iteration"
@@ -91,18 +91,18 @@ NEIGHBOURS: dict[str, str] = {
     "loop.retry": "cancel model",
     "window": "model",
     "kept_view": "window",
-    "loop.validation_part": "cancel issues",
+    "loop.validation_part": "cancel tools.issues",
     "loop.watch": "cancel",
-    "answer": "issues",
-    "schema": "issues",
-    "raw_schema": "issues schema canonical",
-    "signature": "docstrings schema",
-    "task_context": "cancel inbox task_output",
-    "tool_context": "cancel task_context",
-    "tools": "answer canonical model raw_schema schema signature tool_context",
-    "gate": "cancel tools",
+    "tools.results": "tools.issues",
+    "tools.schema": "tools.issues",
+    "tools.raw_schema": "tools.issues tools.schema tools.canonical",
+    "tools.signature": "tools.docstrings tools.schema",
+    "tools.background": "cancel inbox tools.task_output",
+    "tools.context": "cancel tools.background",
+    "tools.tool": "tools.results tools.canonical model tools.raw_schema tools.schema tools.signature tools.context",
+    "gate": "cancel tools.tool",
     "guard": "cancel gate",
-    "journal": "tools",
+    "journal": "tools.tool",
     # Inside the iteration, from the values of a call up to the two verbs.
     "agent": "definition",
     "loop.record": "loop.outcome",
@@ -210,9 +210,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "anthropic": ("models.anthropic.client",),
     "cyclopts": ("cli",),
     "dbos": ("durable",),
-    "griffe": ("docstrings",),
+    "griffe": ("tools.docstrings",),
     "jinja2": (),
-    "jsonschema_rs": ("raw_schema",),
+    "jsonschema_rs": ("tools.raw_schema",),
     "httpx2": ("mcp.http",),
     # The two ends of one protocol, each in several modules: the ways to the other, what is said, what comes of a call.
     "mcp": (

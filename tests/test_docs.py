@@ -35,7 +35,7 @@ from journeyman import (
 from journeyman.contexts import ErrorCode
 from journeyman.endings import Context
 from journeyman.events import Callbacks, Event
-from journeyman.tools import ToolOptions
+from journeyman.tools.tool import ToolOptions
 from tests.support.pages import (
     PAGES,
     ROOT,

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Ro
 from typing_extensions import TypeAliasType, TypedDict, TypeForm
 
 from journeyman.errors import DefinitionError, InvalidArguments
-from journeyman.schema import Fields, OutputSchema, Parameter, is_object, output_schema
+from journeyman.tools.schema import Fields, OutputSchema, Parameter, is_object, output_schema
 from journeyman.types import JsonObject
 
 Item = TypeVar("Item")

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 from journeyman.cancel import Abort
-from journeyman.task_context import TaskContext, TaskOptions, Work
-from journeyman.tool_context import BackgroundTasks, isolated
-from journeyman.tools import AnyTool, States, ToolContext, tool
+from journeyman.tools.background import TaskContext, TaskOptions, Work
+from journeyman.tools.context import BackgroundTasks, isolated
+from journeyman.tools.tool import AnyTool, States, ToolContext, tool
 from tests.support.naming import steady_repr
 
 

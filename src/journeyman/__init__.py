@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from journeyman.subagents.tool import Subagents
     from journeyman.tasks.tasks import Tasks
     from journeyman.team.team import Team
-    from journeyman.tools import Tool, ToolContext, tool
+    from journeyman.tools.tool import Tool, ToolContext, tool
     from journeyman.types import Document, Image, Message, Price, Text, ToolResult, Usage, dump_messages, load_messages
 
 __all__ = [

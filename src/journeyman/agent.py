@@ -19,7 +19,7 @@ from journeyman.loop.validation_part import Validator
 from journeyman.model import Model, Settings
 from journeyman.output import TEXT, Output
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
-from journeyman.tools import BackgroundTasks, Middleware, States, Tool
+from journeyman.tools.tool import BackgroundTasks, Middleware, States, Tool
 from journeyman.types import Message, ToolResult
 from journeyman.window import AnyStrategy, Compaction
 

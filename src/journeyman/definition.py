@@ -16,8 +16,8 @@ from journeyman.connect import name_problem
 from journeyman.errors import DefinitionError, Problem
 from journeyman.model import Settings, ToolSpec
 from journeyman.output import TEXT, Output, Reflection
-from journeyman.schema import OutputSchema, output_schema
-from journeyman.tools import Tool, tool_problems
+from journeyman.tools.schema import OutputSchema, output_schema
+from journeyman.tools.tool import Tool, tool_problems
 from journeyman.types import Text
 
 T = TypeVar("T")

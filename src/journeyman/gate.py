@@ -19,7 +19,7 @@ import orjson
 
 from journeyman.cancel import is_failure
 from journeyman.errors import name_and_words
-from journeyman.tools import Effect
+from journeyman.tools.tool import Effect
 from journeyman.types import JsonObject
 
 Extent: TypeAlias = Literal["once", "session", "always"]

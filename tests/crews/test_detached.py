@@ -29,8 +29,8 @@ from journeyman.events import RunStarted
 from journeyman.model import Model
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.task_events import TaskInfo
-from journeyman.task_output import Writer
 from journeyman.team.spawn import TeamSpawnRequest, TeamSpawnResult
+from journeyman.tools.task_output import Writer
 from tests.chat.players import Door
 from tests.crews.players import counter, done, echo, errors, hang, lead, look, play, read, scout
 from tests.support.recorder import Recorder, transcript

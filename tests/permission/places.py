@@ -16,7 +16,7 @@ from typing import Any
 from journeyman import Agent, Host, Result, Tool, run, tool
 from journeyman.gate import Approval, Decision, Deny, Gate, GateRequest
 from journeyman.models.scripted import Answer, Scripted
-from journeyman.tools import Effect
+from journeyman.tools.tool import Effect
 from journeyman.types import JsonObject, ToolResult
 
 BASH = shutil.which("bash") or "/bin/bash"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from journeyman.task_context import TaskContext, Work
 from journeyman.task_events import TaskInfo
+from journeyman.tools.background import TaskContext, Work
 
 
 @dataclass(slots=True, eq=False)

@@ -15,8 +15,8 @@ from journeyman.events import Event, TaskEnded, TaskMessaged, TaskStarted
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Stop
 from journeyman.loop.execution import current_path
 from journeyman.models.scripted import Scripted, call
-from journeyman.task_context import TaskContext, current_background
 from journeyman.task_events import Identity, TaskInfo, TaskKind
+from journeyman.tools.background import TaskContext, current_background
 from tests.support.clock import on_virtual_clock, virtual_clock
 from tests.support.recorder import Recorder
 from tests.tasks.players import Gate, Told, giving, heeding, raising, sleeping, stubborn

@@ -12,7 +12,7 @@ from journeyman.history import History
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.execution import Options, begin
 from journeyman.models.scripted import Scripted, call
-from journeyman.task_context import TaskContext
+from journeyman.tools.background import TaskContext
 from tests.support.clock import virtual_clock
 from tests.support.recorder import transcript
 from tests.tasks.players import Gate, Told, giving, sleeping

@@ -14,9 +14,9 @@ from journeyman import Agent, Chat, Host, Tasks, ToolContext, ToolResult, Usage,
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.permission.taint import TaintGate
-from journeyman.task_context import TaskContext
 from journeyman.task_events import Identity, TaskInfo
 from journeyman.tasks.notice import LONGEST, notice
+from journeyman.tools.background import TaskContext
 from tests.support.clock import virtual_clock
 from tests.tasks.players import Gate, Told, giving, raising, sleeping
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from journeyman import Tasks, Usage
-from journeyman.task_context import TaskContext
 from journeyman.task_events import Identity
+from journeyman.tools.background import TaskContext
 from tests.support.clock import virtual_clock
 from tests.tasks.players import giving, raising, sleeping
 from tests.toolbox.playing import answered

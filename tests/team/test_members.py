@@ -30,7 +30,7 @@ from journeyman.loop.execution import current_path
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.team.team import TeamHooks
 from journeyman.team_events import Mail
-from journeyman.tools import tool
+from journeyman.tools.tool import tool
 from tests.chat.players import Door
 from tests.support.clock import virtual_clock
 from tests.support.recorder import Recorder, transcript

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from journeyman.chat.questions import current_questions
-from journeyman.tools import ToolContext, tool
+from journeyman.tools.tool import ToolContext, tool
 from journeyman.types import ToolResult
 
 NOBODY: Final = "Nobody is there to answer. Decide by yourself, and say in your answer what you assumed."

@@ -21,7 +21,7 @@ from journeyman.errors import DefinitionError, ModelUnavailable
 from journeyman.loop.validation_part import layer_name
 from journeyman.model import ToolSpec, sent_tools
 from journeyman.output import TEXT
-from journeyman.tools import Tool
+from journeyman.tools.tool import Tool
 
 _PROBLEMS: Final = 1
 _LABEL: Final = 12

@@ -27,8 +27,8 @@ from journeyman.loop.iteration import Iterated
 from journeyman.loop.outcome import Outcome
 from journeyman.loop.record import Conversation, HandInTool
 from journeyman.output import Reflection
-from journeyman.schema import OutputSchema
-from journeyman.tools import error_result, to_result
+from journeyman.tools.schema import OutputSchema
+from journeyman.tools.tool import error_result, to_result
 from journeyman.types import Message, Text, ToolResult, ToolUse
 
 SUPERSEDED = "Error: superseded by a later call in the same response."

@@ -18,7 +18,7 @@ from journeyman.cancel import is_failure
 from journeyman.events import CallAbandoned, ToolProgress
 from journeyman.loop.outcome import Outcome
 from journeyman.loop.record import Conversation
-from journeyman.tools import Middleware, MiddlewareCall, Tool, ToolContext, error_result, to_result
+from journeyman.tools.tool import Middleware, MiddlewareCall, Tool, ToolContext, error_result, to_result
 from journeyman.types import ToolResult, ToolUse
 
 Arguments = dict[str, object]

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from journeyman.tools import States
+from journeyman.tools.tool import States
 from journeyman.types import Text, ToolResult
 
 

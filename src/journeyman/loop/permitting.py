@@ -14,7 +14,7 @@ from journeyman.guard import Guard
 from journeyman.loop.invoking import execute
 from journeyman.loop.outcome import Outcome
 from journeyman.loop.record import Conversation
-from journeyman.tools import Tool, error_result
+from journeyman.tools.tool import Tool, error_result
 from journeyman.types import ToolUse
 
 

@@ -36,7 +36,7 @@ from journeyman.model import (
     unpriced,
 )
 from journeyman.prompt import PromptFailed, made
-from journeyman.tools import States
+from journeyman.tools.tool import States
 from journeyman.types import JsonObject, Text, UserContent
 
 UNKNOWN_MAX_TOKENS = 8_192

@@ -25,7 +25,7 @@ from journeyman.loop.outcome import Outcome
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, Prefix, Settings
 from journeyman.result import ToolKind
-from journeyman.tools import BackgroundTasks, Effect, Middleware, States, Tool
+from journeyman.tools.tool import BackgroundTasks, Effect, Middleware, States, Tool
 from journeyman.types import NOTHING_USED, Message, ToolResult, ToolUse, Usage, UserContent
 from journeyman.window import Compaction, estimate_message, estimate_prefix
 

@@ -27,7 +27,7 @@ from journeyman.loop.validation_part import (
     layer_name,
 )
 from journeyman.result import LayerOutcome, ValidationReport
-from journeyman.schema import OutputSchema
+from journeyman.tools.schema import OutputSchema
 
 _SCHEMA_LAYER = "schema"
 _SCHEMA_DESCRIPTION = "The output must fit its type."

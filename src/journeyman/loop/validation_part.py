@@ -15,8 +15,8 @@ from typing import Generic, TypeAlias, TypeVar, cast
 
 from journeyman.cancel import Abort, is_failure
 from journeyman.errors import Rejected, words_of
-from journeyman.issues import written_path
 from journeyman.result import LayerOutcome
+from journeyman.tools.issues import written_path
 
 T = TypeVar("T")
 Contra = TypeVar("Contra", contravariant=True)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from pydantic import TypeAdapter
 
 from journeyman.errors import McpUnavailable, Rejected
-from journeyman.issues import bounded
 from journeyman.mcp.pins import Definition, Offer, changes
 from journeyman.mcp.running import Running, sdk_loaded
 from journeyman.mcp.servers import Http, Server, scrubbed
+from journeyman.tools.issues import bounded
 
 if TYPE_CHECKING:
     from mcp.client import Client

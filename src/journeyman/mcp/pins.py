@@ -17,10 +17,10 @@ from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from journeyman.canonical import canonical
 from journeyman.errors import PinsDiffer
 from journeyman.files import replace_file
-from journeyman.issues import bounded
+from journeyman.tools.canonical import canonical
+from journeyman.tools.issues import bounded
 from journeyman.types import JsonObject
 
 _SHOWN: Final = 160

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 from journeyman.environment import filtered
 from journeyman.errors import name_and_words
-from journeyman.issues import bounded
 from journeyman.mcp.servers import Stdio
 from journeyman.processes import MARK, Processes
 from journeyman.toolbox.transcript import plain
+from journeyman.tools.issues import bounded
 
 if TYPE_CHECKING:
     from mcp.client import Transport

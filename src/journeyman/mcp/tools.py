@@ -26,7 +26,7 @@ from journeyman.mcp.connection import Connection
 from journeyman.mcp.content import to_tool_result
 from journeyman.mcp.pins import Definition, Offer, Pins, differences, load_pins, pinned, save_pins, shown
 from journeyman.mcp.servers import Http, Server, Stdio, Target, load_servers, to_servers
-from journeyman.tools import AnyTool, Effect, Tool, ToolContext, ToolResult, tool_problems
+from journeyman.tools.tool import AnyTool, Effect, Tool, ToolContext, ToolResult, tool_problems
 
 __all__ = ["Http", "Server", "Stdio", "Target", "load_servers", "mcp", "pin"]
 

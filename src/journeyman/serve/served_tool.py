@@ -18,7 +18,7 @@ from journeyman.contexts import InvalidInputContext
 from journeyman.endings import Ending
 from journeyman.errors import InvalidArguments, name_and_words
 from journeyman.result import Failure, Result, Success
-from journeyman.schema import Fields, OutputSchema, Parameter
+from journeyman.tools.schema import Fields, OutputSchema, Parameter
 from journeyman.types import JsonObject, Usage
 
 USAGE: Final = "journeyman/usage"

@@ -19,7 +19,7 @@ from journeyman.errors import OutcomeUnknown
 from journeyman.journal import Codec, Journal
 from journeyman.store.file import File
 from journeyman.store.lock import Lock
-from journeyman.tools import Effect
+from journeyman.tools.tool import Effect
 from journeyman.types import JsonObject
 
 T = TypeVar("T")

@@ -23,10 +23,10 @@ from journeyman.result import Result, Success
 from journeyman.subagents.calls import BackgroundCall, TeamCall
 from journeyman.subagents.delegation import Delegation, Errand, input_of
 from journeyman.subagents.results import BackgroundResult, Ran, TeamResult, single_result
-from journeyman.task_context import Notify, TaskContext, TaskOptions
-from journeyman.task_output import OutputFactory
 from journeyman.team.spawn import TeamSpawner, TeamSpawnRequest
-from journeyman.tools import BackgroundTasks
+from journeyman.tools.background import Notify, TaskContext, TaskOptions
+from journeyman.tools.task_output import OutputFactory
+from journeyman.tools.tool import BackgroundTasks
 from journeyman.types import NOTHING_USED, Message, dump_messages
 
 NO_TASKS: Final = (

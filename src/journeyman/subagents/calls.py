@@ -15,7 +15,7 @@ from pydantic_core import to_json
 
 from journeyman.agent import Agent
 from journeyman.errors import InvalidArguments, SubagentMisused
-from journeyman.issues import faults_of, issue_lines
+from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.types import JsonObject
 
 NAME: Final = "subagent"

@@ -22,7 +22,7 @@ from journeyman.model import Model
 from journeyman.result import Result
 from journeyman.subagents.calls import MAX_DEPTH
 from journeyman.subagents.results import Ran
-from journeyman.tools import ToolContext
+from journeyman.tools.tool import ToolContext
 
 Mode: TypeAlias = Literal["single", "parallel", "chain", "background"]
 

@@ -39,10 +39,10 @@ from journeyman.subagents.calls import (
 from journeyman.subagents.delegation import Crew, Delegation
 from journeyman.subagents.modes import chain, parallel, single
 from journeyman.subagents.results import SubagentResult
-from journeyman.task_context import Notify
-from journeyman.task_output import OutputFactory
 from journeyman.team.spawn import TeamSpawner
-from journeyman.tools import BackgroundTasks, Effect, Tool, ToolContext
+from journeyman.tools.background import Notify
+from journeyman.tools.task_output import OutputFactory
+from journeyman.tools.tool import BackgroundTasks, Effect, Tool, ToolContext
 
 _WIRING: Final = ("tasks", "notify", "create_model", "background_output", "team")
 _EFFECTS: Final[tuple[Effect, ...]] = ("pure", "idempotent", "once")

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from threading import get_ident
 from typing import Final, Literal
 
-from journeyman.answer import to_result
 from journeyman.cancel import current_scope
 from journeyman.errors import Rejected, name_and_words
 from journeyman.events import TaskEnded, TaskMessaged
@@ -25,10 +24,11 @@ from journeyman.inbox import Inbox
 from journeyman.loop.execution import current_run
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
-from journeyman.task_context import Notify, Receive, TaskContext, Work, current_background
 from journeyman.task_events import Delivery, TaskInfo
-from journeyman.task_output import OutputFactory
 from journeyman.tasks.notice import notice
+from journeyman.tools.background import Notify, Receive, TaskContext, Work, current_background
+from journeyman.tools.results import to_result
+from journeyman.tools.task_output import OutputFactory
 
 
 @dataclass(slots=True, kw_only=True)

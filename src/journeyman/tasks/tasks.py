@@ -23,12 +23,12 @@ from journeyman.inbox import current_inbox
 from journeyman.loop.execution import current_path
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
-from journeyman.task_context import Notify, TaskContext, TaskOptions, Work
 from journeyman.task_events import PREFIXES, Delivery, TaskInfo
-from journeyman.task_output import OutputFactory, in_folder
 from journeyman.tasks.task import Surroundings, Undertaking, detached
 from journeyman.tasks.tools import tools_for
-from journeyman.tools import AnyTool, BackgroundTasks
+from journeyman.tools.background import Notify, TaskContext, TaskOptions, Work
+from journeyman.tools.task_output import OutputFactory, in_folder
+from journeyman.tools.tool import AnyTool, BackgroundTasks
 
 
 class Tasks:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from journeyman.errors import Rejected
 from journeyman.task_events import Delivery, TaskInfo
-from journeyman.tools import AnyTool, tool
+from journeyman.tools.tool import AnyTool, tool
 
 _LONGEST_S = 600
 

@@ -25,13 +25,13 @@ from journeyman.inbox import Inbox
 from journeyman.loop.execution import current_path
 from journeyman.prompt import SystemPrompt
 from journeyman.result import Failure, Result
-from journeyman.task_context import TaskContext
 from journeyman.task_events import Identity
 from journeyman.tasks.tasks import Tasks
 from journeyman.team.members import LEADER, Member, current_member
 from journeyman.team.post import PostOffice
 from journeyman.team_events import Mail
-from journeyman.tools import AnyTool
+from journeyman.tools.background import TaskContext
+from journeyman.tools.tool import AnyTool
 from journeyman.types import Message, Text
 
 RETRIES: Final = 2

@@ -31,7 +31,7 @@ from journeyman.team.shutdown import Shutdown, let_go, to_go
 from journeyman.team.spawn import TeamSpawner, TeamSpawnRequest, TeamSpawnResult
 from journeyman.team.tools import roster_tool, send_message_tool, shutdown_tool
 from journeyman.team_events import DeadLetter, Mail, Path
-from journeyman.tools import AnyTool
+from journeyman.tools.tool import AnyTool
 from journeyman.types import Usage
 
 __all__ = ["Roster", "Shutdown", "Team", "TeamHooks", "TeamSpawnRequest", "TeamSpawnResult", "TeamSpawner"]

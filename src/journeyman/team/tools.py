@@ -14,7 +14,7 @@ from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, Roste
 from journeyman.team.post import PostOffice
 from journeyman.team.shutdown import Shutdown
 from journeyman.team_events import DeadLetter
-from journeyman.tools import AnyTool, ToolContext, tool
+from journeyman.tools.tool import AnyTool, ToolContext, tool
 
 _SHOWN_CHARS = 60
 _SHOWN_LETTERS = 20

@@ -10,11 +10,11 @@ from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.command import Completed, run_command
 from journeyman.toolbox.files import LocalFiles
 from journeyman.toolbox.refusal import Refusal
-from journeyman.tools import ToolContext, tool
+from journeyman.tools.tool import ToolContext, tool
 
 if TYPE_CHECKING:
-    from journeyman.task_context import TaskContext
-    from journeyman.tools import AnyTool
+    from journeyman.tools.background import TaskContext
+    from journeyman.tools.tool import AnyTool
 
 _LONGEST_DESCRIPTION: Final = 80
 

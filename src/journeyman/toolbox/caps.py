@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Final
 
-from journeyman.answer import encodable
+from journeyman.tools.results import encodable
 
 MAX_LINES: Final = 2_000
 MAX_BYTES: Final = 50 * 1024

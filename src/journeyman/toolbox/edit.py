@@ -11,10 +11,10 @@ from journeyman.toolbox.matching import Found, Match, find
 from journeyman.toolbox.reach import Located
 from journeyman.toolbox.refusal import Refusal
 from journeyman.toolbox.similar import similar_blocks
-from journeyman.tools import tool
+from journeyman.tools.tool import tool
 
 if TYPE_CHECKING:
-    from journeyman.tools import AnyTool
+    from journeyman.tools.tool import AnyTool
 
 _N_SIMILAR: Final = 3
 _SIMILAR: Final = 0.6

@@ -23,12 +23,12 @@ from journeyman.toolbox.addresses import Allowed, checked_addresses
 from journeyman.toolbox.caps import capped
 from journeyman.toolbox.page import readable
 from journeyman.toolbox.refusal import Refusal
-from journeyman.tools import tool
+from journeyman.tools.tool import tool
 from journeyman.types import ToolResult
 
 if TYPE_CHECKING:
     from journeyman.toolbox.workspace import Workspace
-    from journeyman.tools import AnyTool
+    from journeyman.tools.tool import AnyTool
 
 MAX_REDIRECTS: Final = 5
 MAX_URL_CHARS: Final = 8_000

@@ -9,10 +9,10 @@ from journeyman.toolbox.globs import compiled
 from journeyman.toolbox.reach import Located
 from journeyman.toolbox.refusal import Refusal
 from journeyman.toolbox.walk import Deadline, files_below
-from journeyman.tools import tool
+from journeyman.tools.tool import tool
 
 if TYPE_CHECKING:
-    from journeyman.tools import AnyTool
+    from journeyman.tools.tool import AnyTool
 
 MAX_FILES: Final = 200
 

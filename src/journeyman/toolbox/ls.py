@@ -11,10 +11,10 @@ from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import Entry, Files
 from journeyman.toolbox.reach import Located
 from journeyman.toolbox.refusal import Refusal
-from journeyman.tools import tool
+from journeyman.tools.tool import tool
 
 if TYPE_CHECKING:
-    from journeyman.tools import AnyTool
+    from journeyman.tools.tool import AnyTool
 
 MAX_DEPTH: Final = 5
 MAX_ENTRIES: Final = 500

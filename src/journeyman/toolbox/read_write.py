@@ -12,11 +12,11 @@ from journeyman.toolbox.coding import lines_of, text_of
 from journeyman.toolbox.ls import tree
 from journeyman.toolbox.reach import Located
 from journeyman.toolbox.refusal import Refusal
-from journeyman.tools import tool
+from journeyman.tools.tool import tool
 from journeyman.types import Image, Text, ToolResult
 
 if TYPE_CHECKING:
-    from journeyman.tools import AnyTool
+    from journeyman.tools.tool import AnyTool
 
 MAX_LINE_CHARS: Final = 2_000
 """Where a long line is cut."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from journeyman.answer import encodable
 from journeyman.toolbox.bench import Bench, content
 from journeyman.toolbox.caps import capped
 from journeyman.toolbox.coding import MAX_FILE_BYTES, decoded, lines_of
@@ -21,10 +20,11 @@ from journeyman.toolbox.globs import compiled
 from journeyman.toolbox.reach import Located
 from journeyman.toolbox.refusal import Refusal
 from journeyman.toolbox.walk import Deadline, files_below
-from journeyman.tools import tool
+from journeyman.tools.results import encodable
+from journeyman.tools.tool import tool
 
 if TYPE_CHECKING:
-    from journeyman.tools import AnyTool
+    from journeyman.tools.tool import AnyTool
 
 MAX_MATCHES: Final = 100
 MAX_LINE_CHARS: Final = 500

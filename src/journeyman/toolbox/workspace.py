@@ -24,7 +24,7 @@ from journeyman.toolbox.stamps import Stamps
 from journeyman.toolbox.write import write_tool
 
 if TYPE_CHECKING:
-    from journeyman.tools import AnyTool
+    from journeyman.tools.tool import AnyTool
 
 ToolName: TypeAlias = Literal["read", "write", "edit", "bash", "glob", "grep", "ls"]
 

@@ -8,10 +8,10 @@ from journeyman.toolbox.bench import Bench, content
 from journeyman.toolbox.coding import PLAIN, Coding, decoded, lines_of, with_endings_like
 from journeyman.toolbox.reach import Located
 from journeyman.toolbox.refusal import Refusal
-from journeyman.tools import tool
+from journeyman.tools.tool import tool
 
 if TYPE_CHECKING:
-    from journeyman.tools import AnyTool
+    from journeyman.tools.tool import AnyTool
 
 
 def write_tool(bench: Bench) -> AnyTool:

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, TypedDict
 from journeyman.cancel import Abort
 from journeyman.inbox import Inbox
 from journeyman.task_events import Identity, Liveness, TaskInfo, TaskKind
-from journeyman.task_output import OutputFactory, Record, TaskOutput
+from journeyman.tools.task_output import OutputFactory, Record, TaskOutput
 from journeyman.types import Usage
 
 Notify: TypeAlias = Callable[[str, TaskInfo], object]

@@ -29,7 +29,7 @@ from pydantic_core import CoreSchema, PydanticSerializationError, SchemaError, f
 from typing_extensions import TypedDict, TypeForm
 
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
-from journeyman.issues import bounded, faults_of, issue_lines
+from journeyman.tools.issues import bounded, faults_of, issue_lines
 from journeyman.types import JsonObject
 
 T = TypeVar("T")

@@ -15,9 +15,9 @@ from functools import partial
 from inspect import Parameter as Declared
 from typing import Annotated, Protocol, TypeAlias, Union, cast, get_args, get_origin
 
-from journeyman.docstrings import describe
 from journeyman.errors import Problem
-from journeyman.schema import REQUIRED, Parameter
+from journeyman.tools.docstrings import describe
+from journeyman.tools.schema import REQUIRED, Parameter
 
 Function: TypeAlias = Callable[..., object]
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
 from journeyman.errors import Rejected
-from journeyman.issues import faults_of, issue_lines
+from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.types import Document, Image, Text, ToolReference, ToolResult
 
 NO_OUTPUT: Final = "(no output)"

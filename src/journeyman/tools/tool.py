@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Generic, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
-from journeyman.answer import error_result, to_result
-from journeyman.canonical import canonical
 from journeyman.errors import DefinitionError, Problem
 from journeyman.model import ToolSpec
-from journeyman.raw_schema import RawSchema
-from journeyman.schema import Arguments, Fields, schema_problems
-from journeyman.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
-from journeyman.tool_context import BackgroundTasks, States, ToolContext
+from journeyman.tools.canonical import canonical
+from journeyman.tools.context import BackgroundTasks, States, ToolContext
+from journeyman.tools.raw_schema import RawSchema
+from journeyman.tools.results import error_result, to_result
+from journeyman.tools.schema import Arguments, Fields, schema_problems
+from journeyman.tools.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
 from journeyman.types import JsonObject, ToolResult
 
 __all__ = [

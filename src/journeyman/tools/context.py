@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from typing_extensions import is_typeddict
 
 from journeyman.cancel import Abort
-from journeyman.task_context import TaskOptions, Work
+from journeyman.tools.background import TaskOptions, Work
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from typing import NoReturn, Protocol, cast
 from pydantic_core import from_json
 
 from journeyman.errors import InvalidArguments
-from journeyman.issues import Fault, Rank, bounded, excerpt, holds_json, issue_lines
+from journeyman.tools.issues import Fault, Rank, bounded, excerpt, holds_json, issue_lines
 from journeyman.types import JsonObject
 
 

@@ -1,0 +1,26 @@
+"""Tools: what a model may call, and what comes of a call."""
+
+from typing import TYPE_CHECKING
+
+from journeyman.faces import lazy_face
+
+if TYPE_CHECKING:
+    from journeyman.tools.background import TaskContext
+    from journeyman.tools.tool import MiddlewareCall, Next, Tool, ToolContext, tool
+
+__all__ = [
+    "MiddlewareCall",
+    "Next",
+    "TaskContext",
+    "Tool",
+    "ToolContext",
+    "tool",
+]
+
+__getattr__, __dir__ = lazy_face(
+    __name__,
+    {
+        "background": "TaskContext",
+        "tool": "MiddlewareCall Next Tool ToolContext tool",
+    },
+)
