@@ -25,7 +25,7 @@ FRONT_PAGE = "__init__"
 
 # A module may import modules of the layers named after its own, wherever the import stands in the file.
 LAYERS: dict[str, str] = {
-    "values": "faces types errors contexts endings result chat_events task_events team_events events",
+    "values": "faces types errors contexts endings result events.chat events.task events.team events.run",
     "parts": (
         "cancel model connect loop.retry budget journal gate output guard prompt loop.validation_part history window kept_view loop.watch"
         " ledger tools.task_output tools.background tools.tool tools.context tools.results tools.signature tools.schema tools.raw_schema tools.docstrings tools.issues"
@@ -82,10 +82,10 @@ NEIGHBOURS: dict[str, str] = {
     "contexts": "types errors",
     "endings": "contexts",
     "result": "types errors contexts endings",
-    "chat_events": "types result",
-    "task_events": "types",
-    "team_events": "task_events",
-    "events": "types errors endings result chat_events task_events team_events",
+    "events.chat": "types result",
+    "events.task": "types",
+    "events.team": "events.task",
+    "events.run": "types errors endings result events.chat events.task events.team",
     "connect": "model session",
     "session": "inbox",
     "loop.retry": "cancel model",

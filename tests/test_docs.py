@@ -34,7 +34,7 @@ from journeyman import (
 )
 from journeyman.contexts import ErrorCode
 from journeyman.endings import Context
-from journeyman.events import Callbacks, Event
+from journeyman.events.run import Callbacks, Event
 from journeyman.tools.tool import ToolOptions
 from tests.support.pages import (
     PAGES,

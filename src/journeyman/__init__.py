@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Rejected,
         RunError,
     )
-    from journeyman.events import CallbackContext, Callbacks, Event, Listener
+    from journeyman.events.run import CallbackContext, Callbacks, Event, Listener
     from journeyman.journal import InMemoryJournal
     from journeyman.loop.attempts import run, run_sync
     from journeyman.loop.streaming import Events, stream

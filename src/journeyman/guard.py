@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from journeyman.cancel import is_failure
 from journeyman.errors import name_and_words
+from journeyman.events.task import NOTICE
+from journeyman.events.team import MAIL_MARK
 from journeyman.gate import Approver, Deny, Gate, GateRequest, Remembers, RunGate, Seen, Stop, consult
-from journeyman.task_events import NOTICE
-from journeyman.team_events import MAIL_MARK
 from journeyman.types import Block, Message, Text, ToolResult, ToolUse
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel
 
 from journeyman import Chat, Failure, Result, tool
-from journeyman.events import Event
+from journeyman.events.run import Event
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Policy, Scripted
 from journeyman.tools.tool import AnyTool, Effect

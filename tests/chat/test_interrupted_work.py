@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from journeyman import Agent, Chat, Output, dump_messages, load_messages, tool
-from journeyman.events import Event, MessageCommitted
+from journeyman.events.run import Event, MessageCommitted
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.tool import Effect
 from journeyman.types import Message, Text, ToolUse

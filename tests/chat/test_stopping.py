@@ -10,7 +10,15 @@ import pytest
 from journeyman import Agent, Callbacks, Chat, ChatHeld, Limits, Output, run, tool
 from journeyman.chat.turn import ABORTED
 from journeyman.contexts import CancelledContext
-from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
+from journeyman.events.run import (
+    Event,
+    IterationStarted,
+    MessageCommitted,
+    RunFailed,
+    RunStarted,
+    RunSucceeded,
+    TurnEnded,
+)
 from journeyman.models.scripted import Scripted, call
 from tests.chat.players import Door, Opening, Report, code, hang, once, script_of
 from tests.loop.players import context_of, look

@@ -8,7 +8,7 @@ from pathlib import Path
 from journeyman.cli.show.lines import Line
 from journeyman.cli.show.tree_part import Tree
 from journeyman.cli.show.words import clean, clock, duration, one_line, usage_sentence
-from journeyman.events import (
+from journeyman.events.run import (
     CallAbandoned,
     Event,
     IterationStarted,

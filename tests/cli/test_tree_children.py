@@ -14,7 +14,7 @@ from journeyman.cli.show.lines import Line, laid_out
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.tail import Tail
 from journeyman.cli.show.tree_part import Tree
-from journeyman.events import (
+from journeyman.events.run import (
     Event,
     IterationStarted,
     MailReturned,
@@ -31,9 +31,9 @@ from journeyman.events import (
     ToolCalled,
     ToolFinished,
 )
+from journeyman.events.task import Identity, TaskInfo, TaskStatus
+from journeyman.events.team import DeadLetter, Mail
 from journeyman.result import Metadata
-from journeyman.task_events import Identity, TaskInfo, TaskStatus
-from journeyman.team_events import DeadLetter, Mail
 from journeyman.types import JsonObject, Usage
 from tests.cli.program import AGENTS, Warm, command, environment, timeless
 from tests.cli.terminal import Screen, terminal

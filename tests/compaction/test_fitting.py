@@ -24,7 +24,7 @@ from journeyman import (
 )
 from journeyman.compaction import ClearToolResults, Compaction, Summarise
 from journeyman.errors import ProviderError
-from journeyman.events import CompactionStep, ContextCompacted
+from journeyman.events.run import CompactionStep, ContextCompacted
 from journeyman.kept_view import KeptView
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, FromFunction, call

@@ -14,7 +14,7 @@ from hypothesis.strategies import SearchStrategy
 
 from journeyman import Agent, Host, Limits, Settings, tool
 from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
-from journeyman.events import ContextCompacted, Event
+from journeyman.events.run import ContextCompacted, Event
 from journeyman.history import History
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.execution import Options, begin

@@ -25,10 +25,10 @@ from journeyman import (
     tool,
 )
 from journeyman.errors import SubagentMisused, TeamError
-from journeyman.events import RunStarted
+from journeyman.events.run import RunStarted
+from journeyman.events.task import TaskInfo
 from journeyman.model import Model
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.task_events import TaskInfo
 from journeyman.team.spawn import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.task_output import Writer
 from tests.chat.players import Door

@@ -30,7 +30,7 @@ from journeyman import (
     tool,
 )
 from journeyman.contexts import BudgetContext, CancelledContext
-from journeyman.events import (
+from journeyman.events.run import (
     ApprovalRequested,
     Event,
     IterationStarted,

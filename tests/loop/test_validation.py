@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from journeyman import Agent, Limits, Output, Rejected, run, validation_context
 from journeyman.contexts import ValidationContext
-from journeyman.events import LayerCompleted, LayerStarted
+from journeyman.events.run import LayerCompleted, LayerStarted
 from journeyman.loop.validation_part import from_checker
 from journeyman.models.scripted import call
 from journeyman.types import ToolResult

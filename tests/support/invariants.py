@@ -22,7 +22,7 @@ from journeyman.contexts import (
     Phase,
 )
 from journeyman.endings import Context
-from journeyman.events import (
+from journeyman.events.run import (
     AttemptStarted,
     CallAbandoned,
     ContextCompacted,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias, TypeVar
 
-from journeyman.events import (
+from journeyman.events.run import (
     AttemptCompleted,
     AttemptStarted,
     CallbackContext,

@@ -11,11 +11,11 @@ import pytest
 
 from journeyman import Abort, Agent, Failure, Host, Rejected, Tasks, ToolContext, Usage, run, tool
 from journeyman.cancel import current_scope
-from journeyman.events import Event, TaskEnded, TaskMessaged, TaskStarted
+from journeyman.events.run import Event, TaskEnded, TaskMessaged, TaskStarted
+from journeyman.events.task import Identity, TaskInfo, TaskKind
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Stop
 from journeyman.loop.execution import current_path
 from journeyman.models.scripted import Scripted, call
-from journeyman.task_events import Identity, TaskInfo, TaskKind
 from journeyman.tools.background import TaskContext, current_background
 from tests.support.clock import on_virtual_clock, virtual_clock
 from tests.support.recorder import Recorder

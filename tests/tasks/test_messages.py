@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from journeyman import Agent, Success, Tasks, tool
-from journeyman.events import Event, TaskEnded
+from journeyman.events.run import Event, TaskEnded
 from journeyman.history import History
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.execution import Options, begin

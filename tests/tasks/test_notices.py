@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman import Agent, Chat, Host, Tasks, ToolContext, ToolResult, Usage, tool
+from journeyman.events.task import Identity, TaskInfo
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.permission.taint import TaintGate
-from journeyman.task_events import Identity, TaskInfo
 from journeyman.tasks.notice import LONGEST, notice
 from journeyman.tools.background import TaskContext
 from tests.support.clock import virtual_clock

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import pytest
 
 from journeyman import Text
+from journeyman.events.team import Mail
 from journeyman.guard import Guard
 from journeyman.team.mail import Mailbox, MailboxClosed, TeamHooks, as_text
-from journeyman.team_events import Mail
 from tests.support.clock import virtual_clock
 
 

@@ -24,12 +24,12 @@ from journeyman import (
 from journeyman.agent import SystemMode
 from journeyman.budget import Allowance, Budget
 from journeyman.errors import DefinitionError, TeamError
-from journeyman.events import ModelResponded, RunStarted
+from journeyman.events.run import ModelResponded, RunStarted
+from journeyman.events.team import Mail
 from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.loop.execution import current_path
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.team.team import TeamHooks
-from journeyman.team_events import Mail
 from journeyman.tools.tool import tool
 from tests.chat.players import Door
 from tests.support.clock import virtual_clock

@@ -8,8 +8,8 @@ import pytest
 
 from journeyman import Agent, Team
 from journeyman.errors import TeamError
+from journeyman.events.task import Identity
 from journeyman.models.scripted import Scripted, call
-from journeyman.task_events import Identity
 from journeyman.team.members import LEADER, current_member
 from journeyman.team.team import TeamSpawner
 from journeyman.tools.tool import tool

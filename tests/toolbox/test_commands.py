@@ -15,7 +15,7 @@ import pytest
 
 from journeyman import Abort, Agent, Failure, run
 from journeyman.environment import is_secret
-from journeyman.events import ToolProgress
+from journeyman.events.run import ToolProgress
 from journeyman.models.scripted import Scripted, call
 from journeyman.toolbox import Shell, Workspace
 from tests.toolbox.playing import Player

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from journeyman import Agent, DefinitionError, Image, Result, Tool, ToolContext, ToolResult, run, tool
-from journeyman.events import Event, ToolCalled, ToolProgress
+from journeyman.events.run import Event, ToolCalled, ToolProgress
 from journeyman.model import Request, loads_tools_of
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.openai.chat import OpenAIChatModel

@@ -24,7 +24,7 @@ from journeyman.chat.opening import opened_model, opened_session
 from journeyman.chat.questions import Answer, Questions
 from journeyman.chat.turn import ChatState, Hold, Turn
 from journeyman.errors import ChatBusy, ChatHeld, NothingToContinue
-from journeyman.events import Callbacks, Listener, TurnEnded
+from journeyman.events.run import Callbacks, Listener, TurnEnded
 from journeyman.inbox import Inbox, Queue, Receipt
 from journeyman.loop.watch import Watch
 from journeyman.result import Failure, Result, Success

@@ -14,7 +14,7 @@ from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.chat.keeping import Keeping, noted_on
 from journeyman.chat.questions import Questions, current_questions
 from journeyman.chat.turn import Turn, closing_of, used
-from journeyman.events import Callbacks, Listener, Path
+from journeyman.events.run import Callbacks, Listener, Path
 from journeyman.history import History
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.journal import Section

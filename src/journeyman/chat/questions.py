@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from pydantic_core import from_json
 
-from journeyman.events import ApprovalAnswered, ApprovalRequested, Path, QuestionAnswered, QuestionAsked
+from journeyman.events.run import ApprovalAnswered, ApprovalRequested, Path, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop
 from journeyman.loop.watch import Watch
 

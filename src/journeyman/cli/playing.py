@@ -17,7 +17,7 @@ from journeyman.cli.show.lines import EMPTY, Line
 from journeyman.cli.show.screen import Screen
 from journeyman.cli.show.words import arguments, count, duration, usage_sentence
 from journeyman.errors import ProviderError
-from journeyman.events import (
+from journeyman.events.run import (
     Event,
     IterationStarted,
     MessageCommitted,

@@ -26,7 +26,7 @@ from journeyman.connect import connect
 from journeyman.contexts import ErrorCode, InvalidInputContext, ModelUnavailableContext
 from journeyman.endings import Context, Ending
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded
-from journeyman.events import Event, Listener
+from journeyman.events.run import Event, Listener
 from journeyman.loop.attempts import run
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.types import Usage

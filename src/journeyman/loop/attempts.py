@@ -15,7 +15,7 @@ from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
 from journeyman.cancel import Abort, current_scope, is_cancellation, is_failure
 from journeyman.contexts import ErrorCode
 from journeyman.endings import Ending
-from journeyman.events import Callbacks, Listener
+from journeyman.events.run import Callbacks, Listener
 from journeyman.guard import guarding
 from journeyman.loop.attempts_part import Finished, accept, begin_attempt, out_of_attempts, out_of_iterations, reject
 from journeyman.loop.conclude import announce, conclude, failed_inside

@@ -14,7 +14,7 @@ from journeyman.cancel import is_failure
 from journeyman.contexts import AttemptsContext, IterationsContext, PromptContext
 from journeyman.endings import Ending
 from journeyman.errors import name_and_words
-from journeyman.events import AttemptCompleted, AttemptStarted, ValidationFailed
+from journeyman.events.run import AttemptCompleted, AttemptStarted, ValidationFailed
 from journeyman.loop.calls import finish
 from journeyman.loop.execution import Execution
 from journeyman.loop.hand_in import Candidate

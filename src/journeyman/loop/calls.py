@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from journeyman.errors import OutcomeUnknown
-from journeyman.events import ToolCalled, ToolFinished
+from journeyman.events.run import ToolCalled, ToolFinished
 from journeyman.guard import seen_of
 from journeyman.journal import Reservation
 from journeyman.loop.outcome import Outcome, OutcomeCodec

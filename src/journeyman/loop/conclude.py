@@ -20,7 +20,7 @@ from journeyman.contexts import (
 )
 from journeyman.endings import Context, Ending
 from journeyman.errors import name_and_words
-from journeyman.events import RunFailed, RunStarted, RunSucceeded
+from journeyman.events.run import RunFailed, RunStarted, RunSucceeded
 from journeyman.loop.attempts_part import Finished, complete_attempt
 from journeyman.loop.calls import finish
 from journeyman.loop.execution import Execution

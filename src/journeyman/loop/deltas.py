@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from journeyman.events import (
+from journeyman.events.run import (
     Event,
     ModelAnswered,
     ModelRestarted,

@@ -17,7 +17,7 @@ from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.budget import Budget
 from journeyman.cancel import Abort, Scope, current_scope
 from journeyman.contexts import ErrorCode
-from journeyman.events import Callbacks, Listener, MessageCommitted, Path
+from journeyman.events.run import Callbacks, Listener, MessageCommitted, Path
 from journeyman.history import History
 from journeyman.inbox import Inbox
 from journeyman.ledger import Ledger

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from journeyman.cancel import is_failure
-from journeyman.events import CallAbandoned, ToolProgress
+from journeyman.events.run import CallAbandoned, ToolProgress
 from journeyman.loop.outcome import Outcome
 from journeyman.loop.record import Conversation
 from journeyman.tools.tool import Middleware, MiddlewareCall, Tool, ToolContext, error_result, to_result

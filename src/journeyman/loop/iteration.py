@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from journeyman.endings import Ending
-from journeyman.events import IterationStarted, ModelResponded
+from journeyman.events.run import IterationStarted, ModelResponded
 from journeyman.loop.asking import ask
 from journeyman.loop.calls import Call, run_calls
 from journeyman.loop.record import Conversation

@@ -14,7 +14,7 @@ from typing import Any
 from journeyman.budget import Budget, BudgetPolicy, Limits
 from journeyman.cancel import Abort, Scope
 from journeyman.contexts import Phase
-from journeyman.events import MessageCommitted, Path
+from journeyman.events.run import MessageCommitted, Path
 from journeyman.guard import Guard
 from journeyman.history import History
 from journeyman.inbox import Inbox

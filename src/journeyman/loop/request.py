@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from journeyman.cancel import is_failure
 from journeyman.errors import name_and_words
-from journeyman.events import CompactionStep, ContextCompacted
+from journeyman.events.run import CompactionStep, ContextCompacted
 from journeyman.history import History
 from journeyman.kept_view import KeptView
 from journeyman.loop.paying import Count, paid

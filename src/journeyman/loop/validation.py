@@ -13,7 +13,7 @@ from typing import Any
 from journeyman.contexts import ValidationContext
 from journeyman.endings import Ending
 from journeyman.errors import InvalidArguments
-from journeyman.events import LayerCompleted, LayerStarted
+from journeyman.events.run import LayerCompleted, LayerStarted
 from journeyman.loop.execution import Execution, Layer
 from journeyman.loop.hand_in import Candidate
 from journeyman.loop.record import Conversation

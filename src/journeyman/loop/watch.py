@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 from journeyman.cancel import is_failure
-from journeyman.events import (
+from journeyman.events.run import (
     AttemptCompleted,
     AttemptStarted,
     CallbackContext,

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
-from journeyman.events import (
+from journeyman.events.run import (
     Event,
     IterationStarted,
     Listener,

@@ -23,7 +23,7 @@ from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import Abort
 from journeyman.connect import connect
 from journeyman.errors import DefinitionError, InvalidArguments, ModelUnavailable, Problem
-from journeyman.events import Event, Listener
+from journeyman.events.run import Event, Listener
 from journeyman.gate import Allow, Approval, Approver, Decision, Deny
 from journeyman.model import opened
 from journeyman.serve.calls import MAX_CALLS, PATIENCE_S, Asked, Call, Calls, Ended, Note, TooManyCalls

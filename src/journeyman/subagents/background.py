@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent
 from journeyman.errors import SubagentMisused, words_of
-from journeyman.events import Event, MessageCommitted, ModelResponded, ToolCalled, ToolFinished
+from journeyman.events.run import Event, MessageCommitted, ModelResponded, ToolCalled, ToolFinished
 from journeyman.history import History
 from journeyman.inbox import current_inbox
 from journeyman.loop.attempts import carry_out

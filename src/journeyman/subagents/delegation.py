@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import Abort
 from journeyman.errors import InvalidArguments, SubagentMisused
-from journeyman.events import Listener
+from journeyman.events.run import Listener
 from journeyman.journal import Section
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.execution import Options, Origin, begin, current_path, current_run

@@ -16,7 +16,7 @@ from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.definition import is_count
 from journeyman.errors import DefinitionError, Problem, SubagentMisused, name_and_words
-from journeyman.events import Listener
+from journeyman.events.run import Listener
 from journeyman.model import Model
 from journeyman.result import Result
 from journeyman.subagents.background import Wiring, background, team

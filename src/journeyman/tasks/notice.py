@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from journeyman.task_events import NOTICE, TaskInfo
+from journeyman.events.task import NOTICE, TaskInfo
 
 LONGEST: Final = 10_000
 """How many characters of a field are told. All of a result is in `TaskInfo.result`."""

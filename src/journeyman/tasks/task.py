@@ -18,13 +18,13 @@ from typing import Final, Literal
 
 from journeyman.cancel import current_scope
 from journeyman.errors import Rejected, name_and_words
-from journeyman.events import TaskEnded, TaskMessaged
+from journeyman.events.run import TaskEnded, TaskMessaged
+from journeyman.events.task import Delivery, TaskInfo
 from journeyman.guard import current_guard
 from journeyman.inbox import Inbox
 from journeyman.loop.execution import current_run
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
-from journeyman.task_events import Delivery, TaskInfo
 from journeyman.tasks.notice import notice
 from journeyman.tools.background import Notify, Receive, TaskContext, Work, current_background
 from journeyman.tools.results import to_result

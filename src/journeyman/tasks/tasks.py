@@ -18,12 +18,12 @@ from threading import Lock, get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
-from journeyman.events import Listener, TaskMessaged, TaskStarted
+from journeyman.events.run import Listener, TaskMessaged, TaskStarted
+from journeyman.events.task import PREFIXES, Delivery, TaskInfo
 from journeyman.inbox import current_inbox
 from journeyman.loop.execution import current_path
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
-from journeyman.task_events import PREFIXES, Delivery, TaskInfo
 from journeyman.tasks.task import Surroundings, Undertaking, detached
 from journeyman.tasks.tools import tools_for
 from journeyman.tools.background import Notify, TaskContext, TaskOptions, Work

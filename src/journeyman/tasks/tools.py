@@ -13,7 +13,7 @@ from typing import Annotated, Protocol
 from pydantic import Field
 
 from journeyman.errors import Rejected
-from journeyman.task_events import Delivery, TaskInfo
+from journeyman.events.task import Delivery, TaskInfo
 from journeyman.tools.tool import AnyTool, tool
 
 _LONGEST_S = 600

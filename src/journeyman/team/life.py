@@ -21,15 +21,15 @@ from journeyman.chat.chat import Chat
 from journeyman.chat.questions import Questions
 from journeyman.contexts import ErrorCode
 from journeyman.errors import JourneymanError, TeamError, name_and_words
+from journeyman.events.task import Identity
+from journeyman.events.team import Mail
 from journeyman.inbox import Inbox
 from journeyman.loop.execution import current_path
 from journeyman.prompt import SystemPrompt
 from journeyman.result import Failure, Result
-from journeyman.task_events import Identity
 from journeyman.tasks.tasks import Tasks
 from journeyman.team.members import LEADER, Member, current_member
 from journeyman.team.post import PostOffice
-from journeyman.team_events import Mail
 from journeyman.tools.background import TaskContext
 from journeyman.tools.tool import AnyTool
 from journeyman.types import Message, Text

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from journeyman.cancel import is_failure
 from journeyman.errors import TeamError
+from journeyman.events.team import MAIL_MARK, Mail
 from journeyman.inbox import Post
-from journeyman.team_events import MAIL_MARK, Mail
 
 Claim: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
 

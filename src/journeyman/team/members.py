@@ -17,9 +17,9 @@ from typing import Any, Final
 from journeyman.chat.chat import Chat
 from journeyman.definition import NAME
 from journeyman.errors import TeamError
-from journeyman.task_events import Liveness
+from journeyman.events.task import Liveness
+from journeyman.events.team import DeadLetter, Path
 from journeyman.team.mail import Mailbox
-from journeyman.team_events import DeadLetter, Path
 from journeyman.tools.background import TaskContext
 from journeyman.types import NOTHING_USED, Usage
 

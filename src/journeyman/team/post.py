@@ -14,13 +14,13 @@ from threading import get_ident
 from typing import Final
 
 from journeyman.errors import TeamError
-from journeyman.events import Event, MailDelivered, MailReturned, MailSent, MemberChanged, Path
+from journeyman.events.run import Event, MailDelivered, MailReturned, MailSent, MemberChanged, Path
+from journeyman.events.task import Liveness
+from journeyman.events.team import DeadLetter, Mail, MailKind, Reason
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
-from journeyman.task_events import Liveness
 from journeyman.team.mail import Mailbox, TeamHooks
 from journeyman.team.members import EVERYBODY, LEADER, Member, Registry, Roster
-from journeyman.team_events import DeadLetter, Mail, MailKind, Reason
 
 REMEMBERED_IDS: Final = 10_000
 """How many ids of mail are kept to know it when it is sent again."""

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 from journeyman.agent import NOTHING_AROUND, Host
 from journeyman.chat.questions import Answer, Questions, current_questions
 from journeyman.errors import TeamError
-from journeyman.events import Listener
+from journeyman.events.run import Listener
+from journeyman.events.team import DeadLetter, Mail, Path
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.journal import Section
 from journeyman.loop.execution import current_path, current_run
@@ -30,7 +31,6 @@ from journeyman.team.post import PostOffice
 from journeyman.team.shutdown import Shutdown, let_go, to_go
 from journeyman.team.spawn import TeamSpawner, TeamSpawnRequest, TeamSpawnResult
 from journeyman.team.tools import roster_tool, send_message_tool, shutdown_tool
-from journeyman.team_events import DeadLetter, Mail, Path
 from journeyman.tools.tool import AnyTool
 from journeyman.types import Usage
 

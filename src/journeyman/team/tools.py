@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from journeyman.errors import TeamError
+from journeyman.events.team import DeadLetter
 from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, Roster
 from journeyman.team.post import PostOffice
 from journeyman.team.shutdown import Shutdown
-from journeyman.team_events import DeadLetter
 from journeyman.tools.tool import AnyTool, ToolContext, tool
 
 _SHOWN_CHARS = 60

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias, TypedDict
 
 from journeyman.cancel import Abort
+from journeyman.events.task import Identity, Liveness, TaskInfo, TaskKind
 from journeyman.inbox import Inbox
-from journeyman.task_events import Identity, Liveness, TaskInfo, TaskKind
 from journeyman.tools.task_output import OutputFactory, Record, TaskOutput
 from journeyman.types import Usage
 

@@ -22,7 +22,7 @@ from journeyman.cli.show.lines import Line
 from journeyman.cli.show.words import arguments as arguments_in_words
 from journeyman.cli.show.words import count, one_line
 from journeyman.errors import InvalidArguments
-from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
+from journeyman.events.run import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Deny, Extent, Rewrite, Stop
 from journeyman.types import JsonObject
 

@@ -27,7 +27,7 @@ from journeyman.cli.show.screen import PlainScreen, print_error, stderr_console
 from journeyman.cli.stdout import Stdout
 from journeyman.contexts import ErrorCode
 from journeyman.errors import InvalidArguments
-from journeyman.events import ApprovalRequested, Event, QuestionAsked, TurnEnded
+from journeyman.events.run import ApprovalRequested, Event, QuestionAsked, TurnEnded
 from journeyman.gate import Deny
 from journeyman.result import Failure, Result, Success
 

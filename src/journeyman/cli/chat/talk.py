@@ -22,7 +22,7 @@ from journeyman.cli.chat.view import Entry, Shows
 from journeyman.cli.reading import parse_input
 from journeyman.cli.show.lines import Line
 from journeyman.errors import InvalidArguments, JourneymanError
-from journeyman.events import (
+from journeyman.events.run import (
     ApprovalAnswered,
     ApprovalRequested,
     Event,

@@ -18,7 +18,7 @@ from journeyman.cli.show.lines import EMPTY, Line
 from journeyman.cli.show.tree_part import Tree
 from journeyman.cli.show.words import arguments, count, duration, usage_sentence
 from journeyman.contexts import ErrorCode
-from journeyman.events import (
+from journeyman.events.run import (
     Event,
     IterationStarted,
     MessageCommitted,

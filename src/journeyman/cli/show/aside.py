@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from journeyman.cli.show.lines import Line, Mark
 from journeyman.cli.show.words import duration, one_line
-from journeyman.events import (
+from journeyman.events.run import (
     MailDelivered,
     MailReturned,
     MailSent,
@@ -19,7 +19,7 @@ from journeyman.events import (
     TaskMessaged,
     TaskStarted,
 )
-from journeyman.task_events import TaskInfo, TaskStatus
+from journeyman.events.task import TaskInfo, TaskStatus
 
 Aside: TypeAlias = TaskStarted | TaskMessaged | TaskEnded | MailSent | MailDelivered | MailReturned | MemberChanged
 

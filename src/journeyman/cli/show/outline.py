@@ -14,7 +14,7 @@ from typing import Final
 from journeyman.cli.show.lines import EMPTY, Line, Mark
 from journeyman.cli.show.tree import counted, mark_of
 from journeyman.cli.show.words import count, short_usage, usage_sentence
-from journeyman.events import (
+from journeyman.events.run import (
     Event,
     IterationStarted,
     ModelResponded,

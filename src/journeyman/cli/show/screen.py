@@ -21,7 +21,7 @@ from journeyman.cli.show.lines import Line, laid_out, speaks_unicode
 from journeyman.cli.show.tail import Tail
 from journeyman.cli.show.tree_part import Tree
 from journeyman.cli.show.words import one_line
-from journeyman.events import Event
+from journeyman.events.run import Event
 
 _BETWEEN_PAINTS_S: Final = 0.1
 _ERROR: Final = "error:"

@@ -16,7 +16,7 @@ from journeyman.cli.show.aside import ASIDES
 from journeyman.cli.show.lines import Line
 from journeyman.cli.show.tree import given_to
 from journeyman.cli.show.words import clock, count, duration, one_line, tokens_in
-from journeyman.events import (
+from journeyman.events.run import (
     ApprovalAnswered,
     ApprovalRequested,
     AttemptStarted,

@@ -13,7 +13,7 @@ from typing import Final
 from journeyman.cli.show.lines import EMPTY, Line, Mark
 from journeyman.cli.show.words import arguments, count, delegated, duration, one_line, short_usage, usage_sentence
 from journeyman.contexts import ErrorCode
-from journeyman.events import (
+from journeyman.events.run import (
     CallAbandoned,
     ContextCompacted,
     Event,

@@ -15,7 +15,7 @@ from typing import Final
 from journeyman.cli.show.aside import ASIDES, Aside, lines_aside
 from journeyman.cli.show.lines import Line
 from journeyman.cli.show.tree import Told, lines_of
-from journeyman.events import Event, IterationStarted, Path, RunFailed, RunStarted, RunSucceeded
+from journeyman.events.run import Event, IterationStarted, Path, RunFailed, RunStarted, RunSucceeded
 
 DEEPER: Final = 4
 """How much further a sub-agent's lines are indented than those of the agent that called it."""

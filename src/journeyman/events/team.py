@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
-from journeyman.task_events import Liveness
+from journeyman.events.task import Liveness
 
 Path: TypeAlias = tuple[str, ...]
 

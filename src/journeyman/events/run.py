@@ -15,21 +15,21 @@ from typing import Literal, TypeAlias
 
 from pydantic_core import from_json
 
-from journeyman.chat_events import ApprovalAnswered as ApprovalAnswered
-from journeyman.chat_events import ApprovalRequested as ApprovalRequested
-from journeyman.chat_events import QuestionAnswered as QuestionAnswered
-from journeyman.chat_events import QuestionAsked as QuestionAsked
-from journeyman.chat_events import TurnEnded as TurnEnded
 from journeyman.endings import Ending
+from journeyman.events.chat import ApprovalAnswered as ApprovalAnswered
+from journeyman.events.chat import ApprovalRequested as ApprovalRequested
+from journeyman.events.chat import QuestionAnswered as QuestionAnswered
+from journeyman.events.chat import QuestionAsked as QuestionAsked
+from journeyman.events.chat import TurnEnded as TurnEnded
+from journeyman.events.task import TaskEnded as TaskEnded
+from journeyman.events.task import TaskEvent
+from journeyman.events.task import TaskMessaged as TaskMessaged
+from journeyman.events.task import TaskStarted as TaskStarted
+from journeyman.events.team import MailDelivered as MailDelivered
+from journeyman.events.team import MailReturned as MailReturned
+from journeyman.events.team import MailSent as MailSent
+from journeyman.events.team import MemberChanged as MemberChanged
 from journeyman.result import LayerOutcome, Metadata, ToolKind
-from journeyman.task_events import TaskEnded as TaskEnded
-from journeyman.task_events import TaskEvent
-from journeyman.task_events import TaskMessaged as TaskMessaged
-from journeyman.task_events import TaskStarted as TaskStarted
-from journeyman.team_events import MailDelivered as MailDelivered
-from journeyman.team_events import MailReturned as MailReturned
-from journeyman.team_events import MailSent as MailSent
-from journeyman.team_events import MemberChanged as MemberChanged
 from journeyman.types import JsonObject, Message, StopReason, Usage
 
 Path: TypeAlias = tuple[str, ...]
