@@ -18,9 +18,9 @@ import pytest
 
 if TYPE_CHECKING:
     from journeyman.models.cassette.cassette import Cassette, Mode
-    from journeyman.models.cassette.redaction import Secret
-    from journeyman.models.offline import Silence
+    from journeyman.models.cassette.record import Secret
     from journeyman.models.scripted import Answer, Policy, Scripted
+    from journeyman.models.transport import Silence
     from journeyman.types import Price
 
 _MODES: Final = ("none", "once", "new", "all")
@@ -132,7 +132,7 @@ def cassette(request: pytest.FixtureRequest, cassette_options: CassetteOptions) 
         played = _played(request)
         played.cassette = made
         if made.is_replaying:
-            offline = resolve_name("journeyman.models.offline:offline")
+            offline = resolve_name("journeyman.models.transport:offline")
             played.silence = ended.enter_context(offline(_OFFLINE))
         yield made
 

@@ -42,7 +42,7 @@ from journeyman.events.run import Event, ModelRetried, TextDelta, ToolFinished
 from journeyman.model import Model, Part, Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.cassette.cassette import Cassette, Mode
-from journeyman.models.cassette.redaction import Secret
+from journeyman.models.cassette.record import Secret
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.types import Image, Text, Thinking, ToolResult
 from tests.support.clock import virtual_clock
@@ -482,7 +482,7 @@ def test_a_process_that_dies_while_it_records_leaves_the_old_file(tmp_path: Path
 import os
 from journeyman import Agent, Host, run_sync, tool
 from journeyman.models.cassette.cassette import Cassette
-from journeyman.models.cassette.redaction import Secret
+from journeyman.models.cassette.record import Secret
 from journeyman.models.scripted import Scripted, call
 
 @tool

@@ -26,13 +26,13 @@ from journeyman.models.openai.endpoint import (
     chat_tools,
     context_window,
     effort,
+    facts,
     headers_for,
     max_output_tokens,
     reported_within,
     with_extra,
 )
 from journeyman.models.openai.names import EndpointOptions
-from journeyman.models.openai.openai_facts import facts
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import JsonObject, Price

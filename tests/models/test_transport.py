@@ -23,7 +23,7 @@ from yarl import URL
 
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.models import transport
-from journeyman.models.refusal import refused
+from journeyman.models.answers import refused
 from journeyman.models.sse import Event, Parser, TooLarge
 from journeyman.models.transport import EVENT_LIMIT_BYTES, Answer, Timeouts, lease, open_stream
 from journeyman.types import Usage

@@ -17,7 +17,7 @@ from journeyman.cli.show.screen import open_screen
 from journeyman.cli.stdout import Stdout
 from journeyman.errors import CassetteError
 from journeyman.models.cassette.cassette import Cassette
-from journeyman.models.offline import offline
+from journeyman.models.transport import offline
 
 
 def replay(

@@ -12,9 +12,8 @@ from journeyman.faces import lazy_face
 if TYPE_CHECKING:
     from journeyman.models.faulty import Faulty
     from journeyman.models.prices import PriceTable, load_prices, price_for, prices_as_of
-    from journeyman.models.rate_limit import RateLimited
     from journeyman.models.scripted import FromFunction, Scripted
-    from journeyman.models.wrappers import Fallback, Swappable
+    from journeyman.models.wrappers import Fallback, RateLimited, Swappable
 
 __all__ = [
     "Fallback",
@@ -34,7 +33,7 @@ __getattr__, __dir__ = lazy_face(
     {
         "faulty": "Faulty",
         "prices": "PriceTable load_prices price_for prices_as_of",
-        "rate_limit": "RateLimited",
+        "wrappers": "RateLimited",
         "scripted": "FromFunction Scripted",
         "wrappers": "Fallback Swappable",
     },

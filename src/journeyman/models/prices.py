@@ -21,7 +21,7 @@ from pydantic import AfterValidator, ConfigDict, Field, JsonValue, TypeAdapter, 
 from pydantic_core import from_json
 
 from journeyman.errors import DefinitionError, Problem
-from journeyman.models.untrusted import as_list, as_object, as_text
+from journeyman.models.wire import as_list, as_object, as_text
 from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.types import JsonObject, Price
 

@@ -1,8 +1,12 @@
 """HTTP to model providers: one shared client per event loop, bytes in, server-sent events out, every failure mapped.
 
 The only module that knows aiohttp. An adapter sends its body with `open_stream`; what goes wrong before, instead of
-or within the answer becomes a `ProviderError`, by the class of the exception. Imports `errors`, `types` and `sse`. Read
+or within the answer becomes a `ProviderError`, by the class of the exception. Read
 `refusal.py` next: what an answer with a failure status means.
+
+Keeping this package off the network while a cassette is replayed.
+
+`transport.py` asks here before each request.
 """
 
 from __future__ import annotations
@@ -10,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import io
 import urllib.request
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
@@ -22,9 +26,45 @@ import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.models.offline import is_offline, refusal
 from journeyman.models.sse import Event, Parser, TooLarge
 from journeyman.types import NOTHING_USED, Usage
+
+
+@dataclass(slots=True)
+class Silence:
+    """A time in which nobody may be asked."""
+
+    reason: str
+    refused: list[str] = field(default_factory=list[str])
+    """The hosts that would have been asked."""
+
+
+# Of the whole process: a context variable would not reach a test's event loop, which may have been there before.
+_silences: list[Silence] = []
+
+
+@contextmanager
+def offline(reason: str) -> Generator[Silence]:
+    """Refuse every request over our transport, in any event loop of this process, until the block ends."""
+    silence = Silence(reason)
+    _silences.append(silence)
+    try:
+        yield silence
+    finally:
+        _silences.remove(silence)
+
+
+def is_offline() -> bool:
+    """Tell whether nobody may be asked now."""
+    return bool(_silences)
+
+
+def refusal(host: str) -> str:
+    """Note that `host` would have been asked, and return why it must not be."""
+    for silence in _silences:
+        silence.refused.append(host)
+    return _silences[-1].reason
+
 
 EVENT_LIMIT_BYTES: Final = 32 * 1024 * 1024
 """The largest single event or document that is read."""

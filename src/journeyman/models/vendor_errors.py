@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from journeyman.errors import ProviderErrorKind, name_and_words
-from journeyman.models.refusal import kind_of_status
+from journeyman.models.answers import kind_of_status
 
 _QUOTED_CHARACTERS: Final = 500
 _SECRET_NAME: Final = re.compile(r"(?i)key|token|secret|passw|credential|authorization")

@@ -1,10 +1,108 @@
-"""Values as JSON bytes, the way every adapter sends them. Imports nothing of this package."""
+"""Values as JSON bytes, the way every adapter sends them.
+
+Reading JSON that a provider sent: whatever it is, nothing here raises but `ProviderError`.
+
+What one provider reads of another's messages: blocks that only their author understands, and ids and names.
+
+A conversation may go on with another provider. Reasoning then becomes a text in tags, encrypted reasoning is left out,
+and any other block of the old provider's becomes a text that says what is missing. Ids and names that the new provider
+would refuse are rewritten, each always to the same, so that a call and its result still belong together. Imports
+`types`.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import Final, cast
 
 import orjson
+from pydantic import JsonValue
+from pydantic_core import from_json
+
+from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.types import Block, JsonObject, Opaque, RedactedThinking, Text, Thinking
+
+
+def damaged(what: str, kind: ProviderErrorKind = "stream_cut") -> ProviderError:
+    return ProviderError(f"The answer cannot be read: {what}.", kind=kind)
+
+
+def parsed(data: bytes) -> JsonObject:
+    """Return the JSON object; an empty one for any other JSON."""
+    try:
+        value: object = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        damage = f"{error}, in {data[:200].decode('utf-8', 'replace')!r}"
+    else:
+        return as_object(value)
+    raise damaged(damage)
+
+
+def all_parsed(data: Sequence[bytes]) -> Iterator[JsonObject]:
+    """Yield what each of several texts holds, as `parsed` would: one after the other only where one is damaged."""
+    try:
+        values: list[object] = orjson.loads(b"[%b]" % b",".join(data))
+    except orjson.JSONDecodeError:
+        values = []
+    whole = len(values) == len(data)
+    return map(as_object, values) if whole else map(parsed, data)
+
+
+def as_object(value: object) -> JsonObject:
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[JsonValue]:
+    return cast("list[JsonValue]", value) if isinstance(value, list) else []
+
+
+def as_text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def is_object(raw: str) -> bool:
+    """Return whether `raw` is a JSON object that every reader of this package can parse."""
+    try:
+        return isinstance(from_json(raw, allow_inf_nan=False), dict)
+    except ValueError:
+        return False
+
+
+_SAFE: Final = re.compile(r"[a-zA-Z0-9_-]+")
+_UNSAFE_CHARACTER: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def readable(block: Block, provider: str) -> Block | None:
+    """Return `block` as `provider` can read it; None if there is nothing in it for that provider.
+
+    Reasoning that names no provider is taken for the reader's own.
+    """
+    match block:
+        case Thinking() if block.provider not in (None, provider):
+            return Text(f"<thinking>\n{block.text}\n</thinking>") if block.text.strip() else None
+        case RedactedThinking() if block.provider not in (None, provider):
+            return None
+        case Opaque() if block.provider != provider:
+            return Text(f"[A {block.kind!r} block that only {block.provider} can read is left out.]")
+        case _:
+            return block
+
+
+def safe_id(id: str, *, longest: int | None = None) -> str:
+    """Return the id if it is of letters, digits, `_` and `-`, and not too long; else another, always the same one."""
+    if _SAFE.fullmatch(id) and (longest is None or len(id) <= longest):
+        return id
+    return f"id_{sha256(id.encode('utf-8', 'replace')).hexdigest()[:24]}"
+
+
+def safe_name(name: str, *, longest: int) -> str:
+    """Return the name with what is not a letter, digit, `_` or `-` replaced, cut to the `longest` that is allowed."""
+    if _SAFE.fullmatch(name) and len(name) <= longest:
+        return name
+    return _UNSAFE_CHARACTER.sub("_", name)[:longest] or "_"
 
 
 def to_json(value: object) -> bytes:

@@ -21,14 +21,13 @@ from pydantic_core import from_json
 
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.model import Part, Request
-from journeyman.models.anthropic.anthropic_blocks import PROVIDER
-from journeyman.models.anthropic.decode import KINDS, Decoder
+from journeyman.models.answers import kind_of_status, retry_after_s
+from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
 from journeyman.models.anthropic.model import AnthropicModel, with_overflow
 from journeyman.models.anthropic.model import from_environment as with_a_key
-from journeyman.models.refusal import kind_of_status, retry_after_s
 from journeyman.models.transport import Timeouts
-from journeyman.models.untrusted import as_object
 from journeyman.models.vendor_errors import meaning, named_secrets, said, scrubbed
+from journeyman.models.wire import as_object
 from journeyman.types import NOTHING_USED, JsonObject, Price
 
 if TYPE_CHECKING:

@@ -9,22 +9,23 @@ signatures of the model's reasoning depend on that. What the API would refuse is
   conversation, loses its trailing white space;
 - at most four cache marks: the last four set by hand, then automatic ones in what is left of the four.
 
-Imports `model`, `types`, `foreign` and `strictness`. Read `anthropic_decode.py` next.
+References to deferred tools, as the Messages API takes them: a result that has any holds nothing else.
+
+The API shows the model the tools that are referred to, so the texts that would say the same are left out. It refuses a
+reference to a tool that the request does not defer: such a one is left out, too.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
 from journeyman.model import CachePolicy, Prefix, ToolSpec
-from journeyman.models.anthropic.anthropic_references import referring
-from journeyman.models.foreign import readable, safe_id, safe_name
 from journeyman.models.strict import Grammars
-from journeyman.models.wire import to_json
+from journeyman.models.wire import readable, safe_id, safe_name, to_json
 from journeyman.types import (
     Base64,
     Block,
@@ -38,9 +39,37 @@ from journeyman.types import (
     Source,
     Text,
     Thinking,
+    ToolReference,
     ToolResult,
     ToolUse,
 )
+
+
+def referring(messages: Sequence[Message], loadable: Collection[str], *, provider: str) -> Sequence[Message]:
+    """Return the messages, their references to `loadable` tools as blocks of the provider's own."""
+    return [_referring(message, loadable, provider) for message in messages]
+
+
+def _referring(message: Message, loadable: Collection[str], provider: str) -> Message:
+    if message.role != "user" or not any(_found(block, loadable) for block in message.content):
+        return message
+    return replace(message, content=tuple([_own(block, loadable, provider) for block in message.content]))
+
+
+def _found(block: Block, loadable: Collection[str]) -> list[str]:
+    if not isinstance(block, ToolResult) or isinstance(block.content, str) or block.is_error:
+        return []
+    return [part.name for part in block.content if isinstance(part, ToolReference) and part.name in loadable]
+
+
+def _own(block: Block, loadable: Collection[str], provider: str) -> Block:
+    names = _found(block, loadable)
+    if not names or not isinstance(block, ToolResult):
+        return block
+    references = [{"type": "tool_reference", "tool_name": name} for name in names]
+    result = {"type": "tool_result", "tool_use_id": safe_id(block.tool_use_id), "content": references}
+    return Opaque(provider, to_json(result).decode())
+
 
 CODEC: Final = "anthropic"
 """The codec id under which messages, tools and prefixes keep their bytes, and the provider's name."""

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.model import Part, Request, Settings, ThinkingLevel
-from journeyman.models.answers import Asked
-from journeyman.models.anthropic.anthropic_blocks import PROVIDER
-from journeyman.models.anthropic.decode import KINDS, Decoder
+from journeyman.models.answers import Asked, refused
+from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
 from journeyman.models.anthropic.encode import encode
 from journeyman.models.prices import price_for
-from journeyman.models.refusal import refused
 from journeyman.models.transport import Answer, Timeouts, lease, open_stream
 from journeyman.types import NOTHING_USED, JsonObject, Price
 

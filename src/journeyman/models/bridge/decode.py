@@ -32,7 +32,7 @@ from pydantic_core import to_json, to_jsonable_python
 
 from journeyman.errors import ProviderError
 from journeyman.model import BlockFinished, InputPart, Part, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
-from journeyman.models.untrusted import as_text, damaged, is_object
+from journeyman.models.wire import as_text, damaged, is_object
 from journeyman.types import (
     Block,
     JsonObject,

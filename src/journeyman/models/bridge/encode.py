@@ -37,9 +37,8 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_core import from_json
 
 from journeyman.model import Prefix
-from journeyman.models.foreign import readable, safe_id, safe_name
 from journeyman.models.strict import Grammars
-from journeyman.models.untrusted import as_object, as_text, is_object
+from journeyman.models.wire import as_object, as_text, is_object, readable, safe_id, safe_name
 from journeyman.types import (
     Base64,
     Block,

@@ -20,8 +20,7 @@ from journeyman.errors import CassetteError, NotRecorded
 from journeyman.model import Model
 from journeyman.models.cassette.format import FORMAT, VERSION, CallTake, Header, ModelLine, Take, Tape, read, write
 from journeyman.models.cassette.player import CassetteJournal, CassetteModel, Deck
-from journeyman.models.cassette.record import Recording, model_line
-from journeyman.models.cassette.redaction import Redactor, Secret
+from journeyman.models.cassette.record import Recording, Redactor, Secret, model_line
 from journeyman.models.cassette.replay import Playback
 
 Mode: TypeAlias = Literal["none", "once", "new", "all"]

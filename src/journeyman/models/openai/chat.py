@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from journeyman.errors import ProviderError
 from journeyman.model import Part, Request, ThinkingLevel
-from journeyman.models.answers import Asked
+from journeyman.models.answers import Asked, refused
 from journeyman.models.openai.chat_decode import Decoder
 from journeyman.models.openai.chat_encode import encode
 from journeyman.models.openai.endpoint import (
@@ -33,7 +33,6 @@ from journeyman.models.openai.endpoint import (
     with_extra,
     with_overflow,
 )
-from journeyman.models.refusal import refused
 from journeyman.models.transport import Answer, Timeouts, lease, open_stream
 from journeyman.types import JsonObject, Price
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from journeyman.errors import ProviderError
 from journeyman.model import Part, Request, Settings, ThinkingLevel
-from journeyman.models.answers import Asked
+from journeyman.models.answers import Asked, refused
 from journeyman.models.openai.endpoint import (
     KINDS,
     OPENAI,
@@ -25,16 +25,15 @@ from journeyman.models.openai.endpoint import (
     check_tools,
     context_window,
     effort,
+    facts,
     headers_for,
     max_output_tokens,
     refused_here,
     with_extra,
     with_overflow,
 )
-from journeyman.models.openai.openai_facts import facts
 from journeyman.models.openai.responses_decode import Decoder
 from journeyman.models.openai.responses_encode import encode
-from journeyman.models.refusal import refused
 from journeyman.models.transport import Answer, Timeouts, lease, open_stream
 from journeyman.types import JsonObject, Price
 

@@ -23,12 +23,10 @@ from typing import Final
 import orjson
 
 from journeyman.model import Prefix, ToolSpec
-from journeyman.models.foreign import readable, safe_id, safe_name
+from journeyman.models.openai.chat_encode import file_name, missing, plain_text, url_of
 from journeyman.models.openai.endpoint import Endpoint
-from journeyman.models.openai.openai_media import file_name, missing, plain_text, url_of
-from journeyman.models.openai_strict import is_enforceable
-from journeyman.models.untrusted import as_object
-from journeyman.models.wire import to_json
+from journeyman.models.strict import is_enforceable
+from journeyman.models.wire import as_object, readable, safe_id, safe_name, to_json
 from journeyman.types import (
     Block,
     Document,
