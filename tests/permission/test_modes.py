@@ -14,7 +14,7 @@ from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, Capability, classify
 from journeyman.permission.permission import Mode, Permission
-from journeyman.permission.roots import Root
+from journeyman.permission.rules import Root
 from journeyman.toolbox import Workspace
 from journeyman.types import JsonObject
 from tests.permission.places import request

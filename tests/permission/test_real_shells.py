@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman.permission.capability import classify
-from journeyman.permission.roots import Roots
-from journeyman.permission.rules import Rules
+from journeyman.permission.rules import Roots, Rules
 from journeyman.permission.shell import every_command, plain_words
 from tests.permission.places import StubShell, request
 

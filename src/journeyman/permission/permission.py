@@ -4,7 +4,9 @@
 
 Each call is judged in this order, and the first that has something to say decides: a folder that is read-only; a deny
 rule; plan mode; a folder of the program's own; a path outside of the roots, which is asked about; what was approved; an
-allow rule; the mode. Imports `approvals`, `audit`, `capability`, `roots`, `rules` and `gate`.
+allow rule; the mode.
+
+A line for every decision of a permission: when, in which mode, about what, and why.
 """
 
 from __future__ import annotations
@@ -14,17 +16,60 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Verdict
 from journeyman.permission.approvals import Approvals
-from journeyman.permission.audit import Audit, AuditEntry, AuditLog
 from journeyman.permission.capability import Action, Capability, Classifier, classify
-from journeyman.permission.roots import Place, Root, Roots
-from journeyman.permission.rules import Rules, plain_host, rule_problems
+from journeyman.permission.rules import Place, Root, Roots, Rules, plain_host, rule_problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One decision about one call."""
+
+    time: float
+    """Seconds since 1970."""
+    mode: str
+    path: tuple[str, ...]
+    """The run that wanted the call, from the root down."""
+    tool: str
+    capability: Capability
+    summary: str
+    """What it would have done, in at most 200 characters."""
+    digest: str
+    """Of tool and arguments."""
+    decision: Literal["allow", "deny", "rewrite", "stop", "unanswered"]
+    reason: str
+
+
+class AuditLog:
+    """A file with one JSON line for each decision, readable by its owner only."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def __call__(self, entry: AuditEntry) -> None:
+        """Append the entry.
+
+        Raises:
+            OSError: it cannot be written. The call is then denied.
+        """
+        line = f"{json.dumps(asdict(entry))}\n".encode()
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            if os.write(file, line) != len(line):
+                raise OSError(f"the audit log {self.path} took only a part of an entry")
+        finally:
+            os.close(file)
+
+
+Audit = Callable[[AuditEntry], None]
+"""Takes every decision. What it raises denies the call."""
+
 
 Mode: TypeAlias = Literal["strict", "balanced", "auto", "trust", "plan"]
 """What happens to a call of which no rule speaks; see `MODES`. `plan`: look, and change nothing."""
