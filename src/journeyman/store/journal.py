@@ -17,8 +17,7 @@ from pydantic_core import from_json, to_json
 
 from journeyman.errors import OutcomeUnknown
 from journeyman.journal import Codec, Journal
-from journeyman.store.file import File
-from journeyman.store.lock import Lock
+from journeyman.store.file import File, Lock
 from journeyman.tools.tool import Effect
 from journeyman.types import JsonObject
 

@@ -17,9 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from zlib import crc32
 
-from journeyman.store.file import APPLICATION, MAGIC, File, not_a_store
+from journeyman.store.file import APPLICATION, MAGIC, File, check_free, not_a_store
 from journeyman.store.journal import crc_of_step
-from journeyman.store.lock import check_free
 from journeyman.store.log import Record, readable
 
 _COLUMNS: Final = {
