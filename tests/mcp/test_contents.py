@@ -18,7 +18,7 @@ from mcp.types import (
 )
 
 from journeyman import Document, Image, Text, ToolResult
-from journeyman.mcp.content import MAX_MEDIA, MAX_MEDIA_BYTES, to_tool_result
+from journeyman.mcp.tools import MAX_MEDIA, MAX_MEDIA_BYTES, to_tool_result
 
 PNG = b"\x89PNG\r\n\x1a\n..."
 

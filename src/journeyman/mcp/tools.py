@@ -5,28 +5,160 @@
 
 A server is somebody else's program. Its results are untrusted, its tools have the effect `once` whatever it says of
 them, and with `pins=` only what somebody has looked at is shown to a model. Needs `pip install 'journeyman[mcp]'`.
-Imports `mcp_connection`, `mcp_content`, `mcp_pins`, `mcp_targets` and `tools`; read `mcp_connection.py` next.
+
+What the model reads of an MCP server's answer: texts, pictures and documents, and structured results once.
+
+Nothing a server sends may make a conversation that no provider takes: pictures are looked at, and what cannot be shown
+is named.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+from base64 import b64decode
+from binascii import Error as NotBase64
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pydantic_core import from_json, to_json
 
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, Problem
 from journeyman.mcp.connection import Connection
-from journeyman.mcp.content import to_tool_result
 from journeyman.mcp.pins import Definition, Offer, Pins, differences, load_pins, pinned, save_pins, shown
 from journeyman.mcp.servers import Http, Server, Stdio, Target, load_servers, to_servers
 from journeyman.tools.tool import AnyTool, Effect, Tool, ToolContext, ToolResult, tool_problems
+from journeyman.types import Document, Image, Text, ToolResult
+
+if TYPE_CHECKING:
+    from mcp.types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
+
+
+MAX_MEDIA: Final = 20
+"""The most pictures and documents of one answer that are shown."""
+
+MAX_MEDIA_BYTES: Final = 5_000_000
+"""The largest picture or document that is shown; providers refuse larger ones."""
+
+_Block: TypeAlias = Text | Image | Document
+
+
+def to_tool_result(answer: CallToolResult) -> ToolResult:
+    """Return an answer as the result of a call. It may be long: what cuts it is the tool's `max_chars`."""
+    blocks = _merged(_limited(_shown(block) for block in _contents(answer)))
+    match blocks:
+        case [Text(text=text)]:
+            return ToolResult(text, answer.is_error)
+        case _:
+            return ToolResult(tuple(blocks), answer.is_error)
+
+
+def _contents(answer: CallToolResult) -> Sequence[ContentBlock | Text]:
+    """Return the contents, with the structured result in the place of the texts that repeat it.
+
+    Where it only wraps a text or a list of texts in an object, as servers do that have nothing more to say, these stay.
+    """
+    structured: Mapping[str, object] | None = answer.structured_content
+    if structured is None:
+        return answer.content
+    texts = [block.text for block in answer.content if block.type == "text"]
+    wrapped = next(iter(structured.values())) if len(structured) == 1 else structured
+    if wrapped in (texts, *texts[:1]):
+        return answer.content
+    values: list[object] = [_value(text) for text in texts]
+    said = values[0] if len(values) == 1 else values
+    if said not in (structured, wrapped):
+        return [*answer.content, Text(to_json(structured).decode())]
+    others = [block for block in answer.content if block.type != "text"]
+    return [Text(to_json(structured).decode()), *others]
+
+
+def _value(text: str) -> object:
+    try:
+        return from_json(text)
+    except ValueError:
+        return text
+
+
+def _shown(block: ContentBlock | Text) -> _Block:
+    match block.type:
+        case "text":
+            return Text(block.text)
+        case "image" | "audio":
+            return _media(block.data, block.mime_type)
+        case "resource_link":
+            about = f": {block.description}" if block.description else ""
+            return Text(f"[Resource {block.name} at {block.uri}{about}]")
+        case "resource":
+            return _resource(block.resource)
+
+
+def _resource(resource: TextResourceContents | BlobResourceContents) -> _Block:
+    from mcp.types import TextResourceContents  # noqa: PLC0415 - an optional package, and 1.2 s to import
+
+    if isinstance(resource, TextResourceContents):
+        return Text(f"[Resource {resource.uri}]\n{resource.text}")
+    return _media(resource.blob, resource.mime_type or "", title=str(resource.uri))
+
+
+def _media(data: str, media_type: str, *, title: str | None = None) -> _Block:
+    """Return a picture or document, if it is one, and what it is: a server's word for it may be wrong."""
+    try:
+        content = b64decode(data, validate=True)
+    except (NotBase64, ValueError):
+        return Text(f"[{media_type or 'Data'}, damaged: not shown]")
+    kind = _kind(content)
+    if kind is None or len(content) > MAX_MEDIA_BYTES:
+        about = f" {title}" if title else ""
+        return Text(f"[{media_type or 'Data'}{about}, {len(content):,} bytes: not shown]")
+    if kind == "application/pdf":
+        return Document.from_bytes(content, kind, title)
+    return Image.from_bytes(content, kind)
+
+
+def _kind(content: bytes) -> str | None:
+    """Tell the kind of picture or document by how it begins; None for all that providers do not take."""
+    if content.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if content.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if content.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+        return "image/webp"
+    return "application/pdf" if content.startswith(b"%PDF-") else None
+
+
+def _limited(blocks: Iterable[_Block]) -> Iterable[_Block]:
+    n_media = 0
+    for block in blocks:
+        n_media += not isinstance(block, Text)
+        if isinstance(block, Text) or n_media <= MAX_MEDIA:
+            yield block
+    if n_media > MAX_MEDIA:
+        yield Text(f"[{n_media - MAX_MEDIA:,} more pictures or documents: not shown]")
+
+
+def _merged(blocks: Iterable[_Block]) -> list[_Block]:
+    """Join neighbouring texts: a server may send very many."""
+    merged: list[_Block] = []
+    lines: list[str] = []
+    for block in blocks:
+        if isinstance(block, Text):
+            lines.append(block.text)
+            continue
+        if lines:
+            merged.append(Text("\n".join(lines)))
+            lines = []
+        merged.append(block)
+    return [*merged, Text("\n".join(lines))] if lines else merged
+
 
 __all__ = ["Http", "Server", "Stdio", "Target", "load_servers", "mcp", "pin"]
 
