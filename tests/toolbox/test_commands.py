@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from journeyman import Abort, Agent, Failure, run
-from journeyman.environment import is_secret
 from journeyman.events.run import ToolProgress
 from journeyman.models.scripted import Scripted, call
+from journeyman.processes import is_secret
 from journeyman.toolbox import Shell, Workspace
 from tests.toolbox.playing import Player
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from journeyman.toolbox.coding import decoded
-from journeyman.toolbox.edit import replaced
-from journeyman.toolbox.matching import find
+from journeyman.toolbox.edit import find, replaced
+from journeyman.toolbox.files import decoded
 from tests.toolbox.playing import Player
 
 

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman.toolbox import Workspace, fetch_tool
-from journeyman.toolbox.addresses import is_public
+from journeyman.toolbox.fetch import is_public
 from journeyman.toolbox.page import readable
 from tests.toolbox.playing import answered
 

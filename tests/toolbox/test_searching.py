@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from journeyman.toolbox import Refusal, Workspace
-from journeyman.toolbox.globs import compiled
-from journeyman.toolbox.walk import Deadline, files_below
+from journeyman.toolbox.walk import Deadline, compiled, files_below
 from tests.toolbox.playing import Player
 
 needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from journeyman.environment import is_secret
 from journeyman.errors import DefinitionError, Problem
+from journeyman.processes import is_secret
 
 _LEAST_SECRET: Final = 8  # shorter values are not hidden unless their name tells: they would be found in ordinary words
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

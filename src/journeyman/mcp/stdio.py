@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from journeyman.environment import filtered
 from journeyman.errors import name_and_words
 from journeyman.mcp.servers import Stdio
-from journeyman.processes import MARK, Processes
-from journeyman.toolbox.transcript import plain
+from journeyman.processes import MARK, Processes, filtered
+from journeyman.toolbox.command import plain
 from journeyman.tools.issues import bounded
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from journeyman.faces import lazy_face
 if TYPE_CHECKING:
     from journeyman.toolbox.command import Shell
     from journeyman.toolbox.fetch import fetch_tool
-    from journeyman.toolbox.files import Entry, Facts, Files, LocalFiles
+    from journeyman.toolbox.files import Entry, Facts, Files, LocalFiles, Refusal
     from journeyman.toolbox.memory_files import InMemoryFiles
-    from journeyman.toolbox.refusal import Refusal
     from journeyman.toolbox.tool_search import deferred_tools
     from journeyman.toolbox.workspace import Workspace
 
@@ -40,7 +39,7 @@ __getattr__, __dir__ = lazy_face(
         "fetch": "fetch_tool",
         "files": "Entry Facts Files LocalFiles",
         "memory_files": "InMemoryFiles",
-        "refusal": "Refusal",
+        "files": "Refusal",
         "tool_search": "deferred_tools",
         "workspace": "Workspace",
     },

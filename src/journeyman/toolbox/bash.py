@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.command import Completed, run_command
-from journeyman.toolbox.files import LocalFiles
-from journeyman.toolbox.refusal import Refusal
+from journeyman.toolbox.files import LocalFiles, Refusal
 from journeyman.tools.tool import ToolContext, tool
 
 if TYPE_CHECKING:

@@ -1,14 +1,92 @@
-"""What the tools of one workspace share. Imports the parts of this room that are no tools."""
+"""What the tools of one workspace share.
+
+What the model has seen of each file, so that it changes nothing that it does not know.
+
+A stamp is a digest of the content with the lines that were shown. It is fresh as long as the content is the same,
+whatever clocks say.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field
+from threading import Lock
 
-from journeyman.toolbox.caps import Spill
-from journeyman.toolbox.coding import MAX_FILE_BYTES
 from journeyman.toolbox.command import Shell
-from journeyman.toolbox.reach import Located, Reach
-from journeyman.toolbox.stamps import Stamps
+from journeyman.toolbox.files import MAX_FILE_BYTES, Located, Reach, Refusal, Spill
+
+
+@dataclass(slots=True)
+class _Stamp:
+    digest: bytes
+    n_lines: int
+    seen: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """The lines that were shown, from and to, in order and apart from one another."""
+
+    def unseen(self) -> tuple[int, int] | None:
+        """Return the first stretch of lines that was not shown."""
+        following = 1
+        for first, last in self.seen:
+            if first > following:
+                return following, first - 1
+            following = last + 1
+        return (following, self.n_lines) if following <= self.n_lines else None
+
+
+class Stamps:
+    """The stamps of one workspace."""
+
+    def __init__(self) -> None:
+        self._stamps: dict[str, _Stamp] = {}
+        self.writing = Lock()
+        """Held from the check of a stamp to the change of the file."""
+
+    def saw(self, path: str, data: bytes, *, first: int, last: int, n_lines: int) -> None:
+        """Record that lines of this content were shown."""
+        digest = _digest(data)
+        with self.writing:
+            stamp = self._stamps.get(path)
+            if stamp is None or stamp.digest != digest:
+                stamp = self._stamps[path] = _Stamp(digest, n_lines)
+            stamp.seen = _joined([*stamp.seen, (first, last)])
+
+    def wrote(self, path: str, data: bytes) -> None:
+        """Record content that the model wrote, so that it knows all of it."""
+        self._stamps[path] = _Stamp(_digest(data), 0)
+
+    def check(self, path: str, shown: str, data: bytes) -> None:
+        """Let the content be changed only if all of it was shown, as it is now.
+
+        Raises:
+            Refusal: it was not.
+        """
+        stamp = self._stamps.get(path)
+        if stamp is None:
+            raise Refusal("not_read", f"{shown} has not been read. Read it before you change it.")
+        if stamp.digest != _digest(data):
+            raise Refusal("changed_since", f"{shown} has changed since you read it. Read it again, then change it.")
+        unseen = stamp.unseen()
+        if unseen is not None:
+            first, last = unseen
+            raise Refusal(
+                "partly_read",
+                f"You have read only a part of {shown}. Read lines {first} to {last} too, with offset={first}, before "
+                "you change it.",
+            )
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(stretches):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

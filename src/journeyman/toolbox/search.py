@@ -1,7 +1,11 @@
-"""The tool `grep`: lines by a regular expression. Imports `bench`, `globs` and `walk`.
+"""The tool `grep`: lines by a regular expression.
 
 Lines are matched by the engine that ripgrep has, and pydantic, too: no expression, however unlucky, takes more than
 linear time. Where ripgrep is installed, it finds the files; which lines of them match is always decided here.
+
+The tool `glob`: files by the pattern of their paths, the newest first.
+
+The tool `ls`: folders as a tree.
 """
 
 from __future__ import annotations
@@ -14,17 +18,110 @@ from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.toolbox.bench import Bench, content
-from journeyman.toolbox.caps import capped
-from journeyman.toolbox.coding import MAX_FILE_BYTES, decoded, lines_of
-from journeyman.toolbox.globs import compiled
-from journeyman.toolbox.reach import Located
-from journeyman.toolbox.refusal import Refusal
-from journeyman.toolbox.walk import Deadline, files_below
+from journeyman.toolbox.files import MAX_FILE_BYTES, Entry, Files, Located, Refusal, capped, decoded, lines_of
+from journeyman.toolbox.walk import Deadline, compiled, files_below
 from journeyman.tools.results import encodable
 from journeyman.tools.tool import tool
 
 if TYPE_CHECKING:
     from journeyman.tools.tool import AnyTool
+
+
+MAX_FILES: Final = 200
+
+
+def glob_tool(bench: Bench) -> AnyTool:
+    """Return the tool that finds files of a workspace by their paths."""
+
+    def glob(pattern: str, path: str = ".") -> str:
+        """Find files by a pattern for their paths, such as `src/**/*.py` or `*.{js,ts}`, the newest first.
+
+        A pattern without a slash matches names in all folders. Hidden folders and what ignore files
+        name are left out.
+
+        Args:
+            pattern: The pattern, relative to `path`.
+            path: The folder to look in, relative to the workspace.
+        """
+        matches = compiled(pattern).match
+        located, facts = bench.reach.existing(path)
+        if facts.kind != "folder":
+            raise Refusal("not_found", f"{located.shown} is not a folder. Give the folder to look in.")
+        found = [each for each in files_below(bench, located, Deadline.from_now()) if matches(each)]
+        return _listed(bench, located, found) if found else f"No file in {located.shown} matches {pattern}."
+
+    return tool(glob, parallel=True, effect="pure", untrusted=bench.untrusted)
+
+
+def _listed(bench: Bench, located: Located, found: list[str]) -> str:
+    dated: list[tuple[int, str]] = []
+    for each in found:
+        path = f"{located.path.rstrip('/')}/{each}"
+        facts = located.files.facts(path)
+        if facts is not None:
+            dated.append((-facts.modified_ns, bench.reach.shown(path)))
+    lines = [path for _, path in sorted(dated)]
+    more = len(lines) - MAX_FILES
+    note = [f"[{more:,} more. Use a narrower pattern, or a folder further down.]"] if more > 0 else []
+    return "\n".join([*lines[:MAX_FILES], *note])
+
+
+MAX_DEPTH: Final = 5
+MAX_ENTRIES: Final = 500
+
+_CLOSED: Final = frozenset({"node_modules", "__pycache__", "venv", "target", "vendor", "bower_components"})
+"""Folders that programs fill, and nobody reads; so are hidden ones."""
+
+
+def ls_tool(bench: Bench) -> AnyTool:
+    """Return the tool that lists folders of a workspace."""
+
+    def ls(path: str = ".", depth: Annotated[int, Field(ge=1, le=MAX_DEPTH)] = 1) -> str:
+        """List a folder as a tree. Folders end with a slash, links are marked.
+
+        Args:
+            path: The folder, relative to the workspace.
+            depth: How many levels to show. Hidden and generated folders inside of it stay closed.
+        """
+        located, facts = bench.reach.existing(path)
+        if facts.kind != "folder":
+            raise Refusal("not_found", f"{located.shown} is not a folder. Read it instead.")
+        return tree(located, depth=depth)
+
+    return tool(ls, parallel=True, effect="pure", untrusted=bench.untrusted)
+
+
+def tree(located: Located, *, depth: int) -> str:
+    """Return what is in a folder, a name per line, indented by level."""
+    lines: list[str] = []
+    for line in _listing_lines(located.files, located.path, "", depth):
+        if len(lines) == MAX_ENTRIES:
+            lines.append(f"[Cut: the first {MAX_ENTRIES}. List a folder inside of it, or fewer levels.]")
+            break
+        lines.append(line)
+    return "\n".join(lines) or f"[{located.shown} is empty.]"
+
+
+def _listing_lines(files: Files, folder: str, indent: str, depth: int) -> Iterator[str]:
+    for entry in sorted(files.list(folder), key=lambda entry: (entry.kind != "folder", entry.name)):
+        yield f"{indent}{entry.name}{_MARKS.get(entry.kind, '')}"
+        if depth > 1 and _is_open(entry):
+            yield from _below(files, f"{folder.rstrip('/')}/{entry.name}", f"{indent}  ", depth - 1)
+
+
+def _below(files: Files, folder: str, indent: str, depth: int) -> Iterator[str]:
+    try:
+        yield from _listing_lines(files, folder, indent, depth)
+    except OSError as error:
+        yield f"{indent}[{error.strerror}]"
+
+
+_MARKS = {"folder": "/", "link": " (link)", "other": " (no regular file)"}
+
+
+def _is_open(entry: Entry) -> bool:
+    return entry.kind == "folder" and entry.name not in _CLOSED and not entry.name.startswith(".")
+
 
 MAX_MATCHES: Final = 100
 MAX_LINE_CHARS: Final = 500

@@ -20,7 +20,7 @@ from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.errors import DefinitionError, Problem
-from journeyman.toolbox.refusal import Refusal
+from journeyman.toolbox.files import Refusal
 from journeyman.tools.tool import Effect, ToolContext, to_result, tool, tool_problems
 from journeyman.types import Text, ToolReference, ToolResult
 

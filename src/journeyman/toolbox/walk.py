@@ -1,7 +1,14 @@
 """All files below a folder, without those that ignore files, or hidden folders, leave out. By ripgrep, or without it.
 
 Both ways give the same files. Links are not followed. A folder that is itself left out can still be named, and is then
-walked as if nothing stood above it. Imports `bench` and `ignore`.
+walked as if nothing stood above it.
+
+What ignore files leave out: `.gitignore`, `.ignore` and `.rgignore`, by the rules that ripgrep follows.
+
+A file of a kind further down beats one further up; of the kinds, `.rgignore` beats `.ignore` beats `.gitignore`. The
+rules of a `.gitignore` end where another repository begins.
+
+Patterns for paths, as ignore files and the tools `glob` and `grep` have them: `*`, `?`, `[a-z]`, `{a,b}`, `**`.
 """
 
 from __future__ import annotations
@@ -9,16 +16,167 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
 from journeyman.toolbox.bench import Bench
-from journeyman.toolbox.files import Entry, Files, LocalFiles
-from journeyman.toolbox.ignore import Ignored
-from journeyman.toolbox.reach import Located
-from journeyman.toolbox.refusal import Refusal
+from journeyman.toolbox.files import Entry, Files, LocalFiles, Located, Refusal
+
+_CLASS = re.compile(r"\[([!^]?)(\]?[^\]]*)\]")
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return what matches whole paths relative to a folder. A pattern without a slash matches names at any depth.
+
+    Raises:
+        Refusal: it is no pattern.
+    """
+    stripped = pattern.removeprefix("./")
+    anchored = stripped if "/" in stripped.rstrip("/") else f"**/{stripped}"
+    try:
+        return re.compile(regex(anchored.lstrip("/")), re.DOTALL)
+    except re.error as error:
+        raise Refusal("invalid", f"{pattern!r} is no pattern for paths: {error}. Example: src/**/*.py") from error
+
+
+def regex(pattern: str) -> str:
+    """Return the regular expression for a pattern: no wildcard but `**` crosses a slash.
+
+    Raises:
+        re.error: a brace or a bracket is not closed.
+    """
+    return f"(?:{''.join(_pieces(pattern))})\\Z"
+
+
+def _pieces(pattern: str) -> Iterator[str]:
+    at, depth = 0, 0
+    while at < len(pattern):
+        piece, length, change = _piece(pattern, at, depth)
+        depth += change
+        at += length
+        yield piece
+    if depth:
+        raise re.error("a { is not closed")
+
+
+def _piece(pattern: str, at: int, depth: int) -> tuple[str, int, int]:
+    """Return the expression for what stands here, its length, and the change in the depth of braces."""
+    rest = pattern[at:]
+    match rest[0]:
+        case "*":
+            return _stars(pattern, at)
+        case "[":
+            return _class(rest)
+        case "\\" if len(rest) > 1:
+            return re.escape(rest[1]), 2, 0
+        case "{":
+            return "(?:", 1, 1
+        case "}" if depth:
+            return ")", 1, -1
+        case char:
+            special = {"?": "[^/]", ",": "|" if depth else ","}
+            return special.get(char, re.escape(char)), 1, 0
+
+
+def _stars(pattern: str, at: int) -> tuple[str, int, int]:
+    n = len(pattern[at:]) - len(pattern[at:].lstrip("*"))
+    is_begun = at == 0 or pattern[at - 1] == "/"
+    after = pattern[at + n : at + n + 1]
+    if n == 2 and is_begun and after == "/":
+        return "(?:[^/]+/)*", 3, 0
+    if n == 2 and is_begun and not after:
+        return ".+" if at else ".*", 2, 0
+    return "[^/]*", n, 0
+
+
+def _class(rest: str) -> tuple[str, int, int]:
+    found = _CLASS.match(rest)
+    if found is None:
+        raise re.error("a [ is not closed")
+    negated, chars = found.groups()
+    quoted = re.sub(r"([\\\[\]&~|^])", r"\\\1", chars)
+    return f"(?!/)[{'^' if negated else ''}{quoted}]", found.end(), 0
+
+
+IGNORE_FILES: Final = (".rgignore", ".ignore", ".gitignore")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    pattern: re.Pattern[str]
+    ignores: bool
+    only_folders: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The rules of one ignore file."""
+
+    folder: str
+    rules: tuple[_Rule, ...]
+    """The last one first: the last that matches holds."""
+
+    def verdict(self, path: str, *, is_folder: bool) -> bool | None:
+        inside = path[len(self.folder) + 1 :] if self.folder else path
+        for rule in self.rules:
+            if (is_folder or not rule.only_folders) and rule.pattern.match(inside):
+                return rule.ignores
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """The rules that hold in a folder: for each kind of file, those of the folder itself first."""
+
+    kinds: tuple[tuple[_File, ...], ...] = ((), (), ())
+
+    def covers(self, path: str, *, is_folder: bool) -> bool:
+        """Tell whether a path, relative to where the walk began, is left out."""
+        for files in self.kinds:
+            for file in files:
+                verdict = file.verdict(path, is_folder=is_folder)
+                if verdict is not None:
+                    return verdict
+        return False
+
+    def entered(self, folder: str, entries: Sequence[Entry], read: Callable[[str], str]) -> Ignored:
+        """Return the rules that hold in a folder. `read` gives the text of an ignore file, by its name."""
+        names = {entry.name: entry.kind for entry in entries}
+        above = (*self.kinds[:2], () if ".git" in names else self.kinds[2])
+        if not any(names.get(name) == "file" for name in IGNORE_FILES):
+            return self if above == self.kinds else Ignored(above)
+        return Ignored(
+            tuple(
+                (_File(folder, _rules(read(name))), *files) if names.get(name) == "file" else files
+                for name, files in zip(IGNORE_FILES, above, strict=True)
+            )
+        )
+
+
+def _rules(text: str) -> tuple[_Rule, ...]:
+    rules = [_rule(line) for line in text.removeprefix("\ufeff").splitlines()]
+    return tuple(rule for rule in reversed(rules) if rule is not None)
+
+
+def _rule(line: str) -> _Rule | None:
+    if line.startswith("#"):
+        return None
+    pattern = re.sub(r"(?<!\\)\s+\Z", "", line)
+    ignores = not pattern.startswith("!")
+    pattern = pattern if ignores else pattern[1:]
+    only_folders = pattern.endswith("/")
+    pattern = pattern.rstrip("/")
+    if not pattern:
+        return None
+    if "/" not in pattern:
+        pattern = f"**/{pattern}"
+    try:
+        return _Rule(re.compile(regex(pattern.lstrip("/")), re.DOTALL), ignores, only_folders)
+    except re.error:  # ripgrep, too, leaves out a rule that it cannot read
+        return None
+
 
 SEARCH_S: Final = 60.0
 """How long a search may take."""

@@ -10,18 +10,12 @@ from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, get_args
 
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.bash import bash_tool
-from journeyman.toolbox.bench import Bench
-from journeyman.toolbox.caps import Spill
+from journeyman.toolbox.bench import Bench, Stamps
 from journeyman.toolbox.command import Shell
 from journeyman.toolbox.edit import edit_tool
-from journeyman.toolbox.files import Files, LocalFiles
-from journeyman.toolbox.glob import glob_tool
-from journeyman.toolbox.ls import ls_tool
-from journeyman.toolbox.reach import Reach
-from journeyman.toolbox.read_write import read_tool
-from journeyman.toolbox.search import grep_tool
-from journeyman.toolbox.stamps import Stamps
-from journeyman.toolbox.write import write_tool
+from journeyman.toolbox.files import Files, LocalFiles, Reach, Spill
+from journeyman.toolbox.read_write import read_tool, write_tool
+from journeyman.toolbox.search import glob_tool, grep_tool, ls_tool
 
 if TYPE_CHECKING:
     from journeyman.tools.tool import AnyTool
