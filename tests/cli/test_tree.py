@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from journeyman.cli.show.lines import Line
-from journeyman.cli.show.tree_part import Tree
-from journeyman.cli.show.words import clean, clock, duration, one_line, usage_sentence
+from journeyman.cli.show.lines import Line, clean, clock, duration, one_line, usage_sentence
+from journeyman.cli.show.tree import Tree
 from journeyman.events.run import (
     CallAbandoned,
     Event,

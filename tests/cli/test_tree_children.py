@@ -13,7 +13,7 @@ from rich.console import Console
 from journeyman.cli.show.lines import Line, laid_out
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.tail import Tail
-from journeyman.cli.show.tree_part import Tree
+from journeyman.cli.show.tree import Tree
 from journeyman.events.run import (
     Event,
     IterationStarted,

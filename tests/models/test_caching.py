@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from journeyman import Agent, Output, Price, Success, Text, ToolContext, run
 from journeyman.cli.documents import result_document
-from journeyman.cli.show.words import usage_sentence
+from journeyman.cli.show.lines import usage_sentence
 from journeyman.connect import connect
 from journeyman.model import CachePolicy, Settings
 from journeyman.models.anthropic.model import AnthropicModel

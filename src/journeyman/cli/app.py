@@ -1,6 +1,6 @@
 """The commands, as cyclopts sees them: each is one function in a module of its own, imported when it is called.
 
-Imports cyclopts. Read `run.py` next.
+What was asked for cannot be done as it was said.
 """
 
 from __future__ import annotations
@@ -10,8 +10,31 @@ from importlib.metadata import version
 
 from cyclopts import App, CycloptsError
 
-from journeyman.cli.mistake import Mistake
 from journeyman.cli.show.screen import print_error
+from journeyman.errors import DefinitionError, JourneymanError
+
+
+class Mistake(JourneymanError):
+    """The command line, or a file that it names, cannot be used. Becomes one line on stderr and exit code 2."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(f"{message} {hint}")
+        self.message = message
+        """What is wrong, with the values."""
+        self.hint = hint
+        """What to do about it."""
+
+
+class Misdefined(Mistake):
+    """Importing the file raised `DefinitionError`."""
+
+    def __init__(self, message: str, hint: str, *, place: str, error: DefinitionError) -> None:
+        super().__init__(f"{place}: {message}", hint)
+        self.place = place
+        """The file and line."""
+        self.error = error
+        """Lists every problem."""
+
 
 USAGE, INTERRUPTED = 2, 130
 
@@ -31,7 +54,7 @@ app.command("journeyman.cli.run:run", name="run", help="Run an agent, and print 
 app.command("journeyman.cli.chat.command:chat", name="chat", help="Talk with an agent, also while it works.")
 app.command("journeyman.cli.check:check", name="check", help="Show an agent's definition without calling a model.")
 app.command("journeyman.cli.cassettes:record", name="record", help="Run an agent, and record its conversation.")
-app.command("journeyman.cli.replay:replay", name="replay", help="Play a recorded conversation, offline.")
+app.command("journeyman.cli.cassettes:replay", name="replay", help="Play a recorded conversation, offline.")
 app.command("journeyman.cli.mcp:mcp", name="mcp", help="Serve agents as MCP tools, over stdio or HTTP.")
 app.command("journeyman.cli.demo:demo", name="demo", help="Watch an analyst at work, with or without a key.")
 

@@ -12,10 +12,10 @@ from cyclopts import Parameter
 from pydantic_core import to_json
 
 from journeyman.agent import Agent
+from journeyman.cli.app import Misdefined
 from journeyman.cli.loading import load_agent
-from journeyman.cli.mistake import Misdefined
-from journeyman.cli.show.words import count
-from journeyman.cli.stdout import Stdout
+from journeyman.cli.run import Stdout
+from journeyman.cli.show.lines import count
 from journeyman.connect import connect
 from journeyman.errors import DefinitionError, ModelUnavailable
 from journeyman.loop.validation_part import layer_name

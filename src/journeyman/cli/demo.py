@@ -11,11 +11,9 @@ from typing import Any, Protocol, cast
 
 import journeyman
 from journeyman.agent import Agent
+from journeyman.cli.app import Mistake
 from journeyman.cli.loading import load_file
-from journeyman.cli.mistake import Mistake
-from journeyman.cli.run import Flag
-from journeyman.cli.running import Job, perform
-from journeyman.cli.stdout import Stdout
+from journeyman.cli.run import Flag, Job, Stdout, perform
 
 
 class Demo(Protocol):

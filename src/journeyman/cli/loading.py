@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from journeyman.agent import Agent
-from journeyman.cli.mistake import Misdefined, Mistake
-from journeyman.cli.show.words import one_line
+from journeyman.cli.app import Misdefined, Mistake
+from journeyman.cli.show.lines import one_line
 from journeyman.errors import DefinitionError
 
 _EXAMPLE: Final = "agents.py:analyst"

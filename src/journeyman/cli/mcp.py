@@ -16,11 +16,10 @@ from cyclopts import App, Parameter
 
 from journeyman.agent import Host
 from journeyman.cancel import Abort
+from journeyman.cli.app import Mistake
 from journeyman.cli.loading import load_agent
-from journeyman.cli.mistake import Mistake
-from journeyman.cli.show.interrupt import Interrupt
-from journeyman.cli.show.screen import print_error
-from journeyman.cli.stdout import Stdout
+from journeyman.cli.run import Stdout
+from journeyman.cli.show.screen import Interrupt, print_error
 from journeyman.connect import connect
 from journeyman.errors import DefinitionError, McpUnavailable, ModelUnavailable, PinsDiffer
 from journeyman.mcp.tools import Target, load_servers

@@ -18,9 +18,8 @@ from pydantic_core import from_json
 from journeyman.agent import Agent
 from journeyman.chat.questions import Answer
 from journeyman.cli.chat.view import SAY, Prompt
-from journeyman.cli.show.lines import Line
-from journeyman.cli.show.words import arguments as arguments_in_words
-from journeyman.cli.show.words import count, one_line
+from journeyman.cli.show.lines import Line, count, one_line
+from journeyman.cli.show.lines import arguments as arguments_in_words
 from journeyman.errors import InvalidArguments
 from journeyman.events.run import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Deny, Extent, Rewrite, Stop

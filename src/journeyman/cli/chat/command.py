@@ -23,16 +23,15 @@ from cyclopts import Parameter
 
 from journeyman.agent import Agent, Host
 from journeyman.chat.chat import Chat
+from journeyman.cli.app import Mistake
 from journeyman.cli.chat.plain import converse_plainly
 from journeyman.cli.chat.sessions import Place, data_folder, make_folder
 from journeyman.cli.chat.talk import Talk
 from journeyman.cli.chat.tree import recalled
 from journeyman.cli.chat.view import Keys, View
 from journeyman.cli.loading import load_agent
-from journeyman.cli.mistake import Mistake
-from journeyman.cli.show.interrupt import hearing
 from journeyman.cli.show.lines import EMPTY, Line
-from journeyman.cli.show.screen import PlainScreen, stderr_console
+from journeyman.cli.show.screen import PlainScreen, hearing, stderr_console
 from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable
 from journeyman.model import Model

@@ -20,11 +20,9 @@ from journeyman.cli.chat.sessions import Place
 from journeyman.cli.chat.talk import Talk
 from journeyman.cli.chat.view import Entry, Prompt, Shows
 from journeyman.cli.documents import output_json
-from journeyman.cli.reading import parse_input
-from journeyman.cli.show.interrupt import Interrupt
+from journeyman.cli.run import Stdout, parse_input
 from journeyman.cli.show.lines import Line
-from journeyman.cli.show.screen import PlainScreen, print_error, stderr_console
-from journeyman.cli.stdout import Stdout
+from journeyman.cli.show.screen import Interrupt, PlainScreen, print_error, stderr_console
 from journeyman.contexts import ErrorCode
 from journeyman.errors import InvalidArguments
 from journeyman.events.run import ApprovalRequested, Event, QuestionAsked, TurnEnded

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from journeyman.agent import Agent, Host
 from journeyman.chat.chat import Chat
-from journeyman.cli.mistake import Mistake
+from journeyman.cli.app import Mistake
 from journeyman.errors import StoreError
 from journeyman.events.run import Event, Listener
 from journeyman.store.repair import StoreRepaired

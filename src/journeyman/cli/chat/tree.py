@@ -14,9 +14,8 @@ from pydantic_core import to_json
 
 from journeyman.agent import Agent
 from journeyman.cli.documents import output_json
-from journeyman.cli.show.lines import EMPTY, Line
-from journeyman.cli.show.tree_part import Tree
-from journeyman.cli.show.words import arguments, count, duration, usage_sentence
+from journeyman.cli.show.lines import EMPTY, Line, arguments, count, duration, usage_sentence
+from journeyman.cli.show.tree import Tree
 from journeyman.contexts import ErrorCode
 from journeyman.events.run import (
     Event,

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from journeyman.cli.show.lines import EMPTY, Line, Mark
+from journeyman.cli.show.lines import EMPTY, Line, Mark, count, short_usage, usage_sentence
 from journeyman.cli.show.tree import counted, mark_of
-from journeyman.cli.show.words import count, short_usage, usage_sentence
 from journeyman.events.run import (
     Event,
     IterationStarted,

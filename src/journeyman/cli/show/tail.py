@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from journeyman.cli.show.aside import ASIDES
-from journeyman.cli.show.lines import Line
-from journeyman.cli.show.tree import given_to
-from journeyman.cli.show.words import clock, count, duration, one_line, tokens_in
+from journeyman.cli.show.lines import Line, clock, count, duration, one_line, tokens_in
+from journeyman.cli.show.tree import ASIDES, given_to
 from journeyman.events.run import (
     ApprovalAnswered,
     ApprovalRequested,

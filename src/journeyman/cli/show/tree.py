@@ -1,17 +1,36 @@
 """From one event to the lines that it adds: attempts, iterations, calls, previews, verdicts, the end of a run.
 
-`Told` remembers what a line needs of earlier events and nothing else. Read `tree.py` next: it puts the lines of many
-runs in order. Imports `events`, `subagent_calls` and the values.
+`Told` remembers what a line needs of earlier events and nothing else.
+
+From events to the lines of the tree that stay: the runs, one inside the other, in an order that can be read.
+
+Sub-agents are indented below the run that started them. What works at the same time is told step by step: the lines
+of an iteration are kept until it is over, so that those of one sub-agent stand together. `Tree` says what the lines
+are; where they go is not its concern.
+
+From the events of background work and of teams to lines: what began and ended, who wrote what to whom.
+
+They belong to no iteration: what they are about goes on beside the runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
-from journeyman.cli.show.lines import EMPTY, Line, Mark
-from journeyman.cli.show.words import arguments, count, delegated, duration, one_line, short_usage, usage_sentence
+from journeyman.cli.show.lines import (
+    EMPTY,
+    Line,
+    Mark,
+    arguments,
+    count,
+    delegated,
+    duration,
+    one_line,
+    short_usage,
+    usage_sentence,
+)
 from journeyman.contexts import ErrorCode
 from journeyman.events.run import (
     CallAbandoned,
@@ -20,18 +39,99 @@ from journeyman.events.run import (
     IterationStarted,
     LayerCompleted,
     LayerStarted,
+    MailDelivered,
+    MailReturned,
+    MailSent,
+    MemberChanged,
     MessageCommitted,
     ModelAnswered,
     ModelResponded,
     ModelRetried,
+    Path,
     RunFailed,
     RunStarted,
     RunSucceeded,
+    TaskEnded,
+    TaskMessaged,
+    TaskStarted,
     ToolCalled,
     ToolFinished,
 )
+from journeyman.events.task import TaskInfo, TaskStatus
 from journeyman.result import LayerOutcome, Metadata
 from journeyman.subagents.calls import NAME as SUBAGENT
+
+Aside: TypeAlias = TaskStarted | TaskMessaged | TaskEnded | MailSent | MailDelivered | MailReturned | MemberChanged
+
+ASIDES: Final = (TaskStarted, TaskMessaged, TaskEnded, MailSent, MailDelivered, MailReturned, MemberChanged)
+
+_MARKS: Final[dict[TaskStatus, Mark]] = {
+    "running": "background",
+    "completed": "done",
+    "failed": "failed",
+    "killed": "stopped",
+}
+_ENDS: Final[dict[TaskStatus, str]] = {
+    "running": "goes on",
+    "completed": "has ended",
+    "failed": "failed",
+    "killed": "was stopped",
+}
+_MAIL_ROWS: Final = 3
+_RESULT_ROWS: Final = 2
+
+
+def lines_aside(event: Aside) -> Iterator[Line]:  # noqa: C901, PLR0912 - a table
+    """Give the lines that `event` adds. What a reader of the others knows already adds none."""
+    match event:
+        case TaskStarted(info=info):
+            if info.identity is None:  # a member is told of by its team
+                yield Line(mark="background", name=info.id, text=f"{_subject(info)} · in the background")
+        case TaskMessaged(id=id, text=text, delivery=delivery):
+            lost = "" if delivery == "queued" else f" (not read: {delivery})"
+            yield Line(mark="mail" if not lost else "warning", name=f"to {id}", text=one_line(text) + lost)
+        case TaskEnded(info=info):
+            if info.identity is None:
+                yield from _ended(info)
+        case MailSent(mail=mail):
+            if mail.kind == "message":
+                text = one_line(mail.text)
+                yield Line(mark="mail", name=f"{mail.sender} to {mail.to}", text=text, rows=_MAIL_ROWS)
+        case MailReturned(letter=letter):
+            if letter.mail.kind == "message":
+                name = f"{letter.mail.sender} to {letter.mail.to}"
+                text = f"not delivered ({letter.reason}): {one_line(letter.mail.text)}"
+                yield Line(mark="warning", name=name, text=text, rows=_MAIL_ROWS)
+        case MemberChanged():
+            yield from _changed(event)
+        case MailDelivered():
+            pass
+
+
+def _subject(info: TaskInfo) -> str:
+    what = one_line(info.description or info.command)
+    return f"{info.agent}: {what}" if info.agent else what
+
+
+def _ended(info: TaskInfo) -> Iterator[Line]:
+    yield Line(
+        mark=_MARKS[info.status],
+        name=info.id,
+        text=f"{_subject(info)} · {_ENDS[info.status]}",
+        note=duration(info.duration_s),
+    )
+    if info.error:
+        yield Line(indent=2, mark="bar", text=one_line(info.error), style="red", rows=_RESULT_ROWS)
+
+
+def _changed(event: MemberChanged) -> Iterator[Line]:
+    if event.liveness != "gone":
+        return
+    if event.error:
+        yield Line(mark="failed", name=event.name, text=f"is gone: {one_line(event.error)}", rows=_RESULT_ROWS)
+    else:
+        yield Line(mark="stopped", name=event.name, text="is gone")
+
 
 _ITERATION: Final = 2
 _CALL: Final = 4
@@ -234,3 +334,130 @@ def counted(metadata: Metadata) -> str:
     calls = sum(stats.calls for stats in metadata.tools.values())
     counts = [count(len(metadata.attempts), "attempt"), count(iterations, "iteration"), count(calls, "call")]
     return f"{', '.join(counts)} · {took}"
+
+
+DEEPER: Final = 4
+"""How much further a sub-agent's lines are indented than those of the agent that called it."""
+
+_TOGETHER: Final = ("parallel", "background")
+"""How runs are started that work at the same time as others."""
+_STOPPED: Final = Line(indent=2, mark="stopped", name="stopped")
+"""The end of a run that was cancelled by the one above, and so has told of none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A line, and whose it is."""
+
+    path: Path
+    line: Line
+    names_itself: bool = False
+    """True when the line says whose it is."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """What is remembered of one run."""
+
+    told: Told
+    keeps: bool = False
+    """True when its lines are kept until the iteration is over."""
+    kept: list[_Entry] = field(default_factory=list[_Entry])
+    outlives: bool = False
+    """True when it goes on after the run that started it."""
+    n_open: int = 0
+    """How many of the runs that it started have not ended."""
+
+    @property
+    def is_shared(self) -> bool:
+        """True when a run that it starts now may not be the only one."""
+        return self.n_open > 0 or len(self.told.calls) > 1
+
+
+class Tree:
+    """Makes lines of events."""
+
+    __slots__ = ("_last", "_runs")
+
+    def __init__(self) -> None:
+        self._runs: dict[Path, _Run] = {}
+        """Those that have not ended."""
+        self._last: Path = ()
+        """Whose line came last."""
+
+    def lines(self, event: Event) -> list[Line]:
+        """Return the lines that are complete with `event`."""
+        if isinstance(event, ASIDES):
+            return self._aside(event)
+        run = self._run(event)
+        starts = isinstance(event, RunStarted)
+        entries = [_Entry(event.path, _indented(line, event.path), starts) for line in lines_of(run.told, event)]
+        if isinstance(event, RunSucceeded | RunFailed):
+            return self._passed_on(event.path, [*self._closed(event.path), *entries])
+        if not run.keeps:
+            return self._passed_on(event.path, entries)
+        complete: list[_Entry] = []
+        if isinstance(event, IterationStarted) and (event.attempt, event.iteration) != (1, 1):
+            complete, run.kept = run.kept, []
+        run.kept += entries
+        return self._passed_on(event.path, complete)
+
+    def rest(self) -> list[Line]:
+        """Return the lines that were kept, of runs of which no end was told."""
+        kept = [entry for run in self._runs.values() for entry in run.kept]
+        self._runs.clear()
+        return self._in_order(kept)
+
+    def _run(self, event: Event) -> _Run:
+        path = event.path
+        run = self._runs.get(path)
+        if run is None or isinstance(event, RunStarted):
+            run = self._runs[path] = _Run(told=Told(is_child=len(path) > 1))
+            above = self._runs.get(path[:-1])
+            if isinstance(event, RunStarted) and len(path) > 1:
+                run.outlives = event.mode == "background"
+                run.keeps = event.mode in _TOGETHER or (above is not None and above.is_shared)
+            if above is not None:
+                above.n_open += 1
+        return run
+
+    def _closed(self, path: Path) -> list[_Entry]:
+        """Forget a run that has ended, and return the lines that were kept of it and of those that it took along."""
+        run = self._runs.pop(path)
+        above = self._runs.get(path[:-1])
+        if above is not None:
+            above.n_open -= 1
+        entries = run.kept
+        if run.n_open:
+            for below in [each for each, other in self._runs.items() if each[:-1] == path and not other.outlives]:
+                entries += [*self._closed(below), _Entry(below, _indented(_STOPPED, below))]
+        return entries
+
+    def _passed_on(self, path: Path, entries: list[_Entry]) -> list[Line]:
+        """Return the lines, or keep them among those of a run above whose lines are kept."""
+        for length in range(len(path) - 1, 0, -1):
+            above = self._runs.get(path[:length])
+            if above is not None and above.keeps:
+                above.kept += entries
+                return []
+        return self._in_order(entries)
+
+    def _in_order(self, entries: Iterable[_Entry]) -> list[Line]:
+        """Return the lines; where they change hands, with the name of whose they are. The indent tells who is above."""
+        lines: list[Line] = []
+        for entry in entries:
+            if self._last and not entry.names_itself and self._last[: len(entry.path)] != entry.path:
+                lines.append(_indented(Line(text=entry.path[-1], style="dim"), entry.path))
+            lines.append(entry.line)
+            self._last = entry.path
+        return lines
+
+    def _aside(self, event: Aside) -> list[Line]:
+        lines = [_indented(line, event.path) for line in lines_aside(event)]
+        if lines and self._last:
+            self._last = self._last[:1]  # what goes on further down says again whose it is
+        return lines
+
+
+def _indented(line: Line, path: Path) -> Line:
+    return replace(line, indent=line.indent + DEEPER * (len(path) - 1)) if len(path) > 1 else line
