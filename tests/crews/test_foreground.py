@@ -9,7 +9,7 @@ import pytest
 from journeyman import Agent, Failure, Limits, Output, Rejected, Subagents, Success
 from journeyman.errors import ProviderError, SubagentFailed
 from journeyman.models.scripted import FromFunction, Scripted, call, say
-from journeyman.subagents.modes import filled
+from journeyman.subagents.delegation import filled
 from journeyman.subagents.results import ChainResult, ParallelResult, SingleResult
 from journeyman.types import Message, Usage
 from tests.crews.players import Count, after, counter, done, echo, errors, play, read, scout

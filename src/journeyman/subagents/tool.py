@@ -19,7 +19,6 @@ from journeyman.errors import DefinitionError, Problem, SubagentMisused, name_an
 from journeyman.events.run import Listener
 from journeyman.model import Model
 from journeyman.result import Result
-from journeyman.subagents.background import Wiring, background, team
 from journeyman.subagents.calls import (
     LABEL,
     NAME,
@@ -36,8 +35,7 @@ from journeyman.subagents.calls import (
     parsed,
     schema_of,
 )
-from journeyman.subagents.delegation import Crew, Delegation
-from journeyman.subagents.modes import chain, parallel, single
+from journeyman.subagents.delegation import Crew, Delegation, Wiring, background, chain, parallel, single, team
 from journeyman.subagents.results import SubagentResult
 from journeyman.team.spawn import TeamSpawner
 from journeyman.tools.background import Notify
