@@ -15,7 +15,7 @@ from journeyman.events.task import Identity, TaskInfo
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.permission.taint import TaintGate
-from journeyman.tasks.notice import LONGEST, notice
+from journeyman.tasks.task import LONGEST, notice
 from journeyman.tools.background import TaskContext
 from tests.support.clock import virtual_clock
 from tests.tasks.players import Gate, Told, giving, raising, sleeping
