@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from journeyman.budget import Allowance, Budget, Exceeded, Limits, Spent
     from journeyman.cancel import Abort
     from journeyman.chat.chat import Chat
-    from journeyman.chat.question_tool import ask_user
+    from journeyman.chat.questions import ask_user
     from journeyman.chat.turn import Turn
     from journeyman.contexts import ErrorCode
     from journeyman.endings import Ending

@@ -6,7 +6,7 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.chat.chat import Chat
-    from journeyman.chat.question_tool import ask_user
+    from journeyman.chat.questions import ask_user
     from journeyman.chat.turn import Turn
 
 __all__ = [
@@ -19,7 +19,7 @@ __getattr__, __dir__ = lazy_face(
     __name__,
     {
         "chat": "Chat",
-        "question_tool": "ask_user",
+        "questions": "ask_user",
         "turn": "Turn",
     },
 )

@@ -1,7 +1,9 @@
 """What waits for a person: calls that a gate asks about, and questions of the model's. A chat shows and answers both.
 
 Each is one event, then its answer, then the event of that; a turn that ends answers what is open with a denial. Where
-nobody listens nothing is asked. Imports `events`, `gate` and `watch`. `question_tool.py` is the model's end of it.
+nobody listens nothing is asked. `question_tool.py` is the model's end of it.
+
+The tool with which a model asks the user of its chat.
 """
 
 from __future__ import annotations
@@ -10,13 +12,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
+from pydantic import Field
 from pydantic_core import from_json
 
 from journeyman.events.run import ApprovalAnswered, ApprovalRequested, Path, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop
 from journeyman.loop.watch import Watch
+from journeyman.tools.tool import ToolContext, tool
+from journeyman.types import ToolResult
 
 UNANSWERED = "nobody answered"
 
@@ -141,3 +146,22 @@ def _answered(path: Path, id: str, decision: Decision) -> ApprovalAnswered:
 
 current_questions: ContextVar[Questions | None] = ContextVar("journeyman_questions", default=None)
 """Where the turn that goes on here asks its user."""
+
+
+NOBODY: Final = "Nobody is there to answer. Decide by yourself, and say in your answer what you assumed."
+"""What the model reads outside a chat, or in one to which nobody listens."""
+
+_QUESTION = "What you need to know, in one or two sentences."
+_OPTIONS = "Answers to choose from, if there are few; the user may answer something else."
+
+
+@tool(effect="pure")
+async def ask_user(
+    context: ToolContext,
+    question: Annotated[str, Field(description=_QUESTION)],
+    options: Annotated[list[str] | None, Field(description=_OPTIONS)] = None,
+) -> str | ToolResult:
+    """Ask the user, and wait for the answer. Ask only for what you cannot find out yourself."""
+    questions = current_questions.get()
+    answer = None if questions is None else await questions.ask(context.path, question, options or ())
+    return ToolResult(NOBODY, is_error=True) if answer is None else answer

@@ -15,7 +15,7 @@ from pydantic_core import to_json
 
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
-from journeyman.chat.question_tool import NOBODY
+from journeyman.chat.questions import NOBODY
 from journeyman.cli.chat.sessions import Place
 from journeyman.cli.chat.talk import Talk
 from journeyman.cli.chat.view import Entry, Prompt, Shows
