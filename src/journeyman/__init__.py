@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from journeyman.journal import InMemoryJournal
     from journeyman.loop.attempts import run, run_sync
     from journeyman.loop.streaming import Events, stream
-    from journeyman.loop.validation_part import validation_context
+    from journeyman.loop.validation import validation_context
     from journeyman.model import Model, Settings
     from journeyman.output import Output, Reflection, Submit
     from journeyman.prompt import Rejection

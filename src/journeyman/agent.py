@@ -15,7 +15,7 @@ from journeyman.budget import Budget, BudgetPolicy, Limits
 from journeyman.definition import Plan, planned
 from journeyman.gate import Approver, Gate
 from journeyman.journal import Journal
-from journeyman.loop.validation_part import Validator
+from journeyman.loop.validation import Validator
 from journeyman.model import Model, Settings
 from journeyman.output import TEXT, Output
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt

@@ -17,7 +17,7 @@ from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimT
 from journeyman.events.run import ContextCompacted, Event
 from journeyman.history import History
 from journeyman.loop.attempts import carry_out
-from journeyman.loop.execution import Options, begin
+from journeyman.loop.record import Options, begin
 from journeyman.model import Prefix, Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, call, say

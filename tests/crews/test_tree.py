@@ -42,7 +42,7 @@ from journeyman.events.run import (
     ToolFinished,
 )
 from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
-from journeyman.loop.execution import current_run
+from journeyman.loop.record import current_run
 from journeyman.loop.watch import Watch
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say

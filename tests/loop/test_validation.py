@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from journeyman import Agent, Limits, Output, Rejected, run, validation_context
 from journeyman.contexts import ValidationContext
 from journeyman.events.run import LayerCompleted, LayerStarted
-from journeyman.loop.validation_part import from_checker
+from journeyman.loop.validation import from_checker
 from journeyman.models.scripted import call
 from journeyman.types import ToolResult
 from tests.loop.players import Report, context_of, failed, report, small, succeeded

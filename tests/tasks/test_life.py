@@ -14,7 +14,7 @@ from journeyman.cancel import current_scope
 from journeyman.events.run import Event, TaskEnded, TaskMessaged, TaskStarted
 from journeyman.events.task import Identity, TaskInfo, TaskKind
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Stop
-from journeyman.loop.execution import current_path
+from journeyman.loop.record import current_path
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.background import TaskContext, current_background
 from tests.support.clock import on_virtual_clock, virtual_clock

@@ -10,7 +10,7 @@ from journeyman import Agent, Success, Tasks, tool
 from journeyman.events.run import Event, TaskEnded
 from journeyman.history import History
 from journeyman.loop.attempts import carry_out
-from journeyman.loop.execution import Options, begin
+from journeyman.loop.record import Options, begin
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.background import TaskContext
 from tests.support.clock import virtual_clock

@@ -27,7 +27,7 @@ from journeyman.errors import DefinitionError, TeamError
 from journeyman.events.run import ModelResponded, RunStarted
 from journeyman.events.team import Mail
 from journeyman.gate import Allow, Ask, GateRequest
-from journeyman.loop.execution import current_path
+from journeyman.loop.record import current_path
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.team.team import TeamHooks
 from journeyman.tools.tool import tool

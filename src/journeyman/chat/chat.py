@@ -37,7 +37,7 @@ from journeyman.history import History
 from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
 from journeyman.journal import Section
 from journeyman.loop.attempts import carry_out
-from journeyman.loop.execution import Execution, Options, begin, current_path, current_run
+from journeyman.loop.record import Execution, Options, begin, current_path, current_run
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, opened
 from journeyman.result import Failure, Result, Success

@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 from journeyman.agent import Agent
 from journeyman.cancel import Abort
 from journeyman.endings import Ending
-from journeyman.loop.execution import Execution
+from journeyman.loop.record import Execution
 from journeyman.result import CallbackError, Result
 from journeyman.tools.tool import Effect
 from journeyman.types import NOTHING_USED, ToolUse, Usage

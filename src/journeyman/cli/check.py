@@ -18,7 +18,7 @@ from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import count
 from journeyman.connect import connect
 from journeyman.errors import DefinitionError, ModelUnavailable
-from journeyman.loop.validation_part import layer_name
+from journeyman.loop.validation import layer_name
 from journeyman.model import ToolSpec, sent_tools
 from journeyman.output import TEXT
 from journeyman.tools.tool import Tool

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from journeyman.loop.attempts import run, run_sync
     from journeyman.loop.retry import respond
     from journeyman.loop.streaming import Events, stream
-    from journeyman.loop.validation_part import from_checker, validation_context
+    from journeyman.loop.validation import from_checker, validation_context
 
 __all__ = [
     "Events",
@@ -26,6 +26,6 @@ __getattr__, __dir__ = lazy_face(
         "attempts": "run run_sync",
         "retry": "respond",
         "streaming": "Events stream",
-        "validation_part": "from_checker validation_context",
+        "validation": "from_checker validation_context",
     },
 )

@@ -3,31 +3,172 @@
 The loop is `_attempts` and `_attempt`: one screen. `preparing.py` says how a run begins, `attempts.py` and
 `concluding.py` how its parts end, `handin.py` what counts as handing in, `iteration.py` what one iteration is. Imports
 all of these.
+
+How an attempt begins and ends: what it starts with, and how the model learns the verdict on its output.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
+from journeyman.budget import UNLIMITED, Budget
 from journeyman.cancel import Abort, current_scope, is_cancellation, is_failure
-from journeyman.contexts import ErrorCode
+from journeyman.contexts import AttemptsContext, ErrorCode, IterationsContext, PromptContext
 from journeyman.endings import Ending
-from journeyman.events.run import Callbacks, Listener
+from journeyman.errors import name_and_words
+from journeyman.events.run import AttemptCompleted, AttemptStarted, Callbacks, Listener, ValidationFailed
 from journeyman.guard import guarding
-from journeyman.loop.attempts_part import Finished, accept, begin_attempt, out_of_attempts, out_of_iterations, reject
+from journeyman.loop.calls import finish
 from journeyman.loop.conclude import announce, conclude, failed_inside
-from journeyman.loop.execution import Execution, Options, begin, current_path, current_run
 from journeyman.loop.hand_in import Candidate
 from journeyman.loop.iteration import iterate
 from journeyman.loop.prepare import Unprepared, prepare
-from journeyman.loop.record import Conversation
-from journeyman.loop.validation import judge
+from journeyman.loop.record import Conversation, Execution, Options, Outcome, begin, current_path, current_run
+from journeyman.loop.validation import Verdict, judge
 from journeyman.model import opened
-from journeyman.result import Failure, Result
-from journeyman.types import Message
+from journeyman.prompt import PromptFailed, Rejection, default_error_prompt, made
+from journeyman.result import AttemptRecord, Failure, Result
+from journeyman.types import Message, Text, ToolResult
+
+ACCEPTED = "Accepted."
+"""The result of the call that handed in an output that passed."""
+
+
+@dataclass(slots=True)
+class Finished:
+    """The run has an output that passed."""
+
+    output: Any
+    terminal_result: str | None
+
+
+async def begin_attempt(execution: Execution, talk: Conversation, attempt: int) -> None:
+    """Give the attempt its own state, cache, counters and budget, and tell that it begins."""
+    await talk.scope.checkpoint()
+    agent = execution.agent
+    talk.attempt, talk.iteration = attempt, 0
+    talk.ledger.begin_attempt()
+    talk.attempt_cache = {}
+    talk.phase = "iteration"
+    execution.hand_in.begin_attempt()
+    each = agent.limits.each_attempt
+    if each is not UNLIMITED and each != UNLIMITED:
+        talk.budget = Budget(each, scope="attempt", now=talk.now(), parent=execution.budget)
+        execution.scope.limit_attempt(each.seconds)
+    execution.attempt_report = None
+    execution.attempt_is_open, execution.attempt_started_s = True, talk.now()
+    if execution.watch is not None:
+        await execution.watch.tell(AttemptStarted(path=talk.path, attempt=attempt))
+    if agent.attempt_state is not None:
+        state = agent.attempt_state(talk.input, talk.states.run)
+        talk.states.attempt = await state if inspect.isawaitable(state) else state
+
+
+async def complete_attempt(execution: Execution, talk: Conversation, *, succeeded: bool) -> None:
+    """Record the attempt, and tell that it is over."""
+    execution.attempt_is_open = False
+    record = AttemptRecord(
+        number=talk.attempt,
+        iterations=talk.iteration,
+        usage=talk.ledger.attempt_usage,
+        report=execution.attempt_report,
+    )
+    execution.records.append(record)
+    if execution.watch is not None:
+        await execution.watch.tell(AttemptCompleted(path=talk.path, attempt=talk.attempt, succeeded=succeeded))
+
+
+async def accept(execution: Execution, talk: Conversation, candidate: Candidate, verdict: Verdict) -> Finished:
+    """Answer the call that handed the output in, and close the attempt."""
+    if candidate.call is not None:
+        outcome = Outcome(ToolResult(ACCEPTED, tool_use_id=candidate.call.id))
+        await finish(talk, candidate.call, outcome)
+    await complete_attempt(execution, talk, succeeded=True)
+    return Finished(verdict.value, candidate.terminal_result)
+
+
+async def reject(execution: Execution, talk: Conversation, candidate: Candidate, verdict: Verdict) -> Ending | None:
+    """Tell the model what is wrong with its output, and close the attempt. An ending: there is no way to tell."""
+    feedback = verdict.report.feedback
+    if execution.watch is not None:
+        await execution.watch.tell(ValidationFailed(path=talk.path, attempt=talk.attempt, feedback=feedback))
+    talk.phase, talk.doing = "prompt_generation", "building the error prompt"
+    try:
+        told = await _told(execution, talk, verdict)
+    except PromptFailed as failed:
+        context = PromptContext(prompt="error", reason=failed.reason, attempt=talk.attempt)
+        return Ending(context, "prompt_generation", failed.__cause__ or failed)
+    talk.phase, talk.doing = "validation", "giving the feedback"
+    await _give_back(execution, talk, candidate, told)
+    await complete_attempt(execution, talk, succeeded=False)
+    return None
+
+
+async def _told(execution: Execution, talk: Conversation, verdict: Verdict) -> str:
+    """Return what the model is told. On the last attempt nobody will read it, so the caller's function is not asked."""
+    failed = verdict.report.layers[-1]
+    rejection = Rejection(
+        feedback=failed.feedback,
+        layer=failed.name,
+        description=failed.description,
+        report=verdict.report,
+        attempt=talk.attempt,
+        max_attempts=execution.max_attempts,
+    )
+    if talk.attempt == execution.max_attempts:
+        return default_error_prompt(rejection)
+    try:
+        text = execution.agent.error_prompt(rejection)
+        content = await made(await text if inspect.isawaitable(text) else text)
+    except PromptFailed:
+        raise
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        raise PromptFailed(f"it raised {name_and_words(error)}") from error
+    return "\n".join(block.text for block in content if isinstance(block, Text))
+
+
+async def _give_back(execution: Execution, talk: Conversation, candidate: Candidate, told: str) -> None:
+    if candidate.call is None:
+        talk.history.say(Text(told))
+        return
+    in_result = execution.agent.feedback == "result"
+    text = told if in_result else "Error: the output did not pass validation. The reason follows."
+    outcome = Outcome(ToolResult(text, is_error=True), "rejected")
+    await finish(talk, candidate.call, outcome)
+    if not in_result:
+        talk.history.say(Text(told))
+
+
+def out_of_iterations(execution: Execution, talk: Conversation) -> Ending:
+    """The attempt made all its model calls."""
+    context = IterationsContext(
+        attempt=talk.attempt,
+        iteration_count=talk.iteration,
+        max_iterations=talk.limits.iterations,
+        has_draft=execution.hand_in.has_draft,
+    )
+    return Ending(context, "iteration")
+
+
+def out_of_attempts(execution: Execution) -> Ending:
+    """The last attempt's output was rejected."""
+    context = AttemptsContext(
+        attempts=len(execution.records),
+        max_attempts=execution.max_attempts,
+        last_error=execution.report.feedback if execution.report else "",
+    )
+    return Ending(context, "validation", _last_error(execution))
+
+
+def _last_error(execution: Execution) -> BaseException | None:
+    return execution.report.layers[-1].error if execution.report and execution.report.layers else None
 
 
 async def run(

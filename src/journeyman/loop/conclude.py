@@ -21,11 +21,9 @@ from journeyman.contexts import (
 from journeyman.endings import Context, Ending
 from journeyman.errors import name_and_words
 from journeyman.events.run import RunFailed, RunStarted, RunSucceeded
-from journeyman.loop.attempts_part import Finished, complete_attempt
+from journeyman.loop.attempts import Finished, complete_attempt
 from journeyman.loop.calls import finish
-from journeyman.loop.execution import Execution
-from journeyman.loop.outcome import Outcome
-from journeyman.loop.record import Conversation
+from journeyman.loop.record import Conversation, Execution, Outcome
 from journeyman.loop.validation import complete_layer
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.types import JsonObject, Text

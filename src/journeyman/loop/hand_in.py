@@ -24,8 +24,7 @@ from journeyman.endings import Ending
 from journeyman.errors import InvalidArguments, name_and_words
 from journeyman.loop.calls import Call, finish
 from journeyman.loop.iteration import Iterated
-from journeyman.loop.outcome import Outcome
-from journeyman.loop.record import Conversation, HandInTool
+from journeyman.loop.record import Conversation, HandInTool, Outcome
 from journeyman.output import Reflection
 from journeyman.tools.schema import OutputSchema
 from journeyman.tools.tool import error_result, to_result

@@ -22,8 +22,7 @@ from journeyman.endings import Context, Ending
 from journeyman.errors import InvalidArguments, ModelUnavailable, name_and_words
 from journeyman.guard import Guard, guard_for
 from journeyman.history import History
-from journeyman.loop.execution import Execution
-from journeyman.loop.record import Conversation
+from journeyman.loop.record import Conversation, Execution
 from journeyman.loop.request import compaction_of, kept_view_of
 from journeyman.model import (
     Model,

@@ -1,33 +1,104 @@
 """One conversation under way: what an iteration needs, and what it leaves behind.
 
 A run makes one of these and lends it to `iteration.py`; nothing in it is shared between runs. Plain data with the few
-verbs that keep it consistent. Imports the parts.
+verbs that keep it consistent.
+
+What comes of one call, before it is staged; and how a journal keeps it.
+
+The record of one run, from its first event to its result.
+
+`preparing.py` fills it, `loop.py` runs it, `concluding.py` makes the result of it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import count
+from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
+from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.budget import Budget, BudgetPolicy, Limits
-from journeyman.cancel import Abort, Scope
-from journeyman.contexts import Phase
-from journeyman.events.run import MessageCommitted, Path
+from journeyman.cancel import Abort, Scope, current_scope
+from journeyman.contexts import ErrorCode, Phase
+from journeyman.events.run import Callbacks, Listener, MessageCommitted, Path
 from journeyman.guard import Guard
 from journeyman.history import History
 from journeyman.inbox import Inbox
 from journeyman.journal import Journal
 from journeyman.kept_view import KeptView
 from journeyman.ledger import Ledger
-from journeyman.loop.outcome import Outcome
+from journeyman.loop.hand_in import HandIn, hand_in_of
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, Prefix, Settings
-from journeyman.result import ToolKind
+from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
 from journeyman.tools.tool import BackgroundTasks, Effect, Middleware, States, Tool
-from journeyman.types import NOTHING_USED, Message, ToolResult, ToolUse, Usage, UserContent
+from journeyman.types import NOTHING_USED, Message, Text, ToolResult, ToolUse, Usage, UserContent
 from journeyman.window import Compaction, estimate_message, estimate_prefix
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The result of a call, and how it came about."""
+
+    result: ToolResult
+    error: str | None = None
+    """The kind of failure, as `ToolStats.errors` counts it; None for a success."""
+    cached: bool = False
+
+    @classmethod
+    def failed(cls, error: str, text: str) -> Outcome:
+        """Return the outcome of a call that was not made, or failed: the model reads `text`."""
+        return cls(ToolResult(text, is_error=True), error)
+
+    def noting(self, note: str) -> Outcome:
+        """Return this with a note to the model in front of the result."""
+        content = self.result.content
+        noted = f"{note}\n{content}" if isinstance(content, str) else (Text(note), *content)
+        return replace(self, result=replace(self.result, content=noted))
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """One call in a journal: what came of it, and the states it left."""
+
+    result: ToolResult
+    error: str | None = None
+    run: Any = None
+    attempt: Any = None
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeCodec:
+    """Stores a call's outcome together with the states it left, and puts those back when it is read."""
+
+    states: States
+
+    def encode(self, value: Outcome) -> bytes:
+        stored = _Stored(value.result, value.error, self.states.run, self.states.attempt, value.cached)
+        return _stored().dump_json(stored)
+
+    def decode(self, data: bytes) -> Outcome:
+        stored = _stored().validate_json(data)
+        self.states.run = _like(self.states.run, stored.run)
+        self.states.attempt = _like(self.states.attempt, stored.attempt)
+        return Outcome(stored.result, stored.error, stored.cached)
+
+
+@cache
+def _stored() -> TypeAdapter[_Stored]:
+    return TypeAdapter(_Stored)
+
+
+def _like(state: object, stored: object) -> object:
+    return TypeAdapter[object](type(state)).validate_python(stored)
 
 
 @dataclass(slots=True)
@@ -138,3 +209,244 @@ class Conversation:
         if not (usage.exact and usage.input_tokens):
             covered, tokens = 0, estimate_prefix(self.prefix)
         return tokens + sum(estimate_message(message) for message in self.history.messages[covered:])
+
+
+@dataclass(slots=True)
+class Layer:
+    """A validation layer that is about to judge."""
+
+    name: str
+    kind: Literal["schema", "validator"]
+    description: str
+    work: Callable[[], Awaitable[LayerOutcome]]
+
+    def cut_short(self, why: str, error: BaseException | None = None) -> LayerOutcome:
+        """Return the outcome of a layer that gave no verdict."""
+        return LayerOutcome(
+            name=self.name, kind=self.kind, description=self.description, passed=False, feedback=why, error=error
+        )
+
+
+current_path: ContextVar[Path] = ContextVar("journeyman_path", default=())
+"""The run that is going on here, from the root down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """How a sub-agent came to its task."""
+
+    mode: Literal["single", "parallel", "chain", "background"]
+    tool_use_id: str | None = None
+    """The call that delegated to it; None when a program did."""
+    number: int | None = None
+    """Tells it from other runs of the same agent; None outside a run."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Options:
+    """What a caller may say about one run."""
+
+    max_attempts: int | None = None
+    callbacks: Callbacks | None = None
+    listeners: Sequence[Listener] = ()
+    """Read anew at each event."""
+    abort: Abort | None = None
+    history: Sequence[Message] | History = ()
+    """The conversation to go on from. A `History` is lent: it is written to, and nothing of it is copied."""
+    host: Host = NOTHING_AROUND
+    inbox: Inbox | None = None
+    """What is said while the run goes on."""
+    keep: Callable[[], None] | None = None
+    """Stores what is new in the history; called before anything comes of it."""
+    going_on: Callable[[], Sequence[UserContent]] | None = None
+    """What is said instead of a prompt: asked for when it is said, perhaps nothing. None: the prompt."""
+    abort_note: Callable[[], str] | None = None
+    """What the model reads of it when the signal has interrupted it; empty for nothing."""
+    origin: Origin | None = None
+    """How a sub-agent came to its task; None for any other run."""
+    numbers: Iterator[int] | None = None
+    """Numbers for the runs that this one starts; None: from 1."""
+    watch_above: Watch | None = None
+    """Who watches a run that no other waits for, beside its own listeners."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Execution:
+    """One run."""
+
+    agent: Agent[Any, Any]
+    input: object
+    options: Options
+    path: Path
+    now: Callable[[], float]
+    """Reads the event loop's clock, in seconds."""
+    started_s: float
+    max_attempts: int
+    history: History
+    budget: Budget
+    scope: Scope
+    ledger: Ledger
+    watch: Watch | None
+    hand_in: HandIn
+    numbers: Iterator[int]
+    """For the runs that this one starts."""
+    above: Execution | None = None
+    """The run that started this one, and waits for it."""
+    number: int = 0
+    """Which of the runs that were started there."""
+    children: dict[int, ChildRecord] = field(default_factory=dict[int, ChildRecord])
+    """The runs that this one started and that have ended, by number."""
+    wrong_history: Exception | None = None
+    """Why the conversation that was given cannot be gone on from."""
+    talk: Conversation | None = None
+    """None until there are a model and prompts."""
+    records: list[AttemptRecord] = field(default_factory=lambda: [])
+    report: ValidationReport | None = None
+    """What validation last said."""
+    attempt_report: ValidationReport | None = None
+    """What validation said in this attempt, so far."""
+    open_layer: Layer | None = None
+    """The layer that is judging."""
+    attempt_is_open: bool = False
+    attempt_started_s: float = 0.0
+
+    @property
+    def depth(self) -> int:
+        """0 for a run that no other run started."""
+        return len(self.path) - 1
+
+    @property
+    def abort(self) -> Abort | None:
+        """The signal that ends this run: its own, or that of the run above."""
+        if self.options.abort is not None or self.above is None:
+            return self.options.abort
+        return self.above.abort
+
+    @property
+    def spending(self) -> Budget:
+        """What is spent now comes from here."""
+        return self.budget if self.talk is None else self.talk.budget
+
+    def end(self, code: ErrorCode | None) -> None:
+        """Tell the run above how this one ended: with an error, or well."""
+        if self.above is None:
+            return
+        self.above.children[self.number] = ChildRecord(
+            path=self.path,
+            usage=self.ledger.usage,
+            code=code,
+            attempts=len(self.records),
+            iterations=0 if self.talk is None else self.talk.iterations,
+            calls=self.ledger.own_calls,
+            latency_s=self.now() - self.started_s,
+            children=self.ended_children(),
+        )
+
+    def ended_children(self) -> tuple[ChildRecord, ...]:
+        """Return the runs that this one started, in the order in which they began."""
+        return tuple([self.children[number] for number in sorted(self.children)])
+
+
+current_run: ContextVar[Execution | None] = ContextVar("journeyman_run", default=None)
+"""The run that is going on here: the one above the next that begins here."""
+
+
+def detach() -> None:
+    """Let the runs that begin here be nobody's children: what goes on in this task outlives the run it came from.
+
+    They keep its path and its gates.
+    """
+    current_run.set(None)
+    current_scope.set(None)
+
+
+@contextmanager
+def detached() -> Generator[None]:
+    """Let the runs and tasks that begin in this block be nobody's children, as `detach` does."""
+    run, scope = current_run.set(None), current_scope.set(None)
+    try:
+        yield
+    finally:
+        current_run.reset(run)
+        current_scope.reset(scope)
+
+
+def begin(agent: Agent[Any, Any], input: object, options: Options) -> Execution:
+    """Open the record of one run. Nothing of it has happened yet."""
+    above, origin = current_run.get(), options.origin
+    number = 0
+    if above is not None:
+        number = next(above.numbers) if origin is None or origin.number is None else origin.number
+    name = agent.name if origin is None or origin.number is None else f"{agent.name}#{origin.number}"
+    path = (*current_path.get(), name)
+    clock = asyncio.get_running_loop().time
+    now = clock()
+    budget = Budget(agent.limits, scope="run", now=now, parent=_budget_above(options.host.budget, above))
+    attempts = agent.limits.attempts if options.max_attempts is None else options.max_attempts
+    history, wrong_history = _history_of(options.history)
+    return Execution(
+        agent=agent,
+        input=input,
+        options=options,
+        path=path,
+        now=clock,
+        started_s=now,
+        max_attempts=attempts,
+        history=history,
+        wrong_history=wrong_history,
+        budget=budget,
+        scope=_scope(budget, options, above),
+        ledger=Ledger(None if above is None else above.ledger),
+        watch=_watch(agent, options, path, attempts, above=None if above is None else above.watch),
+        hand_in=hand_in_of(agent),
+        numbers=options.numbers or count(1),
+        above=above,
+        number=number,
+    )
+
+
+def _budget_above(given: Budget | None, above: Execution | None) -> Budget | None:
+    """Return what a run draws on: its caller's budget, unless the run above draws on that one itself."""
+    if above is None:
+        return given
+    return above.spending if given is None or above.spending.draws_on(given) else given
+
+
+def _scope(budget: Budget, options: Options, above: Execution | None) -> Scope:
+    """Return what stops a run. A deadline of the run above is not its own: that one's scope stops both."""
+    inherited = above is not None and budget.parent is not None and budget.parent is above.spending
+    deadline = budget.own_deadline if inherited else budget.deadline
+    return Scope(options.abort, deadline, above=None if above is None else above.scope)
+
+
+def _history_of(messages: Sequence[Message] | History) -> tuple[History, Exception | None]:
+    """Return the history to go on from: an empty one, and why, if `messages` hold what is no message."""
+    if isinstance(messages, History):
+        return messages, None
+    try:
+        return History(messages), None
+    except Exception as error:  # noqa: BLE001 - whatever the caller gave
+        return History(), error
+
+
+def _watch(agent: Agent[Any, Any], options: Options, path: Path, attempts: int, *, above: Watch | None) -> Watch | None:
+    above = above if above is not None and above.is_heard else options.watch_above
+    if not options.listeners and options.callbacks is None and agent.on_message is None and above is None:
+        return None
+    return Watch(
+        path=path,
+        listeners=options.listeners,
+        on_message=None if agent.on_message is None else _message_listener(agent),
+        callbacks=options.callbacks or Callbacks(),
+        above=above,
+        max_attempts=attempts,
+        max_iterations=agent.limits.iterations,
+    )
+
+
+def _message_listener(agent: Agent[Any, Any]) -> Listener:
+    def on_message(event: object) -> None:
+        if isinstance(event, MessageCommitted) and agent.on_message is not None:
+            agent.on_message(event.message)
+
+    return on_message

@@ -1,33 +1,189 @@
 """Judging a candidate: its schema, then the agent's validators, each between its two events.
 
-Imports `execution`, `conversation`, `handin` and the parts.
+Checking an output: the schema first, then the validators, one after the other, up to the first that fails.
+
+A validator only judges. One that changes the output or returns a value is wrong itself, and no new attempt of the
+model could mend that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
+from journeyman.cancel import Abort, is_failure
 from journeyman.contexts import ValidationContext
 from journeyman.endings import Ending
-from journeyman.errors import InvalidArguments
+from journeyman.errors import InvalidArguments, Rejected, words_of
 from journeyman.events.run import LayerCompleted, LayerStarted
-from journeyman.loop.execution import Execution, Layer
 from journeyman.loop.hand_in import Candidate
-from journeyman.loop.record import Conversation
-from journeyman.loop.validation_part import (
-    Checking,
-    Pristine,
-    ValidatorBroken,
-    check,
-    checking,
-    layer_description,
-    layer_name,
-)
+from journeyman.loop.record import Conversation, Execution, Layer
 from journeyman.result import LayerOutcome, ValidationReport
+from journeyman.tools.issues import written_path
 from journeyman.tools.schema import OutputSchema
+
+T = TypeVar("T")
+Contra = TypeVar("Contra", contravariant=True)
+
+Validator: TypeAlias = Callable[[Contra], Awaitable[None] | None]
+"""Raises to reject an output: `Rejected(text, path=…)` or any exception, whose text the model reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checking:
+    """What a validator may know besides the output."""
+
+    input: object
+    """The run's input."""
+    attempt: int
+    max_attempts: int
+    abort: Abort | None
+
+
+_checking: ContextVar[Checking] = ContextVar("journeyman_checking")
+
+
+def validation_context() -> Checking:
+    """Return what a running validator may know besides the output.
+
+    Raises:
+        LookupError: no validator is running here.
+    """
+    return _checking.get()
+
+
+class checking:
+    """Make `facts` what `validation_context` returns inside the block."""
+
+    __slots__ = ("_facts", "_token")
+
+    def __init__(self, facts: Checking) -> None:
+        self._facts = facts
+
+    def __enter__(self) -> None:
+        self._token = _checking.set(self._facts)
+
+    def __exit__(self, *raised: object) -> None:
+        _checking.reset(self._token)
+
+
+class ValidatorBroken(Exception):
+    """A validator did what no validator may do."""
+
+    def __init__(self, layer: str, reason: str) -> None:
+        super().__init__(f"Validator {layer!r} {reason}.")
+        self.layer = layer
+        self.reason = reason
+
+
+class Pristine(Generic[T]):
+    """Knows what an output was before any validator saw it."""
+
+    def __init__(self, value: T, copy: T, dump: Callable[[T], bytes]) -> None:
+        """`copy` is a second value made of the same source; `dump` gives the bytes of one."""
+        self._value = value
+        self._copy = copy
+        self._dump = dump
+        self._dumped = dump(value)
+        self._compares = self._equal()
+        """False for types that compare by identity, or hold what is never equal."""
+
+    def is_changed(self) -> bool:
+        """Tell whether the value is no longer what it was."""
+        return self._dump(self._value) != self._dumped or (self._compares and not self._equal())
+
+    def _equal(self) -> bool:
+        try:
+            return bool(self._value == self._copy)
+        except Exception:  # noqa: BLE001 - a stranger's `__eq__`
+            return False
+
+
+async def check(validator: Validator[T], value: T, pristine: Pristine[T] | None) -> LayerOutcome:
+    """Let one validator judge `value`. `pristine` sees whether it changed; None for values that cannot change.
+
+    Raises:
+        ValidatorBroken: it changed the value, or returned something.
+    """
+    name = layer_name(validator)
+    error = await _raised(validator, value, name)
+    if pristine is not None and pristine.is_changed():
+        raise ValidatorBroken(name, "changed the output; validators only judge")
+    return LayerOutcome(
+        name=name,
+        kind="validator",
+        description=layer_description(validator),
+        passed=error is None,
+        feedback="" if error is None else feedback_of(error),
+        error=error,
+    )
+
+
+async def _raised(validator: Validator[T], value: T, name: str) -> BaseException | None:
+    try:
+        verdict: object = validator(value)
+        if inspect.isawaitable(verdict):
+            verdict = await verdict
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        return error
+    if verdict is not None:
+        raise ValidatorBroken(name, f"returned {type(verdict).__name__}; it must raise to reject, and return nothing")
+    return None
+
+
+def feedback_of(error: BaseException) -> str:
+    """Return what the model is told about `error`: its text, or its class if it has none."""
+    if isinstance(error, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        return "\n".join(feedback_of(each) for each in inner)
+    text = words_of(error) or type(error).__name__
+    if isinstance(error, Rejected) and error.path:
+        return f"{written_path(error.path)}: {text}"
+    return text
+
+
+def _judging(validator: Callable[..., object]) -> Callable[..., object]:
+    """Return the function that judges, beneath partials and the like."""
+    inner: object = validator
+    while isinstance(inner, partial | from_checker):
+        inner = cast("object", inner.func if isinstance(inner, partial) else inner.checker)
+    return cast("Callable[..., object]", inner)
+
+
+def layer_name(validator: Callable[..., object]) -> str:
+    """Return the name by which events and the model know the validator."""
+    validator = _judging(validator)
+    return getattr(validator, "__name__", None) or type(validator).__name__
+
+
+def layer_description(validator: Callable[..., object]) -> str:
+    """Return the first line of the validator's docstring."""
+    validator = _judging(validator)
+    doc = inspect.getdoc(validator) if hasattr(validator, "__name__") else ""
+    return (doc or "").partition("\n")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class from_checker(Generic[T]):
+    """Make a validator of a function that returns the value or raises: its return value is not used."""
+
+    checker: Callable[[T], object]
+
+    @property
+    def __name__(self) -> str:
+        return layer_name(self.checker)
+
+    async def __call__(self, value: T) -> None:
+        outcome = self.checker(value)
+        if inspect.isawaitable(outcome):
+            await outcome
+
 
 _SCHEMA_LAYER = "schema"
 _SCHEMA_DESCRIPTION = "The output must fit its type."

@@ -33,7 +33,7 @@ from journeyman.history import History
 from journeyman.inbox import current_inbox
 from journeyman.journal import Section
 from journeyman.loop.attempts import carry_out
-from journeyman.loop.execution import Options, Origin, begin, current_path, current_run, detached
+from journeyman.loop.record import Options, Origin, begin, current_path, current_run, detached
 from journeyman.model import Model
 from journeyman.result import Result, Success
 from journeyman.subagents.calls import MAX_DEPTH, BackgroundCall, ChainCall, ParallelCall, SingleCall, TeamCall

@@ -24,7 +24,7 @@ from journeyman.events.run import TaskEnded, TaskMessaged
 from journeyman.events.task import NOTICE, Delivery, TaskInfo
 from journeyman.guard import current_guard
 from journeyman.inbox import Inbox
-from journeyman.loop.execution import current_run
+from journeyman.loop.record import current_run
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tools.background import Notify, Receive, TaskContext, Work, current_background

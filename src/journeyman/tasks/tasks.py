@@ -26,7 +26,7 @@ from journeyman.errors import Rejected
 from journeyman.events.run import Listener, TaskMessaged, TaskStarted
 from journeyman.events.task import PREFIXES, Delivery, TaskInfo
 from journeyman.inbox import current_inbox
-from journeyman.loop.execution import current_path
+from journeyman.loop.record import current_path
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.task import Surroundings, Undertaking, detached

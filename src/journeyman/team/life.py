@@ -24,7 +24,7 @@ from journeyman.errors import JourneymanError, TeamError, name_and_words
 from journeyman.events.task import Identity
 from journeyman.events.team import Mail
 from journeyman.inbox import Inbox
-from journeyman.loop.execution import current_path
+from journeyman.loop.record import current_path
 from journeyman.prompt import SystemPrompt
 from journeyman.result import Failure, Result
 from journeyman.tasks.tasks import Tasks

@@ -24,7 +24,7 @@ from journeyman.events.run import Listener
 from journeyman.events.team import DeadLetter, Mail, Path
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.journal import Section
-from journeyman.loop.execution import current_path, current_run
+from journeyman.loop.record import current_path, current_run
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.tasks import Tasks
