@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman.tools.docstrings import Described, describe
+from journeyman.tools.signature import Described, describe
 
 
 def google() -> None:

@@ -30,7 +30,7 @@ from journeyman.events.task import TaskInfo
 from journeyman.model import Model
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.team.spawn import TeamSpawnRequest, TeamSpawnResult
-from journeyman.tools.task_output import Writer
+from journeyman.tools.background import Writer
 from tests.chat.players import Door
 from tests.crews.players import counter, done, echo, errors, hang, lead, look, play, read, scout
 from tests.support.recorder import Recorder, transcript

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from journeyman import Tasks
-from journeyman.tools.background import TaskContext
-from journeyman.tools.task_output import KEPT_CHARS, Writer
+from journeyman.tools.background import KEPT_CHARS, TaskContext, Writer
 from tests.support.clock import virtual_clock
 from tests.tasks.players import giving
 

@@ -19,8 +19,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from journeyman.errors import PinsDiffer
 from journeyman.files import replace_file
-from journeyman.tools.canonical import canonical
 from journeyman.tools.issues import bounded
+from journeyman.tools.tool import canonical
 from journeyman.types import JsonObject
 
 _SHOWN: Final = 160

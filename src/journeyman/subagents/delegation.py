@@ -50,8 +50,7 @@ from journeyman.subagents.results import (
     single_result,
 )
 from journeyman.team.spawn import TeamSpawner, TeamSpawnRequest
-from journeyman.tools.background import Notify, TaskContext, TaskOptions
-from journeyman.tools.task_output import OutputFactory
+from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions
 from journeyman.tools.tool import BackgroundTasks, ToolContext
 from journeyman.types import NOTHING_USED, Message, dump_messages
 

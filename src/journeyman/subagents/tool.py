@@ -38,8 +38,7 @@ from journeyman.subagents.calls import (
 from journeyman.subagents.delegation import Crew, Delegation, Wiring, background, chain, parallel, single, team
 from journeyman.subagents.results import SubagentResult
 from journeyman.team.spawn import TeamSpawner
-from journeyman.tools.background import Notify
-from journeyman.tools.task_output import OutputFactory
+from journeyman.tools.background import Notify, OutputFactory
 from journeyman.tools.tool import BackgroundTasks, Effect, Tool, ToolContext
 
 _WIRING: Final = ("tasks", "notify", "create_model", "background_output", "team")

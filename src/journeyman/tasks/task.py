@@ -27,9 +27,8 @@ from journeyman.inbox import Inbox
 from journeyman.loop.record import current_run
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
-from journeyman.tools.background import Notify, Receive, TaskContext, Work, current_background
+from journeyman.tools.background import Notify, OutputFactory, Receive, TaskContext, Work, current_background
 from journeyman.tools.results import to_result
-from journeyman.tools.task_output import OutputFactory
 
 LONGEST: Final = 10_000
 """How many characters of a field are told. All of a result is in `TaskInfo.result`."""

@@ -30,8 +30,7 @@ from journeyman.loop.record import current_path
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.task import Surroundings, Undertaking, detached
-from journeyman.tools.background import Notify, TaskContext, TaskOptions, Work
-from journeyman.tools.task_output import OutputFactory, in_folder
+from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, Work, in_folder
 from journeyman.tools.tool import AnyTool, BackgroundTasks, tool
 
 _LONGEST_S = 600
