@@ -4,7 +4,7 @@ These are ordinary tests (`pytest examples/10_testing.py`); run as a program, th
 """
 
 from journeyman import Agent, Failure, Host, Output, ProviderError, Text, ToolResult, run_sync, tool
-from journeyman.contexts import AttemptsContext
+from journeyman.endings import AttemptsContext
 from journeyman.model import Request
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.types import ToolUse

@@ -32,8 +32,7 @@ from journeyman import (
     ToolContext,
     tool,
 )
-from journeyman.contexts import ErrorCode
-from journeyman.endings import Context
+from journeyman.endings import Context, ErrorCode
 from journeyman.events.run import Callbacks, Event
 from journeyman.tools.tool import ToolOptions
 from tests.support.pages import (

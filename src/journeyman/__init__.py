@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from journeyman.chat.chat import Chat
     from journeyman.chat.questions import ask_user
     from journeyman.chat.turn import Turn
-    from journeyman.contexts import ErrorCode
-    from journeyman.endings import Ending
+    from journeyman.endings import Ending, ErrorCode
     from journeyman.errors import (
         ChatBusy,
         ChatHeld,
@@ -114,7 +113,7 @@ __getattr__, __dir__ = lazy_face(
         "budget": "Allowance Budget Exceeded Limits Spent",
         "cancel": "Abort",
         "chat": "Chat",
-        "contexts": "ErrorCode",
+        "endings": "ErrorCode",
         "endings": "Ending",
         "errors": "ChatBusy ChatHeld DefinitionError JourneymanError ModelUnavailable ProviderError Rejected RunError",
         "events": "CallbackContext Callbacks Event Listener",

@@ -1,27 +1,382 @@
 """The definition of an agent: frozen data, checked as a whole when it is made, and shared by every run of it.
 
-No verbs: `loop.py` runs it. Imports `definition`, which says what may be wrong with one, and the parts it is made of.
+No verbs: `loop.py` runs it.
+
+What may be wrong with an agent's definition, and what a right one compiles to.
+
+Every check adds its problems to one list, so that a definition is refused with all of them at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeAlias, cast
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from typing_extensions import TypeVar
 
-from journeyman.budget import Budget, BudgetPolicy, Limits
-from journeyman.definition import Plan, planned
+from journeyman.budget import Allowance, Budget, BudgetPolicy, Limits
+from journeyman.connect import name_problem
+from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import Approver, Gate
 from journeyman.journal import Journal
 from journeyman.loop.validation import Validator
-from journeyman.model import Model, Settings
-from journeyman.output import TEXT, Output
+from journeyman.model import Model, Settings, ToolSpec
+from journeyman.output import TEXT, Output, Reflection
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
-from journeyman.tools.tool import BackgroundTasks, Middleware, States, Tool
-from journeyman.types import Message, ToolResult
+from journeyman.tools.schema import OutputSchema, output_schema
+from journeyman.tools.tool import BackgroundTasks, Middleware, States, Tool, tool_problems
+from journeyman.types import Message, Text, ToolResult
 from journeyman.window import AnyStrategy, Compaction
+
+T = TypeVar("T")
+Co = TypeVar("Co", covariant=True)
+
+NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+
+_OUTPUT_DESCRIPTION = "Give the final output with this tool."
+_DRAFT_DESCRIPTION = "Propose the output with this tool; you will see it as others would, and may propose it again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Generic[Co]):
+    """A definition, compiled."""
+
+    input: OutputSchema[Any]
+    output: OutputSchema[Any] | None
+    """None for an agent that answers with text."""
+    reflection: Reflection[Any] | None
+    tools: Mapping[str, Tool[..., Any]]
+    specs: tuple[ToolSpec, ...]
+    """The tools as the model sees them: output, helpers in order, submit."""
+    output_name: str | None
+    submit_name: str | None
+
+    @property
+    def terminator(self) -> str | None:
+        """The tool that ends an attempt; None for an agent that answers with text."""
+        return self.submit_name or self.output_name
+
+
+class Definition(Protocol):  # noqa: PLR0904 - the fields of an agent, one by one
+    """The fields of an agent that are checked and compiled here."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def model(self) -> object: ...
+    @property
+    def input(self) -> Any: ...  # noqa: ANN401 - a type form of any type
+    @property
+    def output(self) -> Output[Any]: ...
+    @property
+    def system(self) -> object: ...
+    @property
+    def prompt(self) -> object: ...
+    @property
+    def error_prompt(self) -> object: ...
+    @property
+    def tools(self) -> Sequence[Tool[..., Any]]: ...
+    @property
+    def validators(self) -> Sequence[Callable[..., object]]: ...
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def observability(self) -> object: ...
+    @property
+    def retries(self) -> int | None: ...
+    @property
+    def max_result_chars(self) -> int | None: ...
+    @property
+    def stop_after(self) -> object: ...
+    @property
+    def stop_guard(self) -> object: ...
+    @property
+    def nudge(self) -> bool: ...
+
+
+def planned(agent: Definition) -> Plan[Any]:
+    """Check a definition and compile it.
+
+    Raises:
+        DefinitionError: with every problem that was found.
+    """
+    problems = list(_check_sections(agent))
+    for check in _CHECKS:
+        try:
+            problems += check(agent)
+        except (TypeError, AttributeError):
+            if not problems:  # a section that is of no use was found and named above
+                raise
+    if problems:
+        raise DefinitionError(f"Agent {agent.name!r}", problems)
+    try:
+        return _compiled(agent)
+    except DefinitionError as error:
+        raise DefinitionError(f"Agent {agent.name!r}", error.problems) from error
+
+
+def _compiled(agent: Definition) -> Plan[Any]:
+    tools = {tool.name: tool for tool in agent.tools}
+    helpers = tuple(tool.spec for tool in agent.tools)
+    given = output_schema(agent.input, name="input")
+    if agent.output is TEXT:
+        return Plan(
+            input=given, output=None, reflection=None, tools=tools, specs=helpers, output_name=None, submit_name=None
+        )
+    output, reflection = agent.output, agent.output.reflecting()
+    schema = output_schema(output.type, name=output.name)
+    standard = _DRAFT_DESCRIPTION if reflection else _OUTPUT_DESCRIPTION
+    specs = [
+        ToolSpec(
+            name=output.name,
+            description=output.description.strip() or standard,
+            input_schema=schema.input_schema,
+            strict=output.strict,
+        ),
+        *helpers,
+    ]
+    if reflection is not None:
+        specs.append(
+            ToolSpec(
+                name=reflection.submit.name, description=reflection.submit.description, input_schema=_empty_object()
+            )
+        )
+    return Plan(
+        input=given,
+        output=schema,
+        reflection=reflection,
+        tools=tools,
+        specs=tuple(specs),
+        output_name=output.name,
+        submit_name=reflection.submit.name if reflection else None,
+    )
+
+
+def _empty_object() -> dict[str, Any]:
+    return {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+# -- the checks -------------------------------------------------------------------------------------------------------
+
+
+def _check_sections(agent: Definition) -> Iterator[Problem]:
+    for name, kind in _SECTIONS.items():
+        value = getattr(agent, name)
+        if not isinstance(value, kind) and not (name == "system" and callable(value)):
+            wanted = " or ".join(each.__name__ for each in kind)
+            yield Problem("INVALID_SECTION", f"{name} is {value!r}.", f"Leave it out, or pass {wanted}.")
+    if not hasattr(agent.observability, "track_tokens"):
+        yield Problem("INVALID_SECTION", f"observability is {agent.observability!r}.", "Leave it out.")
+
+
+def _check_name(agent: Definition) -> Iterator[Problem]:
+    if not isinstance(agent.name, str) or not NAME.fullmatch(agent.name):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+        yield Problem(
+            "INVALID_NAME",
+            f"The name {agent.name!r} is not 1 to 64 letters, digits, '_' or '-'.",
+            "Give the agent a name such as 'analyst'.",
+        )
+
+
+def _check_model(agent: Definition) -> Iterator[Problem]:
+    if isinstance(agent.model, str):
+        problem = name_problem(agent.model)
+        if problem is not None:
+            yield problem
+        return
+    missing = [name for name in ("stream", "provider", "name") if not hasattr(agent.model, name)]
+    if missing:
+        yield Problem(
+            "INVALID_MODEL",
+            f"The model is {agent.model!r}, which has no {' and no '.join(missing)}.",
+            "Pass 'provider:name', or a model such as connect(…) or Scripted([…]) gives.",
+        )
+
+
+def _check_prompts(agent: Definition) -> Iterator[Problem]:
+    if isinstance(agent.prompt, str) and not agent.prompt.strip():
+        yield Problem("EMPTY_PROMPT", "The prompt is blank.", "Leave it out to send the input itself.")
+    if not callable(agent.error_prompt):
+        yield Problem(
+            "INVALID_PROMPT",
+            f"The error prompt is {agent.error_prompt!r}, not a function.",
+            "Pass a function from a Rejection to a text.",
+        )
+    system = agent.system
+    blank_text = isinstance(system, str) and system != "" and not system.strip()
+    blocks = cast("Sequence[object]", system) if isinstance(system, Sequence) else ()
+    blank_block = any(isinstance(block, Text) and not block.text.strip() for block in blocks)
+    if blank_text or blank_block:
+        yield Problem("EMPTY_PROMPT", "The system prompt is blank, or a block of it is.", "Leave it out, or fill it.")
+
+
+def _check_tools(agent: Definition) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for tool in agent.tools:
+        if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+            yield Problem(
+                "INVALID_TOOL",
+                f"Agent.tools holds {tool!r}, which is no tool.",
+                "Decorate the function with @tool, or build a Tool(name, description, input_schema, handler).",
+            )
+        elif tool.name in seen:
+            yield Problem(
+                "DUPLICATE_TOOL_NAME",
+                f"Tool {tool.name!r} is defined twice.",
+                "Rename one, or remove it from Agent.tools.",
+            )
+        else:
+            seen.add(tool.name)
+            yield from tool_problems(tool)
+
+
+def _check_output(agent: Definition) -> Iterator[Problem]:
+    if agent.output is TEXT:
+        return
+    reflection = agent.output.reflecting()
+    names = [("output", agent.output.name)]
+    if reflection is not None:
+        names.append(("submit", reflection.submit.name))
+        if not reflection.submit.description.strip():
+            yield Problem("EMPTY_DESCRIPTION", "The submit tool has a blank description.", "Say when to call it.")
+        if not callable(reflection.handler):
+            yield Problem(
+                "INVALID_REFLECTION", f"The reflection is {reflection.handler!r}, not a function.", "Pass a function."
+            )
+    yield from _check_reserved(names, {tool.name for tool in agent.tools if isinstance(tool, Tool)})  # pyright: ignore[reportUnnecessaryIsInstance]
+
+
+def _check_reserved(names: Sequence[tuple[str, str]], helpers: set[str]) -> Iterator[Problem]:
+    taken = set(helpers)
+    for role, name in names:
+        if not TOOL_NAME.fullmatch(name):
+            yield Problem(
+                "INVALID_TOOL_NAME",
+                f"The {role} tool's name {name!r} is not 1 to 128 letters, digits, '_' or '-'.",
+                "Choose another name.",
+            )
+        if name in taken:
+            yield Problem(
+                "RESERVED_TOOL_NAME",
+                f"The {role} tool is named {name!r}, as another tool is.",
+                "Rename one of the two.",
+            )
+        taken.add(name)
+
+
+def _check_text_only(agent: Definition) -> Iterator[Problem]:
+    if agent.output is TEXT:
+        if agent.nudge:
+            yield Problem("INVALID_NUDGE", "nudge is set, but there is no output tool to remind of.", "Remove it.")
+        return
+    for field, value in (("stop_after", agent.stop_after), ("stop_guard", agent.stop_guard)):
+        if value:
+            yield Problem(
+                "TEXT_AGENT_ONLY",
+                f"{field} is set, but the agent hands in a typed output.",
+                f"Remove {field}, or leave out output so that the agent answers with text.",
+            )
+
+
+def _check_validators(agent: Definition) -> Iterator[Problem]:
+    for validator in agent.validators:
+        if not callable(validator):
+            yield Problem(
+                "INVALID_VALIDATOR", f"{validator!r} is no function.", "Pass a function that raises to reject."
+            )
+
+
+def _check_limits(agent: Definition) -> Iterator[Problem]:
+    limits = agent.limits
+    for name, least in (("attempts", 1), ("iterations", 1), ("parallel_calls", 1)):
+        if not is_count(getattr(limits, name), least):
+            yield Problem(
+                f"INVALID_MAX_{name.upper()}",
+                f"limits.{name} is {getattr(limits, name)!r}.",
+                f"Pass a whole number of at least {least}.",
+            )
+    for name in ("extended_max_tokens", "tool_failures"):
+        count = getattr(limits, name)
+        if count is not None and not is_count(count, 1):
+            yield Problem("INVALID_LIMIT", f"limits.{name} is {count!r}.", "Pass a whole number of at least 1.")
+    if limits.approval_seconds is not None and not is_amount(limits.approval_seconds):
+        yield Problem(
+            "INVALID_LIMIT",
+            f"limits.approval_seconds is {limits.approval_seconds!r}.",
+            "Pass a finite number above 0.",
+        )
+    yield from _check_allowance("limits", limits.run_allowance())
+    yield from _check_allowance("limits.each_attempt", limits.each_attempt)
+    if agent.retries is not None and not is_count(agent.retries, 0):
+        yield Problem("INVALID_RETRIES", f"retries is {agent.retries!r}.", "Pass a whole number of at least 0.")
+
+
+def _check_allowance(where: str, allowance: Allowance) -> Iterator[Problem]:
+    for name in ("tokens", "calls"):
+        value = getattr(allowance, name)
+        if value is not None and not is_count(value, 1):
+            yield Problem("INVALID_LIMIT", f"{where}.{name} is {value!r}.", "Pass a whole number of at least 1.")
+    for name in ("seconds", "cost"):
+        value = getattr(allowance, name)
+        if value is not None and not is_amount(value):
+            yield Problem("INVALID_LIMIT", f"{where}.{name} is {value!r}.", "Pass a finite number above 0.")
+
+
+def _check_settings(agent: Definition) -> Iterator[Problem]:
+    max_tokens = agent.settings.max_tokens
+    if max_tokens is not None and not is_count(max_tokens, 1):
+        yield Problem(
+            "INVALID_MAX_TOKENS", f"settings.max_tokens is {max_tokens!r}.", "Pass a whole number of at least 1."
+        )
+    thinking = agent.settings.thinking
+    if not isinstance(thinking, str) and thinking is not None and not is_count(thinking, 1):
+        yield Problem("INVALID_THINKING", f"settings.thinking is {thinking!r}.", "Pass a level, or a budget of tokens.")
+    longest = agent.max_result_chars
+    if longest is not None and not is_count(longest, 1):
+        yield Problem(
+            "INVALID_MAX_CHARS", f"max_result_chars is {longest!r}.", "Pass a whole number of at least 1, or None."
+        )
+
+
+_CHECKS: Final = (
+    _check_name,
+    _check_model,
+    _check_prompts,
+    _check_tools,
+    _check_output,
+    _check_text_only,
+    _check_validators,
+    _check_limits,
+    _check_settings,
+)
+
+
+_SECTIONS: Final[Mapping[str, tuple[type, ...]]] = {
+    "limits": (Limits,),
+    "settings": (Settings,),
+    "output": (Output,),
+    "tools": (list, tuple),
+    "validators": (list, tuple),
+    "system": (str, list, tuple),
+}
+
+
+def is_count(value: object, least: int) -> bool:
+    """True for a whole number of at least `least`; a bool is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_amount(value: object) -> bool:
+    """True for a finite number above 0; a bool is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 < value < float("inf")
+
 
 Out = TypeVar("Out", default=str, covariant=True)
 In = TypeVar("In", default=str, contravariant=True)

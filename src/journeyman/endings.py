@@ -1,33 +1,400 @@
-"""Why a run failed. Imports `contexts`. Read `result.py` next: it carries an ending to the caller."""
+"""Why a run failed.
+
+The closed set of ways in which a run can fail, each with its facts, its message and its hint in one class.
+
+The code follows from the class, so that a code can never carry another's facts. Read
+`endings.py` next.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from enum import StrEnum
+from typing import ClassVar, Final, Literal, TypeAlias
 
-from journeyman.contexts import (
-    ApiErrorContext,
-    AttemptsContext,
-    BudgetContext,
-    CancelledContext,
-    Category,
-    ErrorCode,
-    InternalContext,
-    InvalidInputContext,
-    InvalidResponseContext,
-    IterationsContext,
-    ModelUnavailableContext,
-    OverflowContext,
-    Phase,
-    ProjectionContext,
-    PromptContext,
-    RateLimitContext,
-    RefusedContext,
-    StopGuardContext,
-    SubmitContext,
-    TruncatedContext,
-    ValidationContext,
-)
+from journeyman.errors import ModelUnavailable, ProviderErrorKind
+from journeyman.types import StopReason
+
+Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
+"""Where a run was when it ended. `iteration` lasts from the first call of an attempt until its output is extracted."""
+
+
+class ErrorCode(StrEnum):
+    """Every way in which a run can fail."""
+
+    MODEL_UNAVAILABLE = "MODEL_UNAVAILABLE"
+    INVALID_INPUT = "INVALID_INPUT"
+    PROMPT_GENERATION_FAILED = "PROMPT_GENERATION_FAILED"
+    API_ERROR = "API_ERROR"
+    RATE_LIMIT_ERROR = "RATE_LIMIT_ERROR"
+    CONTEXT_OVERFLOW = "CONTEXT_OVERFLOW"
+    TOKEN_LIMIT_EXCEEDED = "TOKEN_LIMIT_EXCEEDED"
+    MODEL_REFUSED = "MODEL_REFUSED"
+    INVALID_RESPONSE = "INVALID_RESPONSE"
+    SUBMIT_BEFORE_OUTPUT = "SUBMIT_BEFORE_OUTPUT"
+    MAX_ITERATIONS = "MAX_ITERATIONS"
+    MAX_ATTEMPTS_EXCEEDED = "MAX_ATTEMPTS_EXCEEDED"
+    BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
+    VALIDATION_FAILED = "VALIDATION_FAILED"
+    STATE_PROJECTION_FAILED = "STATE_PROJECTION_FAILED"
+    STOP_GUARD = "STOP_GUARD"
+    EXECUTION_CANCELLED = "EXECUTION_CANCELLED"
+    INTERNAL_ERROR = "INTERNAL_ERROR"
+
+
+Category: TypeAlias = Literal["definition", "model", "limit", "validation", "execution"]
+
+
+_API_HINTS: Final[dict[ProviderErrorKind, str]] = {
+    "auth": "Check the API key: the provider does not accept it.",
+    "quota": "Check the account's balance and spend limit with the provider.",
+    "not_found": "Check the model's name and the base URL.",
+    "bad_request": "The provider does not accept the request; its message says what it wants changed.",
+    "content_filtered": "The provider's filter stopped the answer; change the task.",
+    "overloaded": "The provider is overloaded; run again later, or raise Agent(retries=…).",
+    "network": "Check the network, the base URL and the proxy; run again if the fault may pass.",
+    "timeout": "The provider took too long; run again, or raise the model's timeout.",
+    "stream_idle": "The provider fell silent in mid-answer; run again, or raise the model's idle timeout.",
+    "stream_cut": "The connection broke in mid-answer; run again, or raise Agent(retries=…).",
+    "not_recorded": "The cassette holds another conversation: undo the change, or record it again.",
+}
+
+
+# -- one context class for each code ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelUnavailableContext:
+    """No model answers to that name, its key is missing, or none is set. No request was made to it."""
+
+    code: ClassVar = ErrorCode.MODEL_UNAVAILABLE
+    category: ClassVar[Category] = "model"
+    model: str
+    reason: str
+    hint: str
+
+    @classmethod
+    def of(cls, error: ModelUnavailable) -> ModelUnavailableContext:
+        """Return the facts of the exception."""
+        return cls(model=error.model, reason=str(error), hint=error.hint)
+
+    def __str__(self) -> str:
+        return f"Model {self.model!r} cannot be used: {self.reason.rstrip('.')}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvalidInputContext:
+    """The input does not fit the agent's input type. No request was made."""
+
+    code: ClassVar = ErrorCode.INVALID_INPUT
+    category: ClassVar[Category] = "definition"
+    hint: ClassVar = "Pass an input of the agent's input type."
+    issues: tuple[str, ...]
+    """One line for each fault, with its path."""
+
+    def __str__(self) -> str:
+        return "The input does not fit: " + "; ".join(self.issues) + "."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptContext:
+    """A prompt function raised, or gave nothing that can be sent."""
+
+    code: ClassVar = ErrorCode.PROMPT_GENERATION_FAILED
+    category: ClassVar[Category] = "execution"
+    hint: ClassVar = "Mend the prompt function, or give the prompt as a text."
+    prompt: Literal["system", "user", "error"]
+    reason: str
+    attempt: int
+    """0 for the system and user prompts, which are built before the first attempt."""
+
+    def __str__(self) -> str:
+        return f"The {self.prompt} prompt failed: {self.reason}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiErrorContext:
+    """A model call failed, after the retries."""
+
+    code: ClassVar = ErrorCode.API_ERROR
+    category: ClassVar[Category] = "model"
+    kind: ProviderErrorKind
+    message: str
+    status: int | None
+    type: str | None
+    request_id: str | None
+    retry_after_s: float | None
+    attempt: int
+    iteration: int
+
+    @property
+    def hint(self) -> str:
+        return _API_HINTS.get(self.kind, "Look at the message; run again if the fault may pass.")
+
+    @property
+    def _status(self) -> str:
+        return "" if self.status is None else f", status {self.status}"
+
+    def __str__(self) -> str:
+        return f"The model call failed ({self.kind}{self._status}): {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimitContext:
+    """The provider's rate limit held on, after the retries."""
+
+    code: ClassVar = ErrorCode.RATE_LIMIT_ERROR
+    category: ClassVar[Category] = "model"
+    hint: ClassVar = "Wait and run again, send fewer requests at once, or ask the provider for a higher limit."
+    message: str
+    status: int | None
+    request_id: str | None
+    retry_after_s: float | None
+    attempt: int
+    iteration: int
+
+    def __str__(self) -> str:
+        return f"The provider limits the rate of requests: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverflowContext:
+    """The conversation no longer fits the model's window, and could not be made to fit."""
+
+    code: ClassVar = ErrorCode.CONTEXT_OVERFLOW
+    category: ClassVar[Category] = "model"
+    hint: ClassVar = (
+        "Give the agent a compaction strategy, cap the size of tool results, or use a model with a larger window."
+    )
+    message: str
+    attempt: int
+    iteration: int
+
+    def __str__(self) -> str:
+        return f"The conversation is too long for the model: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncatedContext:
+    """A response was cut by `max_tokens` or by the window. Its calls were not run."""
+
+    code: ClassVar = ErrorCode.TOKEN_LIMIT_EXCEEDED
+    category: ClassVar[Category] = "limit"
+    hint: ClassVar = (
+        "Raise Settings(max_tokens=…), or ask for a shorter "
+        "answer. Limits(extended_max_tokens=…) repeats such a call once."
+    )
+    stop_reason: StopReason
+    max_tokens: int | None
+    attempt: int
+    iteration: int
+
+    def __str__(self) -> str:
+        return f"The response was cut ({self.stop_reason}) at {self.max_tokens} tokens; its calls were not run."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedContext:
+    """The model refused. Its calls, if any, were not run."""
+
+    code: ClassVar = ErrorCode.MODEL_REFUSED
+    category: ClassVar[Category] = "model"
+    hint: ClassVar = "Change the task or the system prompt; the same request will be refused again."
+    refusal: str | None
+    """The provider's category of the refusal, when it gives one."""
+    text: str
+    attempt: int
+    iteration: int
+
+    @property
+    def _category(self) -> str:
+        return "" if self.refusal is None else f" ({self.refusal})"
+
+    def __str__(self) -> str:
+        return f"The model refused{self._category}: {self.text or 'it gave no reason'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvalidResponseContext:
+    """The response neither called a tool nor gave the output that was asked for."""
+
+    code: ClassVar = ErrorCode.INVALID_RESPONSE
+    category: ClassVar[Category] = "model"
+    hint: ClassVar = (
+        "Say in the system prompt which tool hands in the result, or set Agent(nudge=True) to have the model reminded."
+    )
+    stop_reason: StopReason
+    stop_detail: str | None
+    expected_tool: str | None
+    """The tool that would have ended the attempt; None for an agent that answers with text."""
+    has_draft: bool
+    """True when an output was proposed but never submitted."""
+    attempt: int
+    iteration: int
+
+    @property
+    def _missing(self) -> str:
+        if self.expected_tool is None:
+            return "without any text"
+        return f"without calling {self.expected_tool!r}" + (", with a draft not submitted" if self.has_draft else "")
+
+    def __str__(self) -> str:
+        return f"The model stopped ({self.stop_detail or self.stop_reason}) {self._missing}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitContext:
+    """Submit was called before any output was proposed in this attempt."""
+
+    code: ClassVar = ErrorCode.SUBMIT_BEFORE_OUTPUT
+    category: ClassVar[Category] = "model"
+    hint: ClassVar = "Say in the system prompt that a draft comes first, or set Reflection(early_submit='answer')."
+    output_tool: str
+    submit_tool: str
+    attempt: int
+    iteration: int
+
+    def __str__(self) -> str:
+        return f"The model called {self.submit_tool!r} before it proposed anything with {self.output_tool!r}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationsContext:
+    """The attempt used all its iterations without handing in an output."""
+
+    code: ClassVar = ErrorCode.MAX_ITERATIONS
+    category: ClassVar[Category] = "limit"
+    hint: ClassVar = "Raise Limits(iterations=…), or help the model get there in fewer steps."
+    attempt: int
+    iteration_count: int
+    max_iterations: int
+    has_draft: bool
+    """True when an output was proposed but never submitted."""
+
+    @property
+    def _draft(self) -> str:
+        return ", with a draft not submitted" if self.has_draft else " without an output"
+
+    def __str__(self) -> str:
+        return f"Attempt {self.attempt} used all its {self.max_iterations} iterations{self._draft}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptsContext:
+    """The last allowed attempt's output was rejected."""
+
+    code: ClassVar = ErrorCode.MAX_ATTEMPTS_EXCEEDED
+    category: ClassVar[Category] = "validation"
+    hint: ClassVar = (
+        "Look at the report: the model cannot satisfy a check, "
+        "or the check is wrong. Raise Limits(attempts=…) if it was close."
+    )
+    attempts: int
+    max_attempts: int
+    last_error: str
+    """The feedback on the last output, whole."""
+
+    def __str__(self) -> str:
+        return f"All {self.max_attempts} attempts were rejected, the last with: {self.last_error}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetContext:
+    """A budget policy ended the run."""
+
+    code: ClassVar = ErrorCode.BUDGET_EXCEEDED
+    category: ClassVar[Category] = "limit"
+    hint: ClassVar = "Raise the limit, or give the agent less to do."
+    policy: str
+    """`tokens`, `cost`, `seconds`, `calls`, or the name of the user's policy."""
+    limit: float
+    used: float
+    scope: str
+    """Whose budget it is: `run`, `attempt`, or the name of the agent above whose budget this run draws on."""
+    attempt: int
+    iteration: int
+
+    def __str__(self) -> str:
+        return f"The {self.scope}'s {self.policy} budget is used up: {self.used:g} of {self.limit:g}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationContext:
+    """A validator is wrong itself (it changed the output, or returned a value). A bug of the program, not of the
+    model, so no new attempt is made."""
+
+    code: ClassVar = ErrorCode.VALIDATION_FAILED
+    category: ClassVar[Category] = "validation"
+    hint: ClassVar = "Mend the validator: it must raise to reject, return nothing, and leave the output alone."
+    layer: str
+    reason: str
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"Validator {self.layer!r} {self.reason}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectionContext:
+    """The function that projects the final state raised."""
+
+    code: ClassVar = ErrorCode.STATE_PROJECTION_FAILED
+    category: ClassVar[Category] = "execution"
+    hint: ClassVar = "Mend the function given as Agent(project=…)."
+    reason: str
+
+    def __str__(self) -> str:
+        return f"Projecting the final state failed: {self.reason}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopGuardContext:
+    """The stop guard escalated, or raised."""
+
+    code: ClassVar = ErrorCode.STOP_GUARD
+    category: ClassVar[Category] = "execution"
+    hint: ClassVar = "See what the stop guard says."
+    reason: str
+    attempt: int
+    iteration: int
+
+    def __str__(self) -> str:
+        return f"The stop guard ended the run: {self.reason}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelledContext:
+    """The caller's `Abort` fired."""
+
+    code: ClassVar = ErrorCode.EXECUTION_CANCELLED
+    category: ClassVar[Category] = "execution"
+    hint: ClassVar = "Nothing to mend: the caller stopped the run. Its history can be continued."
+    reason: str
+    doing: str
+    """What was going on, for example `calling the model`."""
+    attempt: int
+    """0 before the first attempt."""
+    iteration: int
+    """0 before the first iteration of the attempt."""
+
+    def __str__(self) -> str:
+        return f"Cancelled while {self.doing}: {self.reason}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalContext:
+    """Code around the loop raised: a state function, a journal, a model that broke its contract, or this library."""
+
+    code: ClassVar = ErrorCode.INTERNAL_ERROR
+    category: ClassVar[Category] = "execution"
+    hint: ClassVar = "Look at the cause; if it is not in your own functions, please report it."
+    where: str
+    error: str
+    """Class and message of the exception."""
+
+    def __str__(self) -> str:
+        return f"{self.where} failed: {self.error}."
+
 
 Context: TypeAlias = (
     ModelUnavailableContext

@@ -11,8 +11,7 @@ from typing import Generic, Literal, NoReturn, TypeAlias
 
 from typing_extensions import TypeVar
 
-from journeyman.contexts import ErrorCode, Phase
-from journeyman.endings import Ending
+from journeyman.endings import Ending, ErrorCode, Phase
 from journeyman.errors import RunError
 from journeyman.types import JsonObject, Message, Usage
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from journeyman import Agent, Event, Failure, Output, Success, Usage, run, stream, tool
-from journeyman.contexts import ErrorCode
+from journeyman.endings import ErrorCode
 from journeyman.errors import ProviderError
 from journeyman.events.run import ModelRestarted, ModelRetried, OutputDelta, TextDelta, ToolInputDelta
 from journeyman.models.transport import Timeouts

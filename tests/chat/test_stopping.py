@@ -9,7 +9,7 @@ import pytest
 
 from journeyman import Agent, Callbacks, Chat, ChatHeld, Limits, Output, run, tool
 from journeyman.chat.turn import ABORTED
-from journeyman.contexts import CancelledContext
+from journeyman.endings import CancelledContext
 from journeyman.events.run import (
     Event,
     IterationStarted,

@@ -13,17 +13,18 @@ from pydantic_core import to_json
 from journeyman import Failure, Metadata, Usage, load_messages
 from journeyman.agent import Agent
 from journeyman.cli.documents import document_schema, dump_document, result_document
-from journeyman.contexts import (
+from journeyman.endings import (
     ApiErrorContext,
     AttemptsContext,
     BudgetContext,
+    Context,
+    Ending,
     InvalidResponseContext,
     PromptContext,
     RefusedContext,
     TruncatedContext,
     ValidationContext,
 )
-from journeyman.endings import Context, Ending
 from journeyman.models.scripted import Scripted
 from tests.cli.program import AGENTS, Warm
 

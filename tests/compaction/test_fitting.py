@@ -25,11 +25,10 @@ from journeyman import (
 from journeyman.compaction import ClearToolResults, Compaction, Summarise
 from journeyman.errors import ProviderError
 from journeyman.events.run import CompactionStep, ContextCompacted
-from journeyman.kept_view import KeptView
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.types import Base64, Document, Image, Message, Text, Thinking, ToolResult, ToolUse
-from journeyman.window import AnyStrategy, View, estimate_message, fault_of_view, without_stale_thinking
+from journeyman.window import AnyStrategy, KeptView, View, estimate_message, fault_of_view, without_stale_thinking
 from tests.compaction.players import (
     SHORT,
     SmallWindow,

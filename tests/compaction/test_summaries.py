@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journeyman.compaction import Summarise
-from journeyman.compaction_summary import OPENING
+from journeyman.compaction import OPENING, Summarise
 from journeyman.errors import ProviderError
 from journeyman.models.scripted import Answer, FromFunction, say
 from journeyman.types import Image, Message, Opaque, Text, Thinking, ToolResult, Url

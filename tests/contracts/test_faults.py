@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pytest
 
 from journeyman import Agent, Event, Failure, Success, Usage, run
-from journeyman.contexts import ErrorCode
+from journeyman.endings import ErrorCode
 from journeyman.errors import ProviderError
 from journeyman.events.run import ModelRetried
 from journeyman.loop.retry import LONGEST_WAIT_S, PASSING

@@ -29,7 +29,7 @@ from journeyman import (
     stream,
     tool,
 )
-from journeyman.contexts import BudgetContext, CancelledContext
+from journeyman.endings import BudgetContext, CancelledContext
 from journeyman.events.run import (
     ApprovalRequested,
     Event,

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from journeyman import Agent, Limits, Output, Rejection, Text, run
-from journeyman.contexts import AttemptsContext, InvalidInputContext
+from journeyman.endings import AttemptsContext, InvalidInputContext
 from journeyman.models.scripted import call
 from journeyman.types import ToolResult, Usage
 from tests.loop.players import REJECTED, Report, context_of, fail, failed, look, report, small, succeeded

@@ -22,7 +22,7 @@ from journeyman import (
     run,
     tool,
 )
-from journeyman.contexts import BudgetContext, ModelUnavailableContext
+from journeyman.endings import BudgetContext, ModelUnavailableContext
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Scripted, call, say
 from journeyman.types import Usage

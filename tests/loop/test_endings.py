@@ -21,10 +21,11 @@ from journeyman import (
     run_sync,
     stream,
 )
-from journeyman.contexts import (
+from journeyman.endings import (
     ApiErrorContext,
     CancelledContext,
     Category,
+    Context,
     InternalContext,
     InvalidInputContext,
     InvalidResponseContext,
@@ -34,7 +35,6 @@ from journeyman.contexts import (
     RefusedContext,
     TruncatedContext,
 )
-from journeyman.endings import Context
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import StopReason
 from tests.loop.players import Report, context_of, failed, look, report, small, succeeded

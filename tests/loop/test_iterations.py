@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journeyman import Agent, Limits, Output, Text, run, tool
-from journeyman.contexts import InvalidResponseContext, IterationsContext
+from journeyman.endings import InvalidResponseContext, IterationsContext
 from journeyman.models.scripted import call, say
 from journeyman.types import ToolResult
 from tests.loop.players import Report, context_of, fail, failed, look, preview, report, submit, succeeded

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from journeyman import Agent, Image, Limits, Output, Rejection, Settings, Text, run
-from journeyman.contexts import PromptContext
+from journeyman.endings import PromptContext
 from journeyman.models.scripted import call
 from journeyman.types import Base64, ToolResult
 from tests.loop.players import REJECTED, Report, context_of, failed, look, report, small, succeeded

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from journeyman import Agent, DefinitionError, Output, Reflection, Rejected, Submit, run, tool
-from journeyman.contexts import SubmitContext
+from journeyman.endings import SubmitContext
 from journeyman.events.run import LayerStarted
 from journeyman.model import ToolSpec
 from journeyman.models.scripted import call

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from journeyman import Agent, Limits, Price, ProviderError, Usage, run
-from journeyman.contexts import ApiErrorContext
+from journeyman.endings import ApiErrorContext
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.types import Text, Thinking, ToolUse

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from journeyman import Agent, Output, ToolContext, ToolResult, run, tool
-from journeyman.contexts import InternalContext, ProjectionContext
+from journeyman.endings import InternalContext, ProjectionContext
 from journeyman.models.scripted import call
 from journeyman.tools.tool import States
 from tests.loop.players import Report, context_of, failed, report, small, succeeded

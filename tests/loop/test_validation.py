@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from journeyman import Agent, Limits, Output, Rejected, run, validation_context
-from journeyman.contexts import ValidationContext
+from journeyman.endings import ValidationContext
 from journeyman.events.run import LayerCompleted, LayerStarted
 from journeyman.loop.validation import from_checker
 from journeyman.models.scripted import call

@@ -36,7 +36,7 @@ from journeyman import (
     run_sync,
     tool,
 )
-from journeyman.contexts import ApiErrorContext, RateLimitContext
+from journeyman.endings import ApiErrorContext, RateLimitContext
 from journeyman.errors import CassetteError, NotRecorded
 from journeyman.events.run import Event, ModelRetried, TextDelta, ToolFinished
 from journeyman.model import Model, Part, Request

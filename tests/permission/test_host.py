@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from journeyman import Agent, Failure, Host, Limits, Tool, run, tool
-from journeyman.contexts import CancelledContext
+from journeyman.endings import CancelledContext
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Gate, GateRequest, Rewrite, Stop, Verdict
 from journeyman.models.scripted import Answer, Scripted, call
 from journeyman.types import ToolUse

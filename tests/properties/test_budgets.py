@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 
 from journeyman import Agent, Allowance, Budget, Failure, Host, Limits, Price, Settings, Success, Usage, run
 from journeyman.budget import SMALLEST_ANSWER_TOKENS, Grant
-from journeyman.contexts import BudgetContext
+from journeyman.endings import BudgetContext
 from journeyman.errors import BudgetRefused
 from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction, call, say

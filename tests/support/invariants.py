@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from typing import get_args
 
 from journeyman import ErrorCode, Failure, Message, Success, Usage
-from journeyman.contexts import (
+from journeyman.endings import (
     AttemptsContext,
     BudgetContext,
     CancelledContext,
+    Context,
     InternalContext,
     IterationsContext,
     Phase,
 )
-from journeyman.endings import Context
 from journeyman.events.run import (
     AttemptStarted,
     CallAbandoned,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from journeyman import Agent, Failure, ProviderError, Success, Usage, run, tool
-from journeyman.contexts import ApiErrorContext
+from journeyman.endings import ApiErrorContext
 from journeyman.models.scripted import call, say
 from journeyman.types import Opaque, RedactedThinking, Text, Thinking, ToolResult
 from tests.support.recorder import Recorder, calls, check_balance, names, transcript

@@ -11,7 +11,7 @@ import pytest
 
 from journeyman import Text
 from journeyman.events.team import Mail
-from journeyman.guard import Guard
+from journeyman.gate import Guard
 from journeyman.team.mail import Mailbox, MailboxClosed, TeamHooks, as_text
 from tests.support.clock import virtual_clock
 

@@ -37,7 +37,7 @@ from journeyman import (
     tool,
     validation_context,
 )
-from journeyman.contexts import IterationsContext
+from journeyman.endings import IterationsContext
 from journeyman.models.scripted import Scripted, call
 from journeyman.types import JsonObject
 

@@ -15,8 +15,7 @@ from pydantic import ConfigDict, JsonValue, TypeAdapter
 from pydantic_core import PydanticSerializationError, from_json, to_jsonable_python
 
 from journeyman.agent import Agent
-from journeyman.contexts import Category, ErrorCode, Phase
-from journeyman.endings import Ending
+from journeyman.endings import Category, Ending, ErrorCode, Phase
 from journeyman.result import (
     AttemptRecord,
     CallbackError,

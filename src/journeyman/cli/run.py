@@ -35,8 +35,7 @@ from journeyman.cli.show.lines import EMPTY, Line, clean, count, one_line
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.screen import Interrupt, PlainScreen, Screen, open_screen, print_error, stderr_console
 from journeyman.connect import connect
-from journeyman.contexts import ErrorCode, InvalidInputContext, ModelUnavailableContext
-from journeyman.endings import Context, Ending
+from journeyman.endings import Context, Ending, ErrorCode, InvalidInputContext, ModelUnavailableContext
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded
 from journeyman.events.run import Event, Listener
 from journeyman.loop.attempts import run

@@ -18,11 +18,10 @@ from typing import Any
 from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
 from journeyman.budget import UNLIMITED, Budget
 from journeyman.cancel import Abort, current_scope, is_cancellation, is_failure
-from journeyman.contexts import AttemptsContext, ErrorCode, IterationsContext, PromptContext
-from journeyman.endings import Ending
+from journeyman.endings import AttemptsContext, Ending, ErrorCode, IterationsContext, PromptContext
 from journeyman.errors import name_and_words
 from journeyman.events.run import AttemptCompleted, AttemptStarted, Callbacks, Listener, ValidationFailed
-from journeyman.guard import guarding
+from journeyman.gate import guarding
 from journeyman.loop.calls import finish
 from journeyman.loop.conclude import announce, conclude, failed_inside
 from journeyman.loop.hand_in import Candidate

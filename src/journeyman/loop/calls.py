@@ -23,8 +23,7 @@ from typing import Any, cast
 from journeyman.cancel import is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown
 from journeyman.events.run import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
-from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, Stop
-from journeyman.guard import Guard, seen_of
+from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, seen_of
 from journeyman.journal import Reservation
 from journeyman.loop.record import Conversation, HandInTool, Outcome, OutcomeCodec
 from journeyman.loop.watch import Watch

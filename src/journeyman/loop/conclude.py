@@ -12,13 +12,14 @@ from typing import Any, cast
 from pydantic_core import from_json
 
 from journeyman.cancel import Cause, is_failure
-from journeyman.contexts import (
+from journeyman.endings import (
     BudgetContext,
     CancelledContext,
+    Context,
+    Ending,
     InternalContext,
     ProjectionContext,
 )
-from journeyman.endings import Context, Ending
 from journeyman.errors import name_and_words
 from journeyman.events.run import RunFailed, RunStarted, RunSucceeded
 from journeyman.loop.attempts import Finished, complete_attempt

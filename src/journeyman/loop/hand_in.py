@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 from journeyman.agent import Agent, Escalate, KeepGoing, StopAfter, StopGuard, Stopping
 from journeyman.cancel import is_failure
-from journeyman.contexts import (
+from journeyman.endings import (
+    Ending,
     InvalidResponseContext,
     RefusedContext,
     StopGuardContext,
     SubmitContext,
     TruncatedContext,
 )
-from journeyman.endings import Ending
 from journeyman.errors import InvalidArguments, name_and_words
 from journeyman.loop.calls import Call, finish
 from journeyman.loop.iteration import Iterated

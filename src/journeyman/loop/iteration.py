@@ -16,14 +16,15 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 
 from journeyman.budget import Spent
-from journeyman.contexts import (
+from journeyman.endings import (
     ApiErrorContext,
     BudgetContext,
+    Context,
+    Ending,
     ModelUnavailableContext,
     OverflowContext,
     RateLimitContext,
 )
-from journeyman.endings import Context, Ending
 from journeyman.errors import BudgetRefused, ModelUnavailable, ProviderError
 from journeyman.events.run import (
     Event,
@@ -37,7 +38,6 @@ from journeyman.events.run import (
     ThinkingDelta,
     ToolInputDelta,
 )
-from journeyman.kept_view import KeptView
 from journeyman.loop.calls import Call, run_calls
 from journeyman.loop.record import Conversation
 from journeyman.loop.request import Count, fit, paid, room_for_answer, shrink
@@ -56,6 +56,7 @@ from journeyman.model import (
     max_output_tokens_of,
 )
 from journeyman.types import NOTHING_USED, Message, ToolResult
+from journeyman.window import KeptView
 
 
 def shower(talk: Conversation) -> Callable[[Part], None]:

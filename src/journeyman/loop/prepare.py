@@ -9,18 +9,19 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from journeyman.agent import TOOL_NAME, is_count
 from journeyman.cancel import is_failure
 from journeyman.connect import connect
-from journeyman.contexts import (
+from journeyman.endings import (
+    Context,
+    Ending,
     InternalContext,
     InvalidInputContext,
     ModelUnavailableContext,
     PromptContext,
 )
-from journeyman.definition import TOOL_NAME, is_count
-from journeyman.endings import Context, Ending
 from journeyman.errors import InvalidArguments, ModelUnavailable, name_and_words
-from journeyman.guard import Guard, guard_for
+from journeyman.gate import Guard, guard_for
 from journeyman.history import History
 from journeyman.loop.record import Conversation, Execution
 from journeyman.loop.request import compaction_of, kept_view_of

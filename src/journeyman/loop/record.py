@@ -24,23 +24,21 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
-from journeyman.budget import Budget, BudgetPolicy, Limits
+from journeyman.budget import Budget, BudgetPolicy, Ledger, Limits
 from journeyman.cancel import Abort, Scope, current_scope
-from journeyman.contexts import ErrorCode, Phase
+from journeyman.endings import ErrorCode, Phase
 from journeyman.events.run import Callbacks, Listener, MessageCommitted, Path
-from journeyman.guard import Guard
+from journeyman.gate import Guard
 from journeyman.history import History
 from journeyman.inbox import Inbox
 from journeyman.journal import Journal
-from journeyman.kept_view import KeptView
-from journeyman.ledger import Ledger
 from journeyman.loop.hand_in import HandIn, hand_in_of
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, Prefix, Settings
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
 from journeyman.tools.tool import BackgroundTasks, Effect, Middleware, States, Tool
 from journeyman.types import NOTHING_USED, Message, Text, ToolResult, ToolUse, Usage, UserContent
-from journeyman.window import Compaction, estimate_message, estimate_prefix
+from journeyman.window import Compaction, KeptView, estimate_message, estimate_prefix
 
 
 @dataclass(slots=True)

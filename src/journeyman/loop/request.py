@@ -19,7 +19,6 @@ from journeyman.cancel import is_failure
 from journeyman.errors import name_and_words
 from journeyman.events.run import CompactionStep, ContextCompacted
 from journeyman.history import History, encodable
-from journeyman.kept_view import KeptView
 from journeyman.loop.record import Conversation
 from journeyman.loop.retry import respond
 from journeyman.model import Model, Prefix, Request, Response, price_of, unpriced
@@ -28,6 +27,7 @@ from journeyman.window import (
     AnyStrategy,
     Compaction,
     Informed,
+    KeptView,
     Situation,
     View,
     estimate_message,

@@ -16,8 +16,7 @@ from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from journeyman.cancel import Abort, is_failure
-from journeyman.contexts import ValidationContext
-from journeyman.endings import Ending
+from journeyman.endings import Ending, ValidationContext
 from journeyman.errors import InvalidArguments, Rejected, words_of
 from journeyman.events.run import LayerCompleted, LayerStarted
 from journeyman.loop.hand_in import Candidate

@@ -26,8 +26,7 @@ from pydantic_core import from_json, to_json
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import Abort
 from journeyman.connect import connect
-from journeyman.contexts import InvalidInputContext
-from journeyman.endings import Ending
+from journeyman.endings import Ending, InvalidInputContext
 from journeyman.errors import DefinitionError, InvalidArguments, ModelUnavailable, Problem, name_and_words
 from journeyman.events.run import Event, Listener
 from journeyman.gate import Allow, Approval, Approver, Decision, Deny

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, assert_never
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Host, is_count
 from journeyman.cancel import Abort
-from journeyman.definition import is_count
 from journeyman.errors import DefinitionError, Problem, SubagentMisused, name_and_words
 from journeyman.events.run import Listener
 from journeyman.model import Model

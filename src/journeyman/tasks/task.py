@@ -22,7 +22,7 @@ from journeyman.cancel import current_scope
 from journeyman.errors import Rejected, name_and_words
 from journeyman.events.run import TaskEnded, TaskMessaged
 from journeyman.events.task import NOTICE, Delivery, TaskInfo
-from journeyman.guard import current_guard
+from journeyman.gate import current_guard
 from journeyman.inbox import Inbox
 from journeyman.loop.record import current_run
 from journeyman.loop.watch import Watch

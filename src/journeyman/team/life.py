@@ -19,7 +19,7 @@ from journeyman.budget import Exceeded, Spent
 from journeyman.cancel import is_failure
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import Questions
-from journeyman.contexts import ErrorCode
+from journeyman.endings import ErrorCode
 from journeyman.errors import JourneymanError, TeamError, name_and_words
 from journeyman.events.task import Identity
 from journeyman.events.team import Mail

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from journeyman.agent import NAME
 from journeyman.chat.chat import Chat
-from journeyman.definition import NAME
 from journeyman.errors import TeamError
 from journeyman.events.task import Liveness
 from journeyman.events.team import DeadLetter, Path

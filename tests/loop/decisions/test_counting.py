@@ -27,7 +27,7 @@ from journeyman import (
     tool,
 )
 from journeyman import events as of
-from journeyman.contexts import BudgetContext, IterationsContext
+from journeyman.endings import BudgetContext, IterationsContext
 from journeyman.models.scripted import call, say
 from tests.loop.pitfalls.players import Report, failed, look, report, shown, small, submit
 from tests.support.recorder import Recorder, check_balance

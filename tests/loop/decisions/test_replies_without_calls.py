@@ -17,7 +17,7 @@ from journeyman import (
     ToolResult,
     run,
 )
-from journeyman.contexts import InvalidResponseContext, RefusedContext, TruncatedContext
+from journeyman.endings import InvalidResponseContext, RefusedContext, TruncatedContext
 from journeyman.model import Response
 from journeyman.models.scripted import call, say
 from journeyman.types import Opaque, StopReason, Thinking, ToolUse

@@ -9,7 +9,7 @@ import pytest
 
 from journeyman import Agent, Allowance, ErrorCode, Limits, Output, Success, ToolContext, ToolResult, run, tool
 from journeyman import events as of
-from journeyman.contexts import BudgetContext
+from journeyman.endings import BudgetContext
 from journeyman.models.scripted import Scripted, call
 from tests.loop.pitfalls.players import STOPPED, Report, failed, look, report, small
 from tests.support.clock import virtual_clock

@@ -25,7 +25,7 @@ from journeyman import (
     tool,
 )
 from journeyman import events as of
-from journeyman.contexts import CancelledContext
+from journeyman.endings import CancelledContext
 from journeyman.history import History
 from journeyman.models.scripted import call
 from tests.loop.pitfalls.players import STOPPED, Report, failed, look, report, shown, small, submit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journeyman import Agent, ErrorCode, Limits, Output, Reflection, Rejected, Submit, Success, ToolResult, run, tool
-from journeyman.contexts import SubmitContext
+from journeyman.endings import SubmitContext
 from journeyman.models.scripted import call
 from journeyman.types import ToolUse
 from tests.loop.pitfalls.players import SUPERSEDED, TOO_LARGE, Report, failed, look, report, shown, small, submit

@@ -25,7 +25,7 @@ from journeyman import (
     validation_context,
 )
 from journeyman import events as of
-from journeyman.contexts import CancelledContext
+from journeyman.endings import CancelledContext
 from journeyman.model import Request
 from journeyman.models.scripted import call
 from tests.loop.pitfalls.players import STOPPED, Report, failed, look, report, shown, small, submit

@@ -24,7 +24,7 @@ from journeyman import (
     run_sync,
     tool,
 )
-from journeyman.contexts import ApiErrorContext, InternalContext, ModelUnavailableContext, RateLimitContext
+from journeyman.endings import ApiErrorContext, InternalContext, ModelUnavailableContext, RateLimitContext
 from journeyman.errors import ProviderErrorKind
 from journeyman.model import BlockFinished, Part, Request, ResponseFinished, ResponseStarted
 from journeyman.models.scripted import FromFunction, Scripted, call

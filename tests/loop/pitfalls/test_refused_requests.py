@@ -25,7 +25,7 @@ from journeyman import (
     run,
     tool,
 )
-from journeyman.contexts import InvalidResponseContext, PromptContext
+from journeyman.endings import InvalidResponseContext, PromptContext
 from journeyman.model import Response
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.tools.tool import MiddlewareCall, Next

@@ -18,7 +18,7 @@ from journeyman import (
     run,
     tool,
 )
-from journeyman.contexts import InvalidResponseContext, RefusedContext, TruncatedContext
+from journeyman.endings import InvalidResponseContext, RefusedContext, TruncatedContext
 from journeyman.model import Response
 from journeyman.models.scripted import call, say
 from journeyman.types import JsonObject, StopReason, ToolUse, Usage

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from journeyman import Agent, ErrorCode, Limits, Output, Reflection, Submit, Success, ToolResult, run, tool
-from journeyman.contexts import InvalidInputContext, InvalidResponseContext, IterationsContext
+from journeyman.endings import InvalidInputContext, InvalidResponseContext, IterationsContext
 from journeyman.models.scripted import call
 from journeyman.types import ToolUse
 from tests.loop.pitfalls.players import Report, failed, look, report, shown, small, submit

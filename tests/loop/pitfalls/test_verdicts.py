@@ -10,7 +10,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field, field_serializer
 
 from journeyman import Agent, ErrorCode, Output, Rejected, Rejection, Result, Success, Tool, ToolResult, run, tool
-from journeyman.contexts import AttemptsContext, PromptContext, ValidationContext
+from journeyman.endings import AttemptsContext, PromptContext, ValidationContext
 from journeyman.models.scripted import call
 from journeyman.types import JsonObject
 from tests.loop.pitfalls.players import TOO_LARGE, Report, failed, report, shown, small, submit

@@ -23,7 +23,7 @@ from journeyman.cli.documents import output_json
 from journeyman.cli.run import Stdout, parse_input
 from journeyman.cli.show.lines import Line
 from journeyman.cli.show.screen import Interrupt, PlainScreen, print_error, stderr_console
-from journeyman.contexts import ErrorCode
+from journeyman.endings import ErrorCode
 from journeyman.errors import InvalidArguments
 from journeyman.events.run import ApprovalRequested, Event, QuestionAsked, TurnEnded
 from journeyman.gate import Deny

@@ -16,7 +16,7 @@ from journeyman.agent import Agent
 from journeyman.cli.documents import output_json
 from journeyman.cli.show.lines import EMPTY, Line, arguments, count, duration, usage_sentence
 from journeyman.cli.show.tree import Tree
-from journeyman.contexts import ErrorCode
+from journeyman.endings import ErrorCode
 from journeyman.events.run import (
     Event,
     IterationStarted,

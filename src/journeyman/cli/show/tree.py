@@ -31,7 +31,7 @@ from journeyman.cli.show.lines import (
     short_usage,
     usage_sentence,
 )
-from journeyman.contexts import ErrorCode
+from journeyman.endings import ErrorCode
 from journeyman.events.run import (
     CallAbandoned,
     ContextCompacted,
