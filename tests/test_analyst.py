@@ -17,7 +17,7 @@ from examples.analyst.offline import answer, offline_model
 from examples.analyst.report import Breakdown, Finding, Report, Share, checks, preview
 from examples.analyst.tables import Table
 from journeyman import ErrorCode, Failure, Rejected, Success, run
-from journeyman.events.run import Event, LayerCompleted, ToolCalled, ToolFinished
+from journeyman.events import Event, LayerCompleted, ToolCalled, ToolFinished
 from journeyman.model import Prefix, Request, Settings
 from journeyman.types import Block, Message, Text, ToolResult, ToolUse
 

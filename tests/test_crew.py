@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from journeyman import Agent, Chat, Host, Subagents, Success, Tasks, run
-from journeyman.events.run import Event, RunStarted
+from journeyman.events import Event, RunStarted
 from journeyman.model import Prefix, Request, Response, Settings
 from journeyman.models.scripted import FromFunction
 from journeyman.types import Block, Message, Text, ToolResult, ToolUse

@@ -33,7 +33,7 @@ from journeyman import (
     tool,
 )
 from journeyman.endings import Context, ErrorCode
-from journeyman.events.run import Callbacks, Event
+from journeyman.events import Callbacks, Event
 from journeyman.tools.tool import ToolOptions
 from tests.support.pages import (
     PAGES,

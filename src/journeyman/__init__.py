@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         Rejected,
         RunError,
     )
-    from journeyman.events.run import CallbackContext, Callbacks, Event, Listener
+    from journeyman.events import CallbackContext, Callbacks, Event, Listener
     from journeyman.journal import InMemoryJournal
     from journeyman.loop.attempts import run, run_sync
     from journeyman.loop.streaming import Events, stream
@@ -106,31 +106,33 @@ __all__ = [
     "validation_context",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "agent": "Agent Escalate Host KeepGoing Observability Stopping",
-        "budget": "Allowance Budget Exceeded Limits Spent",
-        "cancel": "Abort",
-        "chat": "Chat",
-        "endings": "ErrorCode",
-        "endings": "Ending",
-        "errors": "ChatBusy ChatHeld DefinitionError JourneymanError ModelUnavailable ProviderError Rejected RunError",
-        "events": "CallbackContext Callbacks Event Listener",
-        "journal": "InMemoryJournal",
-        "loop": "run run_sync",
-        "model": "Model Settings",
-        "output": "Output Reflection Submit",
-        "prompt": "Rejection",
-        "question_tool": "ask_user",
-        "result": "Failure Metadata Result Success",
-        "streaming": "Events stream",
-        "subagents": "Subagents",
-        "tasks": "Tasks",
-        "team": "Team",
-        "tools": "Tool ToolContext tool",
-        "turn": "Turn",
-        "types": "Document Image Message Price Text ToolResult Usage dump_messages load_messages",
-        "validation": "validation_context",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "agent": "Agent Escalate Host KeepGoing Observability Stopping",
+            "budget": "Allowance Budget Exceeded Limits Spent",
+            "cancel": "Abort",
+            "chat.chat": "Chat",
+            "chat.questions": "ask_user",
+            "chat.turn": "Turn",
+            "endings": "Ending ErrorCode",
+            "errors": (
+                "ChatBusy ChatHeld DefinitionError JourneymanError ModelUnavailable ProviderError Rejected RunError"
+            ),
+            "events": "CallbackContext Callbacks Event Listener",
+            "journal": "InMemoryJournal",
+            "loop.attempts": "run run_sync",
+            "loop.streaming": "Events stream",
+            "loop.validation": "validation_context",
+            "model": "Model Settings",
+            "output": "Output Reflection Submit",
+            "prompt": "Rejection",
+            "result": "Failure Metadata Result Success",
+            "subagents.tool": "Subagents",
+            "tasks.tasks": "Tasks",
+            "team.team": "Team",
+            "tools.tool": "Tool ToolContext tool",
+            "types": "Document Image Message Price Text ToolResult Usage dump_messages load_messages",
+        },
+    )

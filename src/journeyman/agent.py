@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
@@ -21,7 +21,6 @@ from journeyman.connect import name_problem
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import Approver, Gate
 from journeyman.journal import Journal
-from journeyman.loop.validation import Validator
 from journeyman.model import Model, Settings, ToolSpec
 from journeyman.output import TEXT, Output, Reflection
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
@@ -32,6 +31,7 @@ from journeyman.window import AnyStrategy, Compaction
 
 T = TypeVar("T")
 Co = TypeVar("Co", covariant=True)
+Contra = TypeVar("Contra", contravariant=True)
 
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -274,12 +274,12 @@ def _check_text_only(agent: Definition) -> Iterator[Problem]:
         if agent.nudge:
             yield Problem("INVALID_NUDGE", "nudge is set, but there is no output tool to remind of.", "Remove it.")
         return
-    for field, value in (("stop_after", agent.stop_after), ("stop_guard", agent.stop_guard)):
+    for name, value in (("stop_after", agent.stop_after), ("stop_guard", agent.stop_guard)):
         if value:
             yield Problem(
                 "TEXT_AGENT_ONLY",
-                f"{field} is set, but the agent hands in a typed output.",
-                f"Remove {field}, or leave out output so that the agent answers with text.",
+                f"{name} is set, but the agent hands in a typed output.",
+                f"Remove {name}, or leave out output so that the agent answers with text.",
             )
 
 
@@ -384,6 +384,10 @@ In = TypeVar("In", default=str, contravariant=True)
 SystemMode: TypeAlias = Literal["append", "replace", "prepend"] | str
 """How a team host joins the system prompt with its own. Unknown words are kept and mean `append`; a single run uses the
 prompt as it is."""
+
+
+Validator: TypeAlias = Callable[[Contra], Awaitable[None] | None]
+"""Raises to reject an output: `Rejected(text, path=…)` or any exception, whose text the model reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

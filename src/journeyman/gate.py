@@ -27,10 +27,7 @@ import orjson
 
 from journeyman.cancel import is_failure
 from journeyman.errors import name_and_words
-from journeyman.events.task import NOTICE
-from journeyman.events.team import MAIL_MARK
-from journeyman.tools.tool import Effect
-from journeyman.types import Block, JsonObject, Message, Text, ToolResult, ToolUse
+from journeyman.types import MAIL_MARK, NOTICE, Block, Effect, JsonObject, Message, Text, ToolResult, ToolUse
 
 Extent: TypeAlias = Literal["once", "session", "always"]
 """How far an approval reaches: this call; this session; every session."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from journeyman.errors import OutcomeUnknown
-from journeyman.tools.tool import Effect
+from journeyman.types import Effect
 
 T = TypeVar("T")
 

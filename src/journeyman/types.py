@@ -17,6 +17,8 @@ from pydantic import Field, JsonValue, TypeAdapter
 from pydantic_core import from_json
 
 JsonObject: TypeAlias = dict[str, JsonValue]
+RunPath: TypeAlias = tuple[str, ...]
+"""Names a run: the agent's name, or, for a sub-agent, the names from the root down, each with the number of its run."""
 
 StopReason: TypeAlias = Literal[
     "end_turn", "tool_use", "stop_sequence", "max_tokens", "pause_turn", "refusal", "context_window", "other"
@@ -377,3 +379,16 @@ def load_messages(data: bytes | str) -> list[Message]:
         pydantic.ValidationError: `data` is not a list of messages.
     """
     return _messages().validate_json(data)
+
+
+Effect: TypeAlias = Literal["pure", "idempotent", "once"]
+"""What a call does to the world. `pure`: nothing. `idempotent`: the same when repeated. `once`: it must not be
+repeated, so after a crash the model is told that the outcome is unknown."""
+
+
+NOTICE: Final = "<background-task-completed>"
+"""How every notification begins. `Guard` knows it by that: it may quote what nobody vouches for."""
+
+
+MAIL_MARK: Final = "<team-message"
+"""How the text begins that a model reads of mail. It stands where the user speaks, but is another agent's."""

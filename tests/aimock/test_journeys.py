@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from journeyman import Agent, Event, Failure, Output, Success, Usage, run, stream, tool
 from journeyman.endings import ErrorCode
 from journeyman.errors import ProviderError
-from journeyman.events.run import ModelRestarted, ModelRetried, OutputDelta, TextDelta, ToolInputDelta
+from journeyman.events import ModelRestarted, ModelRetried, OutputDelta, TextDelta, ToolInputDelta
 from journeyman.models.transport import Timeouts
 from journeyman.result import Result
 from tests.aimock.models import IN_ONE_PIECE, KEY, STREAMED, Api

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel
 
 from journeyman import Chat, Failure, Result, tool
-from journeyman.events.run import Event
+from journeyman.events import Event
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Policy, Scripted
-from journeyman.tools.tool import AnyTool, Effect
+from journeyman.tools.tool import AnyTool
+from journeyman.types import Effect
 from tests.support.recorder import transcript
 
 

@@ -8,10 +8,9 @@ from typing import Literal
 import pytest
 
 from journeyman import Agent, Chat, Output, dump_messages, load_messages, tool
-from journeyman.events.run import Event, MessageCommitted
+from journeyman.events import Event, MessageCommitted
 from journeyman.models.scripted import Scripted, call
-from journeyman.tools.tool import Effect
-from journeyman.types import Message, Text, ToolUse
+from journeyman.types import Effect, Message, Text, ToolUse
 from tests.chat.players import Door, Report, script_of
 from tests.support.invariants_history import history_faults
 from tests.support.recorder import transcript

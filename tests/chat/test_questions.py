@@ -9,7 +9,7 @@ import pytest
 
 from journeyman import Agent, Chat, Host, Limits, ask_user, run
 from journeyman.chat.questions import Answer
-from journeyman.events.run import (
+from journeyman.events import (
     ApprovalAnswered,
     ApprovalRequested,
     Event,

@@ -37,7 +37,7 @@ from journeyman import (
 )
 from journeyman.chat.turn import ABORTED, Hold
 from journeyman.errors import NothingToContinue
-from journeyman.events.run import Event, TurnEnded
+from journeyman.events import Event, TurnEnded
 from journeyman.history import History
 from journeyman.inbox import Queue, Receipt
 from journeyman.model import Request

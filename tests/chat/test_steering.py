@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from journeyman import Agent, Chat, ChatHeld, Limits, Output, ProviderError, Success, tool
-from journeyman.events.run import ModelResponded, RunSucceeded, TurnEnded
+from journeyman.events import ModelResponded, RunSucceeded, TurnEnded
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Scripted, call, say
 from journeyman.types import Opaque

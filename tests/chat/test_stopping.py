@@ -10,7 +10,7 @@ import pytest
 from journeyman import Agent, Callbacks, Chat, ChatHeld, Limits, Output, run, tool
 from journeyman.chat.turn import ABORTED
 from journeyman.endings import CancelledContext
-from journeyman.events.run import (
+from journeyman.events import (
     Event,
     IterationStarted,
     MessageCommitted,

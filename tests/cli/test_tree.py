@@ -7,7 +7,7 @@ from pathlib import Path
 
 from journeyman.cli.show.lines import Line, clean, clock, duration, one_line, usage_sentence
 from journeyman.cli.show.tree import Tree
-from journeyman.events.run import (
+from journeyman.events import (
     CallAbandoned,
     Event,
     IterationStarted,

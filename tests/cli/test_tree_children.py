@@ -14,46 +14,48 @@ from journeyman.cli.show.lines import Line, laid_out
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.tail import Tail
 from journeyman.cli.show.tree import Tree
-from journeyman.events.run import (
+from journeyman.events import (
+    DeadLetter,
     Event,
+    Identity,
     IterationStarted,
+    Mail,
     MailReturned,
     MailSent,
     MemberChanged,
     ModelResponded,
-    Path,
     RunStarted,
     RunSucceeded,
     TaskEnded,
+    TaskInfo,
     TaskMessaged,
     TaskStarted,
+    TaskStatus,
     TextDelta,
     ToolCalled,
     ToolFinished,
 )
-from journeyman.events.task import Identity, TaskInfo, TaskStatus
-from journeyman.events.team import DeadLetter, Mail
 from journeyman.result import Metadata
-from journeyman.types import JsonObject, Usage
+from journeyman.types import JsonObject, RunPath, Usage
 from tests.cli.program import AGENTS, Warm, command, environment, timeless
 from tests.cli.terminal import Screen, terminal
 
-LEAD: Path = ("lead",)
-ONE: Path = ("lead", "scout#1")
-TWO: Path = ("lead", "scout#2")
+LEAD: RunPath = ("lead",)
+ONE: RunPath = ("lead", "scout#1")
+TWO: RunPath = ("lead", "scout#2")
 AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
-def started(path: Path, mode: str | None = None, *, call: str | None = None) -> RunStarted:
+def started(path: RunPath, mode: str | None = None, *, call: str | None = None) -> RunStarted:
     name = path[-1].partition("#")[0]
     return RunStarted(path=path, agent=name, model="m", max_attempts=3, max_iterations=9, mode=mode, tool_use_id=call)
 
 
-def iteration(path: Path, number: int) -> IterationStarted:
+def iteration(path: RunPath, number: int) -> IterationStarted:
     return IterationStarted(path=path, attempt=1, iteration=number)
 
 
-def responded(path: Path, number: int, text: str = "", usage: Usage | None = None) -> ModelResponded:
+def responded(path: RunPath, number: int, text: str = "", usage: Usage | None = None) -> ModelResponded:
     return ModelResponded(
         path=path,
         attempt=1,
@@ -65,13 +67,13 @@ def responded(path: Path, number: int, text: str = "", usage: Usage | None = Non
     )
 
 
-def called(path: Path, id: str, name: str = "look", **given: JsonValue) -> ToolCalled:
+def called(path: RunPath, id: str, name: str = "look", **given: JsonValue) -> ToolCalled:
     return ToolCalled(
         path=path, attempt=1, iteration=1, tool_use_id=id, tool_name=name, kind="tool", tool_input=dict(given)
     )
 
 
-def finished(path: Path, id: str, name: str = "look") -> ToolFinished:
+def finished(path: RunPath, id: str, name: str = "look") -> ToolFinished:
     return ToolFinished(
         path=path,
         attempt=1,
@@ -86,7 +88,7 @@ def finished(path: Path, id: str, name: str = "look") -> ToolFinished:
     )
 
 
-def ended(path: Path) -> RunSucceeded:
+def ended(path: RunPath) -> RunSucceeded:
     return RunSucceeded(path=path, output="", metadata=Metadata(usage=None, latency_s=0.2))
 
 
@@ -138,7 +140,7 @@ def test_what_works_at_the_same_time_is_told_iteration_by_iteration() -> None:
 
 
 def test_a_run_below_one_that_works_beside_others_stays_with_it() -> None:
-    below: Path = (*ONE, "helper#1")
+    below: RunPath = (*ONE, "helper#1")
     lines = told(
         started(LEAD),
         started(ONE, "parallel"),
@@ -228,7 +230,7 @@ def test_a_delegation_says_how_it_delegates() -> None:
 
 @pytest.mark.parametrize("width", [80, 40])
 def test_the_deepest_lines_fit_into_a_terminal(width: int) -> None:
-    path: Path = ("lead", *[f"a-sub-agent-with-a-long-name#{number}" for number in range(1, 7)])
+    path: RunPath = ("lead", *[f"a-sub-agent-with-a-long-name#{number}" for number in range(1, 7)])
     long = "many words " * 40
     events: list[Event] = [
         started(path, "single"),
@@ -294,7 +296,7 @@ def test_background_work_has_a_line_when_it_begins_is_written_to_and_ends() -> N
 def test_mail_has_a_line_and_notices_have_none() -> None:
     mail = Mail(id="1", sender="ada", to="max", text="Please\ncount C.", sent=AT)
     idle = Mail(id="2", sender="max", to="ada", text="idle", kind="idle", sent=AT)
-    ada: Path = ("lead", "ada")
+    ada: RunPath = ("lead", "ada")
     assert told(
         TaskStarted(path=LEAD, info=info("tm-1", identity=Identity("ada", "stock"))),
         MailSent(path=ada, mail=mail),
@@ -329,7 +331,7 @@ def rows(tail: Tail) -> list[str]:
 
 def test_each_sub_agent_at_work_has_a_row_of_its_own() -> None:
     tail = Tail(now=lambda: 7.0)
-    below: Path = (*ONE, "helper#1")
+    below: RunPath = (*ONE, "helper#1")
     for event in (
         started(LEAD),
         called(LEAD, "s", "subagent", tasks=[1, 2]),

@@ -24,7 +24,7 @@ from journeyman import (
 )
 from journeyman.compaction import ClearToolResults, Compaction, Summarise
 from journeyman.errors import ProviderError
-from journeyman.events.run import CompactionStep, ContextCompacted
+from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.types import Base64, Document, Image, Message, Text, Thinking, ToolResult, ToolUse

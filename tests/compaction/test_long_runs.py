@@ -9,7 +9,7 @@ import orjson
 
 from journeyman import Agent, Limits, Settings, run
 from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
-from journeyman.events.run import ContextCompacted
+from journeyman.events import ContextCompacted
 from journeyman.model import Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, call

@@ -14,10 +14,11 @@ from hypothesis.strategies import SearchStrategy
 
 from journeyman import Agent, Host, Limits, Settings, tool
 from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
-from journeyman.events.run import ContextCompacted, Event
+from journeyman.events import ContextCompacted, Event
 from journeyman.history import History
 from journeyman.loop.attempts import carry_out
-from journeyman.loop.record import Options, begin
+from journeyman.loop.prepare import begin
+from journeyman.loop.record import Options
 from journeyman.model import Prefix, Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, call, say

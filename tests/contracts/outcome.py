@@ -14,7 +14,7 @@ from typing import assert_never
 import orjson
 
 from journeyman import Failure, Success
-from journeyman.events.run import (
+from journeyman.events import (
     AttemptCompleted,
     Event,
     LayerCompleted,

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from journeyman import run
-from journeyman.events.run import Event
+from journeyman.events import Event
 from tests.contracts.carriers import CARRIERS, SCRIPTED, Carrier
 from tests.contracts.conversations import CONVERSATIONS, Conversation
 from tests.contracts.outcome import Outcome, outcome

@@ -17,7 +17,7 @@ import pytest
 from journeyman import Agent, Event, Failure, Success, Usage, run
 from journeyman.endings import ErrorCode
 from journeyman.errors import ProviderError
-from journeyman.events.run import ModelRetried
+from journeyman.events import ModelRetried
 from journeyman.loop.retry import LONGEST_WAIT_S, PASSING
 from journeyman.result import Result
 from tests.contracts.fault_adapters import ADAPTERS, Adapter

@@ -10,7 +10,7 @@ from pydantic import BaseModel, JsonValue
 from pydantic_core import from_json
 
 from journeyman import Agent, Failure, Host, Output, Result, Subagents, Success, run, tool
-from journeyman.events.run import Listener
+from journeyman.events import Listener
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, FromFunction, Policy, call
 from journeyman.types import Message, ToolResult

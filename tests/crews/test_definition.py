@@ -9,7 +9,7 @@ import pytest
 from journeyman import Agent, DefinitionError, Subagents, tool
 from journeyman.models.scripted import Scripted
 from journeyman.subagents.calls import SubagentArguments
-from journeyman.tools.tool import Effect
+from journeyman.types import Effect
 from tests.crews.players import Count
 
 

@@ -25,8 +25,7 @@ from journeyman import (
     tool,
 )
 from journeyman.errors import SubagentMisused, TeamError
-from journeyman.events.run import RunStarted
-from journeyman.events.task import TaskInfo
+from journeyman.events import RunStarted, TaskInfo
 from journeyman.model import Model
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.team.spawn import TeamSpawnRequest, TeamSpawnResult

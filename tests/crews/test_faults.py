@@ -11,7 +11,7 @@ import pytest
 
 from journeyman import Agent, Limits, Output, Result, Subagents, Usage, run, tool
 from journeyman.errors import ProviderError
-from journeyman.events.run import RunFailed, RunSucceeded
+from journeyman.events import RunFailed, RunSucceeded
 from journeyman.models.scripted import FromFunction, call, say
 from journeyman.types import ToolResult, ToolUse
 from tests.crews.players import Count, code, hang, lead, look, read, results, scout

@@ -30,7 +30,7 @@ from journeyman import (
     tool,
 )
 from journeyman.endings import BudgetContext, CancelledContext
-from journeyman.events.run import (
+from journeyman.events import (
     ApprovalRequested,
     Event,
     IterationStarted,

@@ -9,7 +9,7 @@ import pytest
 from journeyman import Abort, Agent, Event, Limits, Output, ProviderError, Rejection, ToolContext, run, tool
 from journeyman import validation_context as facts
 from journeyman.endings import CancelledContext
-from journeyman.events.run import AttemptCompleted, IterationStarted
+from journeyman.events import AttemptCompleted, IterationStarted
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Scripted, call, say
 from journeyman.types import Message, Text, Usage

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from journeyman import Abort, Agent, CallbackContext, Callbacks, Ending, Limits, Output, run
-from journeyman.events.run import RunFailed, RunSucceeded, ToolCalled
+from journeyman.events import RunFailed, RunSucceeded, ToolCalled
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import JsonObject, Usage
 from tests.loop.players import REJECTED, Report, fail, failed, look, preview, report, small, submit, succeeded

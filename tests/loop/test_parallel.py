@@ -8,7 +8,7 @@ from threading import Barrier
 import pytest
 
 from journeyman import Abort, Agent, Limits, Output, ToolContext, run, tool
-from journeyman.events.run import ToolCalled, ToolFinished
+from journeyman.events import ToolCalled, ToolFinished
 from journeyman.models.scripted import call
 from journeyman.types import ToolResult
 from tests.loop.players import Report, failed, preview, report, submit, succeeded

@@ -8,7 +8,7 @@ import pytest
 
 from journeyman import Agent, DefinitionError, Output, Reflection, Rejected, Submit, run, tool
 from journeyman.endings import SubmitContext
-from journeyman.events.run import LayerStarted
+from journeyman.events import LayerStarted
 from journeyman.model import ToolSpec
 from journeyman.models.scripted import call
 from journeyman.types import ToolResult

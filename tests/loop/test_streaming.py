@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from journeyman import Agent, Output, ProviderError, run, stream, tool
-from journeyman.events.run import (
+from journeyman.events import (
     AttemptStarted,
     Event,
     IterationStarted,

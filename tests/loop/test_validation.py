@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from journeyman import Agent, Limits, Output, Rejected, run, validation_context
 from journeyman.endings import ValidationContext
-from journeyman.events.run import LayerCompleted, LayerStarted
+from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.loop.validation import from_checker
 from journeyman.models.scripted import call
 from journeyman.types import ToolResult

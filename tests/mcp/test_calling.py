@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from journeyman import Abort, Agent, DefinitionError, Failure, Image, Text, ToolResult, run
-from journeyman.events.run import Event, ToolProgress
+from journeyman.events import Event, ToolProgress
 from journeyman.mcp.tools import mcp, unique_names
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.tools.tool import AnyTool

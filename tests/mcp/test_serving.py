@@ -14,7 +14,7 @@ from pydantic import BaseModel, field_serializer
 from journeyman import Agent, DefinitionError, Event, Host, InMemoryJournal, Output, tool
 from journeyman.budget import Allowance, Budget
 from journeyman.cancel import Abort
-from journeyman.events.run import RunFailed, RunStarted
+from journeyman.events import RunFailed, RunStarted
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
 from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.serve.server import AgentServer, agent_server

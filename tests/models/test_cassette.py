@@ -38,7 +38,7 @@ from journeyman import (
 )
 from journeyman.endings import ApiErrorContext, RateLimitContext
 from journeyman.errors import CassetteError, NotRecorded
-from journeyman.events.run import Event, ModelRetried, TextDelta, ToolFinished
+from journeyman.events import Event, ModelRetried, TextDelta, ToolFinished
 from journeyman.model import Model, Part, Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.cassette.cassette import Cassette, Mode

@@ -12,7 +12,7 @@ import pytest
 
 from journeyman import Agent, DefinitionError, Failure, Host, Limits, Price, Success, Text, Usage, run
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.events.run import ModelAnswered, ModelResponded, ModelRestarted
+from journeyman.events import ModelAnswered, ModelResponded, ModelRestarted
 from journeyman.model import (
     Answered,
     BlockFinished,

@@ -16,8 +16,7 @@ from typing import Any
 from journeyman import Agent, Host, Result, Tool, run, tool
 from journeyman.gate import Approval, Decision, Deny, Gate, GateRequest
 from journeyman.models.scripted import Answer, Scripted
-from journeyman.tools.tool import Effect
-from journeyman.types import JsonObject, ToolResult
+from journeyman.types import Effect, JsonObject, ToolResult
 
 BASH = shutil.which("bash") or "/bin/bash"
 

@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from journeyman import Abort, Agent, Event, Failure, Limits, Model, Success, Text, run, stream, tool
-from journeyman.events.run import ModelResponded, TextDelta
+from journeyman.events import ModelResponded, TextDelta
 from journeyman.model import Part, Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.types import ToolUse

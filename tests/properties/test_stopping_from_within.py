@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 
 from journeyman import Abort, Agent, Callbacks, Event, Failure, Listener, Success, run, stream, tool
-from journeyman.events.run import RunSucceeded
+from journeyman.events import RunSucceeded
 from journeyman.models.scripted import Scripted, call
 from tests.properties.everywhere import EVERYTHING, SLOW
 from tests.properties.played_model import PlayedModel

@@ -22,7 +22,7 @@ from journeyman.endings import (
     IterationsContext,
     Phase,
 )
-from journeyman.events.run import (
+from journeyman.events import (
     AttemptStarted,
     CallAbandoned,
     ContextCompacted,

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from journeyman import Failure, Success, ToolResult
-from journeyman.events.run import (
+from journeyman.events import (
     AttemptCompleted,
     AttemptStarted,
     CallAbandoned,

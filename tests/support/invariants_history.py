@@ -13,7 +13,7 @@ from functools import lru_cache
 import orjson
 
 from journeyman import Message, Settings, Text, ToolResult, dump_messages, load_messages
-from journeyman.events.run import ModelResponded
+from journeyman.events import ModelResponded
 from journeyman.history import History
 from journeyman.model import Prefix, Request, ToolSpec
 from journeyman.models.anthropic.model import AnthropicModel

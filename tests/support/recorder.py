@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias, TypeVar
 
-from journeyman.events.run import (
+from journeyman.events import (
     AttemptCompleted,
     AttemptStarted,
     CallbackContext,
@@ -26,7 +26,6 @@ from journeyman.events.run import (
     ModelRestarted,
     ModelRetried,
     OutputDelta,
-    Path,
     RunFailed,
     RunStarted,
     RunSucceeded,
@@ -38,7 +37,7 @@ from journeyman.events.run import (
     ToolProgress,
     ValidationFailed,
 )
-from journeyman.types import Block, Message, Text, ToolResult, ToolUse
+from journeyman.types import Block, Message, RunPath, Text, ToolResult, ToolUse
 from tests.support.stage_wire import neutral
 
 E = TypeVar("E")
@@ -162,7 +161,7 @@ def _at(number: int, event: Event) -> str:
 
 @dataclass(slots=True)
 class _Balance:
-    path: Path
+    path: RunPath
     is_over: bool = False
     attempt: int | None = None
     n_attempts: int = 0

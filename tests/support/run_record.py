@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from journeyman import Abort, Agent, Callbacks, Event, Failure, Host, Listener, Message, Success, Usage, run, stream
-from journeyman.events.run import CallbackContext, ModelResponded
+from journeyman.events import CallbackContext, ModelResponded
 from journeyman.types import Block, StopReason
 from tests.support.counting_loop import the_counting_loop
 

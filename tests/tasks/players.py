@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from journeyman.events.task import TaskInfo
+from journeyman.events import TaskInfo
 from journeyman.tools.background import TaskContext, Work
 
 

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from journeyman import Tasks
-from journeyman.events.run import Event, TaskEnded, TaskStarted
-from journeyman.events.task import Delivery, TaskKind
+from journeyman.events import Delivery, Event, TaskEnded, TaskKind, TaskStarted
 from journeyman.tools.background import TaskContext
 from tests.support.clock import on_virtual_clock
 from tests.support.recorder import Recorder

@@ -11,8 +11,7 @@ import pytest
 
 from journeyman import Abort, Agent, Failure, Host, Rejected, Tasks, ToolContext, Usage, run, tool
 from journeyman.cancel import current_scope
-from journeyman.events.run import Event, TaskEnded, TaskMessaged, TaskStarted
-from journeyman.events.task import Identity, TaskInfo, TaskKind
+from journeyman.events import Event, Identity, TaskEnded, TaskInfo, TaskKind, TaskMessaged, TaskStarted
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Stop
 from journeyman.loop.record import current_path
 from journeyman.models.scripted import Scripted, call

@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from journeyman import Agent, Success, Tasks, tool
-from journeyman.events.run import Event, TaskEnded
+from journeyman.events import Event, TaskEnded
 from journeyman.history import History
 from journeyman.loop.attempts import carry_out
-from journeyman.loop.record import Options, begin
+from journeyman.loop.prepare import begin
+from journeyman.loop.record import Options
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.background import TaskContext
 from tests.support.clock import virtual_clock

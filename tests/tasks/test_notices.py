@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman import Agent, Chat, Host, Tasks, ToolContext, ToolResult, Usage, tool
-from journeyman.events.task import Identity, TaskInfo
+from journeyman.events import Identity, TaskInfo
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.permission.taint import TaintGate

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from journeyman import Tasks, Usage
-from journeyman.events.task import Identity
+from journeyman.events import Identity
 from journeyman.tools.background import TaskContext
 from tests.support.clock import virtual_clock
 from tests.tasks.players import giving, raising, sleeping

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from journeyman import Agent, Event, Team
-from journeyman.events.run import MailDelivered, MailReturned, MailSent, MemberChanged
+from journeyman.events import MailDelivered, MailReturned, MailSent, MemberChanged
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, Policy, Scripted
 from journeyman.team.team import TeamSpawnRequest, TeamSpawnResult

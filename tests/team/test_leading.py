@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from journeyman import Agent, Chat, Subagents, Team, ask_user
-from journeyman.events.run import (
+from journeyman.events import (
     ApprovalRequested,
     MailDelivered,
     MemberChanged,

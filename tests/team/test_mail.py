@@ -9,7 +9,7 @@ import pytest
 
 from journeyman import Agent, Limits, Tasks, Team
 from journeyman.errors import TeamError
-from journeyman.events.run import MailDelivered, MailSent, ToolFinished
+from journeyman.events import MailDelivered, MailSent, ToolFinished
 from journeyman.models.scripted import Scripted, call
 from journeyman.team.post import REMEMBERED_IDS
 from journeyman.tools.tool import tool

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from journeyman import Text
-from journeyman.events.team import Mail
+from journeyman.events import Mail
 from journeyman.gate import Guard
 from journeyman.team.mail import Mailbox, MailboxClosed, TeamHooks, as_text
 from tests.support.clock import virtual_clock

@@ -24,8 +24,7 @@ from journeyman import (
 from journeyman.agent import SystemMode
 from journeyman.budget import Allowance, Budget
 from journeyman.errors import DefinitionError, TeamError
-from journeyman.events.run import ModelResponded, RunStarted
-from journeyman.events.team import Mail
+from journeyman.events import Mail, ModelResponded, RunStarted
 from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.loop.record import current_path
 from journeyman.models.scripted import FromFunction, Scripted, call

@@ -8,7 +8,7 @@ import pytest
 
 from journeyman import Agent, Team
 from journeyman.errors import TeamError
-from journeyman.events.task import Identity
+from journeyman.events import Identity
 from journeyman.models.scripted import Scripted, call
 from journeyman.team.members import LEADER, current_member
 from journeyman.team.team import TeamSpawner

@@ -8,7 +8,7 @@ import pytest
 
 from journeyman import Agent, Chat, Tasks, Team
 from journeyman.errors import TeamError
-from journeyman.events.run import ToolFinished
+from journeyman.events import ToolFinished
 from journeyman.models.scripted import Scripted, call
 from journeyman.team.team import Shutdown
 from journeyman.tools.tool import AnyTool, tool

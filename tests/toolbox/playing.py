@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from journeyman import Agent, Host, ToolResult, run
-from journeyman.events.run import Event
+from journeyman.events import Event
 from journeyman.models.scripted import Scripted, call
 from journeyman.toolbox import Workspace
 from journeyman.toolbox.workspace import ToolName

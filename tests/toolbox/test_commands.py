@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from journeyman import Abort, Agent, Failure, run
-from journeyman.events.run import ToolProgress
+from journeyman.events import ToolProgress
 from journeyman.models.scripted import Scripted, call
 from journeyman.processes import is_secret
 from journeyman.toolbox import Shell, Workspace

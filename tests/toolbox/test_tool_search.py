@@ -10,15 +10,15 @@ from typing import Any, cast
 import pytest
 
 from journeyman import Agent, DefinitionError, Image, Result, Tool, ToolContext, ToolResult, run, tool
-from journeyman.events.run import Event, ToolCalled, ToolProgress
+from journeyman.events import Event, ToolCalled, ToolProgress
 from journeyman.model import Request, loads_tools_of
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.models.wrappers import Fallback, Swappable
 from journeyman.toolbox import deferred_tools
-from journeyman.tools.tool import AnyTool, Effect
-from journeyman.types import JsonObject, Text, ToolReference, dump_messages, load_messages
+from journeyman.tools.tool import AnyTool
+from journeyman.types import Effect, JsonObject, Text, ToolReference, dump_messages, load_messages
 from tests.support.messages_answers import answer, tool_use
 from tests.support.messages_api import MessagesApi
 from tests.support.openai_answers import answer as openai_answer

@@ -15,11 +15,12 @@ __all__ = [
     "ask_user",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "chat": "Chat",
-        "questions": "ask_user",
-        "turn": "Turn",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "chat": "Chat",
+            "questions": "ask_user",
+            "turn": "Turn",
+        },
+    )

@@ -32,17 +32,18 @@ from journeyman.chat.questions import Answer, Questions, current_questions
 from journeyman.chat.turn import ChatState, Hold, Turn, closing_of, used
 from journeyman.connect import connect, connect_session
 from journeyman.errors import ChatBusy, ChatHeld, ModelUnavailable, NothingToContinue
-from journeyman.events.run import Callbacks, Listener, Path, TurnEnded
+from journeyman.events import Callbacks, Listener, TurnEnded
 from journeyman.history import History
 from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
 from journeyman.journal import Section
 from journeyman.loop.attempts import carry_out
-from journeyman.loop.record import Execution, Options, begin, current_path, current_run
+from journeyman.loop.prepare import begin
+from journeyman.loop.record import Execution, Options, current_path, current_run
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, opened
 from journeyman.result import Failure, Result, Success
 from journeyman.session import Session, Sessions
-from journeyman.types import NOTHING_USED, Message, Usage
+from journeyman.types import NOTHING_USED, Message, RunPath, Usage
 
 
 class Runs:
@@ -63,7 +64,7 @@ class Runs:
         self._callbacks = callbacks
         self._closing = closing_of(agent)
         self._numbers = count(1)
-        self._above: Path = ()
+        self._above: RunPath = ()
         self._run_above = current_run.get()
 
     def go_on_from(self, history: Sequence[Message], session: Session | None, inbox: Inbox) -> None:
@@ -73,7 +74,7 @@ class Runs:
         self.history = self.keeping.history(history, self._closing)
         self.usage, self.n_runs = self.keeping.used
 
-    def enter(self, model: Model | None, questions: Questions) -> Path:
+    def enter(self, model: Model | None, questions: Questions) -> RunPath:
         """Take the place where the runs are to be, and return it."""
         self._questions = questions
         self._above, self._run_above = current_path.get(), current_run.get()

@@ -17,11 +17,11 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import Field
 from pydantic_core import from_json
 
-from journeyman.events.run import ApprovalAnswered, ApprovalRequested, Path, QuestionAnswered, QuestionAsked
+from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop
 from journeyman.loop.watch import Watch
 from journeyman.tools.tool import ToolContext, tool
-from journeyman.types import ToolResult
+from journeyman.types import RunPath, ToolResult
 
 UNANSWERED = "nobody answered"
 
@@ -95,7 +95,7 @@ class Questions:
         finally:
             self.watch.show(_answered(request.path, id, decision))
 
-    async def ask(self, path: Path, question: str, options: Sequence[str]) -> str | None:
+    async def ask(self, path: RunPath, question: str, options: Sequence[str]) -> str | None:
         """Let the chat's user answer a question. None: nobody is there."""
         if not self._is_heard():
             return None
@@ -132,7 +132,7 @@ def _resolve(future: asyncio.Future[Answer], answer: Answer) -> None:
         future.set_result(answer)
 
 
-def _answered(path: Path, id: str, decision: Decision) -> ApprovalAnswered:
+def _answered(path: RunPath, id: str, decision: Decision) -> ApprovalAnswered:
     match decision:
         case Deny(reason):
             return ApprovalAnswered(path=path, id=id, decision="deny", reason=reason)

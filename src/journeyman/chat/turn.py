@@ -16,8 +16,7 @@ from journeyman.cancel import Abort
 from journeyman.endings import Ending
 from journeyman.loop.record import Execution
 from journeyman.result import CallbackError, Result
-from journeyman.tools.tool import Effect
-from journeyman.types import NOTHING_USED, ToolUse, Usage
+from journeyman.types import NOTHING_USED, Effect, ToolUse, Usage
 
 Out = TypeVar("Out", default=str, covariant=True)
 

@@ -23,12 +23,11 @@ from journeyman.cli.run import Flag, Job, Stdout, perform, read_text
 from journeyman.cli.show.lines import EMPTY, Line, arguments, count, duration, usage_sentence
 from journeyman.cli.show.screen import Screen, open_screen
 from journeyman.errors import CassetteError, ProviderError
-from journeyman.events.run import (
+from journeyman.events import (
     Event,
     IterationStarted,
     MessageCommitted,
     ModelResponded,
-    Path,
     RunStarted,
     TextDelta,
     ThinkingDelta,
@@ -40,14 +39,14 @@ from journeyman.model import Collector, InputPart, Part, TextPart, ThinkingPart
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.cassette.format import Take, messages_of
 from journeyman.models.transport import offline
-from journeyman.types import JsonObject, Message, Text, ToolUse, Usage
+from journeyman.types import JsonObject, Message, RunPath, Text, ToolUse, Usage
 
 
 @dataclass(slots=True)
 class _Run:
     """What is remembered of a recorded run."""
 
-    path: Path
+    path: RunPath
     requests: int = 0
     calls: dict[str, ToolUse] = field(default_factory=dict[str, ToolUse])
     """The calls whose results were not shown yet, by id."""
@@ -164,7 +163,7 @@ def _started(run: _Run, take: Take) -> list[Event]:
     ]
 
 
-def _deltas(path: Path, part: Part) -> list[Event]:
+def _deltas(path: RunPath, part: Part) -> list[Event]:
     match part:
         case TextPart(text):
             return [TextDelta(path=path, text=text)]

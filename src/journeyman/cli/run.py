@@ -37,8 +37,8 @@ from journeyman.cli.show.screen import Interrupt, PlainScreen, Screen, open_scre
 from journeyman.connect import connect
 from journeyman.endings import Context, Ending, ErrorCode, InvalidInputContext, ModelUnavailableContext
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded
-from journeyman.events.run import Event, Listener
-from journeyman.loop.attempts import run
+from journeyman.events import Event, Listener
+from journeyman.loop.attempts import run as run_agent
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.types import Usage
 
@@ -216,7 +216,7 @@ def _run(job: Job, screen: Screen, value: object, host: Host) -> int:
     outline = Outline() if job.tree else None
     on_event = _listener(None if job.quiet else screen.show, None if outline is None else outline.follow)
     with interrupt.listening(), asyncio.Runner() as runner:
-        result = runner.run(run(job.agent, value, on_event=on_event, abort=abort, host=host))
+        result = runner.run(run_agent(job.agent, value, on_event=on_event, abort=abort, host=host))
         exit_code = _present(job, screen, result, outline)
         # Leaving the block may wait for a thread of the user's. From here on a signal quits.
         interrupt.has_ended = True

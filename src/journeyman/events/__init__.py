@@ -1,71 +1,206 @@
-"""Events: everything that can be seen of runs, chats, tasks and teams."""
+"""Events: everything that can be seen of runs, chats, tasks and teams, and who is told.
 
-from typing import TYPE_CHECKING
+Every event names the run it belongs to by `path`. The docstring of each class is its promise about order. A `Listener`
+gets every event and is never awaited; `Callbacks` get the lifecycle and the calls and are awaited in place. Neither can
+break a run.
+"""
 
-from journeyman.faces import lazy_face
+from __future__ import annotations
 
-if TYPE_CHECKING:
-    from journeyman.events.run import (
-        ApprovalRequested,
-        AttemptStarted,
-        CallbackContext,
-        Callbacks,
-        ContextCompacted,
-        Event,
-        IterationStarted,
-        Listener,
-        MailReturned,
-        MailSent,
-        MemberChanged,
-        ModelAnswered,
-        ModelResponded,
-        ModelRestarted,
-        ModelRetried,
-        OutputDelta,
-        QuestionAsked,
-        RunFailed,
-        RunStarted,
-        RunSucceeded,
-        TaskEnded,
-        TaskStarted,
-        TextDelta,
-        ToolCalled,
-        ToolFinished,
-        ToolProgress,
-    )
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from journeyman.endings import Ending
+from journeyman.events.chat import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked, TurnEnded
+from journeyman.events.run import (
+    AttemptCompleted,
+    AttemptStarted,
+    CallAbandoned,
+    CompactionStep,
+    ContextCompacted,
+    IterationStarted,
+    LayerCompleted,
+    LayerStarted,
+    MessageCommitted,
+    ModelAnswered,
+    ModelResponded,
+    ModelRestarted,
+    ModelRetried,
+    OutputDelta,
+    RunFailed,
+    RunStarted,
+    RunSucceeded,
+    TextDelta,
+    ThinkingDelta,
+    ToolCalled,
+    ToolFinished,
+    ToolInputDelta,
+    ToolProgress,
+    ValidationFailed,
+)
+from journeyman.events.task import (
+    PREFIXES,
+    Delivery,
+    Identity,
+    Liveness,
+    TaskEnded,
+    TaskEvent,
+    TaskInfo,
+    TaskKind,
+    TaskMessaged,
+    TaskStarted,
+    TaskStatus,
+)
+from journeyman.events.team import (
+    DeadLetter,
+    Mail,
+    MailDelivered,
+    MailKind,
+    MailReturned,
+    MailSent,
+    MemberChanged,
+    Reason,
+)
+from journeyman.result import LayerOutcome, ToolKind
+from journeyman.types import JsonObject, RunPath
 
 __all__ = [
+    "PREFIXES",
+    "ApprovalAnswered",
     "ApprovalRequested",
+    "AttemptCompleted",
     "AttemptStarted",
+    "CallAbandoned",
     "CallbackContext",
     "Callbacks",
+    "CompactionStep",
     "ContextCompacted",
+    "DeadLetter",
+    "Delivery",
     "Event",
+    "Identity",
     "IterationStarted",
+    "LayerCompleted",
+    "LayerStarted",
     "Listener",
+    "Liveness",
+    "Mail",
+    "MailDelivered",
+    "MailKind",
     "MailReturned",
     "MailSent",
     "MemberChanged",
+    "MessageCommitted",
     "ModelAnswered",
     "ModelResponded",
     "ModelRestarted",
     "ModelRetried",
     "OutputDelta",
+    "QuestionAnswered",
     "QuestionAsked",
+    "Reason",
     "RunFailed",
     "RunStarted",
     "RunSucceeded",
     "TaskEnded",
+    "TaskEvent",
+    "TaskInfo",
+    "TaskKind",
+    "TaskMessaged",
     "TaskStarted",
+    "TaskStatus",
     "TextDelta",
+    "ThinkingDelta",
     "ToolCalled",
     "ToolFinished",
+    "ToolInputDelta",
     "ToolProgress",
+    "TurnEnded",
+    "ValidationFailed",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "run": "ApprovalRequested AttemptStarted CallbackContext Callbacks ContextCompacted Event IterationStarted Listener MailReturned MailSent MemberChanged ModelAnswered ModelResponded ModelRestarted ModelRetried OutputDelta QuestionAsked RunFailed RunStarted RunSucceeded TaskEnded TaskStarted TextDelta ToolCalled ToolFinished ToolProgress",
-    },
+Event: TypeAlias = (
+    RunStarted
+    | MessageCommitted
+    | AttemptStarted
+    | IterationStarted
+    | TextDelta
+    | ThinkingDelta
+    | ToolInputDelta
+    | OutputDelta
+    | ModelRetried
+    | ModelRestarted
+    | ModelAnswered
+    | ModelResponded
+    | ContextCompacted
+    | ToolCalled
+    | ToolProgress
+    | ToolFinished
+    | CallAbandoned
+    | LayerStarted
+    | LayerCompleted
+    | ValidationFailed
+    | AttemptCompleted
+    | RunSucceeded
+    | RunFailed
+    | ApprovalRequested
+    | ApprovalAnswered
+    | QuestionAsked
+    | QuestionAnswered
+    | TurnEnded
+    | TaskEvent
+    | MailSent
+    | MailDelivered
+    | MailReturned
+    | MemberChanged
 )
+"""Anything that a listener may be given."""
+
+Listener: TypeAlias = Callable[[Event], None]
+"""Gets every event, synchronously, in order. Must be quick. One that raises is recorded and goes on being told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallbackContext:
+    """Where a run stands when a callback is called. A snapshot of its own for each call."""
+
+    path: RunPath
+    attempt: int
+    """0 before the first attempt."""
+    max_attempts: int
+    iteration: int
+    """0 before the first iteration of the attempt."""
+    max_iterations: int
+    tool_use_id: str | None = None
+    kind: ToolKind | None = None
+    is_error: bool | None = None
+    cached: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """Functions to call at the steps of a run, sync or async; an awaitable is awaited in place.
+
+    They fire on the lifecycle and on calls, not on deltas. One that raises is recorded in `Metadata.callback_errors`
+    and never breaks the run. Exactly one of `on_success` and `on_failure` fires, last, on every path that returns.
+    """
+
+    on_run_start: Callable[[CallbackContext], object] | None = None
+    on_attempt_start: Callable[[CallbackContext], object] | None = None
+    on_attempt_complete: Callable[[CallbackContext, bool], object] | None = None
+    """Gets whether the attempt succeeded."""
+    on_iteration_start: Callable[[CallbackContext], object] | None = None
+    on_model_response: Callable[[CallbackContext, ModelResponded], object] | None = None
+    on_tool_call: Callable[[CallbackContext, str, JsonObject], object] | None = None
+    """Gets the tool's name and its input (a copy of its own)."""
+    on_tool_result: Callable[[CallbackContext, str, str], object] | None = None
+    """Gets the tool's name and the text that the model gets."""
+    on_layer_start: Callable[[CallbackContext, str], object] | None = None
+    """Gets the layer's name."""
+    on_layer_complete: Callable[[CallbackContext, LayerOutcome], object] | None = None
+    on_validation_failure: Callable[[CallbackContext, str], object] | None = None
+    """Gets the feedback."""
+    on_success: Callable[[CallbackContext, object], object] | None = None
+    """Gets the output."""
+    on_failure: Callable[[CallbackContext, Ending], object] | None = None

@@ -6,19 +6,17 @@ Import them from `events`, with all others. Imports `types` and `result`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from journeyman.result import Failure, Success
-from journeyman.types import JsonObject
-
-Path: TypeAlias = tuple[str, ...]
+from journeyman.types import JsonObject, RunPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested:
     """A gate asks about a call, which waits for `Chat.answer`. Exactly one `ApprovalAnswered` follows."""
 
-    path: Path
+    path: RunPath
     """Of the run that wants the call."""
     id: str
     """What to answer to."""
@@ -36,7 +34,7 @@ class ApprovalRequested:
 class ApprovalAnswered:
     """After its `ApprovalRequested`, and before the call is made or refused. A turn that ends has denied it."""
 
-    path: Path
+    path: RunPath
     id: str
     decision: Literal["allow", "deny", "rewrite", "stop"]
     reason: str
@@ -47,7 +45,7 @@ class QuestionAsked:
     """The model asks the user through `ask_user`, and waits for `Chat.answer`. Exactly one `QuestionAnswered`
     follows."""
 
-    path: Path
+    path: RunPath
     id: str
     """What to answer to."""
     question: str
@@ -59,7 +57,7 @@ class QuestionAsked:
 class QuestionAnswered:
     """After its `QuestionAsked`."""
 
-    path: Path
+    path: RunPath
     id: str
     answer: str | None
     """None: the turn ended before there was one."""
@@ -69,6 +67,6 @@ class QuestionAnswered:
 class TurnEnded:
     """The last event of a turn, after those of all its runs. The chat is idle by then: a listener may prompt it."""
 
-    path: Path
+    path: RunPath
     result: Success[object] | Failure | None
     """Of the turn's last run; None when the turn was cancelled from outside."""

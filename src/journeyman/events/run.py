@@ -9,30 +9,14 @@ and `team_events.py` too. Imports those, `types`, `errors` and `result`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from pydantic_core import from_json
 
 from journeyman.endings import Ending
-from journeyman.events.chat import ApprovalAnswered as ApprovalAnswered
-from journeyman.events.chat import ApprovalRequested as ApprovalRequested
-from journeyman.events.chat import QuestionAnswered as QuestionAnswered
-from journeyman.events.chat import QuestionAsked as QuestionAsked
-from journeyman.events.chat import TurnEnded as TurnEnded
-from journeyman.events.task import TaskEnded as TaskEnded
-from journeyman.events.task import TaskEvent
-from journeyman.events.task import TaskMessaged as TaskMessaged
-from journeyman.events.task import TaskStarted as TaskStarted
-from journeyman.events.team import MailDelivered as MailDelivered
-from journeyman.events.team import MailReturned as MailReturned
-from journeyman.events.team import MailSent as MailSent
-from journeyman.events.team import MemberChanged as MemberChanged
 from journeyman.result import LayerOutcome, Metadata, ToolKind
-from journeyman.types import JsonObject, Message, StopReason, Usage
-
-Path: TypeAlias = tuple[str, ...]
+from journeyman.types import JsonObject, Message, RunPath, StopReason, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +24,7 @@ class RunStarted:
     """The first event of a run. Exactly one `RunSucceeded` or `RunFailed` follows as its last, unless the surrounding
     task is cancelled."""
 
-    path: Path
+    path: RunPath
     agent: str
     model: str
     """`provider:name`, or the name that could not be resolved."""
@@ -59,7 +43,7 @@ class MessageCommitted:
     In a chat, the user's last message may grow until the model reads it: it is then told again, under the same index.
     """
 
-    path: Path
+    path: RunPath
     message: Message
     index: int = 0
     """Its place in the history, from 0."""
@@ -69,7 +53,7 @@ class MessageCommitted:
 class AttemptStarted:
     """Before anything of this attempt. One `AttemptCompleted` follows on every path."""
 
-    path: Path
+    path: RunPath
     attempt: int
 
 
@@ -77,7 +61,7 @@ class AttemptStarted:
 class IterationStarted:
     """Before the model call of this iteration."""
 
-    path: Path
+    path: RunPath
     attempt: int
     iteration: int
 
@@ -86,7 +70,7 @@ class IterationStarted:
 class TextDelta:
     """A piece of the model's text, between `IterationStarted` and `ModelResponded`."""
 
-    path: Path
+    path: RunPath
     text: str
 
 
@@ -94,7 +78,7 @@ class TextDelta:
 class ThinkingDelta:
     """A piece of the model's reasoning, between `IterationStarted` and `ModelResponded`."""
 
-    path: Path
+    path: RunPath
     text: str
 
 
@@ -102,7 +86,7 @@ class ThinkingDelta:
 class ToolInputDelta:
     """A piece of the arguments of a call that the model is still writing. JSON text, cut anywhere."""
 
-    path: Path
+    path: RunPath
     tool_use_id: str
     tool_name: str
     json: str
@@ -112,7 +96,7 @@ class ToolInputDelta:
 class OutputDelta:
     """The output as far as the model has written it. Comes instead of `ToolInputDelta` for the output tool."""
 
-    path: Path
+    path: RunPath
     tool_use_id: str
     json: str
     """Everything so far, not just the new piece."""
@@ -127,7 +111,7 @@ class OutputDelta:
 class ModelRetried:
     """A request failed; another follows after `delay_s` seconds. Comes before the wait."""
 
-    path: Path
+    path: RunPath
     attempt: int
     iteration: int
     request: int
@@ -142,7 +126,7 @@ class ModelRetried:
 class ModelRestarted:
     """The call starts again: forget the deltas since `IterationStarted`."""
 
-    path: Path
+    path: RunPath
     attempt: int
     iteration: int
 
@@ -151,7 +135,7 @@ class ModelRestarted:
 class ModelAnswered:
     """Which of several models gives the answer; before its deltas."""
 
-    path: Path
+    path: RunPath
     provider: str
     model: str
 
@@ -160,7 +144,7 @@ class ModelAnswered:
 class ModelResponded:
     """The response is complete; before any of its calls."""
 
-    path: Path
+    path: RunPath
     attempt: int
     iteration: int
     stop_reason: StopReason
@@ -188,7 +172,7 @@ class ContextCompacted:
     It was not when `after_tokens` is `before_tokens`: the steps say why.
     """
 
-    path: Path
+    path: RunPath
     attempt: int
     iteration: int
     reason: Literal["threshold", "overflow", "breaker"]
@@ -207,7 +191,7 @@ class ContextCompacted:
 class ToolCalled:
     """Before the call, in call order: exactly one for each `tool_use` block of a response that asks for calls."""
 
-    path: Path
+    path: RunPath
     attempt: int
     iteration: int
     tool_use_id: str
@@ -220,7 +204,7 @@ class ToolCalled:
 class ToolProgress:
     """What a running tool reports of itself, between its `ToolCalled` and `ToolFinished`."""
 
-    path: Path
+    path: RunPath
     tool_use_id: str
     tool_name: str
     message: str
@@ -233,7 +217,7 @@ class ToolFinished:
     """After the call, as it happens: exactly one for each `ToolCalled`, unless the run is cancelled from outside. The
     terminator's comes after validation."""
 
-    path: Path
+    path: RunPath
     attempt: int
     iteration: int
     tool_use_id: str
@@ -250,7 +234,7 @@ class ToolFinished:
 class CallAbandoned:
     """A sync tool was still running in its thread when it was cancelled or timed out. Its late result is dropped."""
 
-    path: Path
+    path: RunPath
     tool_use_id: str
     tool_name: str
 
@@ -259,7 +243,7 @@ class CallAbandoned:
 class LayerStarted:
     """Before a validation layer. One `LayerCompleted` follows; after one that did not pass comes no other layer."""
 
-    path: Path
+    path: RunPath
     attempt: int
     name: str
     description: str
@@ -270,7 +254,7 @@ class LayerStarted:
 class LayerCompleted:
     """After a validation layer."""
 
-    path: Path
+    path: RunPath
     attempt: int
     outcome: LayerOutcome
 
@@ -279,7 +263,7 @@ class LayerCompleted:
 class ValidationFailed:
     """After the layers, when one did not pass; before the terminator's `ToolFinished`."""
 
-    path: Path
+    path: RunPath
     attempt: int
     feedback: str
 
@@ -288,7 +272,7 @@ class ValidationFailed:
 class AttemptCompleted:
     """The last event of an attempt; before the next `AttemptStarted`."""
 
-    path: Path
+    path: RunPath
     attempt: int
     succeeded: bool
 
@@ -297,7 +281,7 @@ class AttemptCompleted:
 class RunSucceeded:
     """The last event of a run that succeeded."""
 
-    path: Path
+    path: RunPath
     output: object
     metadata: Metadata
 
@@ -306,93 +290,6 @@ class RunSucceeded:
 class RunFailed:
     """The last event of a run that failed."""
 
-    path: Path
+    path: RunPath
     error: Ending
     metadata: Metadata
-
-
-Event: TypeAlias = (
-    RunStarted
-    | MessageCommitted
-    | AttemptStarted
-    | IterationStarted
-    | TextDelta
-    | ThinkingDelta
-    | ToolInputDelta
-    | OutputDelta
-    | ModelRetried
-    | ModelRestarted
-    | ModelAnswered
-    | ModelResponded
-    | ContextCompacted
-    | ToolCalled
-    | ToolProgress
-    | ToolFinished
-    | CallAbandoned
-    | LayerStarted
-    | LayerCompleted
-    | ValidationFailed
-    | AttemptCompleted
-    | RunSucceeded
-    | RunFailed
-    | ApprovalRequested
-    | ApprovalAnswered
-    | QuestionAsked
-    | QuestionAnswered
-    | TurnEnded
-    | TaskEvent
-    | MailSent
-    | MailDelivered
-    | MailReturned
-    | MemberChanged
-)
-
-"""Anything that a listener may be given."""
-
-Listener: TypeAlias = Callable[[Event], None]
-"""Gets every event, synchronously, in order. Must be quick. One that raises is recorded and goes on being told."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallbackContext:
-    """Where a run stands when a callback is called. A snapshot of its own for each call."""
-
-    path: Path
-    attempt: int
-    """0 before the first attempt."""
-    max_attempts: int
-    iteration: int
-    """0 before the first iteration of the attempt."""
-    max_iterations: int
-    tool_use_id: str | None = None
-    kind: ToolKind | None = None
-    is_error: bool | None = None
-    cached: bool | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Callbacks:
-    """Functions to call at the steps of a run, sync or async; an awaitable is awaited in place.
-
-    They fire on the lifecycle and on calls, not on deltas. One that raises is recorded in `Metadata.callback_errors`
-    and never breaks the run. Exactly one of `on_success` and `on_failure` fires, last, on every path that returns.
-    """
-
-    on_run_start: Callable[[CallbackContext], object] | None = None
-    on_attempt_start: Callable[[CallbackContext], object] | None = None
-    on_attempt_complete: Callable[[CallbackContext, bool], object] | None = None
-    """Gets whether the attempt succeeded."""
-    on_iteration_start: Callable[[CallbackContext], object] | None = None
-    on_model_response: Callable[[CallbackContext, ModelResponded], object] | None = None
-    on_tool_call: Callable[[CallbackContext, str, JsonObject], object] | None = None
-    """Gets the tool's name and its input (a copy of its own)."""
-    on_tool_result: Callable[[CallbackContext, str, str], object] | None = None
-    """Gets the tool's name and the text that the model gets."""
-    on_layer_start: Callable[[CallbackContext, str], object] | None = None
-    """Gets the layer's name."""
-    on_layer_complete: Callable[[CallbackContext, LayerOutcome], object] | None = None
-    on_validation_failure: Callable[[CallbackContext, str], object] | None = None
-    """Gets the feedback."""
-    on_success: Callable[[CallbackContext, object], object] | None = None
-    """Gets the output."""
-    on_failure: Callable[[CallbackContext, Ending], object] | None = None

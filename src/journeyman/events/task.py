@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
-from journeyman.types import NOTHING_USED, Usage
-
-Path: TypeAlias = tuple[str, ...]
+from journeyman.types import NOTHING_USED, RunPath, Usage
 
 TaskKind: TypeAlias = Literal["tool", "agent", "shell", "member"]
 """What a task is: work of a tool, a run of an agent, a shell command, or a member of a team."""
@@ -26,8 +24,6 @@ Liveness: TypeAlias = Literal["working", "idle", "stopping", "gone"]
 Delivery: TypeAlias = Literal["queued", "gone", "unknown"]
 """What came of a message. `gone`: the task has ended, or reads no more. `unknown`: there is no such task."""
 
-NOTICE: Final = "<background-task-completed>"
-"""How every notification begins. `Guard` knows it by that: it may quote what nobody vouches for."""
 
 PREFIXES: Final[dict[TaskKind, str]] = {"tool": "bg", "agent": "bg", "shell": "sh", "member": "tm"}
 """How the ids of each kind begin. They share one counter."""
@@ -59,7 +55,7 @@ class TaskInfo:
     duration_s: float = 0.0
     """From start to end, or until now."""
     status: TaskStatus = "running"
-    path: Path = ()
+    path: RunPath = ()
     """The run that started it, from the root down; empty for a program."""
     agent: str = ""
     """The agent that does the work, if one does."""
@@ -102,7 +98,7 @@ class TaskInfo:
 class TaskStarted:
     """A task was registered; before anything of its work. One `TaskEnded` follows."""
 
-    path: Path
+    path: RunPath
     info: TaskInfo
 
 
@@ -110,7 +106,7 @@ class TaskStarted:
 class TaskMessaged:
     """Somebody wrote to a task. Between its `TaskStarted` and `TaskEnded` if it was queued."""
 
-    path: Path
+    path: RunPath
     id: str
     text: str
     delivery: Delivery
@@ -120,7 +116,7 @@ class TaskMessaged:
 class TaskEnded:
     """A task has its final status; before its notification is handed over."""
 
-    path: Path
+    path: RunPath
     info: TaskInfo
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from journeyman.events.task import Liveness
-
-Path: TypeAlias = tuple[str, ...]
+from journeyman.types import RunPath
 
 MailKind: TypeAlias = Literal["message", "idle", "gone", "shutdown"]
 """What mail is: somebody's words, or a notice of the team's. `idle`: a member has nothing left to do. `gone`: it ended.
@@ -21,10 +20,6 @@ MailKind: TypeAlias = Literal["message", "idle", "gone", "shutdown"]
 Reason: TypeAlias = Literal["gone", "stale", "unread", "closed"]
 """Why mail could not be delivered. `gone`: its addressee had ended. `stale`: it was for an earlier member of that name.
 `unread`: its addressee ended before it read it. `closed`: the team was left before it was read."""
-
-
-MAIL_MARK: Final = "<team-message"
-"""How the text begins that a model reads of mail. It stands where the user speaks, but is another agent's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +51,7 @@ class DeadLetter:
 class MailSent:
     """Mail is on its way. Exactly one `MailDelivered` or `MailReturned` with the same mail follows."""
 
-    path: Path
+    path: RunPath
     """Of the sender."""
     mail: Mail
 
@@ -65,7 +60,7 @@ class MailSent:
 class MailDelivered:
     """Mail became part of its addressee's conversation, or was handed to the program that leads the team."""
 
-    path: Path
+    path: RunPath
     """Of the addressee."""
     mail: Mail
 
@@ -74,7 +69,7 @@ class MailDelivered:
 class MailReturned:
     """Mail could not be delivered, and is a dead letter from now on."""
 
-    path: Path
+    path: RunPath
     """Of the team: the run that leads it; empty where a program does."""
     letter: DeadLetter
 
@@ -83,7 +78,7 @@ class MailReturned:
 class MemberChanged:
     """A member does something else. The first of each member is `working` or `idle`, the last is `gone`."""
 
-    path: Path
+    path: RunPath
     """Of the member."""
     team: str
     name: str

@@ -20,12 +20,13 @@ __all__ = [
     "validation_context",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "attempts": "run run_sync",
-        "retry": "respond",
-        "streaming": "Events stream",
-        "validation": "from_checker validation_context",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "attempts": "run run_sync",
+            "retry": "respond",
+            "streaming": "Events stream",
+            "validation": "from_checker validation_context",
+        },
+    )

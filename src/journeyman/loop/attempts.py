@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
@@ -20,30 +19,31 @@ from journeyman.budget import UNLIMITED, Budget
 from journeyman.cancel import Abort, current_scope, is_cancellation, is_failure
 from journeyman.endings import AttemptsContext, Ending, ErrorCode, IterationsContext, PromptContext
 from journeyman.errors import name_and_words
-from journeyman.events.run import AttemptCompleted, AttemptStarted, Callbacks, Listener, ValidationFailed
+from journeyman.events import AttemptStarted, Callbacks, Listener, ValidationFailed
 from journeyman.gate import guarding
 from journeyman.loop.calls import finish
 from journeyman.loop.conclude import announce, conclude, failed_inside
-from journeyman.loop.hand_in import Candidate
 from journeyman.loop.iteration import iterate
-from journeyman.loop.prepare import Unprepared, prepare
-from journeyman.loop.record import Conversation, Execution, Options, Outcome, begin, current_path, current_run
+from journeyman.loop.prepare import Unprepared, begin, prepare
+from journeyman.loop.record import (
+    Candidate,
+    Conversation,
+    Execution,
+    Finished,
+    Options,
+    Outcome,
+    complete_attempt,
+    current_path,
+    current_run,
+)
 from journeyman.loop.validation import Verdict, judge
 from journeyman.model import opened
 from journeyman.prompt import PromptFailed, Rejection, default_error_prompt, made
-from journeyman.result import AttemptRecord, Failure, Result
+from journeyman.result import Failure, Result
 from journeyman.types import Message, Text, ToolResult
 
 ACCEPTED = "Accepted."
 """The result of the call that handed in an output that passed."""
-
-
-@dataclass(slots=True)
-class Finished:
-    """The run has an output that passed."""
-
-    output: Any
-    terminal_result: str | None
 
 
 async def begin_attempt(execution: Execution, talk: Conversation, attempt: int) -> None:
@@ -66,20 +66,6 @@ async def begin_attempt(execution: Execution, talk: Conversation, attempt: int) 
     if agent.attempt_state is not None:
         state = agent.attempt_state(talk.input, talk.states.run)
         talk.states.attempt = await state if inspect.isawaitable(state) else state
-
-
-async def complete_attempt(execution: Execution, talk: Conversation, *, succeeded: bool) -> None:
-    """Record the attempt, and tell that it is over."""
-    execution.attempt_is_open = False
-    record = AttemptRecord(
-        number=talk.attempt,
-        iterations=talk.iteration,
-        usage=talk.ledger.attempt_usage,
-        report=execution.attempt_report,
-    )
-    execution.records.append(record)
-    if execution.watch is not None:
-        await execution.watch.tell(AttemptCompleted(path=talk.path, attempt=talk.attempt, succeeded=succeeded))
 
 
 async def accept(execution: Execution, talk: Conversation, candidate: Candidate, verdict: Verdict) -> Finished:

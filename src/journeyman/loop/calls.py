@@ -17,15 +17,15 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from journeyman.cancel import is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown
-from journeyman.events.run import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
+from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, seen_of
 from journeyman.journal import Reservation
-from journeyman.loop.record import Conversation, HandInTool, Outcome, OutcomeCodec
+from journeyman.loop.record import Call, Conversation, HandInTool, Outcome, OutcomeCodec
 from journeyman.loop.watch import Watch
 from journeyman.result import ToolKind
 from journeyman.tools.tool import Middleware, MiddlewareCall, Tool, ToolContext, error_result, to_result
@@ -276,15 +276,6 @@ _SAYS_NOTHING = frozenset(("denied", "over_budget", "interrupted", "skipped", "f
 
 _NOT_RUN = _SAYS_NOTHING | {"unknown", "invalid_input", "timeout"}
 """The kinds of failure whose text is the loop's own."""
-
-
-@dataclass(slots=True)
-class Call:
-    """One call of a response, after it ended."""
-
-    use: ToolUse
-    outcome: Outcome | None
-    """None: withheld until the output was validated."""
 
 
 async def run_calls(talk: Conversation, uses: Sequence[ToolUse]) -> tuple[Call, ...]:

@@ -21,10 +21,9 @@ from journeyman.endings import (
     ProjectionContext,
 )
 from journeyman.errors import name_and_words
-from journeyman.events.run import RunFailed, RunStarted, RunSucceeded
-from journeyman.loop.attempts import Finished, complete_attempt
+from journeyman.events import RunFailed, RunStarted, RunSucceeded
 from journeyman.loop.calls import finish
-from journeyman.loop.record import Conversation, Execution, Outcome
+from journeyman.loop.record import Conversation, Execution, Finished, Outcome, complete_attempt
 from journeyman.loop.validation import complete_layer
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.types import JsonObject, Text

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from journeyman.agent import Agent, Escalate, KeepGoing, StopAfter, StopGuard, Stopping
 from journeyman.cancel import is_failure
@@ -22,52 +22,14 @@ from journeyman.endings import (
     TruncatedContext,
 )
 from journeyman.errors import InvalidArguments, name_and_words
-from journeyman.loop.calls import Call, finish
-from journeyman.loop.iteration import Iterated
-from journeyman.loop.record import Conversation, HandInTool, Outcome
+from journeyman.loop.calls import finish
+from journeyman.loop.record import Call, Candidate, Conversation, HandIn, HandInTool, Iterated, Outcome
 from journeyman.output import Reflection
 from journeyman.tools.schema import OutputSchema
 from journeyman.tools.tool import error_result, to_result
 from journeyman.types import Message, Text, ToolResult, ToolUse
 
 SUPERSEDED = "Error: superseded by a later call in the same response."
-
-
-@dataclass(slots=True)
-class Candidate:
-    """An output that was handed in and not validated yet."""
-
-    raw: str
-    """The arguments as the model wrote them; or its text."""
-    call: ToolUse | None = None
-    """The call that handed it in: the verdict is its result. None for text."""
-    terminal_result: str | None = None
-    """The result of the call that ended the run through `stop_after`."""
-
-
-class HandIn(Protocol):
-    """Decides after each iteration whether there is an output."""
-
-    @property
-    def tools(self) -> Mapping[str, HandInTool]:
-        """The tools that belong to it, by name."""
-        ...
-
-    @property
-    def has_draft(self) -> bool:
-        """True when an output was proposed in this attempt."""
-        ...
-
-    @property
-    def last_raw(self) -> str | None:
-        """What was proposed last, in any attempt."""
-        ...
-
-    def begin_attempt(self) -> None: ...
-
-    async def judge(self, talk: Conversation, turn: Iterated) -> Candidate | Ending | None:
-        """Return the candidate, the end of the run, or None to go on."""
-        ...
 
 
 def hand_in_of(agent: Agent[Any, Any]) -> HandIn:

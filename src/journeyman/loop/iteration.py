@@ -13,7 +13,7 @@ The parts of a model's answer, as the events that listeners see.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from journeyman.budget import Spent
 from journeyman.endings import (
@@ -26,7 +26,7 @@ from journeyman.endings import (
     RateLimitContext,
 )
 from journeyman.errors import BudgetRefused, ModelUnavailable, ProviderError
-from journeyman.events.run import (
+from journeyman.events import (
     Event,
     IterationStarted,
     ModelAnswered,
@@ -38,8 +38,8 @@ from journeyman.events.run import (
     ThinkingDelta,
     ToolInputDelta,
 )
-from journeyman.loop.calls import Call, run_calls
-from journeyman.loop.record import Conversation
+from journeyman.loop.calls import run_calls
+from journeyman.loop.record import Conversation, Iterated
 from journeyman.loop.request import Count, fit, paid, room_for_answer, shrink
 from journeyman.loop.retry import respond
 from journeyman.loop.watch import Watch
@@ -252,17 +252,6 @@ def _provider_context(talk: Conversation, error: ProviderError) -> Context:
         attempt=talk.attempt,
         iteration=talk.iteration,
     )
-
-
-@dataclass(slots=True)
-class Iterated:
-    """What one iteration brought."""
-
-    response: Response
-    said: Message | None
-    """The response as it stands in the history; None if it was empty."""
-    calls: tuple[Call, ...] = ()
-    """In call order; empty unless the model stopped for them."""
 
 
 async def iterate(talk: Conversation) -> Iterated | Ending:

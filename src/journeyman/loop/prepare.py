@@ -5,12 +5,15 @@ Whatever goes wrong here is an `Ending`. Imports `execution`, `agent`, `connect`
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, Literal
 
-from journeyman.agent import TOOL_NAME, is_count
-from journeyman.cancel import is_failure
+from journeyman.agent import TOOL_NAME, Agent, is_count
+from journeyman.budget import Budget, Ledger
+from journeyman.cancel import Scope, is_failure
 from journeyman.connect import connect
 from journeyman.endings import (
     Context,
@@ -21,10 +24,13 @@ from journeyman.endings import (
     PromptContext,
 )
 from journeyman.errors import InvalidArguments, ModelUnavailable, name_and_words
+from journeyman.events import Callbacks, Listener, MessageCommitted
 from journeyman.gate import Guard, guard_for
 from journeyman.history import History
-from journeyman.loop.record import Conversation, Execution
+from journeyman.loop.hand_in import hand_in_of
+from journeyman.loop.record import Conversation, Execution, Options, current_path, current_run
 from journeyman.loop.request import compaction_of, kept_view_of
+from journeyman.loop.watch import Watch
 from journeyman.model import (
     Model,
     Prefix,
@@ -37,7 +43,7 @@ from journeyman.model import (
 )
 from journeyman.prompt import PromptFailed, made
 from journeyman.tools.tool import States
-from journeyman.types import JsonObject, Text, UserContent
+from journeyman.types import JsonObject, Message, RunPath, Text, UserContent
 
 UNKNOWN_MAX_TOKENS = 8_192
 """The longest answer asked for from a model whose maximum is not known."""
@@ -206,3 +212,86 @@ def _guard(execution: Execution) -> Guard | None:
     gates = [gate for each in given if each is not None for gate in (each if isinstance(each, Sequence) else (each,))]
     approve = execution.options.host.approve
     return guard_for(gates, approve, path=execution.path, stop=execution.scope.stop)
+
+
+def begin(agent: Agent[Any, Any], input: object, options: Options) -> Execution:
+    """Open the record of one run. Nothing of it has happened yet."""
+    above, origin = current_run.get(), options.origin
+    number = 0
+    if above is not None:
+        number = next(above.numbers) if origin is None or origin.number is None else origin.number
+    name = agent.name if origin is None or origin.number is None else f"{agent.name}#{origin.number}"
+    path = (*current_path.get(), name)
+    clock = asyncio.get_running_loop().time
+    now = clock()
+    budget = Budget(agent.limits, scope="run", now=now, parent=_budget_above(options.host.budget, above))
+    attempts = agent.limits.attempts if options.max_attempts is None else options.max_attempts
+    history, wrong_history = _history_of(options.history)
+    return Execution(
+        agent=agent,
+        input=input,
+        options=options,
+        path=path,
+        now=clock,
+        started_s=now,
+        max_attempts=attempts,
+        history=history,
+        wrong_history=wrong_history,
+        budget=budget,
+        scope=_scope(budget, options, above),
+        ledger=Ledger(None if above is None else above.ledger),
+        watch=_watch(agent, options, path, attempts, above=None if above is None else above.watch),
+        hand_in=hand_in_of(agent),
+        numbers=options.numbers or count(1),
+        above=above,
+        number=number,
+    )
+
+
+def _budget_above(given: Budget | None, above: Execution | None) -> Budget | None:
+    """Return what a run draws on: its caller's budget, unless the run above draws on that one itself."""
+    if above is None:
+        return given
+    return above.spending if given is None or above.spending.draws_on(given) else given
+
+
+def _scope(budget: Budget, options: Options, above: Execution | None) -> Scope:
+    """Return what stops a run. A deadline of the run above is not its own: that one's scope stops both."""
+    inherited = above is not None and budget.parent is not None and budget.parent is above.spending
+    deadline = budget.own_deadline if inherited else budget.deadline
+    return Scope(options.abort, deadline, above=None if above is None else above.scope)
+
+
+def _history_of(messages: Sequence[Message] | History) -> tuple[History, Exception | None]:
+    """Return the history to go on from: an empty one, and why, if `messages` hold what is no message."""
+    if isinstance(messages, History):
+        return messages, None
+    try:
+        return History(messages), None
+    except Exception as error:  # noqa: BLE001 - whatever the caller gave
+        return History(), error
+
+
+def _watch(
+    agent: Agent[Any, Any], options: Options, path: RunPath, attempts: int, *, above: Watch | None
+) -> Watch | None:
+    above = above if above is not None and above.is_heard else options.watch_above
+    if not options.listeners and options.callbacks is None and agent.on_message is None and above is None:
+        return None
+    return Watch(
+        path=path,
+        listeners=options.listeners,
+        on_message=None if agent.on_message is None else _message_listener(agent),
+        callbacks=options.callbacks or Callbacks(),
+        above=above,
+        max_attempts=attempts,
+        max_iterations=agent.limits.iterations,
+    )
+
+
+def _message_listener(agent: Agent[Any, Any]) -> Listener:
+    def on_message(event: object) -> None:
+        if isinstance(event, MessageCommitted) and agent.on_message is not None:
+            agent.on_message(event.message)
+
+    return on_message

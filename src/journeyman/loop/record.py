@@ -18,26 +18,24 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from pydantic import TypeAdapter
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.budget import Budget, BudgetPolicy, Ledger, Limits
 from journeyman.cancel import Abort, Scope, current_scope
-from journeyman.endings import ErrorCode, Phase
-from journeyman.events.run import Callbacks, Listener, MessageCommitted, Path
+from journeyman.endings import Ending, ErrorCode, Phase
+from journeyman.events import AttemptCompleted, Callbacks, Listener, MessageCommitted
 from journeyman.gate import Guard
 from journeyman.history import History
 from journeyman.inbox import Inbox
 from journeyman.journal import Journal
-from journeyman.loop.hand_in import HandIn, hand_in_of
 from journeyman.loop.watch import Watch
-from journeyman.model import Model, Prefix, Settings
+from journeyman.model import Model, Prefix, Response, Settings
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
-from journeyman.tools.tool import BackgroundTasks, Effect, Middleware, States, Tool
-from journeyman.types import NOTHING_USED, Message, Text, ToolResult, ToolUse, Usage, UserContent
+from journeyman.tools.tool import BackgroundTasks, Middleware, States, Tool
+from journeyman.types import NOTHING_USED, Effect, Message, RunPath, Text, ToolResult, ToolUse, Usage, UserContent
 from journeyman.window import Compaction, KeptView, estimate_message, estimate_prefix
 
 
@@ -112,7 +110,7 @@ class HandInTool:
 class Conversation:
     """Everything that one run's iterations read and write."""
 
-    path: Path
+    path: RunPath
     agent: str
     input: object
     model: Model
@@ -225,7 +223,7 @@ class Layer:
         )
 
 
-current_path: ContextVar[Path] = ContextVar("journeyman_path", default=())
+current_path: ContextVar[RunPath] = ContextVar("journeyman_path", default=())
 """The run that is going on here, from the root down."""
 
 
@@ -275,7 +273,7 @@ class Execution:
     agent: Agent[Any, Any]
     input: object
     options: Options
-    path: Path
+    path: RunPath
     now: Callable[[], float]
     """Reads the event loop's clock, in seconds."""
     started_s: float
@@ -369,82 +367,80 @@ def detached() -> Generator[None]:
         current_scope.reset(scope)
 
 
-def begin(agent: Agent[Any, Any], input: object, options: Options) -> Execution:
-    """Open the record of one run. Nothing of it has happened yet."""
-    above, origin = current_run.get(), options.origin
-    number = 0
-    if above is not None:
-        number = next(above.numbers) if origin is None or origin.number is None else origin.number
-    name = agent.name if origin is None or origin.number is None else f"{agent.name}#{origin.number}"
-    path = (*current_path.get(), name)
-    clock = asyncio.get_running_loop().time
-    now = clock()
-    budget = Budget(agent.limits, scope="run", now=now, parent=_budget_above(options.host.budget, above))
-    attempts = agent.limits.attempts if options.max_attempts is None else options.max_attempts
-    history, wrong_history = _history_of(options.history)
-    return Execution(
-        agent=agent,
-        input=input,
-        options=options,
-        path=path,
-        now=clock,
-        started_s=now,
-        max_attempts=attempts,
-        history=history,
-        wrong_history=wrong_history,
-        budget=budget,
-        scope=_scope(budget, options, above),
-        ledger=Ledger(None if above is None else above.ledger),
-        watch=_watch(agent, options, path, attempts, above=None if above is None else above.watch),
-        hand_in=hand_in_of(agent),
-        numbers=options.numbers or count(1),
-        above=above,
-        number=number,
+@dataclass(slots=True)
+class Candidate:
+    """An output that was handed in and not validated yet."""
+
+    raw: str
+    """The arguments as the model wrote them; or its text."""
+    call: ToolUse | None = None
+    """The call that handed it in: the verdict is its result. None for text."""
+    terminal_result: str | None = None
+    """The result of the call that ended the run through `stop_after`."""
+
+
+class HandIn(Protocol):
+    """Decides after each iteration whether there is an output."""
+
+    @property
+    def tools(self) -> Mapping[str, HandInTool]:
+        """The tools that belong to it, by name."""
+        ...
+
+    @property
+    def has_draft(self) -> bool:
+        """True when an output was proposed in this attempt."""
+        ...
+
+    @property
+    def last_raw(self) -> str | None:
+        """What was proposed last, in any attempt."""
+        ...
+
+    def begin_attempt(self) -> None: ...
+
+    async def judge(self, talk: Conversation, turn: Iterated) -> Candidate | Ending | None:
+        """Return the candidate, the end of the run, or None to go on."""
+        ...
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a response, after it ended."""
+
+    use: ToolUse
+    outcome: Outcome | None
+    """None: withheld until the output was validated."""
+
+
+@dataclass(slots=True)
+class Iterated:
+    """What one iteration brought."""
+
+    response: Response
+    said: Message | None
+    """The response as it stands in the history; None if it was empty."""
+    calls: tuple[Call, ...] = ()
+    """In call order; empty unless the model stopped for them."""
+
+
+@dataclass(slots=True)
+class Finished:
+    """The run has an output that passed."""
+
+    output: Any
+    terminal_result: str | None
+
+
+async def complete_attempt(execution: Execution, talk: Conversation, *, succeeded: bool) -> None:
+    """Record the attempt, and tell that it is over."""
+    execution.attempt_is_open = False
+    record = AttemptRecord(
+        number=talk.attempt,
+        iterations=talk.iteration,
+        usage=talk.ledger.attempt_usage,
+        report=execution.attempt_report,
     )
-
-
-def _budget_above(given: Budget | None, above: Execution | None) -> Budget | None:
-    """Return what a run draws on: its caller's budget, unless the run above draws on that one itself."""
-    if above is None:
-        return given
-    return above.spending if given is None or above.spending.draws_on(given) else given
-
-
-def _scope(budget: Budget, options: Options, above: Execution | None) -> Scope:
-    """Return what stops a run. A deadline of the run above is not its own: that one's scope stops both."""
-    inherited = above is not None and budget.parent is not None and budget.parent is above.spending
-    deadline = budget.own_deadline if inherited else budget.deadline
-    return Scope(options.abort, deadline, above=None if above is None else above.scope)
-
-
-def _history_of(messages: Sequence[Message] | History) -> tuple[History, Exception | None]:
-    """Return the history to go on from: an empty one, and why, if `messages` hold what is no message."""
-    if isinstance(messages, History):
-        return messages, None
-    try:
-        return History(messages), None
-    except Exception as error:  # noqa: BLE001 - whatever the caller gave
-        return History(), error
-
-
-def _watch(agent: Agent[Any, Any], options: Options, path: Path, attempts: int, *, above: Watch | None) -> Watch | None:
-    above = above if above is not None and above.is_heard else options.watch_above
-    if not options.listeners and options.callbacks is None and agent.on_message is None and above is None:
-        return None
-    return Watch(
-        path=path,
-        listeners=options.listeners,
-        on_message=None if agent.on_message is None else _message_listener(agent),
-        callbacks=options.callbacks or Callbacks(),
-        above=above,
-        max_attempts=attempts,
-        max_iterations=agent.limits.iterations,
-    )
-
-
-def _message_listener(agent: Agent[Any, Any]) -> Listener:
-    def on_message(event: object) -> None:
-        if isinstance(event, MessageCommitted) and agent.on_message is not None:
-            agent.on_message(event.message)
-
-    return on_message
+    execution.records.append(record)
+    if execution.watch is not None:
+        await execution.watch.tell(AttemptCompleted(path=talk.path, attempt=talk.attempt, succeeded=succeeded))

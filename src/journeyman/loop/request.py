@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from journeyman.cancel import is_failure
 from journeyman.errors import name_and_words
-from journeyman.events.run import CompactionStep, ContextCompacted
+from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.history import History, encodable
 from journeyman.loop.record import Conversation
 from journeyman.loop.retry import respond

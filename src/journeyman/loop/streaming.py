@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Host, In, Out
 from journeyman.cancel import Abort
-from journeyman.events.run import Callbacks, Event
+from journeyman.events import Callbacks, Event
 from journeyman.loop.attempts import run
 from journeyman.result import Result
 from journeyman.types import Message

@@ -9,27 +9,23 @@ model could mend that.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
+from journeyman.agent import Validator
 from journeyman.cancel import Abort, is_failure
 from journeyman.endings import Ending, ValidationContext
 from journeyman.errors import InvalidArguments, Rejected, words_of
-from journeyman.events.run import LayerCompleted, LayerStarted
-from journeyman.loop.hand_in import Candidate
-from journeyman.loop.record import Conversation, Execution, Layer
+from journeyman.events import LayerCompleted, LayerStarted
+from journeyman.loop.record import Candidate, Conversation, Execution, Layer
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.issues import written_path
 from journeyman.tools.schema import OutputSchema
 
 T = TypeVar("T")
-Contra = TypeVar("Contra", contravariant=True)
-
-Validator: TypeAlias = Callable[[Contra], Awaitable[None] | None]
-"""Raises to reject an output: `Rejected(text, path=…)` or any exception, whose text the model reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

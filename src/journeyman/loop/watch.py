@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 from journeyman.cancel import is_failure
-from journeyman.events.run import (
+from journeyman.events import (
     AttemptCompleted,
     AttemptStarted,
     CallbackContext,
@@ -22,7 +22,6 @@ from journeyman.events.run import (
     LayerStarted,
     Listener,
     ModelResponded,
-    Path,
     RunFailed,
     RunStarted,
     RunSucceeded,
@@ -31,6 +30,7 @@ from journeyman.events.run import (
     ValidationFailed,
 )
 from journeyman.result import CallbackError, ToolKind
+from journeyman.types import RunPath
 
 _NOTHING = Callbacks()
 
@@ -39,7 +39,7 @@ _NOTHING = Callbacks()
 class Watch:
     """Who watches one run."""
 
-    path: Path
+    path: RunPath
     listeners: Sequence[Listener] = ()
     """They hear of this run and of all runs below. Read anew at each event."""
     on_message: Listener | None = None

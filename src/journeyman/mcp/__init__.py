@@ -14,9 +14,10 @@ __all__ = [
     "pin",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "tools": "Http Stdio mcp pin",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "tools": "Http Stdio mcp pin",
+        },
+    )

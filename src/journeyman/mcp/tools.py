@@ -33,8 +33,8 @@ from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, Probl
 from journeyman.mcp.connection import Connection
 from journeyman.mcp.pins import Definition, Offer, Pins, differences, load_pins, pinned, save_pins, shown
 from journeyman.mcp.servers import Http, Server, Stdio, Target, load_servers, to_servers
-from journeyman.tools.tool import AnyTool, Effect, Tool, ToolContext, ToolResult, tool_problems
-from journeyman.types import Document, Image, Text, ToolResult
+from journeyman.tools.tool import AnyTool, Tool, ToolContext, tool_problems
+from journeyman.types import Document, Effect, Image, Text, ToolResult
 
 if TYPE_CHECKING:
     from mcp.types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents

@@ -28,13 +28,13 @@ __all__ = [
     "prices_as_of",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "faulty": "Faulty",
-        "prices": "PriceTable load_prices price_for prices_as_of",
-        "wrappers": "RateLimited",
-        "scripted": "FromFunction Scripted",
-        "wrappers": "Fallback Swappable",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "faulty": "Faulty",
+            "prices": "PriceTable load_prices price_for prices_as_of",
+            "scripted": "FromFunction Scripted",
+            "wrappers": "Fallback RateLimited Swappable",
+        },
+    )

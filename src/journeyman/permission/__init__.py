@@ -15,11 +15,12 @@ __all__ = [
     "TaintGate",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "approvals": "Approvals",
-        "permission": "Permission",
-        "taint": "TaintGate",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "approvals": "Approvals",
+            "permission": "Permission",
+            "taint": "TaintGate",
+        },
+    )

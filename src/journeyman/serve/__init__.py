@@ -13,9 +13,10 @@ __all__ = [
     "serve_stdio",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "server": "agent_server serve_http serve_stdio",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "server": "agent_server serve_http serve_stdio",
+        },
+    )

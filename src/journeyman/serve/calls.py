@@ -17,12 +17,11 @@ from typing import Any, Final, TypeAlias
 
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
-from journeyman.events.run import (
+from journeyman.events import (
     Event,
     IterationStarted,
     Listener,
     ModelRetried,
-    Path,
     ToolCalled,
     ToolProgress,
     ValidationFailed,
@@ -30,7 +29,7 @@ from journeyman.events.run import (
 from journeyman.gate import Approval, Decision
 from journeyman.loop.attempts import run
 from journeyman.result import Result
-from journeyman.types import JsonObject
+from journeyman.types import JsonObject, RunPath
 
 PATIENCE_S: Final = 600.0
 """How long a run waits for the answer to a question, in seconds, before it is given up."""
@@ -179,7 +178,7 @@ def _note(event: Event) -> str:
     return f"{_who(path)}{text}"
 
 
-def _who(path: Path) -> str:
+def _who(path: RunPath) -> str:
     """Name the sub-agent; the agent that was called needs no name."""
     return f"{' > '.join(path[1:])}: " if len(path) > 1 else ""
 

@@ -28,7 +28,7 @@ from journeyman.cancel import Abort
 from journeyman.connect import connect
 from journeyman.endings import Ending, InvalidInputContext
 from journeyman.errors import DefinitionError, InvalidArguments, ModelUnavailable, Problem, name_and_words
-from journeyman.events.run import Event, Listener
+from journeyman.events import Event, Listener
 from journeyman.gate import Allow, Approval, Approver, Decision, Deny
 from journeyman.model import opened
 from journeyman.result import Failure, Result, Success

@@ -11,9 +11,10 @@ __all__ = [
     "Store",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "store": "Store",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "store": "Store",
+        },
+    )

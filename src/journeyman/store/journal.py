@@ -18,8 +18,7 @@ from pydantic_core import from_json, to_json
 from journeyman.errors import OutcomeUnknown
 from journeyman.journal import Codec, Journal
 from journeyman.store.file import File, Lock
-from journeyman.tools.tool import Effect
-from journeyman.types import JsonObject
+from journeyman.types import Effect, JsonObject
 
 T = TypeVar("T")
 

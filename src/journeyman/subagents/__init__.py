@@ -11,9 +11,10 @@ __all__ = [
     "Subagents",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "tool": "Subagents",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "tool": "Subagents",
+        },
+    )

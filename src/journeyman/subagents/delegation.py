@@ -28,12 +28,13 @@ from pydantic_core import from_json, to_json
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import Abort
 from journeyman.errors import InvalidArguments, SubagentMisused, words_of
-from journeyman.events.run import Event, Listener, MessageCommitted, ModelResponded, ToolCalled, ToolFinished
+from journeyman.events import Event, Listener, MessageCommitted, ModelResponded, ToolCalled, ToolFinished
 from journeyman.history import History
 from journeyman.inbox import current_inbox
 from journeyman.journal import Section
 from journeyman.loop.attempts import carry_out
-from journeyman.loop.record import Options, Origin, begin, current_path, current_run, detached
+from journeyman.loop.prepare import begin
+from journeyman.loop.record import Options, Origin, current_path, current_run, detached
 from journeyman.model import Model
 from journeyman.result import Result, Success
 from journeyman.subagents.calls import MAX_DEPTH, BackgroundCall, ChainCall, ParallelCall, SingleCall, TeamCall

@@ -15,7 +15,7 @@ from typing import Any, Final, assert_never
 from journeyman.agent import Agent, Host, is_count
 from journeyman.cancel import Abort
 from journeyman.errors import DefinitionError, Problem, SubagentMisused, name_and_words
-from journeyman.events.run import Listener
+from journeyman.events import Listener
 from journeyman.model import Model
 from journeyman.result import Result
 from journeyman.subagents.calls import (
@@ -38,7 +38,8 @@ from journeyman.subagents.delegation import Crew, Delegation, Wiring, background
 from journeyman.subagents.results import SubagentResult
 from journeyman.team.spawn import TeamSpawner
 from journeyman.tools.background import Notify, OutputFactory
-from journeyman.tools.tool import BackgroundTasks, Effect, Tool, ToolContext
+from journeyman.tools.tool import BackgroundTasks, Tool, ToolContext
+from journeyman.types import Effect
 
 _WIRING: Final = ("tasks", "notify", "create_model", "background_output", "team")
 _EFFECTS: Final[tuple[Effect, ...]] = ("pure", "idempotent", "once")

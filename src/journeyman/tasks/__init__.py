@@ -11,9 +11,10 @@ __all__ = [
     "Tasks",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "tasks": "Tasks",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "tasks": "Tasks",
+        },
+    )

@@ -20,8 +20,7 @@ from typing import Final, Literal
 
 from journeyman.cancel import current_scope
 from journeyman.errors import Rejected, name_and_words
-from journeyman.events.run import TaskEnded, TaskMessaged
-from journeyman.events.task import NOTICE, Delivery, TaskInfo
+from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
 from journeyman.gate import current_guard
 from journeyman.inbox import Inbox
 from journeyman.loop.record import current_run
@@ -29,6 +28,7 @@ from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tools.background import Notify, OutputFactory, Receive, TaskContext, Work, current_background
 from journeyman.tools.results import to_result
+from journeyman.types import NOTICE
 
 LONGEST: Final = 10_000
 """How many characters of a field are told. All of a result is in `TaskInfo.result`."""

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, Unpack
 from pydantic import Field
 
 from journeyman.errors import Rejected
-from journeyman.events.run import Listener, TaskMessaged, TaskStarted
-from journeyman.events.task import PREFIXES, Delivery, TaskInfo
+from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessaged, TaskStarted
 from journeyman.inbox import current_inbox
 from journeyman.loop.record import current_path
 from journeyman.loop.watch import Watch

@@ -13,9 +13,10 @@ __all__ = [
     "TeamSpawnRequest",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "team": "Team TeamHooks TeamSpawnRequest",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "team": "Team TeamHooks TeamSpawnRequest",
+        },
+    )

@@ -21,8 +21,7 @@ from journeyman.chat.chat import Chat
 from journeyman.chat.questions import Questions
 from journeyman.endings import ErrorCode
 from journeyman.errors import JourneymanError, TeamError, name_and_words
-from journeyman.events.task import Identity
-from journeyman.events.team import Mail
+from journeyman.events import Identity, Mail
 from journeyman.inbox import Inbox
 from journeyman.loop.record import current_path
 from journeyman.prompt import SystemPrompt

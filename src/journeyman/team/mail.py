@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from journeyman.cancel import is_failure
 from journeyman.errors import TeamError
-from journeyman.events.team import MAIL_MARK, Mail
+from journeyman.events import Mail
 from journeyman.inbox import Post
+from journeyman.types import MAIL_MARK
 
 Claim: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
 

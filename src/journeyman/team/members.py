@@ -17,11 +17,10 @@ from typing import Any, Final
 from journeyman.agent import NAME
 from journeyman.chat.chat import Chat
 from journeyman.errors import TeamError
-from journeyman.events.task import Liveness
-from journeyman.events.team import DeadLetter, Path
+from journeyman.events import DeadLetter, Liveness
 from journeyman.team.mail import Mailbox
 from journeyman.tools.background import TaskContext
-from journeyman.types import NOTHING_USED, Usage
+from journeyman.types import NOTHING_USED, RunPath, Usage
 
 LEADER: Final = "team-lead"
 """The name of the leader. No member has it."""
@@ -43,7 +42,7 @@ class MemberInfo:
     description: str
     color: str
     task_id: str
-    path: Path
+    path: RunPath
     liveness: Liveness
     last_sign: datetime
     """When it last gave a sign of life: it called its model, sent mail, or did something else."""
@@ -87,7 +86,7 @@ class Member:
     """A member, alive or gone."""
 
     def __init__(
-        self, *, name: str, agent: str, box: Mailbox, path: Path, description: str, color: str, registry: Registry
+        self, *, name: str, agent: str, box: Mailbox, path: RunPath, description: str, color: str, registry: Registry
     ) -> None:
         self.registry: Final = registry
         """Of its team."""

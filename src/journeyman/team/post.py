@@ -16,13 +16,23 @@ from threading import get_ident
 from typing import Final
 
 from journeyman.errors import TeamError
-from journeyman.events.run import Event, MailDelivered, MailReturned, MailSent, MemberChanged, Path
-from journeyman.events.task import Liveness
-from journeyman.events.team import DeadLetter, Mail, MailKind, Reason
+from journeyman.events import (
+    DeadLetter,
+    Event,
+    Liveness,
+    Mail,
+    MailDelivered,
+    MailKind,
+    MailReturned,
+    MailSent,
+    MemberChanged,
+    Reason,
+)
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.team.mail import Mailbox, TeamHooks
 from journeyman.team.members import EVERYBODY, LEADER, Member, Registry, Roster
+from journeyman.types import RunPath
 
 REMEMBERED_IDS: Final = 10_000
 """How many ids of mail are kept to know it when it is sent again."""
@@ -35,7 +45,7 @@ class PostOffice:
         self.hooks: Final = hooks
         self.watch: Final = watch
         """Who hears of the team: its listeners, and those who watch the chat that leads it."""
-        self.path: Path = ()
+        self.path: RunPath = ()
         """The run that leads the team; empty where a program does."""
         self.registry: Final = Registry(name, description, self._mailbox(LEADER))
         self.dead_letters: Final[list[DeadLetter]] = []

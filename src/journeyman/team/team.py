@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from journeyman.agent import NOTHING_AROUND, Host
 from journeyman.chat.questions import Answer, Questions, current_questions
 from journeyman.errors import TeamError
-from journeyman.events.run import Listener
-from journeyman.events.team import DeadLetter, Mail, Path
+from journeyman.events import DeadLetter, Listener, Mail
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.journal import Section
 from journeyman.loop.record import current_path, current_run
@@ -34,7 +33,7 @@ from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, Roste
 from journeyman.team.post import PostOffice, Shutdown, let_go, to_go
 from journeyman.team.spawn import TeamSpawner, TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.tool import AnyTool, ToolContext, tool
-from journeyman.types import Usage
+from journeyman.types import RunPath, Usage
 
 _SHOWN_CHARS = 60
 _SHOWN_LETTERS = 20
@@ -273,7 +272,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
             incarnation=member.incarnation,
         )
 
-    def _check(self, request: TeamSpawnRequest, path: Path) -> None:
+    def _check(self, request: TeamSpawnRequest, path: RunPath) -> None:
         depth = len(path) - 1
         self._post.registry.check_open()
         self._post.registry.check_name(path[-1])

@@ -32,15 +32,15 @@ __all__ = [
     "fetch_tool",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "command": "Shell",
-        "fetch": "fetch_tool",
-        "files": "Entry Facts Files LocalFiles",
-        "memory_files": "InMemoryFiles",
-        "files": "Refusal",
-        "tool_search": "deferred_tools",
-        "workspace": "Workspace",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "command": "Shell",
+            "fetch": "fetch_tool",
+            "files": "Entry Facts Files LocalFiles Refusal",
+            "memory_files": "InMemoryFiles",
+            "tool_search": "deferred_tools",
+            "workspace": "Workspace",
+        },
+    )

@@ -21,8 +21,8 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.files import Refusal
-from journeyman.tools.tool import Effect, ToolContext, to_result, tool, tool_problems
-from journeyman.types import Text, ToolReference, ToolResult
+from journeyman.tools.tool import ToolContext, to_result, tool, tool_problems
+from journeyman.types import Effect, Text, ToolReference, ToolResult
 
 if TYPE_CHECKING:
     from journeyman.tools.tool import AnyTool

@@ -17,10 +17,11 @@ __all__ = [
     "tool",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "background": "TaskContext",
-        "tool": "MiddlewareCall Next Tool ToolContext tool",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "background": "TaskContext",
+            "tool": "MiddlewareCall Next Tool ToolContext tool",
+        },
+    )

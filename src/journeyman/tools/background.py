@@ -23,7 +23,7 @@ from typing import Final, Protocol, TypeAlias, TypedDict
 
 from journeyman.cancel import Abort
 from journeyman.errors import name_and_words
-from journeyman.events.task import Identity, Liveness, TaskInfo, TaskKind
+from journeyman.events import Identity, Liveness, TaskInfo, TaskKind
 from journeyman.inbox import Inbox
 from journeyman.types import Usage
 

@@ -29,7 +29,7 @@ from journeyman.tools.raw_schema import RawSchema
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.schema import Arguments, Fields, schema_problems
 from journeyman.tools.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
-from journeyman.types import JsonObject, ToolResult
+from journeyman.types import Effect, JsonObject, ToolResult
 
 
 def canonical(value: object) -> str:
@@ -86,9 +86,6 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
-Effect: TypeAlias = Literal["pure", "idempotent", "once"]
-"""What a call does to the world. `pure`: nothing. `idempotent`: the same when repeated. `once`: it must not be
-repeated, so after a crash the model is told that the outcome is unknown."""
 
 CacheScope: TypeAlias = Literal["attempt", "run"]
 

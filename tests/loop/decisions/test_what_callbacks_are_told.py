@@ -18,7 +18,7 @@ from journeyman import (
     run,
     tool,
 )
-from journeyman.events.run import ModelResponded
+from journeyman.events import ModelResponded
 from journeyman.models.scripted import call, say
 from journeyman.result import LayerOutcome
 from journeyman.types import JsonObject

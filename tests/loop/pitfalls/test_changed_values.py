@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from journeyman import Agent, CallbackContext, Callbacks, Event, Limits, Output, Success, Tool, ToolContext, run, tool
-from journeyman.events.run import ToolCalled
+from journeyman.events import ToolCalled
 from journeyman.gate import Allow, GateRequest
 from journeyman.models.scripted import call
 from journeyman.tools.tool import MiddlewareCall, Next, States

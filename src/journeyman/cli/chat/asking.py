@@ -21,7 +21,7 @@ from journeyman.cli.chat.view import SAY, Prompt
 from journeyman.cli.show.lines import Line, count, one_line
 from journeyman.cli.show.lines import arguments as arguments_in_words
 from journeyman.errors import InvalidArguments
-from journeyman.events.run import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
+from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Deny, Extent, Rewrite, Stop
 from journeyman.types import JsonObject
 

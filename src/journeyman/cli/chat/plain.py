@@ -25,7 +25,7 @@ from journeyman.cli.show.lines import Line
 from journeyman.cli.show.screen import Interrupt, PlainScreen, print_error, stderr_console
 from journeyman.endings import ErrorCode
 from journeyman.errors import InvalidArguments
-from journeyman.events.run import ApprovalRequested, Event, QuestionAsked, TurnEnded
+from journeyman.events import ApprovalRequested, Event, QuestionAsked, TurnEnded
 from journeyman.gate import Deny
 from journeyman.result import Failure, Result, Success
 

@@ -19,7 +19,7 @@ from journeyman.agent import Agent, Host
 from journeyman.chat.chat import Chat
 from journeyman.cli.app import Mistake
 from journeyman.errors import StoreError
-from journeyman.events.run import Event, Listener
+from journeyman.events import Event, Listener
 from journeyman.store.repair import StoreRepaired
 from journeyman.store.store import SessionInfo, Store
 from journeyman.tasks.tasks import Tasks

@@ -27,7 +27,7 @@ from journeyman.cli.chat.view import Entry, Shows
 from journeyman.cli.run import parse_input
 from journeyman.cli.show.lines import Line, count, one_line, usage_sentence
 from journeyman.errors import InvalidArguments, JourneymanError, NothingToContinue, StoreError
-from journeyman.events.run import (
+from journeyman.events import (
     ApprovalAnswered,
     ApprovalRequested,
     Event,

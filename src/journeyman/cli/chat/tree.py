@@ -17,7 +17,7 @@ from journeyman.cli.documents import output_json
 from journeyman.cli.show.lines import EMPTY, Line, arguments, count, duration, usage_sentence
 from journeyman.cli.show.tree import Tree
 from journeyman.endings import ErrorCode
-from journeyman.events.run import (
+from journeyman.events import (
     Event,
     IterationStarted,
     MessageCommitted,

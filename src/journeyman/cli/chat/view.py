@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from journeyman.cli.show.lines import Line
 from journeyman.cli.show.tail import Tail
-from journeyman.events.run import Event
+from journeyman.events import Event
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,11 +13,10 @@ from typing import Final
 
 from journeyman.cli.show.lines import EMPTY, Line, Mark, count, short_usage, usage_sentence
 from journeyman.cli.show.tree import counted, mark_of
-from journeyman.events.run import (
+from journeyman.events import (
     Event,
     IterationStarted,
     ModelResponded,
-    Path,
     RunFailed,
     RunStarted,
     RunSucceeded,
@@ -25,7 +24,7 @@ from journeyman.events.run import (
     ToolFinished,
 )
 from journeyman.result import Metadata
-from journeyman.types import NOTHING_USED, Usage
+from journeyman.types import NOTHING_USED, RunPath, Usage
 
 _BACKGROUND: Final = "background"
 _CALL_MARKS: Final = {None: "…", False: "✓", True: "✗"}
@@ -111,7 +110,7 @@ class Outline:
 
     def __init__(self) -> None:
         self._roots: list[_Run] = []
-        self._open: dict[Path, _Run] = {}
+        self._open: dict[RunPath, _Run] = {}
 
     def follow(self, event: Event) -> None:
         """Take note of what happened."""
@@ -139,7 +138,7 @@ class Outline:
             (above.others if call is None else call.runs).append(run)
         self._open[event.path] = run
 
-    def _end(self, path: Path, metadata: Metadata, mark: Mark, why: str = "") -> None:
+    def _end(self, path: RunPath, metadata: Metadata, mark: Mark, why: str = "") -> None:
         run = self._open.pop(path, None)
         if run is not None:
             run.metadata, run.mark, run.why = metadata, mark, why

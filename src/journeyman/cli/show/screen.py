@@ -29,7 +29,7 @@ from journeyman.cancel import Abort
 from journeyman.cli.show.lines import Line, laid_out, one_line, speaks_unicode
 from journeyman.cli.show.tail import Tail
 from journeyman.cli.show.tree import Tree
-from journeyman.events.run import Event
+from journeyman.events import Event
 
 _REASONS: Final = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "terminated (SIGTERM)"}
 _SHOW_CURSOR: Final = b"\x1b[?25h"

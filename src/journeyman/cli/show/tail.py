@@ -14,7 +14,7 @@ from typing import Final
 
 from journeyman.cli.show.lines import Line, clock, count, duration, one_line, tokens_in
 from journeyman.cli.show.tree import ASIDES, given_to
-from journeyman.events.run import (
+from journeyman.events import (
     ApprovalAnswered,
     ApprovalRequested,
     AttemptStarted,
@@ -25,7 +25,6 @@ from journeyman.events.run import (
     ModelRestarted,
     ModelRetried,
     OutputDelta,
-    Path,
     QuestionAnswered,
     QuestionAsked,
     RunFailed,
@@ -40,6 +39,7 @@ from journeyman.events.run import (
     ToolInputDelta,
     ToolProgress,
 )
+from journeyman.types import RunPath
 
 _WORDS_KEPT: Final = 4_000
 _WORDS_SHOWN: Final = 200
@@ -111,7 +111,7 @@ class Tail:
         """Whether the words of the run at the root are shown."""
         self._started = now()
         self._root = _Run(since=self._started)
-        self._children: dict[Path, _Run] = {}
+        self._children: dict[RunPath, _Run] = {}
         """The sub-agents at work, in the order in which they began."""
         self._tasks: set[str] = set()
         """Background work that is not a sub-agent's."""
@@ -134,7 +134,7 @@ class Tail:
                 if not isinstance(event, ASIDES):
                     self._note(self._run(event.path), event)
 
-    def _run(self, path: Path) -> _Run:
+    def _run(self, path: RunPath) -> _Run:
         if len(path) < 2:
             return self._root
         run = self._children.get(path)
@@ -208,7 +208,7 @@ class Tail:
             more = len(self._children) - _CHILDREN_SHOWN
             yield Line(indent=_CALL + _DEEPER, text=f"and {more} more", style="dim")
 
-    def _place(self, path: Path) -> tuple[tuple[float, str], ...]:
+    def _place(self, path: RunPath) -> tuple[tuple[float, str], ...]:
         """Return what to sort by, so that a run stands below the one that started it."""
         above = [path[:length] for length in range(2, len(path) + 1)]
         return tuple([(self._children[each].since if each in self._children else 0.0, each[-1]) for each in above])

@@ -32,7 +32,7 @@ from journeyman.cli.show.lines import (
     usage_sentence,
 )
 from journeyman.endings import ErrorCode
-from journeyman.events.run import (
+from journeyman.events import (
     CallAbandoned,
     ContextCompacted,
     Event,
@@ -47,19 +47,20 @@ from journeyman.events.run import (
     ModelAnswered,
     ModelResponded,
     ModelRetried,
-    Path,
     RunFailed,
     RunStarted,
     RunSucceeded,
     TaskEnded,
+    TaskInfo,
     TaskMessaged,
     TaskStarted,
+    TaskStatus,
     ToolCalled,
     ToolFinished,
 )
-from journeyman.events.task import TaskInfo, TaskStatus
 from journeyman.result import LayerOutcome, Metadata
 from journeyman.subagents.calls import NAME as SUBAGENT
+from journeyman.types import RunPath
 
 Aside: TypeAlias = TaskStarted | TaskMessaged | TaskEnded | MailSent | MailDelivered | MailReturned | MemberChanged
 
@@ -349,7 +350,7 @@ _STOPPED: Final = Line(indent=2, mark="stopped", name="stopped")
 class _Entry:
     """A line, and whose it is."""
 
-    path: Path
+    path: RunPath
     line: Line
     names_itself: bool = False
     """True when the line says whose it is."""
@@ -380,9 +381,9 @@ class Tree:
     __slots__ = ("_last", "_runs")
 
     def __init__(self) -> None:
-        self._runs: dict[Path, _Run] = {}
+        self._runs: dict[RunPath, _Run] = {}
         """Those that have not ended."""
-        self._last: Path = ()
+        self._last: RunPath = ()
         """Whose line came last."""
 
     def lines(self, event: Event) -> list[Line]:
@@ -421,7 +422,7 @@ class Tree:
                 above.n_open += 1
         return run
 
-    def _closed(self, path: Path) -> list[_Entry]:
+    def _closed(self, path: RunPath) -> list[_Entry]:
         """Forget a run that has ended, and return the lines that were kept of it and of those that it took along."""
         run = self._runs.pop(path)
         above = self._runs.get(path[:-1])
@@ -433,7 +434,7 @@ class Tree:
                 entries += [*self._closed(below), _Entry(below, _indented(_STOPPED, below))]
         return entries
 
-    def _passed_on(self, path: Path, entries: list[_Entry]) -> list[Line]:
+    def _passed_on(self, path: RunPath, entries: list[_Entry]) -> list[Line]:
         """Return the lines, or keep them among those of a run above whose lines are kept."""
         for length in range(len(path) - 1, 0, -1):
             above = self._runs.get(path[:length])
@@ -459,5 +460,5 @@ class Tree:
         return lines
 
 
-def _indented(line: Line, path: Path) -> Line:
+def _indented(line: Line, path: RunPath) -> Line:
     return replace(line, indent=line.indent + DEEPER * (len(path) - 1)) if len(path) > 1 else line

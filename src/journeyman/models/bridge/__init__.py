@@ -11,9 +11,10 @@ __all__ = [
     "BridgeModel",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "model": "BridgeModel",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "model": "BridgeModel",
+        },
+    )

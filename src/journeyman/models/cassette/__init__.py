@@ -11,9 +11,10 @@ __all__ = [
     "Cassette",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "cassette": "Cassette",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "cassette": "Cassette",
+        },
+    )

@@ -20,8 +20,7 @@ from journeyman.models.cassette.format import CallTake, ModelLine, Take
 from journeyman.models.cassette.pieces import json_line
 from journeyman.models.cassette.record import Asked, LiveRun, Recording, TimedPart, model_line, note_tools, outcome_of
 from journeyman.models.cassette.replay import Playback
-from journeyman.tools.tool import Effect
-from journeyman.types import Price
+from journeyman.types import Effect, Price
 
 if TYPE_CHECKING:
     from journeyman.journal import Journal

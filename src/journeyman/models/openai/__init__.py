@@ -16,11 +16,12 @@ __all__ = [
     "OpenAIModel",
 ]
 
-__getattr__, __dir__ = lazy_face(
-    __name__,
-    {
-        "chat": "OpenAIChatModel",
-        "endpoint": "OPENAI Endpoint",
-        "responses": "OpenAIModel",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "chat": "OpenAIChatModel",
+            "endpoint": "OPENAI Endpoint",
+            "responses": "OpenAIModel",
+        },
+    )
