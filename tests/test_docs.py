@@ -34,7 +34,7 @@ from journeyman import (
 )
 from journeyman.endings import Context, ErrorCode
 from journeyman.events import Callbacks, Event
-from journeyman.tools.tool import ToolOptions
+from journeyman.tools.tools import ToolOptions
 from tests.support.pages import (
     PAGES,
     ROOT,

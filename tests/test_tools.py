@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from journeyman.errors import DefinitionError, InvalidArguments
 from journeyman.model import ToolSpec
-from journeyman.tools.tool import AnyTool, States, Tool, ToolContext, tool, tool_problems
+from journeyman.tools.tools import AnyTool, States, Tool, ToolContext, tool, tool_problems
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -489,7 +489,7 @@ def test_equal_arguments_have_one_cache_key_and_others_have_another() -> None:
 def test_griffe_and_jsonschema_are_loaded_only_when_they_are_needed() -> None:
     program = """
 import sys
-from journeyman.tools.tool import Tool, tool
+from journeyman.tools.tools import Tool, tool
 
 @tool
 def plain(a: int) -> int:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from journeyman.subagents.tool import Subagents
     from journeyman.tasks.tasks import Tasks
     from journeyman.team.team import Team
-    from journeyman.tools.tool import Tool, ToolContext, tool
+    from journeyman.tools.tools import Tool, ToolContext, tool
     from journeyman.types import Document, Image, Message, Price, Text, ToolResult, Usage, dump_messages, load_messages
 
 __all__ = [
@@ -132,7 +132,7 @@ if not TYPE_CHECKING:
             "subagents.tool": "Subagents",
             "tasks.tasks": "Tasks",
             "team.team": "Team",
-            "tools.tool": "Tool ToolContext tool",
+            "tools.tools": "Tool ToolContext tool",
             "types": "Document Image Message Price Text ToolResult Usage dump_messages load_messages",
         },
     )

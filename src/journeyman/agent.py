@@ -25,7 +25,7 @@ from journeyman.model import Model, Settings, ToolSpec
 from journeyman.output import TEXT, Output, Reflection
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
 from journeyman.tools.schema import OutputSchema, output_schema
-from journeyman.tools.tool import BackgroundTasks, Middleware, States, Tool, tool_problems
+from journeyman.tools.tools import BackgroundTasks, Middleware, States, Tool, tool_problems
 from journeyman.types import Message, Text, ToolResult
 from journeyman.window import AnyStrategy, Compaction
 

@@ -134,3 +134,18 @@ def _is_dead(process: int) -> bool:
 def _stat(process: int) -> list[str]:
     """Return the fields of proc_pid_stat(5), without the first two: the id and the name."""
     return _PROC.joinpath(str(process), "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+
+
+def plain(text: str) -> str:
+    """Return the text as a screen would show it in the end: without colors, and without lines written over."""
+    if "\x1b" in text:
+        text = _SEQUENCE.sub("", text)
+    if "\r" in text:
+        text = _OVERWRITTEN.sub("", text.replace("\r\n", "\n")).replace("\r", "")
+    return text
+
+
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n|\Z)")

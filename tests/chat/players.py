@@ -13,7 +13,7 @@ from journeyman import Chat, Failure, Result, tool
 from journeyman.events import Event
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Policy, Scripted
-from journeyman.tools.tool import AnyTool
+from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect
 from tests.support.recorder import transcript
 

@@ -16,9 +16,9 @@ import orjson
 from anthropic import AsyncAnthropic
 
 from journeyman.model import Model, Response
-from journeyman.models import bridge
 from journeyman.models.anthropic.client import AnthropicClientModel
 from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.models.bridge import model as bridge
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import OPENAI, OPENROUTER, VLLM, Endpoint
 from journeyman.models.openai.responses import OpenAIModel

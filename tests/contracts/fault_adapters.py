@@ -15,9 +15,9 @@ from importlib import import_module
 import anthropic
 
 from journeyman.model import Model
-from journeyman.models import bridge
 from journeyman.models.anthropic.client import AnthropicClientModel
 from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.models.bridge import model as bridge
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from journeyman import Agent, Output, ToolContext, ToolResult, run, tool
 from journeyman.endings import InternalContext, ProjectionContext
 from journeyman.models.scripted import call
-from journeyman.tools.tool import States
+from journeyman.tools.tools import States
 from tests.loop.players import Report, context_of, failed, report, small, succeeded
 from tests.support.recorder import CallbackLog, Recorder, check_balance
 from tests.support.stage import Stage

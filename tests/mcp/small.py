@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from journeyman.mcp.tools import Stdio
-from journeyman.tools.tool import AnyTool
+from journeyman.tools.tools import AnyTool
 
 SERVERS = Path(__file__).parent / "servers"
 MODERN = (sys.executable, str(SERVERS / "modern.py"))

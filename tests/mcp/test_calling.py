@@ -13,7 +13,7 @@ from journeyman import Abort, Agent, DefinitionError, Failure, Image, Text, Tool
 from journeyman.events import Event, ToolProgress
 from journeyman.mcp.tools import mcp, unique_names
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.tools.tool import AnyTool
+from journeyman.tools.tools import AnyTool
 from tests.mcp.small import MODERN, Small, by_name
 from tests.toolbox.playing import answered
 

@@ -50,7 +50,7 @@ from journeyman.model import (
     ToolSpec,
     collect,
 )
-from journeyman.models import bridge
+from journeyman.models.bridge import model as bridge
 from journeyman.models.bridge.encode import Encoder
 from journeyman.models.bridge.model import BridgeModel
 from journeyman.types import (

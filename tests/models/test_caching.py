@@ -15,7 +15,7 @@ from journeyman.cli.show.lines import usage_sentence
 from journeyman.connect import connect
 from journeyman.model import CachePolicy, Settings
 from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.tools.tool import tool
+from journeyman.tools.tools import tool
 from journeyman.types import Usage
 from tests.support import openai_answers as openai_says
 from tests.support.messages_answers import answer, thinking, tool_use

@@ -13,7 +13,7 @@ from journeyman.models import Faulty, Scripted
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.faulty import FAULTS, Fault, FaultKind
 from journeyman.models.scripted import call, say
-from journeyman.tools.tool import tool
+from journeyman.tools.tools import tool
 from journeyman.types import NOTHING_USED, Message, Price, Text, ToolUse
 from tests.support.clock import virtual_clock
 from tests.support.recorder import Recorder, check_balance

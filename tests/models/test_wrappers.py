@@ -35,7 +35,7 @@ from journeyman.models import Fallback, RateLimited, Scripted, Swappable
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import call
 from journeyman.models.wrappers import PASSED_ON
-from journeyman.tools.tool import tool
+from journeyman.tools.tools import tool
 from journeyman.types import NOTHING_USED, Message
 from tests.support.clock import virtual_clock
 from tests.support.messages_answers import answer, fault

@@ -9,7 +9,7 @@ from typing import Any
 from journeyman import Agent, run, tool
 from journeyman.gate import Allow, GateRequest
 from journeyman.models.scripted import Scripted, call
-from journeyman.tools.tool import Middleware, MiddlewareCall, Next
+from journeyman.tools.tools import Middleware, MiddlewareCall, Next
 from journeyman.types import ToolResult
 from tests.loop.players import succeeded
 from tests.permission.places import results

@@ -34,7 +34,7 @@ from journeyman import (
 from journeyman.budget import Spent
 from journeyman.gate import GateRequest
 from journeyman.output import TEXT, Reflection
-from journeyman.tools.tool import AnyTool, MiddlewareCall, Next
+from journeyman.tools.tools import AnyTool, MiddlewareCall, Next
 from journeyman.window import View
 from tests.properties import giving
 from tests.properties.acting import Actor, tool_value, use_context

@@ -11,7 +11,7 @@ from journeyman.events import MailDelivered, MailReturned, MailSent, MemberChang
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, Policy, Scripted
 from journeyman.team.team import TeamSpawnRequest, TeamSpawnResult
-from journeyman.tools.tool import AnyTool
+from journeyman.tools.tools import AnyTool
 from journeyman.types import Message, Text
 from tests.support.recorder import Recorder
 

@@ -17,7 +17,7 @@ from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.history import History
 from journeyman.models.scripted import Answer, Policy, Scripted, call
 from journeyman.team.team import TeamSpawnRequest
-from journeyman.tools.tool import AnyTool, tool
+from journeyman.tools.tools import AnyTool, tool
 from tests.chat.players import Door
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage

@@ -12,7 +12,7 @@ from journeyman.errors import TeamError
 from journeyman.events import MailDelivered, MailSent, ToolFinished
 from journeyman.models.scripted import Scripted, call
 from journeyman.team.post import REMEMBERED_IDS
-from journeyman.tools.tool import tool
+from journeyman.tools.tools import tool
 from tests.chat.players import Door
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage

@@ -12,7 +12,7 @@ from journeyman.events import Identity
 from journeyman.models.scripted import Scripted, call
 from journeyman.team.members import LEADER, current_member
 from journeyman.team.team import TeamSpawner
-from journeyman.tools.tool import tool
+from journeyman.tools.tools import tool
 from tests.support.recorder import Recorder
 from tests.team.players import join, lives, member_of, until_idle, wanted
 

@@ -11,7 +11,7 @@ from journeyman.errors import TeamError
 from journeyman.events import ToolFinished
 from journeyman.models.scripted import Scripted, call
 from journeyman.team.team import Shutdown
-from journeyman.tools.tool import AnyTool, tool
+from journeyman.tools.tools import AnyTool, tool
 from tests.chat.players import Door
 from tests.support.clock import virtual_clock
 from tests.support.recorder import Recorder

@@ -9,7 +9,7 @@ from journeyman.events import Event
 from journeyman.models.scripted import Scripted, call
 from journeyman.toolbox import Workspace
 from journeyman.toolbox.workspace import ToolName
-from journeyman.tools.tool import AnyTool
+from journeyman.tools.tools import AnyTool
 
 
 async def answered(

@@ -17,7 +17,7 @@ from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.models.wrappers import Fallback, Swappable
 from journeyman.toolbox import deferred_tools
-from journeyman.tools.tool import AnyTool
+from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, JsonObject, Text, ToolReference, dump_messages, load_messages
 from tests.support.messages_answers import answer, tool_use
 from tests.support.messages_api import MessagesApi

@@ -20,7 +20,7 @@ from pydantic_core import from_json
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop
 from journeyman.loop.watch import Watch
-from journeyman.tools.tool import ToolContext, tool
+from journeyman.tools.tools import ToolContext, tool
 from journeyman.types import RunPath, ToolResult
 
 UNANSWERED = "nobody answered"

@@ -21,7 +21,7 @@ from journeyman.errors import DefinitionError, ModelUnavailable
 from journeyman.loop.validation import layer_name
 from journeyman.model import ToolSpec, sent_tools
 from journeyman.output import TEXT
-from journeyman.tools.tool import Tool
+from journeyman.tools.tools import Tool
 
 _PROBLEMS: Final = 1
 _LABEL: Final = 12

@@ -28,7 +28,7 @@ from journeyman.journal import Reservation
 from journeyman.loop.record import Call, Conversation, HandInTool, Outcome, OutcomeCodec
 from journeyman.loop.watch import Watch
 from journeyman.result import ToolKind
-from journeyman.tools.tool import Middleware, MiddlewareCall, Tool, ToolContext, error_result, to_result
+from journeyman.tools.tools import Middleware, MiddlewareCall, Tool, ToolContext, error_result, to_result
 from journeyman.types import ToolResult, ToolUse
 
 Arguments = dict[str, object]

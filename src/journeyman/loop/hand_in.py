@@ -26,7 +26,7 @@ from journeyman.loop.calls import finish
 from journeyman.loop.record import Call, Candidate, Conversation, HandIn, HandInTool, Iterated, Outcome
 from journeyman.output import Reflection
 from journeyman.tools.schema import OutputSchema
-from journeyman.tools.tool import error_result, to_result
+from journeyman.tools.tools import error_result, to_result
 from journeyman.types import Message, Text, ToolResult, ToolUse
 
 SUPERSEDED = "Error: superseded by a later call in the same response."

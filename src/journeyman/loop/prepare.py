@@ -42,7 +42,7 @@ from journeyman.model import (
     unpriced,
 )
 from journeyman.prompt import PromptFailed, made
-from journeyman.tools.tool import States
+from journeyman.tools.tools import States
 from journeyman.types import JsonObject, Message, RunPath, Text, UserContent
 
 UNKNOWN_MAX_TOKENS = 8_192

@@ -34,7 +34,7 @@ from journeyman.journal import Journal
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, Prefix, Response, Settings
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
-from journeyman.tools.tool import BackgroundTasks, Middleware, States, Tool
+from journeyman.tools.tools import BackgroundTasks, Middleware, States, Tool
 from journeyman.types import NOTHING_USED, Effect, Message, RunPath, Text, ToolResult, ToolUse, Usage, UserContent
 from journeyman.window import Compaction, KeptView, estimate_message, estimate_prefix
 

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from journeyman.errors import PinsDiffer
 from journeyman.files import replace_file
 from journeyman.tools.issues import bounded
-from journeyman.tools.tool import canonical
+from journeyman.tools.tools import canonical
 from journeyman.types import JsonObject
 
 _SHOWN: Final = 160

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from journeyman.errors import name_and_words
 from journeyman.mcp.servers import Stdio
-from journeyman.processes import MARK, Processes, filtered
-from journeyman.toolbox.command import plain
+from journeyman.processes import MARK, Processes, filtered, plain
 from journeyman.tools.issues import bounded
 
 if TYPE_CHECKING:

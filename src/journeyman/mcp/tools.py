@@ -33,7 +33,7 @@ from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, Probl
 from journeyman.mcp.connection import Connection
 from journeyman.mcp.pins import Definition, Offer, Pins, differences, load_pins, pinned, save_pins, shown
 from journeyman.mcp.servers import Http, Server, Stdio, Target, load_servers, to_servers
-from journeyman.tools.tool import AnyTool, Tool, ToolContext, tool_problems
+from journeyman.tools.tools import AnyTool, Tool, ToolContext, tool_problems
 from journeyman.types import Document, Effect, Image, Text, ToolResult
 
 if TYPE_CHECKING:

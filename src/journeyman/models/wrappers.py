@@ -271,9 +271,9 @@ def _tokens_of_prefix(prefix: Prefix) -> int:
 
 
 if TYPE_CHECKING:
-    _model: type[Model] = RateLimited
-    _opens: type[Opens] = RateLimited
-    _priced: type[Priced] = RateLimited
+    _limited: type[Model] = RateLimited
+    _opening: type[Opens] = RateLimited
+    _costing: type[Priced] = RateLimited
 
 
 PASSED_ON: Final[frozenset[ProviderErrorKind]] = frozenset(

@@ -52,7 +52,7 @@ from journeyman.subagents.results import (
 )
 from journeyman.team.spawn import TeamSpawner, TeamSpawnRequest
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions
-from journeyman.tools.tool import BackgroundTasks, ToolContext
+from journeyman.tools.tools import BackgroundTasks, ToolContext
 from journeyman.types import NOTHING_USED, Message, dump_messages
 
 Mode: TypeAlias = Literal["single", "parallel", "chain", "background"]

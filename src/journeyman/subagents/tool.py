@@ -38,7 +38,7 @@ from journeyman.subagents.delegation import Crew, Delegation, Wiring, background
 from journeyman.subagents.results import SubagentResult
 from journeyman.team.spawn import TeamSpawner
 from journeyman.tools.background import Notify, OutputFactory
-from journeyman.tools.tool import BackgroundTasks, Tool, ToolContext
+from journeyman.tools.tools import BackgroundTasks, Tool, ToolContext
 from journeyman.types import Effect
 
 _WIRING: Final = ("tasks", "notify", "create_model", "background_output", "team")

@@ -30,7 +30,7 @@ from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.task import Surroundings, Undertaking, detached
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, Work, in_folder
-from journeyman.tools.tool import AnyTool, BackgroundTasks, tool
+from journeyman.tools.tools import AnyTool, BackgroundTasks, tool
 
 _LONGEST_S = 600
 

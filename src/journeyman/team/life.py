@@ -30,7 +30,7 @@ from journeyman.tasks.tasks import Tasks
 from journeyman.team.members import LEADER, Member, current_member
 from journeyman.team.post import PostOffice
 from journeyman.tools.background import TaskContext
-from journeyman.tools.tool import AnyTool
+from journeyman.tools.tools import AnyTool
 from journeyman.types import Message, Text
 
 RETRIES: Final = 2

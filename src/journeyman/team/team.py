@@ -32,7 +32,7 @@ from journeyman.team.mail import TeamHooks
 from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, Roster, current_member
 from journeyman.team.post import PostOffice, Shutdown, let_go, to_go
 from journeyman.team.spawn import TeamSpawner, TeamSpawnRequest, TeamSpawnResult
-from journeyman.tools.tool import AnyTool, ToolContext, tool
+from journeyman.tools.tools import AnyTool, ToolContext, tool
 from journeyman.types import RunPath, Usage
 
 _SHOWN_CHARS = 60

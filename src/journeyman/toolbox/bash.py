@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.command import Completed, run_command
 from journeyman.toolbox.files import LocalFiles, Refusal
-from journeyman.tools.tool import ToolContext, tool
+from journeyman.tools.tools import ToolContext, tool
 
 if TYPE_CHECKING:
     from journeyman.tools.background import TaskContext
-    from journeyman.tools.tool import AnyTool
+    from journeyman.tools.tools import AnyTool
 
 _LONGEST_DESCRIPTION: Final = 80
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
-import re
 import secrets
 import signal
 from collections.abc import Callable, Collection, Coroutine, Mapping
@@ -16,25 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
-from journeyman.processes import MARK, QUIET, Processes, filtered
+from journeyman.processes import MARK, QUIET, Processes, filtered, plain
 from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, Spill
 
 _HEAD_BYTES: Final = MAX_BYTES // 5
 _TAIL_BYTES: Final = MAX_BYTES - _HEAD_BYTES  # what went wrong is told at the end
 _HEAD_LINES: Final = MAX_LINES // 5
 _TAIL_LINES: Final = MAX_LINES - _HEAD_LINES
-
-_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n|\Z)")
-
-
-def plain(text: str) -> str:
-    """Return the text as a screen would show it in the end: without colors, and without lines written over."""
-    if "\x1b" in text:
-        text = _SEQUENCE.sub("", text)
-    if "\r" in text:
-        text = _OVERWRITTEN.sub("", text.replace("\r\n", "\n")).replace("\r", "")
-    return text
 
 
 @dataclass(slots=True)

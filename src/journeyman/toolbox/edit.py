@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from journeyman.toolbox.bench import Bench, content
 from journeyman.toolbox.files import Located, Refusal, text_of
-from journeyman.tools.tool import tool
+from journeyman.tools.tools import tool
 
 if TYPE_CHECKING:
-    from journeyman.tools.tool import AnyTool
+    from journeyman.tools.tools import AnyTool
 
 
 MAX_CHARS: Final = 20_000

@@ -24,12 +24,12 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from journeyman.toolbox.files import Refusal, capped
 from journeyman.toolbox.page import readable
-from journeyman.tools.tool import tool
+from journeyman.tools.tools import tool
 from journeyman.types import ToolResult
 
 if TYPE_CHECKING:
     from journeyman.toolbox.workspace import Workspace
-    from journeyman.tools.tool import AnyTool
+    from journeyman.tools.tools import AnyTool
 
 
 Address: TypeAlias = IPv4Address | IPv6Address

@@ -24,11 +24,11 @@ from journeyman.toolbox.files import (
     with_endings_like,
 )
 from journeyman.toolbox.search import tree
-from journeyman.tools.tool import tool
+from journeyman.tools.tools import tool
 from journeyman.types import Image, Text, ToolResult
 
 if TYPE_CHECKING:
-    from journeyman.tools.tool import AnyTool
+    from journeyman.tools.tools import AnyTool
 
 
 def write_tool(bench: Bench) -> AnyTool:

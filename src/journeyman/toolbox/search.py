@@ -21,10 +21,10 @@ from journeyman.toolbox.bench import Bench, content
 from journeyman.toolbox.files import MAX_FILE_BYTES, Entry, Files, Located, Refusal, capped, decoded, lines_of
 from journeyman.toolbox.walk import Deadline, compiled, files_below
 from journeyman.tools.results import encodable
-from journeyman.tools.tool import tool
+from journeyman.tools.tools import tool
 
 if TYPE_CHECKING:
-    from journeyman.tools.tool import AnyTool
+    from journeyman.tools.tools import AnyTool
 
 
 MAX_FILES: Final = 200

@@ -21,11 +21,11 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.files import Refusal
-from journeyman.tools.tool import ToolContext, to_result, tool, tool_problems
+from journeyman.tools.tools import ToolContext, to_result, tool, tool_problems
 from journeyman.types import Effect, Text, ToolReference, ToolResult
 
 if TYPE_CHECKING:
-    from journeyman.tools.tool import AnyTool
+    from journeyman.tools.tools import AnyTool
 
 FOUND: Final = 5
 """How many tools a search gives, if it does not say."""

@@ -18,7 +18,7 @@ from journeyman.toolbox.read_write import read_tool, write_tool
 from journeyman.toolbox.search import glob_tool, grep_tool, ls_tool
 
 if TYPE_CHECKING:
-    from journeyman.tools.tool import AnyTool
+    from journeyman.tools.tools import AnyTool
 
 ToolName: TypeAlias = Literal["read", "write", "edit", "bash", "glob", "grep", "ls"]
 

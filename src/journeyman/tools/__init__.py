@@ -6,7 +6,7 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.tools.background import TaskContext
-    from journeyman.tools.tool import MiddlewareCall, Next, Tool, ToolContext, tool
+    from journeyman.tools.tools import MiddlewareCall, Next, Tool, ToolContext, tool
 
 __all__ = [
     "MiddlewareCall",
@@ -22,6 +22,6 @@ if not TYPE_CHECKING:
         __name__,
         {
             "background": "TaskContext",
-            "tool": "MiddlewareCall Next Tool ToolContext tool",
+            "tools": "MiddlewareCall Next Tool ToolContext tool",
         },
     )

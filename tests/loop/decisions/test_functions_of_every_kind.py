@@ -26,7 +26,7 @@ from journeyman import (
     tool,
 )
 from journeyman.models.scripted import call
-from journeyman.tools.tool import States
+from journeyman.tools.tools import States
 from journeyman.types import JsonObject
 from tests.loop.pitfalls.players import Report, look, report, submit
 from tests.support.stage import Stage

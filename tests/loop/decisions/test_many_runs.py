@@ -26,7 +26,7 @@ from journeyman import (
 )
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
-from journeyman.tools.tool import States
+from journeyman.tools.tools import States
 from journeyman.types import Message, ToolResult, ToolUse
 from tests.loop.pitfalls.players import Report, failed, look, report, shown, small, submit
 from tests.support.messages_answers import Raw, Reply, answer, tool_use

@@ -23,7 +23,7 @@ from journeyman import (
     tool,
 )
 from journeyman.models.scripted import Scripted, call
-from journeyman.tools.tool import States
+from journeyman.tools.tools import States
 from journeyman.types import JsonObject, ToolUse
 from tests.loop.pitfalls.players import Report, failed, look, report, small
 from tests.support.recorder import CallbackLog

@@ -24,7 +24,7 @@ from journeyman import (
     load_messages,
     run,
 )
-from journeyman import contexts as facts
+from journeyman import endings as facts
 from journeyman import events as of
 from journeyman.endings import Context
 from journeyman.errors import ProviderErrorKind

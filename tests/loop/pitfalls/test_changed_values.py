@@ -14,7 +14,7 @@ from journeyman import Agent, CallbackContext, Callbacks, Event, Limits, Output,
 from journeyman.events import ToolCalled
 from journeyman.gate import Allow, GateRequest
 from journeyman.models.scripted import call
-from journeyman.tools.tool import MiddlewareCall, Next, States
+from journeyman.tools.tools import MiddlewareCall, Next, States
 from journeyman.types import JsonObject, ToolResult, ToolUse
 from tests.loop.pitfalls.players import TOO_LARGE, Report, look, report, shown, small, submit
 from tests.support.stage import Stage

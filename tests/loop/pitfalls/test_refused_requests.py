@@ -28,7 +28,7 @@ from journeyman import (
 from journeyman.endings import InvalidResponseContext, PromptContext
 from journeyman.model import Response
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.tools.tool import MiddlewareCall, Next
+from journeyman.tools.tools import MiddlewareCall, Next
 from journeyman.types import JsonObject, Opaque
 from tests.loop.pitfalls.players import Report, failed, look, report, shown, small, submit
 from tests.support.naming import steady_repr

@@ -47,8 +47,8 @@ from weakref import WeakKeyDictionary
 
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import ModelResponseStreamEvent
-from pydantic_ai.models import Model, StreamedResponse, infer_model
 from pydantic_ai.models import Model as ForeignModel
+from pydantic_ai.models import StreamedResponse, infer_model
 from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.settings import CacheSetting, ModelSettings, ThinkingLevel
 
@@ -76,7 +76,7 @@ _SILENT: Final = ModelSettings(framing_announcement="never")
 """Let pydantic-ai say nothing to the model that the user did not say."""
 
 
-def settings_for(model: Model, request: Request, defaults: ModelSettings) -> ModelSettings:
+def settings_for(model: ForeignModel, request: Request, defaults: ModelSettings) -> ModelSettings:
     """Return the settings of one request, over `defaults`.
 
     Raises:
@@ -106,13 +106,13 @@ def settings_for(model: Model, request: Request, defaults: ModelSettings) -> Mod
     return _with_extra(made, settings, unsupported, model)
 
 
-def _unsupported(model: Model) -> frozenset[str]:
+def _unsupported(model: ForeignModel) -> frozenset[str]:
     """Return the settings that the model ignores, by its class or by its name."""
     named = cast("Mapping[str, Iterable[str]]", model.profile).get("openai_unsupported_model_settings", ())
     return frozenset([*model.unsupported_settings, *named])
 
 
-def _thinking(settings: Settings, model: Model) -> ThinkingLevel | None:
+def _thinking(settings: Settings, model: ForeignModel) -> ThinkingLevel | None:
     asked, profile = settings.thinking, model.profile
     always = profile.get("thinking_always_enabled", False)
     if asked is None:
@@ -150,7 +150,9 @@ def _is_marked_inside(block: Block) -> bool:
     return any(isinstance(part, Text) and part.cache_mark for part in block.content)
 
 
-def _with_extra(made: ModelSettings, settings: Settings, unsupported: frozenset[str], model: Model) -> ModelSettings:
+def _with_extra(
+    made: ModelSettings, settings: Settings, unsupported: frozenset[str], model: ForeignModel
+) -> ModelSettings:
     """Add the user's own fields: the unified ones where pydantic-ai puts them, others to the request's body."""
     unified = settings.extra.keys() & _UNIFIED
     others = {name: value for name, value in settings.extra.items() if name not in unified}
@@ -166,7 +168,7 @@ def _with_extra(made: ModelSettings, settings: Settings, unsupported: frozenset[
     return cast("ModelSettings", {**made, **{name: settings.extra[name] for name in unified}})
 
 
-def _take(names: Iterable[str], unsupported: frozenset[str], model: Model) -> None:
+def _take(names: Iterable[str], unsupported: frozenset[str], model: ForeignModel) -> None:
     if refused := sorted(set(names) & unsupported):
         raise _refused(f"{model.model_id} does not take {', '.join(refused)}. Leave it out.")
 
