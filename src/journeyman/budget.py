@@ -46,7 +46,7 @@ class _Tally:
 class Ledger:
     """Adds up one run, and in it the runs that it started: what they use is counted in both at once."""
 
-    __slots__ = ("_above", "_attempt", "_calls_below", "_earlier", "_tallies")
+    __slots__ = ("_above", "_attempt", "_calls_below", "_earlier", "_tallies", "call_usage", "n_model_calls")
 
     def __init__(self, above: Ledger | None = None) -> None:
         """`above` is the ledger of the run that started this one."""
@@ -58,11 +58,25 @@ class Ledger:
         self._attempt: list[Usage] = []
         """Of the requests of this attempt; added up when somebody asks."""
         self._tallies: dict[str, _Tally] = {}
+        self.n_model_calls = 0
+        """Of all attempts."""
+        self.call_usage = NOTHING_USED
+        """Of the last model call, failed requests included."""
 
     def begin_attempt(self) -> None:
         """Count what follows as another attempt's."""
         self._earlier = self.usage
         self._attempt = []
+
+    def begin_model_call(self) -> None:
+        """Count a model call, and count what its requests use anew."""
+        self.n_model_calls += 1
+        self.call_usage = NOTHING_USED
+
+    def spend(self, usage: Usage) -> None:
+        """Count what a request of the model call used."""
+        self.add(usage)
+        self.call_usage = usage if self.call_usage is NOTHING_USED else self.call_usage + usage
 
     def add(self, usage: Usage) -> None:
         """Count what a request used, here and above."""

@@ -26,7 +26,7 @@ from journeyman.errors import ProviderError
 from journeyman.model import Model, Prefix, Request, Response, Settings, ToolSpec, context_window_of, opened
 from journeyman.types import Block, JsonObject, Message, Opaque, Text, ToolResult, ToolUse
 from journeyman.window import Compaction as Compaction
-from journeyman.window import Informed, Situation, Strategy, View, estimate_message, has_results, open_turn
+from journeyman.window import Informed, Shortened, Situation, Strategy, estimate_message, has_results, open_turn
 
 NO_SUMMARY: Final = "The model gave no summary; it stopped with {reason!r}. Try another model, or a larger max_tokens."
 
@@ -221,11 +221,11 @@ class ClearToolResults:
     def name(self) -> str:
         return "clear tool results"
 
-    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> View:
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
         """Clear all that may be cleared: a later compaction would cost the cache once more."""
         notices = dict(self._notices(messages))
         if not notices:
-            return View(messages=messages)
+            return Shortened(messages=messages)
 
         def cleared(block: Block) -> Block:
             if isinstance(block, ToolResult) and block.tool_use_id in notices:
@@ -233,7 +233,7 @@ class ClearToolResults:
             return block
 
         end = open_turn(messages)
-        return View(messages=[*_changed(messages[:end], cleared), *messages[end:]], changed=True)
+        return Shortened(messages=[*_changed(messages[:end], cleared), *messages[end:]], changed=True)
 
     def _notices(self, messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
         """Give what comes in the place of each result that goes, by the id of its call; the newest first."""
@@ -274,7 +274,7 @@ class TrimTexts:
     def name(self) -> str:
         return "trim texts"
 
-    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> View:
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
         """Trim all that may be trimmed."""
         end = min(len(messages) - self.keep_messages, open_turn(messages))
         prompt = _last_prompt(messages)
@@ -282,7 +282,7 @@ class TrimTexts:
             message if index == prompt or message.tool_uses else _with_blocks(message, self._trimmed)
             for index, message in enumerate(messages[: max(end, 0)])
         ]
-        return View(messages=[*trimmed, *messages[max(end, 0) :]], changed=True)
+        return Shortened(messages=[*trimmed, *messages[max(end, 0) :]], changed=True)
 
     def _trimmed(self, block: Block) -> Block:
         match block:
@@ -351,19 +351,19 @@ class _Summariser:
     def name(self) -> str:
         return self.given.name
 
-    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> View:
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
         known = [(block, summary) for block, summary in self._known() if _holds(messages, block)]
         self.situation.memory["summaries"] = known
         part = self._part(messages, excess_tokens)
         if part is None:
-            return View(messages=messages)
+            return Shortened(messages=messages)
         touched = messages[part.start if part.into is None else part.into : part.end]
         earlier = [summary for block, summary in known if _holds(touched, block)]
         summary = await self._summary(earlier, self._unsummed(messages, part))
         text = Text(summary.text())
         view = self._placed(messages, part, text)
         known.append((text, summary))
-        return View(messages=view, changed=True)
+        return Shortened(messages=view, changed=True)
 
     def _known(self) -> list[tuple[Text, Summary]]:
         """Return the summaries that this conversation has, with the very blocks that they stand in."""

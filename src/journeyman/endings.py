@@ -1,22 +1,36 @@
-"""Why a run failed.
+"""Why a run failed: a closed set of ways, each with its facts, its message and its hint in one class.
 
-The closed set of ways in which a run can fail, each with its facts, its message and its hint in one class.
-
-The code follows from the class, so that a code can never carry another's facts. Read
-`endings.py` next.
+The code follows from the class, so that a code can never carry another's facts. Where the run was when it ended is in
+`Ending.place`, not in the facts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from journeyman.errors import ModelUnavailable, ProviderErrorKind
 from journeyman.types import StopReason
 
 Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
 """Where a run was when it ended. `iteration` lasts from the first call of an attempt until its output is extracted."""
+
+
+class Place(NamedTuple):
+    """Where a run is. A tuple, because every iteration makes two: see the benchmark of iterations in process."""
+
+    attempt: int
+    """0 before the first attempt."""
+    iteration: int
+    """0 before the first iteration of the attempt."""
+    phase: Phase
+    doing: str
+    """What is going on, for example `calling the model`."""
+
+
+START: Final = Place(0, 0, "prompt_generation", "building the prompts")
+"""Where every run begins."""
 
 
 class ErrorCode(StrEnum):
@@ -102,11 +116,9 @@ class PromptContext:
 
     code: ClassVar = ErrorCode.PROMPT_GENERATION_FAILED
     category: ClassVar[Category] = "execution"
-    hint: ClassVar = "Mend the prompt function, or give the prompt as a text."
+    hint: ClassVar = "Fix the prompt function, or give the prompt as a text."
     prompt: Literal["system", "user", "error"]
     reason: str
-    attempt: int
-    """0 for the system and user prompts, which are built before the first attempt."""
 
     def __str__(self) -> str:
         return f"The {self.prompt} prompt failed: {self.reason}."
@@ -124,8 +136,6 @@ class ApiErrorContext:
     type: str | None
     request_id: str | None
     retry_after_s: float | None
-    attempt: int
-    iteration: int
 
     @property
     def hint(self) -> str:
@@ -150,8 +160,6 @@ class RateLimitContext:
     status: int | None
     request_id: str | None
     retry_after_s: float | None
-    attempt: int
-    iteration: int
 
     def __str__(self) -> str:
         return f"The provider limits the rate of requests: {self.message}"
@@ -167,8 +175,6 @@ class OverflowContext:
         "Give the agent a compaction strategy, cap the size of tool results, or use a model with a larger window."
     )
     message: str
-    attempt: int
-    iteration: int
 
     def __str__(self) -> str:
         return f"The conversation is too long for the model: {self.message}"
@@ -186,8 +192,6 @@ class TruncatedContext:
     )
     stop_reason: StopReason
     max_tokens: int | None
-    attempt: int
-    iteration: int
 
     def __str__(self) -> str:
         return f"The response was cut ({self.stop_reason}) at {self.max_tokens} tokens; its calls were not run."
@@ -203,8 +207,6 @@ class RefusedContext:
     refusal: str | None
     """The provider's category of the refusal, when it gives one."""
     text: str
-    attempt: int
-    iteration: int
 
     @property
     def _category(self) -> str:
@@ -229,8 +231,6 @@ class InvalidResponseContext:
     """The tool that would have ended the attempt; None for an agent that answers with text."""
     has_draft: bool
     """True when an output was proposed but never submitted."""
-    attempt: int
-    iteration: int
 
     @property
     def _missing(self) -> str:
@@ -251,8 +251,6 @@ class SubmitContext:
     hint: ClassVar = "Say in the system prompt that a draft comes first, or set Reflection(early_submit='answer')."
     output_tool: str
     submit_tool: str
-    attempt: int
-    iteration: int
 
     def __str__(self) -> str:
         return f"The model called {self.submit_tool!r} before it proposed anything with {self.output_tool!r}."
@@ -265,7 +263,6 @@ class IterationsContext:
     code: ClassVar = ErrorCode.MAX_ITERATIONS
     category: ClassVar[Category] = "limit"
     hint: ClassVar = "Raise Limits(iterations=…), or help the model get there in fewer steps."
-    attempt: int
     iteration_count: int
     max_iterations: int
     has_draft: bool
@@ -276,7 +273,7 @@ class IterationsContext:
         return ", with a draft not submitted" if self.has_draft else " without an output"
 
     def __str__(self) -> str:
-        return f"Attempt {self.attempt} used all its {self.max_iterations} iterations{self._draft}."
+        return f"The attempt used all its {self.max_iterations} iterations{self._draft}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,8 +308,6 @@ class BudgetContext:
     used: float
     scope: str
     """Whose budget it is: `run`, `attempt`, or the name of the agent above whose budget this run draws on."""
-    attempt: int
-    iteration: int
 
     def __str__(self) -> str:
         return f"The {self.scope}'s {self.policy} budget is used up: {self.used:g} of {self.limit:g}."
@@ -325,10 +320,9 @@ class ValidationContext:
 
     code: ClassVar = ErrorCode.VALIDATION_FAILED
     category: ClassVar[Category] = "validation"
-    hint: ClassVar = "Mend the validator: it must raise to reject, return nothing, and leave the output alone."
+    hint: ClassVar = "Fix the validator: it must raise to reject, return nothing, and leave the output alone."
     layer: str
     reason: str
-    attempt: int
 
     def __str__(self) -> str:
         return f"Validator {self.layer!r} {self.reason}."
@@ -340,7 +334,7 @@ class ProjectionContext:
 
     code: ClassVar = ErrorCode.STATE_PROJECTION_FAILED
     category: ClassVar[Category] = "execution"
-    hint: ClassVar = "Mend the function given as Agent(project=…)."
+    hint: ClassVar = "Fix the function given as Agent(project=…)."
     reason: str
 
     def __str__(self) -> str:
@@ -355,8 +349,6 @@ class StopGuardContext:
     category: ClassVar[Category] = "execution"
     hint: ClassVar = "See what the stop guard says."
     reason: str
-    attempt: int
-    iteration: int
 
     def __str__(self) -> str:
         return f"The stop guard ended the run: {self.reason}."
@@ -368,14 +360,10 @@ class CancelledContext:
 
     code: ClassVar = ErrorCode.EXECUTION_CANCELLED
     category: ClassVar[Category] = "execution"
-    hint: ClassVar = "Nothing to mend: the caller stopped the run. Its history can be continued."
+    hint: ClassVar = "Nothing to fix: the caller stopped the run. Its history can be continued."
     reason: str
     doing: str
     """What was going on, for example `calling the model`."""
-    attempt: int
-    """0 before the first attempt."""
-    iteration: int
-    """0 before the first iteration of the attempt."""
 
     def __str__(self) -> str:
         return f"Cancelled while {self.doing}: {self.reason}."
@@ -424,7 +412,7 @@ class Ending:
 
     context: Context
     """The facts, in the class that belongs to the code."""
-    phase: Phase
+    place: Place = START
     """Where the run was."""
     cause: BaseException | None = field(default=None, repr=False, compare=False)
     """The exception behind it, if there was one."""
@@ -432,6 +420,20 @@ class Ending:
     @property
     def code(self) -> ErrorCode:
         return self.context.code
+
+    @property
+    def phase(self) -> Phase:
+        return self.place.phase
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt; 0 before the first."""
+        return self.place.attempt
+
+    @property
+    def iteration(self) -> int:
+        """The number of the iteration in its attempt; 0 before the first."""
+        return self.place.iteration
 
     @property
     def category(self) -> Category:

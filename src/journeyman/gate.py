@@ -27,7 +27,7 @@ import orjson
 
 from journeyman.cancel import is_failure
 from journeyman.errors import name_and_words
-from journeyman.types import MAIL_MARK, NOTICE, Block, Effect, JsonObject, Message, Text, ToolResult, ToolUse
+from journeyman.types import Block, Effect, JsonObject, Message, Origin, Text, ToolResult, ToolUse
 
 Extent: TypeAlias = Literal["once", "session", "always"]
 """How far an approval reaches: this call; this session; every session."""
@@ -291,8 +291,8 @@ class Guard:
     def hear(self, content: Iterable[Block]) -> None:
         """Tell the gates what the run's user says."""
         for block in content if self.memories else ():
-            if isinstance(block, Text) and block.text.startswith((NOTICE, MAIL_MARK)):
-                self.see(_told(block.text))
+            if isinstance(block, Text) and block.origin is not None:
+                self.see(_told(block.text, block.origin))
             elif isinstance(block, Text):
                 self._tell(lambda memory, text=block.text: memory.hear(text))
 
@@ -333,10 +333,10 @@ def _heard_or_seen(message: Message) -> Iterator[Text | ToolUse | ToolResult]:
             yield block
 
 
-def _told(notice: str) -> Seen:
+def _told(text: str, origin: Origin) -> Seen:
     """Return a notification, or mail, as gates see it: it is not the user who wrote what it quotes."""
-    source = "task_output" if notice.startswith(NOTICE) else "send_message"
-    return Seen(tool_use_id="", tool_name=source, arguments={}, text=notice, untrusted=True, n_model_calls=0)
+    source = "task_output" if origin == "notice" else "send_message"
+    return Seen(tool_use_id="", tool_name=source, arguments={}, text=text, untrusted=True, n_model_calls=0)
 
 
 def seen_of(call: ToolUse, result: ToolResult, *, untrusted: bool, n_model_calls: int) -> Seen:

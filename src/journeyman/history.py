@@ -4,7 +4,7 @@ This module owns one rule, in the strictest form any provider demands: every cal
 by exactly one result, in call order, in the next user message, results before anything else; no message is empty; what
 the model said is never changed. To hold it, nothing is appended to the user's side directly. Results and texts are
 *staged*, and become one user message when the next request is built or the run ends. A user message is final once the
-model has answered it. Imports `types`.
+model has answered it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from journeyman.types import (
     ToolResult,
     ToolUse,
     UserContent,
+    with_origin,
 )
 
 T = TypeVar("T", bound=Block | ToolReference)
@@ -46,9 +47,9 @@ _SENDABLE_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 
 
 class History:
-    """A conversation. Built from messages of any origin, it mends what could not be sent."""
+    """A conversation. Built from messages of any origin, it repairs what could not be sent."""
 
-    __slots__ = ("_answers", "_calls", "_has_opaque", "_ids", "_messages", "_said", "changed_from", "kept")
+    __slots__ = ("_answers", "_calls", "_has_opaque", "_ids", "_messages", "_said", "changed_from", "view")
 
     def __init__(self, messages: Iterable[Message] = (), *, closing: Closing = INTERRUPTED) -> None:
         """`closing` is what the results say that are missing in `messages`."""
@@ -62,8 +63,8 @@ class History:
         self._ids: set[str] = set()
         self._has_opaque = False
         """True once the model said something that only its provider understands."""
-        self.kept: object = None
-        """What runs send in its place, where they compact it. Not read here: see `fitting.py`."""
+        self.view: object = None
+        """What runs send in its place, where they compact it. Not read here: `loop/request.py` does."""
         self.changed_from = 0
         """The first message that is new, or another, since whoever stores the history set this."""
         for message in messages:
@@ -108,9 +109,11 @@ class History:
 
     # -- writing
 
-    def say(self, *content: UserContent) -> None:
-        """Stage content for the next user message, after the results. Blank texts are left out."""
-        self._said += [encodable(block) for block in content if not _is_blank(block)]
+    def say(self, *content: UserContent) -> list[UserContent]:
+        """Stage content for the next user message, after the results, and return it. Blank texts are left out."""
+        said = [_with_origin(encodable(block)) for block in content if not _is_blank(block)]
+        self._said += said
+        return said
 
     def answer(self, result: ToolResult) -> ToolResult:
         """Stage the result of a call, and return it as it will be sent.
@@ -270,6 +273,10 @@ class History:
 
 
 _NOT_THE_MODELS = (ToolResult, Image, Document)
+
+
+def _with_origin(block: UserContent) -> UserContent:
+    return with_origin(block) if isinstance(block, Text) else block
 
 
 def _is_blank(block: Block | ToolReference) -> bool:

@@ -241,7 +241,7 @@ def _receipt(text: str, disposition: Disposition) -> Receipt:
 def _delivered(taken: list[Receipt], mail: list[str]) -> tuple[Text, ...]:
     for receipt in taken:
         receipt.settle("delivered")
-    return tuple([Text(text) for text in (*(receipt.text for receipt in taken), *mail)])
+    return (*[Text(receipt.text) for receipt in taken], *[Text(text, origin="mail") for text in mail])
 
 
 current_inbox: ContextVar[Inbox | None] = ContextVar("journeyman_inbox", default=None)

@@ -1,7 +1,6 @@
 """The values of a conversation: messages, their blocks, and what they cost.
 
-Frozen, slotted and provider-neutral. Imports nothing of this package. Read `history.py` next: it owns the
-rules by which these values may follow one another.
+Frozen, slotted and provider-neutral. `history.py` owns the rules by which these values may follow one another.
 """
 
 from __future__ import annotations
@@ -51,6 +50,10 @@ class Url:
 Source: TypeAlias = Annotated[Base64 | Url, Field(discriminator="type")]
 
 
+Origin: TypeAlias = Literal["notice", "mail"]
+"""`notice`: that background work has ended. `mail`: another agent's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """Words: the user's, a tool's or the model's."""
@@ -60,6 +63,8 @@ class Text:
     """End a cached prefix here (see `Settings.cache`); ignored by providers that cache by themselves."""
     extra: JsonObject | None = field(default=None, kw_only=True)
     """Provider fields beside the text, such as citations, kept verbatim."""
+    origin: Origin | None = field(default=None, kw_only=True, compare=False)
+    """Who speaks where the user does, when it is not the user. Never sent, and never trusted as the user's words."""
     type: Literal["text"] = field(default="text", repr=False, kw_only=True)
 
 
@@ -387,8 +392,14 @@ repeated, so after a crash the model is told that the outcome is unknown."""
 
 
 NOTICE: Final = "<background-task-completed>"
-"""How every notification begins. `Guard` knows it by that: it may quote what nobody vouches for."""
-
-
+"""How every notification begins."""
 MAIL_MARK: Final = "<team-message"
-"""How the text begins that a model reads of mail. It stands where the user speaks, but is another agent's."""
+"""How the text begins that a model reads of mail, unless the team formats it otherwise."""
+
+
+def with_origin(text: Text) -> Text:
+    """Return the text with the origin that its first characters tell, if it names none: notifiers hand on plain
+    strings, and conversations of version 0.1 were stored without."""
+    if text.origin is None and text.text.startswith((NOTICE, MAIL_MARK)):
+        return replace(text, origin="notice" if text.text.startswith(NOTICE) else "mail")
+    return text

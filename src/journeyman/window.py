@@ -1,13 +1,8 @@
-"""What of a conversation is sent: the port of context strategies, and the size of things in tokens.
+"""What of a conversation is sent: the view, the strategies that shorten it, and the size of things in tokens.
 
-The history is never shortened. A strategy makes a *view* of it, which is sent from then on and grows as the history
-does.
-
-What of a conversation is sent: the view that the last compaction made, and all that was said since.
-
-The view is kept from request to request and, in a chat, from run to run. It only grows at its end until the next
-compaction, so that providers' caches hold. It also knows about how many tokens it is: what the model reported of this
-very view, and an estimate of what came after.
+The history is never shortened. Without strategies all of it is sent. With strategies, a *view* of it is sent, which
+stays the same from request to request and, in a chat, from run to run: it only grows at its end until the next
+compaction, so that providers' caches hold.
 """
 
 from __future__ import annotations
@@ -47,7 +42,7 @@ _RESERVED_SHARE: Final = 0.13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class Shortened:
     """The messages to send."""
 
     messages: Sequence[Message]
@@ -61,7 +56,7 @@ class Strategy(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> View:
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
         """Return a view at least `excess_tokens` smaller, if it can.
 
         Never part a call from its result, and leave the open turn as it is: the last message and, if that holds
@@ -255,8 +250,51 @@ _FAILURES_AT_MOST: Final = 3
 _RATIO_AT_MOST: Final = 4.0
 
 
-class KeptView:
-    """The messages that are sent of one history."""
+class View(Protocol):
+    """What is sent of one history."""
+
+    @property
+    def prefix(self) -> Prefix: ...
+    @property
+    def messages(self) -> Sequence[Message]: ...
+
+    @property
+    def tokens(self) -> int:
+        """About how long the next request is: what the model reported last, and an estimate of the rest."""
+        ...
+
+    def measure(self, usage: Usage, history: Sequence[Message]) -> None:
+        """Remember how long the view is, now that the model has told: with its answer, which the history holds."""
+        ...
+
+
+class WholeView:
+    """All of the history is sent. Nothing is estimated before somebody asks."""
+
+    __slots__ = ("_covered", "_reported_tokens", "messages", "prefix")
+
+    def __init__(self, messages: Sequence[Message], prefix: Prefix) -> None:
+        """`messages` grow as the history does."""
+        self.messages = messages
+        self.prefix = prefix
+        self._covered = 0
+        """How many messages the last report is about."""
+        self._reported_tokens: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        """About how long the next request is."""
+        reported = estimate_prefix(self.prefix) if self._reported_tokens is None else self._reported_tokens
+        return reported + sum(estimate_message(message) for message in self.messages[self._covered :])
+
+    def measure(self, usage: Usage, history: Sequence[Message]) -> None:
+        """Remember what the model reported. What is not exact, or counts no input, is no report."""
+        is_report = usage.exact and usage.input_tokens
+        self._covered, self._reported_tokens = (len(history), usage.total_tokens) if is_report else (0, None)
+
+
+class CompactedView:
+    """The view that the last compaction made, and all that was said since. It belongs to one history."""
 
     __slots__ = (
         "_anchor",
@@ -268,11 +306,15 @@ class KeptView:
         "_n_failures",
         "_prefix_tokens",
         "ceiling_tokens",
+        "compaction",
         "memories",
         "messages",
+        "prefix",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: Prefix, compaction: Compaction) -> None:
+        self.prefix = prefix
+        self.compaction = compaction
         self.messages: list[Message] = []
         """What is sent. Grows in place; a compaction puts another list here."""
         self.memories: defaultdict[int, dict[str, object]] = defaultdict(dict[str, object])
@@ -287,8 +329,8 @@ class KeptView:
         """The last of them: it may still grow, until the model answers it."""
         self._estimate = 0
         """Of the messages alone."""
-        self._prefix_tokens = 0
-        self._anchor = 0
+        self._prefix_tokens = estimate_prefix(prefix)
+        self._anchor = self._prefix_tokens
         """How long the request was when `_estimate` was `_anchored_at`."""
         self._anchored_at = 0
         self._n_failures = 0
@@ -299,10 +341,11 @@ class KeptView:
         """About how long the next request is."""
         return self._anchor + self._estimate - self._anchored_at
 
-    def begin_run(self, prefix_tokens: int) -> None:
-        """Take up the view with the system prompt and the tools of another run."""
+    def begin_run(self, prefix: Prefix, compaction: Compaction) -> None:
+        """Continue the view with the system prompt, the tools and the strategies of another run."""
+        prefix_tokens = estimate_prefix(prefix)
         self._anchor += prefix_tokens - self._prefix_tokens
-        self._prefix_tokens = prefix_tokens
+        self.prefix, self.compaction, self._prefix_tokens = prefix, compaction, prefix_tokens
 
     def follow(self, history: Sequence[Message]) -> None:
         """Add what the history has grown by."""

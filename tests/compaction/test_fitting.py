@@ -25,10 +25,17 @@ from journeyman import (
 from journeyman.compaction import ClearToolResults, Compaction, Summarise
 from journeyman.errors import ProviderError
 from journeyman.events import CompactionStep, ContextCompacted
-from journeyman.model import Model, Request
+from journeyman.model import Model, Prefix, Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.types import Base64, Document, Image, Message, Text, Thinking, ToolResult, ToolUse
-from journeyman.window import AnyStrategy, KeptView, View, estimate_message, fault_of_view, without_stale_thinking
+from journeyman.window import (
+    AnyStrategy,
+    CompactedView,
+    Shortened,
+    estimate_message,
+    fault_of_view,
+    without_stale_thinking,
+)
 from tests.compaction.players import (
     SHORT,
     SmallWindow,
@@ -54,9 +61,9 @@ class Own:
     name: str = "own"
     asked: list[int] = field(default_factory=list[int])
 
-    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> View:
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
         self.asked.append(excess_tokens)
-        return View(messages=self.make(messages), changed=True)
+        return Shortened(messages=self.make(messages), changed=True)
 
 
 def broken(messages: Sequence[Message]) -> Sequence[Message]:
@@ -397,11 +404,16 @@ async def test_a_prompt_that_grows_before_it_is_answered_grows_in_the_view() -> 
 # -- the parts ---------------------------------------------------------------------------------------------------------
 
 
+def view(prefix_tokens: int = 0) -> CompactedView:
+    """Return a view of nothing, whose system prompt is that long."""
+    system = (Text("x" * 4 * prefix_tokens),) if prefix_tokens else ()
+    return CompactedView(Prefix(system=system), Compaction([Own(the_end)]))
+
+
 def test_a_kept_view_measures_what_it_sends_and_not_what_was_said() -> None:
     """The report on the old view is not applied to the new one, nor the other way round."""  # S16.9
     log = chain(20, size=4_000)
-    kept = KeptView()
-    kept.begin_run(100)
+    kept = view(prefix_tokens=100)
     kept.follow(log)
     assert 20_000 < kept.tokens < 22_000
     kept.measure(Usage(requests=1, input_tokens=30_000, output_tokens=10), log)
@@ -419,14 +431,14 @@ def test_a_kept_view_measures_what_it_sends_and_not_what_was_said() -> None:
 
 def test_a_report_that_cannot_be_is_not_believed() -> None:
     log = chain(20, size=4_000)
-    kept = KeptView()
+    kept = view()
     kept.measure(Usage(requests=1, input_tokens=10, output_tokens=5), log)
     assert kept.tokens > 20_000
 
 
 def test_a_history_that_became_another_is_sent_whole() -> None:
     log = chain(5)
-    kept = KeptView()
+    kept = view()
     kept.follow(log)
     kept.rewrite(the_end(log))
     other = [asked("Another."), said()]
@@ -439,7 +451,7 @@ def test_a_history_that_became_another_is_sent_whole() -> None:
 
 def test_what_is_added_to_a_prompt_is_added_behind_its_summary() -> None:
     log = [asked("Old."), said(), asked("New.")]
-    kept = KeptView()
+    kept = view()
     kept.follow(log)
     kept.rewrite([Message("user", (Text("Summary."), Text("New.")))])
     log[-1] = Message("user", (Text("New."), Text("More.")))

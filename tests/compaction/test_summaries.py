@@ -8,7 +8,7 @@ from journeyman.compaction import OPENING, Summarise
 from journeyman.errors import ProviderError
 from journeyman.models.scripted import Answer, FromFunction, say
 from journeyman.types import Image, Message, Opaque, Text, Thinking, ToolResult, Url
-from journeyman.window import View, fault_of_view
+from journeyman.window import Shortened, fault_of_view
 from tests.compaction.players import asked, chain, exchange, said, situation, summary_call
 
 KEEP = Summarise(keep_tokens=100)
@@ -24,7 +24,7 @@ async def summed(
     strategy: Summarise = KEEP,
     excess: int = 1,
     memory: dict[str, object] | None = None,
-) -> tuple[View, list[str]]:
+) -> tuple[Shortened, list[str]]:
     """Return the view, and the texts that the summing model read."""
     found, requests = situation(answers, memory=memory)
     view = await strategy.informed(found).view(messages, excess_tokens=excess)
@@ -100,7 +100,7 @@ async def test_nothing_new_means_no_call() -> None:
     first, _ = await summed(chain(6, size=800), summary_call(), memory=memory)
     second, read = await summed(list(first.messages), memory=memory)
     assert (second.changed, read) == (False, [])
-    assert await summed(chain(2, size=100)) == (View(messages=chain(2, size=100)), [])
+    assert await summed(chain(2, size=100)) == (Shortened(messages=chain(2, size=100)), [])
 
 
 async def test_what_is_said_in_a_conversation_cannot_end_it() -> None:

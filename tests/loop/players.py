@@ -69,3 +69,9 @@ def context_of(result: Result[object], kind: type[C]) -> C:
     context = failed(result).error.context
     assert isinstance(context, kind), context
     return context
+
+
+def place_of(result: Result[object]) -> tuple[int, int]:
+    """Return the attempt and the iteration in which a run failed."""
+    ending = failed(result).error
+    return ending.attempt, ending.iteration

@@ -13,7 +13,7 @@ from journeyman.events import AttemptCompleted, IterationStarted
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Scripted, call, say
 from journeyman.types import Message, Text, Usage
-from tests.loop.players import Report, context_of, failed, look, preview, report, small
+from tests.loop.players import Report, context_of, failed, look, place_of, preview, report, small
 from tests.support.clock import virtual_clock
 from tests.support.recorder import Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage, broken
@@ -34,7 +34,7 @@ async def test_the_signal_is_checked_before_each_model_call(stage: Stage) -> Non
     assert failed(result).code == "EXECUTION_CANCELLED"
     assert failed(result).phase == "iteration"
     context = context_of(result, CancelledContext)
-    assert (context.reason, context.attempt, context.iteration) == ("enough", 1, 2)
+    assert (context.reason, failed(result).error.attempt, failed(result).error.iteration) == ("enough", 1, 2)
     assert stage.n_requests == 2
     check_balance(recorder.events)
 
@@ -53,8 +53,9 @@ async def test_the_signal_stops_a_request_in_flight(stage: Stage, reflected: boo
     recorder = Recorder()
     agent = Agent(name="tester", model=stage.model(answers), tools=[look], output=output)
     result = await run(agent, "Go.", abort=abort, on_event=recorder)
-    assert context_of(result, CancelledContext) == CancelledContext(
-        reason="aborted by the caller", doing="calling the model", attempt=1, iteration=2
+    assert (context_of(result, CancelledContext), place_of(result)) == (
+        CancelledContext(reason="aborted by the caller", doing="calling the model"),
+        (1, 2),
     )
     assert failed(result).phase == "iteration"
     assert [record.iterations for record in result.metadata.attempts] == [2]
@@ -140,8 +141,9 @@ async def test_a_signal_fired_before_the_run_stops_it_before_the_prompts(stage: 
     agent = Agent(name="tester", model=stage.model(["Hello."]), prompt=prompt)
     result = await run(agent, "Go.", abort=abort)
     assert failed(result).phase == "prompt_generation"
-    assert context_of(result, CancelledContext) == CancelledContext(
-        reason="too late", doing="building the prompts", attempt=0, iteration=0
+    assert (context_of(result, CancelledContext), place_of(result)) == (
+        CancelledContext(reason="too late", doing="building the prompts"),
+        (0, 0),
     )
     assert asked == []
     assert stage.n_requests == 0
@@ -202,8 +204,9 @@ async def test_a_signal_stops_validation(stage: Stage) -> None:  # X10, X32, X33
     agent = Agent(name="tester", model=stage.model([report()]), output=Output(Report), validators=[stop, after])
     result = await run(agent, "Go.", abort=abort)
     assert failed(result).phase == "validation"
-    assert context_of(result, CancelledContext) == CancelledContext(
-        reason="aborted by the caller", doing="validating the output", attempt=1, iteration=1
+    assert (context_of(result, CancelledContext), place_of(result)) == (
+        CancelledContext(reason="aborted by the caller", doing="validating the output"),
+        (1, 1),
     )
     assert judged == ["stop"]
     assert failed(result).candidate == {"total": 3}
@@ -235,7 +238,7 @@ async def test_a_signal_between_attempts_names_the_attempt_that_was(stage: Stage
     recorder = Recorder()
     result = await run(agent, "Go.", abort=abort, on_event=recorder)
     assert stage.n_requests == 1
-    assert context_of(result, CancelledContext).attempt == 1
+    assert failed(result).error.attempt == 1
     check_balance(recorder.events)
 
 

@@ -30,14 +30,13 @@ from journeyman.endings import (
     InvalidInputContext,
     InvalidResponseContext,
     ModelUnavailableContext,
-    OverflowContext,
     RateLimitContext,
     RefusedContext,
     TruncatedContext,
 )
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import StopReason
-from tests.loop.players import Report, context_of, failed, look, report, small, succeeded
+from tests.loop.players import Report, context_of, failed, look, place_of, report, small, succeeded
 from tests.support.recorder import Recorder, calls, check_balance, transcript
 from tests.support.stage import Stage
 
@@ -86,7 +85,7 @@ def _example(context: type[Any]) -> object:
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: context.code)
 def test_every_ending_says_what_happened_and_what_to_do(context: type[Any]) -> None:  # R73, X27, X28
-    ending = Ending(_example(context), "iteration")  # pyright: ignore[reportArgumentType] - one of them
+    ending = Ending(_example(context))  # pyright: ignore[reportArgumentType] - one of them
     assert ending.code == context.code
     assert str(ending) == f"{ending.code}: {ending.message}"
     assert len(ending.message) > 10
@@ -109,7 +108,7 @@ async def test_a_failed_model_call_carries_what_the_provider_said(stage: Stage) 
         "not_found_error",
         "req_7",
     )
-    assert (context.attempt, context.iteration, result.phase) == (1, 2, "iteration")
+    assert (failed(result).error.attempt, failed(result).error.iteration, result.phase) == (1, 2, "iteration")
     assert "No such model." in result.error.message
     assert result.error.hint == "Check the model's name and the base URL."
     assert isinstance(result.error.cause, ProviderError)
@@ -129,7 +128,7 @@ async def test_a_rate_limit_that_holds_on_has_a_code_of_its_own(stage: Stage) ->
 async def test_a_conversation_that_is_too_long_has_a_code_of_its_own(stage: Stage) -> None:  # A29
     error = ProviderError("prompt is too long", kind="context_overflow")
     result = await run(Agent(name="tester", model=stage.model([error])), "Go.")
-    assert context_of(result, OverflowContext).iteration == 1
+    assert failed(result).error.iteration == 1
 
 
 async def test_a_model_that_breaks_its_contract_ends_the_run_with_an_error_value() -> None:  # A29, D39
@@ -158,8 +157,9 @@ async def test_a_truncated_response_runs_no_tools(stage: Stage, reason: StopReas
     recorder = Recorder()
     agent = Agent(name="tester", model=model, tools=[look], output=Output(Report), settings=Settings(max_tokens=1_000))
     result = await run(agent, "Go.", on_event=recorder)
-    assert context_of(result, TruncatedContext) == TruncatedContext(
-        stop_reason=reason, max_tokens=1_000, attempt=1, iteration=1
+    assert (context_of(result, TruncatedContext), place_of(result)) == (
+        TruncatedContext(stop_reason=reason, max_tokens=1_000),
+        (1, 1),
     )
     assert calls(recorder.events) == []
     assert transcript(failed(result).history) == [
@@ -185,8 +185,9 @@ async def test_a_refusal_has_a_code_of_its_own(stage: Stage) -> None:  # A30, D2
     refusal = replace(say("I will not.", stop_reason="refusal"), stop_detail="cyber")
     model = stage.model([call("look"), refusal])
     result = await run(Agent(name="tester", model=model, tools=[look], output=Output(Report)), "Go.")
-    assert context_of(result, RefusedContext) == RefusedContext(
-        refusal="cyber", text="I will not.", attempt=1, iteration=2
+    assert (context_of(result, RefusedContext), place_of(result)) == (
+        RefusedContext(refusal="cyber", text="I will not."),
+        (1, 2),
     )
 
 
@@ -292,5 +293,5 @@ async def test_latency_is_in_seconds_of_the_loops_clock() -> None:  # X22
 
 
 def test_a_cancelled_run_says_what_it_was_doing() -> None:  # R52, X33
-    context = CancelledContext(reason="enough", doing="running tools", attempt=1, iteration=2)
-    assert str(Ending(context, "iteration")) == "EXECUTION_CANCELLED: Cancelled while running tools: enough."
+    context = CancelledContext(reason="enough", doing="running tools")
+    assert str(Ending(context)) == "EXECUTION_CANCELLED: Cancelled while running tools: enough."

@@ -8,7 +8,7 @@ from journeyman import Agent, Limits, Output, Text, run, tool
 from journeyman.endings import InvalidResponseContext, IterationsContext
 from journeyman.models.scripted import call, say
 from journeyman.types import ToolResult
-from tests.loop.players import Report, context_of, fail, failed, look, preview, report, submit, succeeded
+from tests.loop.players import Report, context_of, fail, failed, look, place_of, preview, report, submit, succeeded
 from tests.support.recorder import Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage
 
@@ -113,10 +113,11 @@ async def test_a_run_out_of_iterations_says_so_with_its_facts(stage: Stage) -> N
     agent = Agent(name="tester", model=model, tools=[look], output=Output(Report), limits=Limits(iterations=2))
     result = await run(agent, "Go.")
     assert failed(result).code == "MAX_ITERATIONS"
-    assert context_of(result, IterationsContext) == IterationsContext(
-        attempt=1, iteration_count=2, max_iterations=2, has_draft=False
+    assert (context_of(result, IterationsContext), place_of(result)[0]) == (
+        IterationsContext(iteration_count=2, max_iterations=2, has_draft=False),
+        1,
     )
-    assert failed(result).error.message == "Attempt 1 used all its 2 iterations without an output."
+    assert failed(result).error.message == "The attempt used all its 2 iterations without an output."
 
 
 async def test_the_calls_of_the_last_iteration_are_still_run_and_answered(stage: Stage) -> None:  # A13, R50
@@ -187,8 +188,9 @@ async def test_a_reply_without_calls_is_an_invalid_response(stage: Stage) -> Non
     model = stage.model([call("look"), "All done!"])
     result = await run(Agent(name="tester", model=model, tools=[look], output=Output(Report)), "Go.")
     assert failed(result).code == "INVALID_RESPONSE"
-    assert context_of(result, InvalidResponseContext) == InvalidResponseContext(
-        stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False, attempt=1, iteration=2
+    assert (context_of(result, InvalidResponseContext), place_of(result)) == (
+        InvalidResponseContext(stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False),
+        (1, 2),
     )
     assert transcript(failed(result).history)[-1] == ("assistant", "All done!")
     assert failed(result).candidate is None

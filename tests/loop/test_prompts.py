@@ -132,7 +132,7 @@ async def test_a_prompt_that_fails_ends_the_run_before_any_call(
     assert result.code == "PROMPT_GENERATION_FAILED"
     assert result.phase == "prompt_generation"
     context = context_of(result, PromptContext)
-    assert (context.prompt, context.reason, context.attempt) == (which, reason, 0)
+    assert (context.prompt, context.reason, failed(result).error.attempt) == (which, reason, 0)
     assert stage.n_requests == 0
     check_balance(recorder.events)
 
@@ -150,7 +150,7 @@ async def test_an_error_prompt_that_fails_ends_the_run(stage: Stage, how: str) -
     )
     result = await run(agent, "Go.", on_event=recorder)
     context = context_of(result, PromptContext)
-    assert (context.prompt, context.reason, context.attempt) == ("error", BROKEN[how][1], 1)
+    assert (context.prompt, context.reason, failed(result).error.attempt) == ("error", BROKEN[how][1], 1)
     assert failed(result).report is not None
     assert stage.n_requests == 1
     check_balance(recorder.events)

@@ -12,7 +12,19 @@ from journeyman.events import LayerStarted
 from journeyman.model import ToolSpec
 from journeyman.models.scripted import call
 from journeyman.types import ToolResult
-from tests.loop.players import REJECTED, Report, context_of, failed, look, preview, report, small, submit, succeeded
+from tests.loop.players import (
+    REJECTED,
+    Report,
+    context_of,
+    failed,
+    look,
+    place_of,
+    preview,
+    report,
+    small,
+    submit,
+    succeeded,
+)
 from tests.support.recorder import Recorder, calls, check_balance, transcript
 from tests.support.stage import Stage
 
@@ -115,8 +127,9 @@ async def test_submit_before_any_draft_ends_the_run(stage: Stage) -> None:  # R4
     agent = Agent(name="tester", model=model, tools=[look], output=REFLECTED)
     result = await run(agent, "Go.", on_event=recorder)
     assert failed(result).code == "SUBMIT_BEFORE_OUTPUT"
-    assert context_of(result, SubmitContext) == SubmitContext(
-        output_tool="output", submit_tool="submit", attempt=1, iteration=2
+    assert (context_of(result, SubmitContext), place_of(result)) == (
+        SubmitContext(output_tool="output", submit_tool="submit"),
+        (1, 2),
     )
     check_balance(recorder.events)
     assert transcript(failed(result).history)[-1] == (
@@ -140,7 +153,7 @@ async def test_a_submit_after_a_rejection_needs_a_new_draft(stage: Stage) -> Non
     model = stage.model([report(7), submit(), submit("s2")])
     result = await run(Agent(name="tester", model=model, output=REFLECTED, validators=[small]), "Go.")
     assert failed(result).code == "SUBMIT_BEFORE_OUTPUT"
-    assert context_of(result, SubmitContext).attempt == 2
+    assert failed(result).error.attempt == 2
 
 
 async def test_the_rejection_is_the_result_of_submit(stage: Stage) -> None:  # R6, R56, A24, A25, D2

@@ -15,7 +15,7 @@ from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.loop.validation import from_checker
 from journeyman.models.scripted import call
 from journeyman.types import ToolResult
-from tests.loop.players import Report, context_of, failed, report, small, succeeded
+from tests.loop.players import Report, context_of, failed, place_of, report, small, succeeded
 from tests.support.recorder import Recorder, check_balance
 from tests.support.stage import Stage
 
@@ -264,8 +264,9 @@ async def test_a_validator_that_returns_a_value_fails_the_run(stage: Stage) -> N
     validators: list[Any] = [better]
     agent = Agent(name="clerk", model=stage.model([report()]), output=Output(Report), validators=validators)
     result = await run(agent, "Go.")
-    assert context_of(result, ValidationContext) == ValidationContext(
-        layer="better", reason="returned Report; it must raise to reject, and return nothing", attempt=1
+    assert (context_of(result, ValidationContext), place_of(result)[0]) == (
+        ValidationContext(layer="better", reason="returned Report; it must raise to reject, and return nothing"),
+        1,
     )
 
 

@@ -220,8 +220,10 @@ def test_a_failed_run_fails_again_in_the_same_way(tmp_path: Path) -> None:
     record(path, [call("look", city="Oslo"), last])
     result = ask(path)
     assert isinstance(result, Failure)
-    assert result.error.context == RateLimitContext(
-        message="Later.", status=429, request_id="req_1", retry_after_s=99, attempt=1, iteration=2
+    assert (result.error.context, result.error.attempt, result.error.iteration) == (
+        RateLimitContext(message="Later.", status=429, request_id="req_1", retry_after_s=99),
+        1,
+        2,
     )
     assert result.metadata.usage == Usage(requests=2, input_tokens=17, output_tokens=5, exact=False)
 

@@ -35,7 +35,7 @@ from journeyman.budget import Spent
 from journeyman.gate import GateRequest
 from journeyman.output import TEXT, Reflection
 from journeyman.tools.tools import AnyTool, MiddlewareCall, Next
-from journeyman.window import View
+from journeyman.window import Shortened
 from tests.properties import giving
 from tests.properties.acting import Actor, tool_value, use_context
 from tests.properties.played_model import HANG_S, PlayedModel, Turn
@@ -293,9 +293,9 @@ class _Strategy:
     def __init__(self, actor: Actor, site: Site) -> None:
         self._function = actor.coroutine_function(site, giving.nothing)
 
-    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> View:
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
         await self._function()
-        return View(messages=messages)
+        return Shortened(messages=messages)
 
 
 def _middleware(actor: Actor, site: Site) -> Any:  # noqa: ANN401

@@ -210,5 +210,5 @@ def test_gates_that_remember_do_not_take_mail_for_the_users_words() -> None:
 
     guard = Guard(posts=(), approve=None, stop=lambda reason: None)
     guard.memories = (Memory(),)  # pyright: ignore[reportAttributeAccessIssue] - all that is asked of it here
-    guard.hear([Text("Hello."), Text(as_text(mail("m-1", "Send it.")))])
+    guard.hear([Text("Hello."), Text(as_text(mail("m-1", "Send it.")), origin="mail")])
     assert heard == ["user: Hello.", "send_message, untrusted: True"]

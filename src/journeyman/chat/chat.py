@@ -29,7 +29,7 @@ from typing_extensions import TypeVar
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.chat.keeping import Keeping, noted_on
 from journeyman.chat.questions import Answer, Questions, current_questions
-from journeyman.chat.turn import ChatState, Hold, Turn, closing_of, used
+from journeyman.chat.turn import ChatState, Hold, Turn, closing_of
 from journeyman.connect import connect, connect_session
 from journeyman.errors import ChatBusy, ChatHeld, ModelUnavailable, NothingToContinue
 from journeyman.events import Callbacks, Listener, TurnEnded
@@ -38,7 +38,7 @@ from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
 from journeyman.journal import Section
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
-from journeyman.loop.record import Execution, Options, current_path, current_run
+from journeyman.loop.record import Options, Run, current_path, current_run
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, opened
 from journeyman.result import Failure, Result, Success
@@ -85,18 +85,18 @@ class Runs:
         """Do one run of a turn. What it leaves is kept, however it ends."""
         self.n_runs += 1
         self.input = input
-        execution = turn.execution = self._execution(turn, input, goes_on=goes_on)
+        begun = turn.run = self._begun(turn, input, goes_on=goes_on)
         try:
-            result = await carry_out(execution)
+            result = await carry_out(begun)
         except BaseException as error:
             self.history.close(self._closing)
             with noted_on(error):
-                self._end(turn, execution)
+                self._end(turn, begun)
             raise
-        self._end(turn, execution)
+        self._end(turn, begun)
         return result
 
-    def _execution(self, turn: Turn[Any], input: Any, *, goes_on: bool) -> Execution:  # noqa: ANN401 - any agent's
+    def _begun(self, turn: Turn[Any], input: Any, *, goes_on: bool) -> Run:  # noqa: ANN401 - any agent's
         current_path.set(self._above)
         current_run.set(self._run_above)
         current_questions.set(self._questions)
@@ -109,7 +109,7 @@ class Runs:
             history=self.history,
             host=replace(self.host, journal=journal) if journal else self.host,
             inbox=self.inbox,
-            keep=None if self.keeping.session is None else lambda: self.keep(turn.used()),
+            store_step=None if self.keeping.session is None else lambda: self.keep(turn.used()),
             going_on=self.inbox.hand_over if goes_on else None,
             abort_note=lambda: turn.note,
             numbers=self._numbers,
@@ -120,9 +120,9 @@ class Runs:
         """Return where in the journal the run's steps are: the same again only for the same run of the same chat."""
         return f"run/{self.n_runs}/message/{len(self.history.messages)}"
 
-    def _end(self, turn: Turn[Any], execution: Execution) -> None:
-        turn.execution = None
-        self.usage += used(execution)
+    def _end(self, turn: Turn[Any], begun: Run) -> None:
+        turn.run = None
+        self.usage += begun.ledger.usage
         self.keep()
 
     def keep(self, more: Usage = NOTHING_USED) -> None:

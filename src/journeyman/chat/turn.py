@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 from journeyman.agent import Agent
 from journeyman.cancel import Abort
 from journeyman.endings import Ending
-from journeyman.loop.record import Execution
+from journeyman.loop.record import Run
 from journeyman.result import CallbackError, Result
 from journeyman.types import NOTHING_USED, Effect, ToolUse, Usage
 
@@ -78,7 +78,7 @@ class Turn(Generic[Out]):
         """Stops the runs of this turn."""
         self.note = ABORTED
         """What the model reads if the signal interrupts it."""
-        self.execution: Execution | None = None
+        self.run: Run | None = None
         """The run that goes on."""
         self.is_over = False
         """True once the chat is idle again, which is before anybody is told."""
@@ -133,12 +133,11 @@ class Turn(Generic[Out]):
 
     def used(self) -> Usage:
         """Return what the run that goes on has used."""
-        return NOTHING_USED if self.execution is None else used(self.execution)
+        return NOTHING_USED if self.run is None else self.run.ledger.usage
 
     def pending_calls(self) -> tuple[ToolUse, ...]:
         """Return the calls that have begun and not ended."""
-        talk = None if self.execution is None else self.execution.talk
-        return () if talk is None else tuple(talk.announced.values())
+        return () if self.run is None else tuple(self.run.calls.announced.values())
 
     async def _result(self) -> Result[Out]:
         await self.settled()
@@ -151,11 +150,6 @@ class Turn(Generic[Out]):
 
     def __repr__(self) -> str:
         return f"<Turn of {self._chat_name!r}, {'over' if self.is_over else 'going on'}>"
-
-
-def used(execution: Execution) -> Usage:
-    """Return what a run has used so far."""
-    return execution.ledger.usage
 
 
 class Hold:

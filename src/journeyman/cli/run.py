@@ -205,9 +205,7 @@ def _host(job: Job) -> Host:
 
 def _unstarted(context: Context) -> Failure:
     """Return the failure that `run` would give, had it been called."""
-    return Failure(
-        error=Ending(context, "prompt_generation"), metadata=Metadata(usage=Usage(), latency_s=0), history=()
-    )
+    return Failure(error=Ending(context), metadata=Metadata(usage=Usage(), latency_s=0), history=())
 
 
 def _run(job: Job, screen: Screen, value: object, host: Host) -> int:

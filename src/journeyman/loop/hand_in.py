@@ -1,7 +1,7 @@
 """How an output is handed in: by the output tool, after reflection and submit, or as the text of the last message.
 
 After every iteration the loop asks one of these whether there is a candidate now, whether the run must end, or whether
-to go on. Imports `agent`, `conversation`, `calls`, `iteration` and the parts.
+to continue.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from journeyman.endings import (
 )
 from journeyman.errors import InvalidArguments, name_and_words
 from journeyman.loop.calls import finish
-from journeyman.loop.record import Call, Candidate, Conversation, HandIn, HandInTool, Iterated, Outcome
+from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated, Outcome, Run
 from journeyman.output import Reflection
 from journeyman.tools.schema import OutputSchema
 from journeyman.tools.tools import error_result, to_result
@@ -62,13 +62,13 @@ class OutputHandIn:
     async def _propose(self, use: ToolUse) -> None:
         self.last_raw = _raw(use)
 
-    async def judge(self, talk: Conversation, turn: Iterated) -> Candidate | Ending | None:
-        if not turn.calls:
-            return _without_calls(talk, turn, self._terminator, nudge=self._nudge, has_draft=False)
-        withheld = [call for call in turn.calls if call.outcome is None]
+    async def look(self, run: Run, iterated: Iterated) -> Candidate | Ending | None:
+        if not iterated.calls:
+            return _without_calls(run, iterated, self._terminator, nudge=self._nudge, has_draft=False)
+        withheld = [call for call in iterated.calls if call.outcome is None]
         if not withheld:
             return None
-        call = await _last(talk, withheld)
+        call = await _last(run, withheld)
         return Candidate(_raw(call.use), call.use)
 
 
@@ -126,21 +126,21 @@ class SubmitHandIn:
                 raise
             return error_result(error)
 
-    async def judge(self, talk: Conversation, turn: Iterated) -> Candidate | Ending | None:
+    async def look(self, run: Run, iterated: Iterated) -> Candidate | Ending | None:
         fresh, self._fresh = self._fresh, False
-        if not turn.calls:
-            return _without_calls(talk, turn, self._submit_name, nudge=self._nudge, has_draft=self.has_draft)
-        withheld = [call for call in turn.calls if call.outcome is None]
+        if not iterated.calls:
+            return _without_calls(run, iterated, self._submit_name, nudge=self._nudge, has_draft=self.has_draft)
+        withheld = [call for call in iterated.calls if call.outcome is None]
         if not withheld:
             return None
-        call = await _last(talk, withheld)
+        call = await _last(run, withheld)
         draft = self._draft
         refusal = self._refusal(draft, fresh=fresh)
         if draft is not None and refusal is None:
             return Candidate(draft.raw, call.use)
         if draft is None and self._reflection.early_submit == "fail":
-            return self._too_early(talk)
-        await finish(talk, call.use, Outcome.failed("rejected", f"Error: {refusal}"))
+            return self._too_early(run)
+        await finish(run, call.use, Outcome.failed("rejected", f"Error: {refusal}"))
         return None
 
     def _refusal(self, draft: _Draft | None, *, fresh: bool) -> str | None:
@@ -153,24 +153,18 @@ class SubmitHandIn:
             return f"the last draft was not accepted. Propose another with {self._output_name!r}."
         return None
 
-    def _too_early(self, talk: Conversation) -> Ending:
-        context = SubmitContext(
-            output_tool=self._output_name,
-            submit_tool=self._submit_name,
-            attempt=talk.attempt,
-            iteration=talk.iteration,
-        )
-        return Ending(context, "iteration")
+    def _too_early(self, run: Run) -> Ending:
+        return run.ending(SubmitContext(output_tool=self._output_name, submit_tool=self._submit_name))
 
 
 def _raw(use: ToolUse) -> str:
     return use.input_json if use.malformed is None else use.malformed
 
 
-async def _last(talk: Conversation, withheld: Sequence[Call]) -> Call:
+async def _last(run: Run, withheld: Sequence[Call]) -> Call:
     """Return the last of the calls that wait for the verdict; those before it are superseded."""
     for call in withheld[:-1]:
-        await finish(talk, call.use, Outcome.failed("rejected", SUPERSEDED))
+        await finish(run, call.use, Outcome.failed("rejected", SUPERSEDED))
     return withheld[-1]
 
 
@@ -191,19 +185,19 @@ class TextHandIn:
     def begin_attempt(self) -> None:
         return
 
-    async def judge(self, talk: Conversation, turn: Iterated) -> Candidate | Ending | None:
-        if turn.calls:
-            terminal = await self._terminal(turn.calls)
+    async def look(self, run: Run, iterated: Iterated) -> Candidate | Ending | None:
+        if iterated.calls:
+            terminal = await self._terminal(iterated.calls)
             if terminal is None:
                 return None
-            text = _turn_text(talk.history.messages)
-            return await self._guarded(talk, Candidate(text or terminal, terminal_result=terminal))
-        if turn.response.stop_reason not in ("end_turn", "stop_sequence"):
-            return _without_calls(talk, turn, None, nudge=False, has_draft=False)
-        text = _turn_text(talk.history.messages)
-        if turn.said is None or not text.strip():
-            return _invalid(talk, turn, None, has_draft=False)
-        return await self._guarded(talk, Candidate(text))
+            text = _turn_text(run.history.messages)
+            return await self._guarded(run, Candidate(text or terminal, terminal_result=terminal))
+        if iterated.response.stop_reason not in ("end_turn", "stop_sequence"):
+            return _without_calls(run, iterated, None, nudge=False, has_draft=False)
+        text = _turn_text(run.history.messages)
+        if iterated.said is None or not text.strip():
+            return _invalid(run, iterated, None, has_draft=False)
+        return await self._guarded(run, Candidate(text))
 
     async def _terminal(self, calls: Sequence[Call]) -> str | None:
         """Return the result of the first call that ends the run."""
@@ -218,12 +212,14 @@ class TextHandIn:
         verdict = self._stop_after(call.use.name, call.outcome.result) if call.outcome else False
         return await verdict if inspect.isawaitable(verdict) else verdict
 
-    async def _guarded(self, talk: Conversation, candidate: Candidate) -> Candidate | Ending | None:
+    async def _guarded(self, run: Run, candidate: Candidate) -> Candidate | Ending | None:
         self.last_raw = candidate.raw
-        if self._stop_guard is None or _goes_on_anyway(talk, candidate):
+        if self._stop_guard is None or _goes_on_anyway(run, candidate):
             return candidate
         trigger = "answer" if candidate.terminal_result is None else "stop_after"
-        stopping = Stopping(text=candidate.raw, attempt=talk.attempt, iteration=talk.iteration, trigger=trigger)
+        stopping = Stopping(
+            text=candidate.raw, attempt=run.place.attempt, iteration=run.place.iteration, trigger=trigger
+        )
         try:
             verdict = self._stop_guard(stopping)
             verdict = await verdict if inspect.isawaitable(verdict) else verdict
@@ -233,18 +229,17 @@ class TextHandIn:
             verdict = Escalate(name_and_words(error))
         match verdict:
             case KeepGoing(text) if text.strip():
-                talk.history.say(Text(text))
+                run.history.say(Text(text))
                 return None
             case Escalate(reason):
-                context = StopGuardContext(reason=reason, attempt=talk.attempt, iteration=talk.iteration)
-                return Ending(context, "iteration")
+                return run.ending(StopGuardContext(reason=reason))
             case _:
                 return candidate
 
 
-def _goes_on_anyway(talk: Conversation, candidate: Candidate) -> bool:
+def _goes_on_anyway(run: Run, candidate: Candidate) -> bool:
     """Tell whether this is no stop, because the chat goes on with what its user wrote."""
-    return candidate.terminal_result is None and talk.inbox is not None and not talk.inbox.is_empty
+    return candidate.terminal_result is None and run.options.inbox is not None and not run.options.inbox.is_empty
 
 
 def _turn_text(messages: Sequence[Message]) -> str:
@@ -263,50 +258,38 @@ def _turn_text(messages: Sequence[Message]) -> str:
 
 
 def _without_calls(
-    talk: Conversation, turn: Iterated, expected: str | None, *, nudge: bool, has_draft: bool
+    run: Run, iterated: Iterated, expected: str | None, *, nudge: bool, has_draft: bool
 ) -> Ending | None:
     """Say what a response means that asks for no call: the end of the run, or None to go on."""
-    match turn.response.stop_reason:
+    match iterated.response.stop_reason:
         case "pause_turn":
             return None
         case "max_tokens" | "context_window":
-            return _truncated(talk, turn)
+            return _truncated(run, iterated)
         case "refusal":
-            return _refused(talk, turn)
+            return _refused(run, iterated)
         case "end_turn" | "stop_sequence" if nudge:
-            talk.history.say(Text(f"Nothing was handed in yet. Go on, and hand in the result with {expected!r}."))
+            run.history.say(Text(f"Nothing was handed in yet. Go on, and hand in the result with {expected!r}."))
             return None
         case _:
-            return _invalid(talk, turn, expected, has_draft=has_draft)
+            return _invalid(run, iterated, expected, has_draft=has_draft)
 
 
-def _truncated(talk: Conversation, turn: Iterated) -> Ending:
-    context = TruncatedContext(
-        stop_reason=turn.response.stop_reason,
-        max_tokens=talk.asked_max_tokens,
-        attempt=talk.attempt,
-        iteration=talk.iteration,
-    )
-    return Ending(context, "iteration")
+def _truncated(run: Run, iterated: Iterated) -> Ending:
+    asked = run.attempt.asked_max_tokens
+    return run.ending(TruncatedContext(stop_reason=iterated.response.stop_reason, max_tokens=asked))
 
 
-def _refused(talk: Conversation, turn: Iterated) -> Ending:
-    context = RefusedContext(
-        refusal=turn.response.stop_detail,
-        text=turn.said.text if turn.said else "",
-        attempt=talk.attempt,
-        iteration=talk.iteration,
-    )
-    return Ending(context, "iteration")
+def _refused(run: Run, iterated: Iterated) -> Ending:
+    text = iterated.said.text if iterated.said else ""
+    return run.ending(RefusedContext(refusal=iterated.response.stop_detail, text=text))
 
 
-def _invalid(talk: Conversation, turn: Iterated, expected: str | None, *, has_draft: bool) -> Ending:
+def _invalid(run: Run, iterated: Iterated, expected: str | None, *, has_draft: bool) -> Ending:
     context = InvalidResponseContext(
-        stop_reason=turn.response.stop_reason,
-        stop_detail=turn.response.stop_detail,
+        stop_reason=iterated.response.stop_reason,
+        stop_detail=iterated.response.stop_detail,
         expected_tool=expected,
         has_draft=has_draft,
-        attempt=talk.attempt,
-        iteration=talk.iteration,
     )
-    return Ending(context, "iteration")
+    return run.ending(context)

@@ -1,18 +1,13 @@
 """One iteration: one model call, and the calls that its response asks for.
 
 The two verbs at the heart of everything: `ask` produces one message, `iterate` produces one message and runs its
-calls. A run repeats `iterate` until there is an output; a chat, until there is nothing left to do.
-
-Asking the model once: within the budget, with retries, from the journal if it already answered.
-
-What went wrong becomes an `Ending`; what was used is counted, whatever happens.
-
-The parts of a model's answer, as the events that listeners see.
+calls. A run repeats `iterate` until there is an output; a chat, until there is nothing left to do. What goes wrong
+becomes an `Ending`; what was used is counted, whatever happens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 
 from journeyman.budget import Spent
@@ -23,6 +18,7 @@ from journeyman.endings import (
     Ending,
     ModelUnavailableContext,
     OverflowContext,
+    Place,
     RateLimitContext,
 )
 from journeyman.errors import BudgetRefused, ModelUnavailable, ProviderError
@@ -39,10 +35,9 @@ from journeyman.events import (
     ToolInputDelta,
 )
 from journeyman.loop.calls import run_calls
-from journeyman.loop.record import Conversation, Iterated
-from journeyman.loop.request import Count, fit, paid, room_for_answer, shrink
+from journeyman.loop.record import Iterated, Run
+from journeyman.loop.request import ModelCall, fit, once, room_for_answer, shrink
 from journeyman.loop.retry import respond
-from journeyman.loop.watch import Watch
 from journeyman.model import (
     Answered,
     InputPart,
@@ -55,192 +50,157 @@ from journeyman.model import (
     ThinkingPart,
     max_output_tokens_of,
 )
-from journeyman.types import NOTHING_USED, Message, ToolResult
-from journeyman.window import KeptView
+from journeyman.types import ToolResult
+from journeyman.window import CompactedView
 
 
-def shower(talk: Conversation) -> Callable[[Part], None]:
-    """Return what shows the parts of one model call to the listeners."""
-    watch = talk.watch
-    if watch is None:
-        return lambda part: None
-    written: dict[str, str] = {}
-    """The output as far as it is written, by call: a model may propose several in one response."""
-
-    def show(part: Part) -> None:
-        if isinstance(part, Restarted):
-            written.clear()
-        event = _event(talk, part, written)
-        if event is not None:
-            watch.show(event)
-
-    return show
-
-
-def _event(talk: Conversation, part: Part, written: dict[str, str]) -> Event | None:
-    path = talk.path
-    match part:
-        case TextPart(text):
-            return TextDelta(path=path, text=text)
-        case ThinkingPart(text):
-            return ThinkingDelta(path=path, text=text)
-        case InputPart():
-            return _input_event(talk, part, written)
-        case _:
-            return _request_event(talk, part)
+async def iterate(run: Run) -> Iterated | Ending:
+    """Make one model call, run the calls it asks for, and stage their results."""
+    await _begin(run)
+    response = await ask(run)
+    if isinstance(response, Ending):
+        return response
+    said = run.history.respond(response.content)
+    run.view.measure(response.usage, run.history.messages)
+    run.store_step()
+    if run.watch is not None:
+        await run.committed(said)
+        await run.tell(
+            ModelResponded,
+            stop_reason=response.stop_reason,
+            text=said.text if said is not None else "",
+            usage=run.ledger.call_usage,
+            model=response.model or run.model.name,
+        )
+    uses = run.history.calls
+    if not uses:
+        return Iterated(response, said)
+    if response.stop_reason != "tool_use":
+        _answer_unrun(run, response)
+        return Iterated(response, said)
+    run.enter("iteration", "running tools")
+    return Iterated(response, said, await run_calls(run, uses))
 
 
-def _request_event(talk: Conversation, part: Part) -> Event | None:
-    """Return the event for a part that tells of the requests and not of the answer."""
-    match part:
-        case Retried():
-            return ModelRetried(
-                path=talk.path,
-                attempt=talk.attempt,
-                iteration=talk.iteration,
-                request=part.attempt,
-                max_requests=part.max_attempts,
-                delay_s=part.delay_s,
-                kind=part.error.kind,
-                message=str(part.error),
-            )
-        case Restarted():
-            return ModelRestarted(path=talk.path, attempt=talk.attempt, iteration=talk.iteration)
-        case Answered(provider, model):
-            return ModelAnswered(path=talk.path, provider=provider, model=model)
-        case _:
-            return None
+async def _begin(run: Run) -> None:
+    """Put what is staged into the history, after it what the user said meanwhile, and count the iteration."""
+    inbox = run.options.inbox
+    if inbox is not None and inbox.has_news and run.history.may_say:
+        run.say(*inbox.take_steering())
+    committed = run.history.commit()
+    run.store_step()
+    await run.committed(committed)
+    if run.scope.is_due():
+        await run.scope.checkpoint()
+    run.place = Place(run.place.attempt, run.place.iteration + 1, "iteration", "calling the model")
+    run.ledger.begin_model_call()
+    if run.watch is not None:
+        await run.tell(IterationStarted)
+        await run.scope.checkpoint()
 
 
-def _input_event(talk: Conversation, part: InputPart, written: dict[str, str]) -> Event:
-    own = talk.hand_in.get(part.tool_name)
-    if own is None or own.kind != "output":
-        return ToolInputDelta(path=talk.path, tool_use_id=part.tool_use_id, tool_name=part.tool_name, json=part.json)
-    so_far = written.get(part.tool_use_id, "") + part.json
-    written[part.tool_use_id] = so_far
-    return OutputDelta(path=talk.path, tool_use_id=part.tool_use_id, json=so_far)
+def _answer_unrun(run: Run, response: Response) -> None:
+    """Answer the calls of a response that did not stop for them: they may be cut short, so they must not run."""
+    text = f"Error: not run, because the response stopped with {response.stop_detail or response.stop_reason!r}."
+    for call in run.history.unanswered:
+        run.history.answer(ToolResult(text, is_error=True, tool_use_id=call.id))
 
 
-async def ask(talk: Conversation) -> Response | Ending:
+# -- asking the model -------------------------------------------------------------------------------------------------
+
+
+async def ask(run: Run) -> Response | Ending:
     """Make one logical model call. Return its response, or why there is none."""
-    talk.doing = "calling the model"
-    talk.call_usage = NOTHING_USED
-    over = _over_policy(talk) if talk.policies or talk.above is not None else None
+    over = _over_policy(run) if run.agent.budget or run.above is not None else None
     if over is not None:
-        return Ending(over, "iteration")
+        return run.ending(over)
     try:
-        response = await _ask(talk, talk.max_tokens, key="model")
-        longer = _longer_answer(talk, response)
-        return response if longer is None else await _ask(talk, longer, key="model/extended")
+        response = await _asked(run, run.max_tokens, step="model")
+        longer = _longer_answer(run, response)
+        return response if longer is None else await _asked(run, longer, step="model/extended")
     except BudgetRefused as refused:
-        return Ending(_budget_context(talk, refused), "iteration", refused)
+        return run.ending(_budget_context(refused), refused)
     except ProviderError as error:
-        return Ending(_provider_context(talk, error), "iteration", error)
+        return run.ending(_provider_context(error), error)
 
 
-def _longer_answer(talk: Conversation, response: Response) -> int | None:
+def _longer_answer(run: Run, response: Response) -> int | None:
     """Return the longer answer to ask for once more, if this one was cut and the limits say so."""
-    longer = talk.limits.extended_max_tokens
+    longer = run.limits.extended_max_tokens
     if longer is None or response.stop_reason != "max_tokens":
         return None
-    longer = min(longer, max_output_tokens_of(talk.model) or longer)
-    return longer if longer > talk.max_tokens else None
+    longer = min(longer, max_output_tokens_of(run.model) or longer)
+    return longer if longer > run.max_tokens else None
 
 
-def _ask(talk: Conversation, max_tokens: int, *, key: str) -> Coroutine[object, object, Response]:
-    if talk.kept is None:
-        return _ask_paid(talk, talk.history.messages, max_tokens, key=key)
-    return _ask_fitted(talk, talk.kept, max_tokens, key=key)
-
-
-async def _ask_fitted(talk: Conversation, kept: KeptView, max_tokens: int, *, key: str) -> Response:
-    """Ask with a view that fits the window; once more with a smaller one, if the provider says it does not."""
+async def _asked(run: Run, max_tokens: int, *, step: str) -> Response:
+    """Ask with what fits the window; once more with a smaller view, if the provider says that it does not."""
+    if not isinstance(run.view, CompactedView):
+        return await _sent(run, max_tokens, step=step)
     try:
-        messages = await fit(talk)
-        return await _ask_paid(talk, messages, room_for_answer(talk, max_tokens), key=key)
+        await fit(run, run.view)
+        return await _sent(run, room_for_answer(run, run.view, max_tokens), step=step)
     except ProviderError as error:
-        if error.kind != "context_overflow" or not await shrink(talk):
+        if error.kind != "context_overflow" or not await shrink(run, run.view):
             raise
-    return await _ask_paid(talk, kept.messages, room_for_answer(talk, max_tokens), key=f"{key}/smaller")
+    return await _sent(run, room_for_answer(run, run.view, max_tokens), step=f"{step}/smaller")
 
 
-def _ask_paid(
-    talk: Conversation, messages: Sequence[Message], max_tokens: int, *, key: str
-) -> Coroutine[object, object, Response]:
-    watched = talk.watch is not None and talk.watch.is_heard
-    settings = talk.settings if max_tokens <= talk.max_tokens else replace(talk.settings, max_tokens=max_tokens)
+def _sent(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, Response]:
+    """Send the view. Where neither a journal nor a budget is asked, nothing stands between here and the retries."""
+    settings, convert = run.agent.settings, run.agent.convert
     request = Request(
-        prefix=talk.prefix,
-        messages=messages if talk.convert is None else talk.convert(messages),
-        settings=settings,
+        prefix=run.view.prefix,
+        messages=run.view.messages if convert is None else convert(run.view.messages),
+        settings=settings if max_tokens <= run.max_tokens else replace(settings, max_tokens=max_tokens),
         max_tokens=max_tokens,
-        deltas=watched,
+        deltas=run.watch is not None and run.watch.is_heard,
     )
-    if talk.journal is None and not talk.budget.limits_spending:
-        return _send(talk, request, talk.spend)
-
-    def send(request: Request, count: Count) -> Coroutine[object, object, Response]:
-        return _send(talk, request, count)
-
-    return paid(talk, talk.model, request, send, count=talk.spend, input_tokens=talk.estimated_tokens, key=key)
+    on_part = _shower(run) if request.deltas else None
+    run.attempt.asked_max_tokens = max_tokens
+    if run.host.journal is None and not run.spending.limits_spending:
+        return respond(run.model, request, retries=run.retries, spent=run.ledger.spend, on_part=on_part)
+    return once(run, ModelCall(run.model, request, run.ledger.spend, lambda: run.view.tokens, on_part), step=step)
 
 
-def _send(talk: Conversation, request: Request, count: Count) -> Coroutine[object, object, Response]:
-    talk.asked_max_tokens = request.max_tokens or 0
-    on_part = shower(talk) if request.deltas else None
-    return respond(talk.model, request, retries=talk.retries, spent=count, on_part=on_part)
-
-
-# -- what went wrong --------------------------------------------------------------------------------------------------
-
-
-def _over_policy(talk: Conversation) -> Context | None:
+def _over_policy(run: Run) -> Context | None:
     """Ask the policies of this run, and those of the runs above: what they limit is spent here, too."""
-    level: Conversation | None = talk
+    level: Run | None = run
     while level is not None:
-        for policy in level.policies:
-            exceeded = policy.check(_spent(level, level.iterations - (level is talk)))
+        for policy in level.agent.budget or ():
+            exceeded = policy.check(_spent(level, level.ledger.n_model_calls - (level is run)))
             if exceeded is not None:
                 refused = BudgetRefused(policy.name, limit=exceeded.limit, used=exceeded.used, scope="run")
-                return _budget_context(talk, refused)
+                return _budget_context(refused)
         level = level.above
     return None
 
 
-def _spent(talk: Conversation, iterations: int) -> Spent:
+def _spent(run: Run, iterations: int) -> Spent:
     return Spent(
-        usage=talk.ledger.usage,
+        usage=run.ledger.usage,
         iterations=iterations,
-        calls=talk.ledger.calls,
-        seconds=talk.now() - talk.started_s,
-        attempt=talk.attempt,
+        calls=run.ledger.calls,
+        seconds=run.clock.elapsed_s,
+        attempt=run.place.attempt,
     )
 
 
-def _budget_context(talk: Conversation, refused: BudgetRefused) -> BudgetContext:
-    return BudgetContext(
-        policy=refused.policy,
-        limit=refused.limit,
-        used=refused.used,
-        scope=refused.scope,
-        attempt=talk.attempt,
-        iteration=talk.iteration,
-    )
+def _budget_context(refused: BudgetRefused) -> BudgetContext:
+    return BudgetContext(policy=refused.policy, limit=refused.limit, used=refused.used, scope=refused.scope)
 
 
-def _provider_context(talk: Conversation, error: ProviderError) -> Context:
+def _provider_context(error: ProviderError) -> Context:
     if isinstance(error.__cause__, ModelUnavailable):
         return ModelUnavailableContext.of(error.__cause__)
     if error.kind == "context_overflow":
-        return OverflowContext(message=str(error), attempt=talk.attempt, iteration=talk.iteration)
+        return OverflowContext(message=str(error))
     if error.kind == "rate_limited":
         return RateLimitContext(
             message=str(error),
             status=error.status,
             request_id=error.request_id,
             retry_after_s=error.retry_after_s,
-            attempt=talk.attempt,
-            iteration=talk.iteration,
         )
     return ApiErrorContext(
         kind=error.kind,
@@ -249,68 +209,66 @@ def _provider_context(talk: Conversation, error: ProviderError) -> Context:
         type=error.type,
         request_id=error.request_id,
         retry_after_s=error.retry_after_s,
-        attempt=talk.attempt,
-        iteration=talk.iteration,
     )
 
 
-async def iterate(talk: Conversation) -> Iterated | Ending:
-    """Make one model call, run the calls it asks for, and stage their results."""
-    await _begin(talk)
-    response = await ask(talk)
-    if isinstance(response, Ending):
-        return response
-    said = talk.history.respond(response.content)
-    talk.measured(response.usage)
-    if talk.keep is not None:
-        talk.keep()
-    if talk.watch is not None:
-        await _tell(talk, talk.watch, response, said)
-    uses = talk.history.calls
-    if not uses:
-        return Iterated(response, said)
-    if response.stop_reason != "tool_use":
-        _answer_unrun(talk, response)
-        return Iterated(response, said)
-    talk.doing = "running tools"
-    return Iterated(response, said, await run_calls(talk, uses))
+# -- the parts of an answer, as listeners see them --------------------------------------------------------------------
 
 
-async def _begin(talk: Conversation) -> None:
-    """Put what is staged into the history, after it what the user said meanwhile, and count the iteration."""
-    if talk.inbox is not None and talk.inbox.has_news and talk.history.may_say:
-        talk.say(*talk.inbox.take_steering())
-    committed = talk.history.commit()
-    if talk.keep is not None:
-        talk.keep()
-    if talk.watch is not None:
-        await talk.committed(committed)
-    if talk.scope.is_due():
-        await talk.scope.checkpoint()
-    talk.iteration += 1
-    talk.iterations += 1
-    if talk.watch is not None:
-        await talk.watch.tell(IterationStarted(path=talk.path, attempt=talk.attempt, iteration=talk.iteration))
-        await talk.scope.checkpoint()
+def _shower(run: Run) -> Callable[[Part], None]:
+    """Return what shows the parts of one model call to the listeners."""
+    watch = run.watch
+    written: dict[str, str] = {}
+    """The output as far as it is written, by call: a model may propose several in one response."""
+
+    def show(part: Part) -> None:
+        if isinstance(part, Restarted):
+            written.clear()
+        event = _event(run, part, written)
+        if event is not None and watch is not None:
+            watch.show(event)
+
+    return show
 
 
-async def _tell(talk: Conversation, watch: Watch, response: Response, said: Message | None) -> None:
-    await talk.committed(said)
-    await watch.tell(
-        ModelResponded(
-            path=talk.path,
-            attempt=talk.attempt,
-            iteration=talk.iteration,
-            stop_reason=response.stop_reason,
-            text=said.text if said is not None else "",
-            usage=talk.call_usage,
-            model=response.model or talk.model.name,
-        )
-    )
+def _event(run: Run, part: Part, written: dict[str, str]) -> Event | None:
+    match part:
+        case TextPart(text):
+            return TextDelta(path=run.path, text=text)
+        case ThinkingPart(text):
+            return ThinkingDelta(path=run.path, text=text)
+        case InputPart():
+            return _input_event(run, part, written)
+        case _:
+            return _request_event(run, part)
 
 
-def _answer_unrun(talk: Conversation, response: Response) -> None:
-    """Answer the calls of a response that did not stop for them: they may be cut short, so they must not run."""
-    text = f"Error: not run, because the response stopped with {response.stop_detail or response.stop_reason!r}."
-    for call in talk.history.unanswered:
-        talk.history.answer(ToolResult(text, is_error=True, tool_use_id=call.id))
+def _input_event(run: Run, part: InputPart, written: dict[str, str]) -> Event:
+    own = run.hand_in.tools.get(part.tool_name)
+    if own is None or own.kind != "output":
+        return ToolInputDelta(path=run.path, tool_use_id=part.tool_use_id, tool_name=part.tool_name, json=part.json)
+    so_far = written.get(part.tool_use_id, "") + part.json
+    written[part.tool_use_id] = so_far
+    return OutputDelta(path=run.path, tool_use_id=part.tool_use_id, json=so_far)
+
+
+def _request_event(run: Run, part: Part) -> Event | None:
+    """Return the event for a part that tells of the requests and not of the answer."""
+    match part:
+        case Retried():
+            return ModelRetried(
+                path=run.path,
+                attempt=run.place.attempt,
+                iteration=run.place.iteration,
+                request=part.attempt,
+                max_requests=part.max_attempts,
+                delay_s=part.delay_s,
+                kind=part.error.kind,
+                message=str(part.error),
+            )
+        case Restarted():
+            return ModelRestarted(path=run.path, attempt=run.place.attempt, iteration=run.place.iteration)
+        case Answered(provider, model):
+            return ModelAnswered(path=run.path, provider=provider, model=model)
+        case _:
+            return None

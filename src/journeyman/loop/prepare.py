@@ -1,6 +1,6 @@
-"""Everything before the first model call: the input's check, the model, the states, the prompts.
+"""How a run begins: its record is opened; then its input is checked, its model found, and its prompts are made.
 
-Whatever goes wrong here is an `Ending`. Imports `execution`, `agent`, `connect` and the parts.
+Whatever goes wrong here is an `Ending`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from journeyman.events import Callbacks, Listener, MessageCommitted
 from journeyman.gate import Guard, guard_for
 from journeyman.history import History
 from journeyman.loop.hand_in import hand_in_of
-from journeyman.loop.record import Conversation, Execution, Options, current_path, current_run
-from journeyman.loop.request import compaction_of, kept_view_of
+from journeyman.loop.record import Attempt, Children, Clock, Options, Run, current_path, current_run
+from journeyman.loop.request import view_of
 from journeyman.loop.watch import Watch
 from journeyman.model import (
     Model,
@@ -49,213 +49,46 @@ UNKNOWN_MAX_TOKENS = 8_192
 """The longest answer asked for from a model whose maximum is not known."""
 
 
-class Unprepared(Exception):
-    """The run cannot begin. `ending` says why."""
-
-    def __init__(self, context: Context, cause: BaseException | None = None) -> None:
-        super().__init__(str(context))
-        self.ending = Ending(context, "prompt_generation", cause)
-
-
-async def prepare(execution: Execution) -> Conversation:
-    """Return the conversation, ready for its first model call.
-
-    Raises:
-        Unprepared: the run cannot begin.
-    """
-    await execution.scope.checkpoint()
-    _check_history(execution)
-    given = _checked_input(execution)
-    model = _resolved_model(execution)
-    states = States(run=None if execution.agent.run_state is None else await _run_state(execution, given))
-    system = await _system(execution, given)
-    going_on = execution.options.going_on
-    prompt = await _prompt(execution, given) if going_on is None else going_on()
-    if prompt:
-        execution.history.forget_server_calls()
-        execution.history.say(*prompt)
-    tools = sent_tools(execution.agent.plan.specs, loads_tools=loads_tools_of(model))
-    prefix = Prefix(system=system, tools=tools or _retired_tools(execution.history))
-    talk = _conversation(execution, model, prefix, input=given, states=states)
-    if talk.guard is not None:
-        talk.guard.recall(talk.history.messages, lambda name: name not in talk.tools or talk.tools[name].untrusted)
-        talk.guard.hear(prompt)
-    return talk
-
-
-def _retired_tools(history: History) -> tuple[ToolSpec, ...]:
-    """Return tools for the calls that an earlier agent left in the history: providers refuse calls without any tool."""
-    called = [call.name for message in history.messages for call in message.tool_uses]
-    names = {name: None for name in called if TOOL_NAME.fullmatch(name)} or dict.fromkeys(["retired"] if called else [])
-    nothing: JsonObject = {"type": "object", "properties": {}}
-    return tuple(ToolSpec(name=name, description="No longer available.", input_schema=nothing) for name in names)
-
-
-def _checked_input(execution: Execution) -> object:
-    if not is_count(execution.max_attempts, 1):
-        issue = f"max_attempts is {execution.max_attempts!r}, not a whole number of at least 1"
-        raise Unprepared(InvalidInputContext(issues=(issue,)))
-    try:
-        return execution.agent.plan.input.check(execution.input)
-    except InvalidArguments as invalid:
-        raise Unprepared(InvalidInputContext(issues=invalid.issues), invalid) from invalid
-
-
-def _check_history(execution: Execution) -> None:
-    if execution.wrong_history is not None:
-        issue = f"history holds what is no message ({name_and_words(execution.wrong_history)})"
-        raise Unprepared(InvalidInputContext(issues=(issue,)), execution.wrong_history)
-
-
-def _resolved_model(execution: Execution) -> Model:
-    model = execution.options.host.model or execution.agent.model
-    if isinstance(model, str):
-        try:
-            model = connect(model)
-        except ModelUnavailable as error:
-            raise Unprepared(ModelUnavailableContext.of(error), error) from error
-    if execution.budget.limits_cost and price_of(model) is None:
-        raise Unprepared(ModelUnavailableContext.of(unpriced(model)))
-    return model
-
-
-async def _run_state(execution: Execution, given: object) -> object:
-    make = execution.agent.run_state
-    try:
-        state = None if make is None else make(given)
-        return await state if inspect.isawaitable(state) else state
-    except BaseException as error:
-        if not is_failure(error):
-            raise
-        context = InternalContext(where="Agent.run_state", error=name_and_words(error))
-        raise Unprepared(context, error) from error
-
-
-async def _system(execution: Execution, given: object) -> tuple[Text, ...]:
-    system = execution.agent.system
-    if system == "" or system == ():
-        return ()
-    content = await _made("system", system, given)
-    texts = tuple(block for block in content if isinstance(block, Text))
-    if len(texts) < len(content):
-        raise Unprepared(PromptContext(prompt="system", reason="it holds more than text", attempt=0))
-    return texts
-
-
-async def _prompt(execution: Execution, given: object) -> tuple[UserContent, ...]:
-    prompt = execution.agent.prompt
-    if prompt is not None:
-        return await _made("user", prompt, given)
-    if isinstance(given, str):
-        return (Text(given),) if given.strip() else await _made("user", given, given)
-    return (Text(execution.agent.plan.input.dump(given).decode()),)
-
-
-async def _made(
-    which: Literal["system", "user"], prompt: str | Sequence[Any] | Callable[[Any], Any], given: object
-) -> tuple[UserContent, ...]:
-    try:
-        value = prompt(given) if callable(prompt) else prompt
-        return await made(await value if inspect.isawaitable(value) else value)
-    except PromptFailed as failed:
-        raise Unprepared(PromptContext(prompt=which, reason=failed.reason, attempt=0), failed) from failed
-    except BaseException as error:
-        if not is_failure(error):
-            raise
-        context = PromptContext(prompt=which, reason=f"it raised {name_and_words(error)}", attempt=0)
-        raise Unprepared(context, error) from error
-
-
-def _conversation(execution: Execution, model: Model, prefix: Prefix, *, input: object, states: States) -> Conversation:
-    agent, host = execution.agent, execution.options.host
-    longest = max_output_tokens_of(model) or UNKNOWN_MAX_TOKENS
-    compaction = compaction_of(agent.compaction, model)
-    return Conversation(
-        path=execution.path,
-        agent=agent.name,
-        input=input,
-        model=model,
-        prefix=prefix,
-        settings=agent.settings,
-        limits=agent.limits,
-        max_tokens=agent.settings.max_tokens or longest,
-        history=execution.history,
-        tools=agent.plan.tools,
-        default_effect="idempotent" if agent.tools_are_idempotent else "once",
-        hand_in=execution.hand_in.tools,
-        budget=execution.budget,
-        retries=agent.retries if agent.retries is not None else (2 if execution.depth == 0 else 0),
-        policies=agent.budget or (),  # None means nothing
-        compaction=compaction,
-        kept=None if compaction is None else kept_view_of(execution.history, prefix),
-        convert=agent.convert,
-        guard=_guard(execution),
-        middlewares=agent.middlewares,
-        journal=host.journal,
-        tasks=host.tasks,
-        inbox=execution.options.inbox,
-        keep=execution.options.keep,
-        abort=execution.abort,
-        scope=execution.scope,
-        watch=execution.watch,
-        ledger=execution.ledger,
-        above=None if execution.above is None else execution.above.talk,
-        max_result_chars=agent.max_result_chars,
-        states=states,
-        now=execution.now,
-        started_s=execution.started_s,
-    )
-
-
-def _guard(execution: Execution) -> Guard | None:
-    given = (execution.agent.gate, execution.options.host.gate)
-    gates = [gate for each in given if each is not None for gate in (each if isinstance(each, Sequence) else (each,))]
-    approve = execution.options.host.approve
-    return guard_for(gates, approve, path=execution.path, stop=execution.scope.stop)
-
-
-def begin(agent: Agent[Any, Any], input: object, options: Options) -> Execution:
+def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
     """Open the record of one run. Nothing of it has happened yet."""
     above, origin = current_run.get(), options.origin
-    number = 0
-    if above is not None:
-        number = next(above.numbers) if origin is None or origin.number is None else origin.number
-    name = agent.name if origin is None or origin.number is None else f"{agent.name}#{origin.number}"
+    number = None if origin is None else origin.number
+    name = agent.name if number is None else f"{agent.name}#{number}"
+    if number is None:
+        number = 0 if above is None else next(above.children.numbers)
     path = (*current_path.get(), name)
     clock = asyncio.get_running_loop().time
-    now = clock()
-    budget = Budget(agent.limits, scope="run", now=now, parent=_budget_above(options.host.budget, above))
-    attempts = agent.limits.attempts if options.max_attempts is None else options.max_attempts
+    started_s = clock()
+    budget = Budget(agent.limits, scope="run", now=started_s, parent=_budget_above(options.host.budget, above))
     history, wrong_history = _history_of(options.history)
-    return Execution(
+    return Run(
         agent=agent,
         input=input,
         options=options,
         path=path,
-        now=clock,
-        started_s=now,
-        max_attempts=attempts,
-        history=history,
-        wrong_history=wrong_history,
-        budget=budget,
-        scope=_scope(budget, options, above),
-        ledger=Ledger(None if above is None else above.ledger),
-        watch=_watch(agent, options, path, attempts, above=None if above is None else above.watch),
-        hand_in=hand_in_of(agent),
-        numbers=options.numbers or count(1),
         above=above,
         number=number,
+        children=Children(options.numbers or count(1)),
+        clock=Clock(clock, started_s),
+        scope=_scope(budget, options, above),
+        watch=_watch(agent, options, path, None if above is None else above.watch),
+        budget=budget,
+        ledger=Ledger(None if above is None else above.ledger),
+        history=history,
+        wrong_history=wrong_history,
+        hand_in=hand_in_of(agent),
+        attempt=Attempt(started_s, budget),
     )
 
 
-def _budget_above(given: Budget | None, above: Execution | None) -> Budget | None:
+def _budget_above(given: Budget | None, above: Run | None) -> Budget | None:
     """Return what a run draws on: its caller's budget, unless the run above draws on that one itself."""
     if above is None:
         return given
     return above.spending if given is None or above.spending.draws_on(given) else given
 
 
-def _scope(budget: Budget, options: Options, above: Execution | None) -> Scope:
+def _scope(budget: Budget, options: Options, above: Run | None) -> Scope:
     """Return what stops a run. A deadline of the run above is not its own: that one's scope stops both."""
     inherited = above is not None and budget.parent is not None and budget.parent is above.spending
     deadline = budget.own_deadline if inherited else budget.deadline
@@ -272,9 +105,7 @@ def _history_of(messages: Sequence[Message] | History) -> tuple[History, Excepti
         return History(), error
 
 
-def _watch(
-    agent: Agent[Any, Any], options: Options, path: RunPath, attempts: int, *, above: Watch | None
-) -> Watch | None:
+def _watch(agent: Agent[Any, Any], options: Options, path: RunPath, above: Watch | None) -> Watch | None:
     above = above if above is not None and above.is_heard else options.watch_above
     if not options.listeners and options.callbacks is None and agent.on_message is None and above is None:
         return None
@@ -284,7 +115,7 @@ def _watch(
         on_message=None if agent.on_message is None else _message_listener(agent),
         callbacks=options.callbacks or Callbacks(),
         above=above,
-        max_attempts=attempts,
+        max_attempts=agent.limits.attempts if options.max_attempts is None else options.max_attempts,
         max_iterations=agent.limits.iterations,
     )
 
@@ -295,3 +126,132 @@ def _message_listener(agent: Agent[Any, Any]) -> Listener:
             agent.on_message(event.message)
 
     return on_message
+
+
+# -- everything before the first model call ----------------------------------------------------------------------------
+
+
+class Unprepared(Exception):
+    """The run cannot begin. `ending` says why."""
+
+    def __init__(self, context: Context, cause: BaseException | None = None) -> None:
+        super().__init__(str(context))
+        self.ending = Ending(context, cause=cause)
+
+
+async def prepare(run: Run) -> None:
+    """Make the run ready for its first model call.
+
+    Raises:
+        Unprepared: the run cannot begin.
+    """
+    await run.scope.checkpoint()
+    _check_history(run)
+    run.input = _checked_input(run)
+    run.model = _resolved_model(run)
+    run.max_tokens = run.agent.settings.max_tokens or max_output_tokens_of(run.model) or UNKNOWN_MAX_TOKENS
+    run.states = States(run=None if run.agent.run_state is None else await _run_state(run))
+    system = await _system(run)
+    going_on = run.options.going_on
+    prompt = await _prompt(run) if going_on is None else going_on()
+    if prompt:
+        run.history.forget_server_calls()
+        prompt = run.history.say(*prompt)
+    tools = sent_tools(run.agent.plan.specs, loads_tools=loads_tools_of(run.model))
+    run.view = view_of(run, Prefix(system=system, tools=tools or _retired_tools(run.history)))
+    run.guard = _guard(run)
+    if run.guard is not None:
+        known = run.agent.plan.tools
+        run.guard.recall(run.history.messages, lambda name: name not in known or known[name].untrusted)
+        run.guard.hear(prompt)
+    run.clock.prepared_s = run.clock.now()
+
+
+def _retired_tools(history: History) -> tuple[ToolSpec, ...]:
+    """Return tools for the calls that an earlier agent left in the history: providers refuse calls without any tool."""
+    called = [call.name for message in history.messages for call in message.tool_uses]
+    names = {name: None for name in called if TOOL_NAME.fullmatch(name)} or dict.fromkeys(["retired"] if called else [])
+    nothing: JsonObject = {"type": "object", "properties": {}}
+    return tuple(ToolSpec(name=name, description="No longer available.", input_schema=nothing) for name in names)
+
+
+def _checked_input(run: Run) -> object:
+    if not is_count(run.max_attempts, 1):
+        issue = f"max_attempts is {run.max_attempts!r}, not a whole number of at least 1"
+        raise Unprepared(InvalidInputContext(issues=(issue,)))
+    try:
+        return run.agent.plan.input.check(run.input)
+    except InvalidArguments as invalid:
+        raise Unprepared(InvalidInputContext(issues=invalid.issues), invalid) from invalid
+
+
+def _check_history(run: Run) -> None:
+    if run.wrong_history is not None:
+        issue = f"history holds what is no message ({name_and_words(run.wrong_history)})"
+        raise Unprepared(InvalidInputContext(issues=(issue,)), run.wrong_history)
+
+
+def _resolved_model(run: Run) -> Model:
+    model = run.options.host.model or run.agent.model
+    if isinstance(model, str):
+        try:
+            model = connect(model)
+        except ModelUnavailable as error:
+            raise Unprepared(ModelUnavailableContext.of(error), error) from error
+    if run.budget.limits_cost and price_of(model) is None:
+        raise Unprepared(ModelUnavailableContext.of(unpriced(model)))
+    return model
+
+
+async def _run_state(run: Run) -> object:
+    make = run.agent.run_state
+    try:
+        state = None if make is None else make(run.input)
+        return await state if inspect.isawaitable(state) else state
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        context = InternalContext(where="Agent.run_state", error=name_and_words(error))
+        raise Unprepared(context, error) from error
+
+
+async def _system(run: Run) -> tuple[Text, ...]:
+    system = run.agent.system
+    if system == "" or system == ():
+        return ()
+    content = await _made("system", system, run.input)
+    texts = tuple(block for block in content if isinstance(block, Text))
+    if len(texts) < len(content):
+        raise Unprepared(PromptContext(prompt="system", reason="it holds more than text"))
+    return texts
+
+
+async def _prompt(run: Run) -> tuple[UserContent, ...]:
+    prompt, given = run.agent.prompt, run.input
+    if prompt is not None:
+        return await _made("user", prompt, given)
+    if isinstance(given, str):
+        return (Text(given),) if given.strip() else await _made("user", given, given)
+    return (Text(run.agent.plan.input.dump(given).decode()),)
+
+
+async def _made(
+    which: Literal["system", "user"], prompt: str | Sequence[Any] | Callable[[Any], Any], given: object
+) -> tuple[UserContent, ...]:
+    try:
+        value = prompt(given) if callable(prompt) else prompt
+        return await made(await value if inspect.isawaitable(value) else value)
+    except PromptFailed as failed:
+        raise Unprepared(PromptContext(prompt=which, reason=failed.reason), failed) from failed
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        context = PromptContext(prompt=which, reason=f"it raised {name_and_words(error)}")
+        raise Unprepared(context, error) from error
+
+
+def _guard(run: Run) -> Guard | None:
+    given = (run.agent.gate, run.options.host.gate)
+    gates = [gate for each in given if each is not None for gate in (each if isinstance(each, Sequence) else (each,))]
+    approve = run.options.host.approve
+    return guard_for(gates, approve, path=run.path, stop=run.scope.stop)

@@ -1,13 +1,7 @@
-"""One conversation under way: what an iteration needs, and what it leaves behind.
+"""The record of one run: what was asked for, what surrounds it, and all that happens.
 
-A run makes one of these and lends it to `iteration.py`; nothing in it is shared between runs. Plain data with the few
-verbs that keep it consistent.
-
-What comes of one call, before it is staged; and how a journal keeps it.
-
-The record of one run, from its first event to its result.
-
-`preparing.py` fills it, `loop.py` runs it, `concluding.py` makes the result of it.
+`Agent` says what, `Host` what surrounds it, and `Run` is what happens: everything that the steps of one run read and
+write, with parts that own themselves. Nothing in it is shared between runs. Its verbs only keep it consistent.
 """
 
 from __future__ import annotations
@@ -16,27 +10,410 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Literal, Protocol
 
 from pydantic import TypeAdapter
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
-from journeyman.budget import Budget, BudgetPolicy, Ledger, Limits
+from journeyman.budget import Budget, Ledger, Limits
 from journeyman.cancel import Abort, Scope, current_scope
-from journeyman.endings import Ending, ErrorCode, Phase
-from journeyman.events import AttemptCompleted, Callbacks, Listener, MessageCommitted
+from journeyman.endings import START, Context, Ending, ErrorCode, Phase, Place
+from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted
 from journeyman.gate import Guard
 from journeyman.history import History
 from journeyman.inbox import Inbox
-from journeyman.journal import Journal
 from journeyman.loop.watch import Watch
-from journeyman.model import Model, Prefix, Response, Settings
+from journeyman.model import Model, Response
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
-from journeyman.tools.tools import BackgroundTasks, Middleware, States, Tool
-from journeyman.types import NOTHING_USED, Effect, Message, RunPath, Text, ToolResult, ToolUse, Usage, UserContent
-from journeyman.window import Compaction, KeptView, estimate_message, estimate_prefix
+from journeyman.tools.tools import States
+from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent
+from journeyman.window import View
+
+# -- what a caller says of a run --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """How a sub-agent got its task."""
+
+    mode: Literal["single", "parallel", "chain", "background"]
+    tool_use_id: str | None = None
+    """The call that delegated to it; None when a program did."""
+    number: int | None = None
+    """Tells it from other runs of the same agent; None outside a run."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Options:
+    """What a caller may say about one run."""
+
+    max_attempts: int | None = None
+    callbacks: Callbacks | None = None
+    listeners: Sequence[Listener] = ()
+    """Read anew at each event."""
+    abort: Abort | None = None
+    history: Sequence[Message] | History = ()
+    """The conversation to go on from. A `History` is lent: it is written to, and nothing of it is copied."""
+    host: Host = NOTHING_AROUND
+    inbox: Inbox | None = None
+    """What is said while the run goes on."""
+    store_step: Callable[[], None] | None = None
+    """Stores what is new in the history; called before anything comes of it."""
+    going_on: Callable[[], Sequence[UserContent]] | None = None
+    """What is said instead of a prompt: asked for when it is said, perhaps nothing. None: the prompt."""
+    abort_note: Callable[[], str] | None = None
+    """What the model reads of it when the signal has interrupted it; empty for nothing."""
+    origin: Origin | None = None
+    """How a sub-agent came to its task; None for any other run."""
+    numbers: Iterator[int] | None = None
+    """Numbers for the runs that this one starts; None: from 1."""
+    watch_above: Watch | None = None
+    """Who watches a run that no other waits for, beside its own listeners."""
+
+
+# -- one run ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Clock:
+    """The event loop's clock, and when the run began on it, in seconds."""
+
+    now: Callable[[], float]
+    started_s: float
+    prepared_s: float | None = None
+    """When everything was there for the first model call; None until then."""
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.now() - self.started_s
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What belongs to the attempt that goes on, and to no other."""
+
+    started_s: float
+    budget: Budget
+    """What is spent now comes from here: a budget of the attempt's own, or the run's."""
+    is_open: bool = False
+    """True from its first event to its last."""
+    report: ValidationReport | None = None
+    """What validation has said so far."""
+    open_layer: Layer | None = None
+    """The layer that is judging."""
+    asked_max_tokens: int = 0
+    """The longest answer that the last request asked for."""
+    cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
+
+
+@dataclass(slots=True)
+class Calls:
+    """What has to be known of the calls before the next one."""
+
+    announced: dict[str, ToolUse] = field(default_factory=lambda: {})
+    """The calls that were announced and have not finished, by id."""
+    failures: dict[str, int] = field(default_factory=lambda: {})
+    """How often each tool has failed in a row; counted only where that is limited."""
+    cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
+    """Results that hold for the whole run."""
+
+
+@dataclass(slots=True)
+class Children:
+    """The runs that a run starts."""
+
+    numbers: Iterator[int]
+    """For those that begin."""
+    ended: dict[int, ChildRecord] = field(default_factory=dict[int, ChildRecord])
+    """By number."""
+
+    def records(self) -> tuple[ChildRecord, ...]:
+        """Return those that have ended, in the order in which they began."""
+        return tuple([self.ended[number] for number in sorted(self.ended)])
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One run. `prepare` sets what has no value at first."""
+
+    agent: Agent[Any, Any]
+    input: object
+    """As it was given; once it was checked, as its type has it."""
+    options: Options
+    path: RunPath
+    above: Run | None
+    """The run that started this one, and waits for it."""
+    number: int
+    """Which of the runs that were started there this is."""
+    children: Children
+    clock: Clock
+    scope: Scope
+    """What stops the run. Its checkpoints stand where nothing else would wait."""
+    watch: Watch | None
+    """Who watches the run; None: nobody does, and no event is made."""
+    budget: Budget
+    ledger: Ledger
+    history: History
+    wrong_history: Exception | None = None
+    """Why the conversation that was given cannot be continued."""
+    hand_in: HandIn
+    model: Model = field(init=False)
+    max_tokens: int = field(init=False)
+    """The longest answer to ask for, before a budget lowers it."""
+    view: View = field(init=False)
+    """What is sent of the history."""
+    guard: Guard | None = None
+    """What guards the calls; None: there is neither a gate nor an approver."""
+    states: States = field(default_factory=States)
+    place: Place = START
+    attempt: Attempt
+    calls: Calls = field(default_factory=Calls)
+    records: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
+    """The attempts that have ended."""
+
+    @property
+    def host(self) -> Host:
+        return self.options.host
+
+    @property
+    def limits(self) -> Limits:
+        return self.agent.limits
+
+    @property
+    def max_attempts(self) -> int:
+        given = self.options.max_attempts
+        return self.agent.limits.attempts if given is None else given
+
+    @property
+    def depth(self) -> int:
+        """0 for a run that no other run started."""
+        return len(self.path) - 1
+
+    @property
+    def retries(self) -> int:
+        """How often a failed request is repeated."""
+        if self.agent.retries is not None:
+            return self.agent.retries
+        return 2 if self.depth == 0 else 0
+
+    @property
+    def abort(self) -> Abort | None:
+        """The signal that ends this run: its own, or that of the run above."""
+        if self.options.abort is not None or self.above is None:
+            return self.options.abort
+        return self.above.abort
+
+    @property
+    def spending(self) -> Budget:
+        """What is spent now comes from here."""
+        return self.attempt.budget
+
+    @property
+    def report(self) -> ValidationReport | None:
+        """What validation last said, in this attempt or an earlier one; None when it never ran."""
+        reports = [self.attempt.report, *[record.report for record in reversed(self.records)]]
+        return next((report for report in reports if report is not None), None)
+
+    def enter(self, phase: Phase, doing: str) -> None:
+        """Be in another phase of the same attempt and iteration."""
+        self.place = Place(self.place.attempt, self.place.iteration, phase, doing)
+
+    def key(self, step: str) -> str:
+        """Return the name of a step in the journal."""
+        return f"attempt/{self.place.attempt}/iteration/{self.place.iteration}/{step}"
+
+    def ending(self, context: Context, cause: BaseException | None = None) -> Ending:
+        """Return the end of the run, here."""
+        return Ending(context, self.place, cause)
+
+    def tell(self, kind: Callable[..., Event], /, **facts: object) -> Awaitable[None]:
+        """Tell those who watch what happens here: an event of `kind`, with its place filled in.
+
+        Free where nobody watches: the benchmark of iterations in process has eight of these an iteration.
+        """
+        if self.watch is None:
+            return _TOLD
+        return self.watch.tell(self._event(kind, facts), self.place)
+
+    def show(self, kind: Callable[..., Event], /, **facts: object) -> None:
+        """Show the listeners what happens here, when it is no step that callbacks wait for."""
+        if self.watch is not None:
+            self.watch.show(self._event(kind, facts))
+
+    def _event(self, kind: Callable[..., Event], facts: Mapping[str, object]) -> Event:
+        where = {name: getattr(self.place, name) for name in _place_fields(kind)}
+        return kind(path=self.path, **where, **facts)
+
+    def say(self, *content: UserContent) -> None:
+        """Stage what the run's user says."""
+        said = self.history.say(*content)
+        if self.guard is not None:
+            self.guard.hear(said)
+
+    async def committed(self, message: Message | None) -> None:
+        """Tell of a message that became part of the history."""
+        if message is not None:
+            await self.tell(MessageCommitted, message=message, index=len(self.history.messages) - 1)
+
+    def store_step(self) -> None:
+        """Store what is new in the history, before anything comes of it."""
+        if self.options.store_step is not None:
+            self.options.store_step()
+
+    async def complete_attempt(self, *, succeeded: bool) -> None:
+        """Record the attempt, and tell that it has ended."""
+        self.attempt.is_open = False
+        record = AttemptRecord(
+            number=self.place.attempt,
+            iterations=self.place.iteration,
+            usage=self.ledger.attempt_usage,
+            report=self.attempt.report,
+        )
+        self.records.append(record)
+        await self.tell(AttemptCompleted, succeeded=succeeded)
+
+    def end(self, code: ErrorCode | None) -> None:
+        """Tell the run above how this one ended: with an error, or well."""
+        if self.above is not None:
+            self.above.children.ended[self.number] = ChildRecord(
+                path=self.path,
+                usage=self.ledger.usage,
+                code=code,
+                attempts=len(self.records),
+                iterations=self.ledger.n_model_calls,
+                calls=self.ledger.own_calls,
+                latency_s=self.clock.elapsed_s,
+                children=self.children.records(),
+            )
+
+
+class _Told:
+    """Nothing to wait for."""
+
+    def __await__(self) -> Generator[None]:
+        yield from ()
+
+
+_TOLD = _Told()
+
+
+@cache
+def _place_fields(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind) if each.name in ("attempt", "iteration"))
+
+
+current_path: ContextVar[RunPath] = ContextVar("journeyman_path", default=())
+"""The run that is going on here, from the root down."""
+
+
+current_run: ContextVar[Run | None] = ContextVar("journeyman_run", default=None)
+"""The run that is going on here: the one above the next that begins here."""
+
+
+def detach() -> None:
+    """Let the runs that begin here be nobody's children: what goes on in this task outlives the run it came from.
+
+    They keep its path and its gates.
+    """
+    current_run.set(None)
+    current_scope.set(None)
+
+
+@contextmanager
+def detached() -> Generator[None]:
+    """Let the runs and tasks that begin in this block be nobody's children, as `detach` does."""
+    run, scope = current_run.set(None), current_scope.set(None)
+    try:
+        yield
+    finally:
+        current_run.reset(run)
+        current_scope.reset(scope)
+
+
+# -- what its steps leave behind --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Candidate:
+    """An output that was handed in and not validated yet."""
+
+    raw: str
+    """The arguments as the model wrote them; or its text."""
+    call: ToolUse | None = None
+    """The call that handed it in: the verdict is its result. None for text."""
+    terminal_result: str | None = None
+    """The result of the call that ended the run through `stop_after`."""
+
+
+class HandIn(Protocol):
+    """Decides after each iteration whether there is an output."""
+
+    @property
+    def tools(self) -> Mapping[str, HandInTool]:
+        """The tools that belong to it, by name."""
+        ...
+
+    @property
+    def has_draft(self) -> bool:
+        """True when an output was proposed in this attempt."""
+        ...
+
+    @property
+    def last_raw(self) -> str | None:
+        """What was proposed last, in any attempt."""
+        ...
+
+    def begin_attempt(self) -> None: ...
+
+    async def look(self, run: Run, iterated: Iterated) -> Candidate | Ending | None:
+        """Return the candidate, the end of the run, or None to go on."""
+        ...
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a response, after it ended."""
+
+    use: ToolUse
+    outcome: Outcome | None
+    """None: withheld until the output was validated."""
+
+
+@dataclass(slots=True)
+class Iterated:
+    """What one iteration brought."""
+
+    response: Response
+    said: Message | None
+    """The response as it stands in the history; None if it was empty."""
+    calls: tuple[Call, ...] = ()
+    """In call order; empty unless the model stopped for them."""
+
+
+@dataclass(slots=True)
+class Finished:
+    """The run has an output that passed."""
+
+    output: Any
+    terminal_result: str | None
+
+
+@dataclass(slots=True)
+class Layer:
+    """A validation layer that is about to judge."""
+
+    name: str
+    kind: Literal["schema", "validator"]
+    description: str
+    work: Callable[[], Awaitable[LayerOutcome]]
+
+    def cut_short(self, why: str, error: BaseException | None = None) -> LayerOutcome:
+        """Return the outcome of a layer that gave no verdict."""
+        return LayerOutcome(
+            name=self.name, kind=self.kind, description=self.description, passed=False, feedback=why, error=error
+        )
 
 
 @dataclass(slots=True)
@@ -104,343 +481,3 @@ class HandInTool:
     kind: ToolKind
     handle: Callable[[ToolUse], Awaitable[ToolResult | None]]
     """Answers the call; None withholds the answer until the output was validated."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Conversation:
-    """Everything that one run's iterations read and write."""
-
-    path: RunPath
-    agent: str
-    input: object
-    model: Model
-    prefix: Prefix
-    settings: Settings
-    limits: Limits
-    max_tokens: int
-    """The longest answer to ask for, before a budget lowers it."""
-    asked_max_tokens: int = 0
-    """The longest answer that the last request asked for."""
-    history: History
-    tools: Mapping[str, Tool[..., Any]]
-    default_effect: Effect
-    hand_in: Mapping[str, HandInTool]
-    """The output tool and submit, by name."""
-    budget: Budget
-    retries: int
-    policies: Sequence[BudgetPolicy] = ()
-    compaction: Compaction | None = None
-    kept: KeptView | None = None
-    """What is sent of the history; None where all of it is, because nothing compacts it."""
-    convert: Callable[[Sequence[Message]], Sequence[Message]] | None = None
-    guard: Guard | None = None
-    """What guards the calls; None where there is neither gate nor approver."""
-    middlewares: Sequence[Middleware] = ()
-    journal: Journal | None = None
-    tasks: BackgroundTasks | None = None
-    inbox: Inbox | None = None
-    """What a chat's user says while the run goes on; None outside a chat."""
-    keep: Callable[[], None] | None = None
-    """Stores what is new, before anything comes of it; None where nothing is stored."""
-    abort: Abort | None = None
-    scope: Scope
-    """What stops the run. Its checkpoints stand where nothing else would wait."""
-    watch: Watch | None = None
-    ledger: Ledger
-    above: Conversation | None = None
-    """Of the run that started this one."""
-    max_result_chars: int | None = None
-
-    states: States
-    now: Callable[[], float]
-    """Reads the event loop's clock, in seconds."""
-    started_s: float
-    """When the run began, on that clock."""
-    phase: Phase = "prompt_generation"
-    doing: str = "building the prompts"
-    attempt: int = 0
-    iteration: int = 0
-    iterations: int = 0
-    """Model calls, of all attempts."""
-    call_usage: Usage = NOTHING_USED
-    """Of the last model call, failed requests included."""
-    attempt_cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
-    run_cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
-    failures: dict[str, int] = field(default_factory=lambda: {})
-    """How often each tool has failed in a row; counted only where that is limited."""
-    announced: dict[str, ToolUse] = field(default_factory=lambda: {})
-    """The calls that were announced and have not finished."""
-    _measured: tuple[int, Usage] = (0, NOTHING_USED)
-    """How many messages the last response covered, and what it told of them."""
-
-    def say(self, *content: UserContent) -> None:
-        """Stage what the run's user says."""
-        self.history.say(*content)
-        if self.guard is not None:
-            self.guard.hear(content)
-
-    async def committed(self, message: Message | None) -> None:
-        """Announce a message that became part of the history."""
-        if message is not None and self.watch is not None:
-            index = len(self.history.messages) - 1
-            await self.watch.tell(MessageCommitted(path=self.path, message=message, index=index))
-
-    def spend(self, usage: Usage) -> None:
-        """Count what a request used."""
-        self.ledger.add(usage)
-        self.call_usage = usage if self.call_usage is NOTHING_USED else self.call_usage + usage
-
-    def measured(self, usage: Usage) -> None:
-        """Remember how many tokens the history is, now that the model has told."""
-        self._measured = (len(self.history.messages), usage)
-        if self.kept is not None:
-            self.kept.measure(usage, self.history.messages)
-
-    def estimated_tokens(self) -> int:
-        """Return about how many tokens the next request is: what the model told last, and an estimate of the rest."""
-        if self.kept is not None:
-            return self.kept.tokens
-        covered, usage = self._measured
-        tokens = usage.total_tokens
-        if not (usage.exact and usage.input_tokens):
-            covered, tokens = 0, estimate_prefix(self.prefix)
-        return tokens + sum(estimate_message(message) for message in self.history.messages[covered:])
-
-
-@dataclass(slots=True)
-class Layer:
-    """A validation layer that is about to judge."""
-
-    name: str
-    kind: Literal["schema", "validator"]
-    description: str
-    work: Callable[[], Awaitable[LayerOutcome]]
-
-    def cut_short(self, why: str, error: BaseException | None = None) -> LayerOutcome:
-        """Return the outcome of a layer that gave no verdict."""
-        return LayerOutcome(
-            name=self.name, kind=self.kind, description=self.description, passed=False, feedback=why, error=error
-        )
-
-
-current_path: ContextVar[RunPath] = ContextVar("journeyman_path", default=())
-"""The run that is going on here, from the root down."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """How a sub-agent came to its task."""
-
-    mode: Literal["single", "parallel", "chain", "background"]
-    tool_use_id: str | None = None
-    """The call that delegated to it; None when a program did."""
-    number: int | None = None
-    """Tells it from other runs of the same agent; None outside a run."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Options:
-    """What a caller may say about one run."""
-
-    max_attempts: int | None = None
-    callbacks: Callbacks | None = None
-    listeners: Sequence[Listener] = ()
-    """Read anew at each event."""
-    abort: Abort | None = None
-    history: Sequence[Message] | History = ()
-    """The conversation to go on from. A `History` is lent: it is written to, and nothing of it is copied."""
-    host: Host = NOTHING_AROUND
-    inbox: Inbox | None = None
-    """What is said while the run goes on."""
-    keep: Callable[[], None] | None = None
-    """Stores what is new in the history; called before anything comes of it."""
-    going_on: Callable[[], Sequence[UserContent]] | None = None
-    """What is said instead of a prompt: asked for when it is said, perhaps nothing. None: the prompt."""
-    abort_note: Callable[[], str] | None = None
-    """What the model reads of it when the signal has interrupted it; empty for nothing."""
-    origin: Origin | None = None
-    """How a sub-agent came to its task; None for any other run."""
-    numbers: Iterator[int] | None = None
-    """Numbers for the runs that this one starts; None: from 1."""
-    watch_above: Watch | None = None
-    """Who watches a run that no other waits for, beside its own listeners."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Execution:
-    """One run."""
-
-    agent: Agent[Any, Any]
-    input: object
-    options: Options
-    path: RunPath
-    now: Callable[[], float]
-    """Reads the event loop's clock, in seconds."""
-    started_s: float
-    max_attempts: int
-    history: History
-    budget: Budget
-    scope: Scope
-    ledger: Ledger
-    watch: Watch | None
-    hand_in: HandIn
-    numbers: Iterator[int]
-    """For the runs that this one starts."""
-    above: Execution | None = None
-    """The run that started this one, and waits for it."""
-    number: int = 0
-    """Which of the runs that were started there."""
-    children: dict[int, ChildRecord] = field(default_factory=dict[int, ChildRecord])
-    """The runs that this one started and that have ended, by number."""
-    wrong_history: Exception | None = None
-    """Why the conversation that was given cannot be gone on from."""
-    talk: Conversation | None = None
-    """None until there are a model and prompts."""
-    records: list[AttemptRecord] = field(default_factory=lambda: [])
-    report: ValidationReport | None = None
-    """What validation last said."""
-    attempt_report: ValidationReport | None = None
-    """What validation said in this attempt, so far."""
-    open_layer: Layer | None = None
-    """The layer that is judging."""
-    attempt_is_open: bool = False
-    attempt_started_s: float = 0.0
-
-    @property
-    def depth(self) -> int:
-        """0 for a run that no other run started."""
-        return len(self.path) - 1
-
-    @property
-    def abort(self) -> Abort | None:
-        """The signal that ends this run: its own, or that of the run above."""
-        if self.options.abort is not None or self.above is None:
-            return self.options.abort
-        return self.above.abort
-
-    @property
-    def spending(self) -> Budget:
-        """What is spent now comes from here."""
-        return self.budget if self.talk is None else self.talk.budget
-
-    def end(self, code: ErrorCode | None) -> None:
-        """Tell the run above how this one ended: with an error, or well."""
-        if self.above is None:
-            return
-        self.above.children[self.number] = ChildRecord(
-            path=self.path,
-            usage=self.ledger.usage,
-            code=code,
-            attempts=len(self.records),
-            iterations=0 if self.talk is None else self.talk.iterations,
-            calls=self.ledger.own_calls,
-            latency_s=self.now() - self.started_s,
-            children=self.ended_children(),
-        )
-
-    def ended_children(self) -> tuple[ChildRecord, ...]:
-        """Return the runs that this one started, in the order in which they began."""
-        return tuple([self.children[number] for number in sorted(self.children)])
-
-
-current_run: ContextVar[Execution | None] = ContextVar("journeyman_run", default=None)
-"""The run that is going on here: the one above the next that begins here."""
-
-
-def detach() -> None:
-    """Let the runs that begin here be nobody's children: what goes on in this task outlives the run it came from.
-
-    They keep its path and its gates.
-    """
-    current_run.set(None)
-    current_scope.set(None)
-
-
-@contextmanager
-def detached() -> Generator[None]:
-    """Let the runs and tasks that begin in this block be nobody's children, as `detach` does."""
-    run, scope = current_run.set(None), current_scope.set(None)
-    try:
-        yield
-    finally:
-        current_run.reset(run)
-        current_scope.reset(scope)
-
-
-@dataclass(slots=True)
-class Candidate:
-    """An output that was handed in and not validated yet."""
-
-    raw: str
-    """The arguments as the model wrote them; or its text."""
-    call: ToolUse | None = None
-    """The call that handed it in: the verdict is its result. None for text."""
-    terminal_result: str | None = None
-    """The result of the call that ended the run through `stop_after`."""
-
-
-class HandIn(Protocol):
-    """Decides after each iteration whether there is an output."""
-
-    @property
-    def tools(self) -> Mapping[str, HandInTool]:
-        """The tools that belong to it, by name."""
-        ...
-
-    @property
-    def has_draft(self) -> bool:
-        """True when an output was proposed in this attempt."""
-        ...
-
-    @property
-    def last_raw(self) -> str | None:
-        """What was proposed last, in any attempt."""
-        ...
-
-    def begin_attempt(self) -> None: ...
-
-    async def judge(self, talk: Conversation, turn: Iterated) -> Candidate | Ending | None:
-        """Return the candidate, the end of the run, or None to go on."""
-        ...
-
-
-@dataclass(slots=True)
-class Call:
-    """One call of a response, after it ended."""
-
-    use: ToolUse
-    outcome: Outcome | None
-    """None: withheld until the output was validated."""
-
-
-@dataclass(slots=True)
-class Iterated:
-    """What one iteration brought."""
-
-    response: Response
-    said: Message | None
-    """The response as it stands in the history; None if it was empty."""
-    calls: tuple[Call, ...] = ()
-    """In call order; empty unless the model stopped for them."""
-
-
-@dataclass(slots=True)
-class Finished:
-    """The run has an output that passed."""
-
-    output: Any
-    terminal_result: str | None
-
-
-async def complete_attempt(execution: Execution, talk: Conversation, *, succeeded: bool) -> None:
-    """Record the attempt, and tell that it is over."""
-    execution.attempt_is_open = False
-    record = AttemptRecord(
-        number=talk.attempt,
-        iterations=talk.iteration,
-        usage=talk.ledger.attempt_usage,
-        report=execution.attempt_report,
-    )
-    execution.records.append(record)
-    if execution.watch is not None:
-        await execution.watch.tell(AttemptCompleted(path=talk.path, attempt=talk.attempt, succeeded=succeeded))

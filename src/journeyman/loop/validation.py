@@ -20,7 +20,7 @@ from journeyman.cancel import Abort, is_failure
 from journeyman.endings import Ending, ValidationContext
 from journeyman.errors import InvalidArguments, Rejected, words_of
 from journeyman.events import LayerCompleted, LayerStarted
-from journeyman.loop.record import Candidate, Conversation, Execution, Layer
+from journeyman.loop.record import Candidate, Layer, Run
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.issues import written_path
 from journeyman.tools.schema import OutputSchema
@@ -193,26 +193,25 @@ class Verdict:
     """The output, when all passed."""
 
 
-async def judge(execution: Execution, talk: Conversation, candidate: Candidate) -> Verdict | Ending:
+async def validate(run: Run, candidate: Candidate) -> Verdict | Ending:
     """Let one layer after the other judge the candidate, up to the first that does not pass."""
-    await talk.scope.checkpoint()
-    talk.phase, talk.doing = "validation", "validating the output"
-    execution.report = execution.attempt_report = ValidationReport(layers=())
+    await run.scope.checkpoint()
+    run.enter("validation", "validating the output")
+    run.attempt.report = ValidationReport(layers=())
     value: Any = candidate.raw
     try:
-        schema = execution.agent.plan.output
+        schema = run.agent.plan.output
         if schema is not None:
-            value = await _schema_layer(execution, talk, schema, candidate.raw)
-        if execution.agent.validators and execution.attempt_report.passed:
-            await _validators(execution, talk, candidate, value)
+            value = await _schema_layer(run, schema, candidate.raw)
+        if run.agent.validators and run.attempt.report.passed:
+            await _validators(run, candidate, value)
     except ValidatorBroken as broken:
-        context = ValidationContext(layer=broken.layer, reason=broken.reason, attempt=talk.attempt)
-        return Ending(context, "validation", broken)
-    await talk.scope.checkpoint()
-    return Verdict(execution.attempt_report, value)
+        return run.ending(ValidationContext(layer=broken.layer, reason=broken.reason), broken)
+    await run.scope.checkpoint()
+    return Verdict(run.attempt.report, value)
 
 
-async def _schema_layer(execution: Execution, talk: Conversation, schema: OutputSchema[Any], raw: str) -> object:
+async def _schema_layer(run: Run, schema: OutputSchema[Any], raw: str) -> object:
     value: object = None
 
     async def parse() -> LayerOutcome:
@@ -231,50 +230,40 @@ async def _schema_layer(execution: Execution, talk: Conversation, schema: Output
             error=error,
         )
 
-    await _announced(execution, talk, Layer(_SCHEMA_LAYER, "schema", _SCHEMA_DESCRIPTION, parse))
+    await _announced(run, Layer(_SCHEMA_LAYER, "schema", _SCHEMA_DESCRIPTION, parse))
     return value
 
 
-async def _validators(execution: Execution, talk: Conversation, candidate: Candidate, value: object) -> None:
-    validators: Sequence[Callable[[Any], Any]] = execution.agent.validators
-    schema = execution.agent.plan.output
+async def _validators(run: Run, candidate: Candidate, value: object) -> None:
+    validators: Sequence[Callable[[Any], Any]] = run.agent.validators
+    schema = run.agent.plan.output
     pristine = None if schema is None else Pristine(value, schema.parse(candidate.raw), schema.dump)
-    facts = Checking(input=talk.input, attempt=talk.attempt, max_attempts=execution.max_attempts, abort=talk.abort)
+    facts = Checking(input=run.input, attempt=run.place.attempt, max_attempts=run.max_attempts, abort=run.abort)
     with checking(facts):
         for validator in validators:
             work = partial(check, validator, value, pristine)
             layer = Layer(layer_name(validator), "validator", layer_description(validator), work)
-            if not (await _announced(execution, talk, layer)).passed:
+            if not (await _announced(run, layer)).passed:
                 return
 
 
-async def _announced(execution: Execution, talk: Conversation, layer: Layer) -> LayerOutcome:
+async def _announced(run: Run, layer: Layer) -> LayerOutcome:
     """Run one layer between its two events. One that is cut short is completed when the run ends."""
-    await talk.scope.checkpoint()
-    execution.open_layer = layer
-    if talk.watch is not None:
-        await talk.watch.tell(
-            LayerStarted(
-                path=talk.path,
-                attempt=talk.attempt,
-                name=layer.name,
-                description=layer.description,
-                kind=layer.kind,
-            )
-        )
+    await run.scope.checkpoint()
+    run.attempt.open_layer = layer
+    await run.tell(LayerStarted, name=layer.name, description=layer.description, kind=layer.kind)
     try:
         outcome = await layer.work()
     except ValidatorBroken as broken:
-        await complete_layer(execution, talk, layer.cut_short(str(broken), broken))
+        await complete_layer(run, layer.cut_short(str(broken), broken))
         raise
-    await complete_layer(execution, talk, outcome)
+    await complete_layer(run, outcome)
     return outcome
 
 
-async def complete_layer(execution: Execution, talk: Conversation, outcome: LayerOutcome) -> None:
+async def complete_layer(run: Run, outcome: LayerOutcome) -> None:
     """Put what the open layer said into the report, and tell it."""
-    execution.open_layer = None
-    so_far = execution.attempt_report.layers if execution.attempt_report else ()
-    execution.report = execution.attempt_report = ValidationReport(layers=(*so_far, outcome))
-    if talk.watch is not None:
-        await talk.watch.tell(LayerCompleted(path=talk.path, attempt=talk.attempt, outcome=outcome))
+    run.attempt.open_layer = None
+    so_far = run.attempt.report.layers if run.attempt.report else ()
+    run.attempt.report = ValidationReport(layers=(*so_far, outcome))
+    await run.tell(LayerCompleted, outcome=outcome)

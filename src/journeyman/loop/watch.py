@@ -1,6 +1,6 @@
 """Telling those who watch a run: listeners at once, callbacks awaited in place. Neither can break a run.
 
-Where nobody watches there is no `Watch` at all, and no event is made. Imports `events`, `result` and `cancel`.
+Where nobody watches there is no `Watch` at all, and no event is made.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 from journeyman.cancel import is_failure
+from journeyman.endings import Place
 from journeyman.events import (
     AttemptCompleted,
     AttemptStarted,
@@ -51,8 +52,6 @@ class Watch:
     max_iterations: int = 0
     errors: list[CallbackError] = field(default_factory=list[CallbackError])
     """What listeners and callbacks raised, in order."""
-    _attempt: int = 0
-    _iteration: int = 0
 
     @property
     def is_heard(self) -> bool:
@@ -82,31 +81,18 @@ class Watch:
                 raise
             self.errors.append(CallbackError(callback=_name_of(listener), error=error))
 
-    async def tell(self, event: Event) -> None:
+    async def tell(self, event: Event, place: Place) -> None:
         """Give the event to every listener, then to its callback, and await that."""
         if self.callbacks is _NOTHING:
             self.show(event)
             return
         name, arguments, facts = _call_of(event)  # before a listener can change what they hold
         self.show(event)
-        self._follow(event)
-        await self._call_back(name, arguments, facts)
-
-    def _follow(self, event: Event) -> None:
-        match event:
-            case AttemptStarted():
-                self._attempt, self._iteration = event.attempt, 0
-            case IterationStarted():
-                self._iteration = event.iteration
-            case _:
-                pass
-
-    async def _call_back(self, name: str, arguments: tuple[object, ...], facts: _CallFacts) -> None:
         callback = getattr(self.callbacks, name) if name else None
         if callback is None:
             return
         try:
-            outcome = callback(self._context(facts), *arguments)
+            outcome = callback(self._context(facts, place), *arguments)
             if inspect.isawaitable(outcome):
                 await outcome
         except BaseException as error:
@@ -114,12 +100,12 @@ class Watch:
                 raise
             self.errors.append(CallbackError(callback=name, error=error))
 
-    def _context(self, facts: _CallFacts) -> CallbackContext:
+    def _context(self, facts: _CallFacts, place: Place) -> CallbackContext:
         return CallbackContext(
             path=self.path,
-            attempt=self._attempt,
+            attempt=place.attempt,
             max_attempts=self.max_attempts,
-            iteration=self._iteration,
+            iteration=place.iteration,
             max_iterations=self.max_iterations,
             tool_use_id=facts.tool_use_id,
             kind=facts.kind,

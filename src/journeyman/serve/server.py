@@ -121,7 +121,7 @@ def _output(schema: OutputSchema[Any]) -> JsonObject | None:
 
 def invalid(error: InvalidArguments) -> types.CallToolResult:
     """Return the answer to arguments that do not fit. No run was started."""
-    return _failed(Ending(InvalidInputContext(issues=error.issues), "prompt_generation"), Usage())
+    return _failed(Ending(InvalidInputContext(issues=error.issues)), Usage())
 
 
 def refusal(code: str, message: str, hint: str, usage: Usage | None = None) -> types.CallToolResult:

@@ -106,7 +106,7 @@ class Delegation:
     def errand(self, agent: str, task: str, mode: Mode, *, place: int = 0) -> Errand:
         """Return a task, with the next number. Called in the order of the tasks."""
         above = current_run.get()
-        number = None if above is None else next(above.numbers)
+        number = None if above is None else next(above.children.numbers)
         return Errand(agent=agent, task=task, mode=mode, place=place, number=number)
 
     def check_depth(self) -> None:

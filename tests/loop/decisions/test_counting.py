@@ -85,7 +85,10 @@ async def test_running_out_of_iterations_ends_the_run_and_not_the_attempt_alone(
         name="a", model=model, tools=[look], output=Output(Report), validators=[small], limits=Limits(iterations=2)
     )
     failure = failed(await run(agent, "Go.", max_attempts=9))
-    assert failure.error.context == IterationsContext(attempt=2, iteration_count=2, max_iterations=2, has_draft=False)
+    assert (failure.error.context, failure.error.attempt) == (
+        IterationsContext(iteration_count=2, max_iterations=2, has_draft=False),
+        2,
+    )
     assert (failure.phase, stage.n_requests) == ("iteration", 3)
     assert failure.candidate == {"total": 99}
 
@@ -201,8 +204,10 @@ async def test_a_token_budget_used_up_exactly_stops_before_the_next_call(stage: 
         settings=Settings(max_tokens=1_000),
     )
     failure = failed(await run(agent, "Go."))
-    assert failure.error.context == BudgetContext(
-        policy="tokens", limit=5_000, used=5_000, scope="run", attempt=1, iteration=2
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        BudgetContext(policy="tokens", limit=5_000, used=5_000, scope="run"),
+        1,
+        2,
     )
     assert stage.n_requests == 1
     assert failure.history[-1].content == (ToolResult("found here", tool_use_id="call_1_0"),)
@@ -246,7 +251,11 @@ async def test_a_policy_is_asked_before_each_call_with_what_was_spent(stage: Sta
     model = stage.model([[call("look"), call("look")], call("look"), report(1)])
     agent = Agent(name="a", model=model, tools=[look], output=Output(Report), budget=[policy])
     failure = failed(await run(agent, "Go."))
-    assert failure.error.context == BudgetContext(policy="own", limit=30, used=30, scope="run", attempt=1, iteration=3)
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        BudgetContext(policy="own", limit=30, used=30, scope="run"),
+        1,
+        3,
+    )
     assert [(spent.usage.total_tokens, spent.iterations, spent.calls) for spent in policy.asked] == [
         (0, 0, 0),
         (15, 1, 2),

@@ -40,13 +40,10 @@ async def test_a_reply_that_only_talks_ends_the_run_at_once(stage: Stage, iterat
     model = stage.model([*[call("look")] * (iteration - 1), "The total is one.", report(1)])
     agent = Agent(name="a", model=model, tools=[look], output=Output(Report))
     failure = failed(await run(agent, "Go.", max_attempts=5))
-    assert failure.error.context == InvalidResponseContext(
-        stop_reason="end_turn",
-        stop_detail=None,
-        expected_tool="output",
-        has_draft=False,
-        attempt=1,
-        iteration=iteration,
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        InvalidResponseContext(stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False),
+        1,
+        iteration,
     )
     assert (failure.phase, stage.n_requests) == ("iteration", iteration)
     assert transcript(failure.history)[-1] == ("assistant", "The total is one.")
@@ -157,7 +154,11 @@ async def test_a_response_that_was_cut_says_how_and_at_what_length(stage: Stage,
     model = stage.model([call("look"), stopped("I", reason=reason)])
     agent = Agent(name="a", model=model, tools=[look], settings=Settings(max_tokens=1_000))
     failure = failed(await run(agent, "Go."))
-    assert failure.error.context == TruncatedContext(stop_reason=reason, max_tokens=1_000, attempt=1, iteration=2)
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        TruncatedContext(stop_reason=reason, max_tokens=1_000),
+        1,
+        2,
+    )
     assert failure.metadata.usage is not None
     assert failure.metadata.usage.requests == 2
 
@@ -195,7 +196,11 @@ async def test_a_refusal_in_a_later_iteration_keeps_what_was_gathered(stage: Sta
     model = stage.model([report(99), call("look", id="a"), stopped("No more.", reason="refusal", detail="bio")])
     agent = Agent(name="a", model=model, tools=[look], output=Output(Report), validators=[small])
     failure = failed(await run(agent, "Go."))
-    assert failure.error.context == RefusedContext(refusal="bio", text="No more.", attempt=2, iteration=2)
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        RefusedContext(refusal="bio", text="No more."),
+        2,
+        2,
+    )
     assert failure.metadata.usage is not None
     assert failure.metadata.usage.requests == 3
     assert failure.candidate == {"total": 99}
@@ -207,13 +212,12 @@ async def test_a_stop_that_this_library_does_not_know_is_invalid_and_told_by_its
     callbacks = Callbacks(on_model_response=lambda context, response: seen.append(response.stop_reason))
     model = stage.model([stopped("Hm.", report(1), reason="other", detail="coffee_break")])
     failure = failed(await run(Agent(name="a", model=model, output=Output(Report)), "Go.", callbacks=callbacks))
-    assert failure.error.context == InvalidResponseContext(
-        stop_reason="other",
-        stop_detail="coffee_break",
-        expected_tool="output",
-        has_draft=False,
-        attempt=1,
-        iteration=1,
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        InvalidResponseContext(
+            stop_reason="other", stop_detail="coffee_break", expected_tool="output", has_draft=False
+        ),
+        1,
+        1,
     )
     assert "coffee_break" in failure.error.message
     assert seen == ["other"]

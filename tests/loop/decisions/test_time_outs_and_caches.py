@@ -158,7 +158,7 @@ async def test_the_time_of_an_attempt_begins_anew_with_each() -> None:  # A45, A
     failure = failed(await run(agent, "Go."))
     context = failure.error.context
     assert isinstance(context, BudgetContext)
-    assert (failure.code, context.scope, context.attempt) == (ErrorCode.BUDGET_EXCEEDED, "attempt", 3)
+    assert (failure.code, context.scope, failure.error.attempt) == (ErrorCode.BUDGET_EXCEEDED, "attempt", 3)
     assert len(failure.metadata.attempts) == 3
 
 

@@ -122,7 +122,7 @@ async def test_a_signal_at_any_event_ends_the_run_there(stage: Stage) -> None:  
         until = recorder.events[: recorder.events.index(at(recorder, number)) + 1]
         since = recorder.events[len(until) :]
         assert [type(event) for event in since if isinstance(event, BEGINNINGS)] == [], where
-        assert (context.attempt, context.iteration) == reached(until), where
+        assert (failure.error.attempt, failure.error.iteration) == reached(until), where
         assert failure.phase in phases(until), where
         answered = sum(isinstance(event, of.MessageCommitted) and event.message.role == "assistant" for event in until)
         assert stage.over_http or stage.n_requests - before == answered, where  # the server may note a request later
@@ -241,8 +241,8 @@ async def test_one_signal_ends_many_runs_and_stays_fired(stage: Stage) -> None: 
 
     agents = [Agent(name=f"a{n}", model=stage.model([call("wait")]), tools=[wait]) for n in range(3)]
     results = await asyncio.gather(*(run(agent, "Go.", abort=abort) for agent in agents))
-    assert [result.error.context for result in results if isinstance(result, Failure)] == [
-        CancelledContext(reason="all of you", doing="running tools", attempt=1, iteration=1)
+    assert [(result.error.context, *result.error.place[:2]) for result in results if isinstance(result, Failure)] == [
+        (CancelledContext(reason="all of you", doing="running tools"), 1, 1)
     ] * 3
     abort.abort("again")
     assert (abort.aborted, abort.reason) == (True, "all of you")

@@ -189,7 +189,11 @@ async def test_submit_before_any_output_ends_the_run(stage: Stage, before: list[
     agent = Agent(name="a", model=model, tools=[look], output=Output(Report, reflection=shown))
     failure = failed(await run(agent, "Go.", callbacks=told.callbacks(), on_event=recorder))
     check_balance(recorder.events)
-    assert failure.error.context == SubmitContext(output_tool="output", submit_tool="submit", attempt=1, iteration=2)
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        SubmitContext(output_tool="output", submit_tool="submit"),
+        1,
+        2,
+    )
     assert failure.phase == "iteration"
     assert "layer_start" not in told.names
     assert calls(recorder.events)[-4:-1] == ["submit#s?", "look#z?", "look#z: found here"]
@@ -212,7 +216,11 @@ async def test_a_draft_is_of_its_attempt_a_bare_submit_after_a_rejection_is_earl
     model = stage.model([report(99), submit(), submit()])
     agent = Agent(name="a", model=model, output=Output(Report, reflection=shown), validators=[small])
     failure = failed(await run(agent, "Go."))
-    assert failure.error.context == SubmitContext(output_tool="output", submit_tool="submit", attempt=2, iteration=1)
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        SubmitContext(output_tool="output", submit_tool="submit"),
+        2,
+        1,
+    )
     assert failure.candidate == {"total": 99}
 
 

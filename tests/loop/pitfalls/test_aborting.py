@@ -14,6 +14,7 @@ from journeyman import (
     CallbackContext,
     Callbacks,
     Event,
+    Failure,
     Listener,
     Output,
     ProviderError,
@@ -45,8 +46,12 @@ def firing(abort: Abort, kind: type[Event], *, number: int = 1) -> tuple[Recorde
     return recorder, listen
 
 
-def cancelled(doing: str, *, attempt: int, iteration: int) -> CancelledContext:
-    return CancelledContext(reason="enough", doing=doing, attempt=attempt, iteration=iteration)
+def cancelled(failure: Failure) -> tuple[str, int, int]:
+    """Return what a run did when it was stopped, its attempt and its iteration."""
+    context = failure.error.context
+    assert isinstance(context, CancelledContext)
+    assert context.reason == "enough"
+    return context.doing, failure.error.attempt, failure.error.iteration
 
 
 # -- in flight ---------------------------------------------------------------------------------------------------------
@@ -64,7 +69,7 @@ async def test_an_abort_before_the_answer_begins_is_a_cancellation_and_closes_th
     result = await run(agent, "Go.", abort=abort, on_event=recorder, callbacks=told.callbacks())
     failure = failed(result)
     check_balance(recorder.events)
-    assert failure.error.context == cancelled("calling the model", attempt=1, iteration=1)
+    assert cancelled(failure) == ("calling the model", 1, 1)
     assert failure.phase == "iteration"
     assert told.names == ["run_start", "attempt_start", "iteration_start", "attempt_complete", "failure"]
 
@@ -83,7 +88,7 @@ async def test_an_abort_in_mid_answer_is_a_cancellation_that_counts_what_was_sai
     )
     failure = failed(result)
     check_balance(recorder.events)
-    assert failure.error.context == cancelled("calling the model", attempt=1, iteration=1)
+    assert cancelled(failure) == ("calling the model", 1, 1)
     usage = failure.metadata.usage
     assert usage is not None
     assert (usage.requests, usage.input_tokens, usage.exact) == (1, 10, False)
@@ -96,7 +101,7 @@ async def test_an_abort_while_waiting_for_the_next_try_makes_no_further_request(
     model = stage.model([ProviderError("Slow down.", kind="rate_limited", retry_after_s=30), "Never said."])
     failure = failed(await run(Agent(name="a", model=model), "Go.", abort=abort, on_event=listen))
     check_balance(recorder.events)
-    assert failure.error.context == cancelled("calling the model", attempt=1, iteration=1)
+    assert cancelled(failure) == ("calling the model", 1, 1)
     assert stage.n_requests == 1
 
 
@@ -126,7 +131,7 @@ async def test_after_an_abort_in_a_tool_no_further_tool_runs(stage: Stage, inlin
     check_balance(recorder.events)
     ended = ": stopping" if inline else f"! {STOPPED}"
     assert calls(recorder.events) == [f"{stop.name}#a?", f"{stop.name}#a{ended}"]
-    assert failure.error.context == cancelled("running tools", attempt=1, iteration=1)
+    assert cancelled(failure) == ("running tools", 1, 1)
     first = ToolResult("stopping" if inline else STOPPED, not inline, "a")
     assert failure.history[-1].content == (first, ToolResult(STOPPED, True, "b"), ToolResult(STOPPED, True, "c"))
     assert (stage.n_requests, failure.candidate) == (1, None)
@@ -144,7 +149,7 @@ async def test_an_abort_in_the_last_tool_of_a_response_is_of_that_iteration(stag
     recorder = Recorder()
     failure = failed(await run(Agent(name="a", model=model, tools=[look, stop]), "Go.", abort=abort, on_event=recorder))
     check_balance(recorder.events)
-    assert failure.error.context == cancelled("running tools", attempt=1, iteration=2)
+    assert cancelled(failure) == ("running tools", 1, 2)
     assert [record.iterations for record in failure.metadata.attempts] == [2]
     assert stage.n_requests == 2
 
@@ -163,7 +168,7 @@ async def test_a_tool_that_swallows_the_cancellation_does_not_keep_the_run_going
 
     model = stage.model([[call("stubborn", id="a"), call("look", id="b")], "Never said."])
     failure = failed(await run(Agent(name="a", model=model, tools=[stubborn, look]), "Go.", abort=abort))
-    assert failure.error.context == cancelled("running tools", attempt=1, iteration=1)
+    assert cancelled(failure) == ("running tools", 1, 1)
     assert failure.history[-1].content == (
         ToolResult("went on regardless", tool_use_id="a"),
         ToolResult(STOPPED, is_error=True, tool_use_id="b"),
@@ -216,7 +221,7 @@ async def test_an_abort_in_the_last_validator_is_no_success_and_asks_for_no_erro
     recorder = Recorder()
     failure = failed(await run(agent, "Go.", abort=abort, on_event=recorder))
     check_balance(recorder.events)
-    assert failure.error.context == cancelled("validating the output", attempt=1, iteration=1)
+    assert cancelled(failure) == ("validating the output", 1, 1)
     assert (failure.phase, failure.candidate) == ("validation", {"total": total})
     assert [completed.succeeded for completed in recorder.of(of.AttemptCompleted)] == [False]
     assert (told, stage.n_requests) == ([], 1)
@@ -232,7 +237,7 @@ async def test_an_abort_that_hits_a_waiting_validator_is_no_verdict(stage: Stage
     agent = Agent(name="a", model=stage.model([report(1)]), output=Output(Report), validators=[stop, small])
     recorder = Recorder()
     failure = failed(await run(agent, "Go.", abort=abort, on_event=recorder))
-    assert failure.error.context == cancelled("validating the output", attempt=1, iteration=1)
+    assert cancelled(failure) == ("validating the output", 1, 1)
     assert failure.phase == "validation"
     assert [layer.name for layer in recorder.of(of.LayerStarted)] == ["schema", "stop"]
     completed = [layer.outcome for layer in recorder.of(of.LayerCompleted)]
@@ -273,7 +278,7 @@ async def test_a_prompt_function_that_stops_at_the_signal_is_a_cancellation(
     recorder = Recorder()
     failure = failed(await run(agent, "Go.", abort=abort, on_event=recorder))
     check_balance(recorder.events)
-    assert failure.error.context == cancelled("building the prompts", attempt=0, iteration=0)
+    assert cancelled(failure) == ("building the prompts", 0, 0)
     assert (failure.phase, stage.n_requests) == ("prompt_generation", 0)
 
 
@@ -305,7 +310,7 @@ async def test_an_abort_between_attempts_is_of_the_attempt_that_ended(stage: Sta
     assert [started.attempt for started in recorder.of(of.AttemptStarted)] == [1]
     context = failure.error.context
     assert isinstance(context, CancelledContext)
-    assert (context.attempt, context.iteration, failure.phase) == (1, 1, "validation")
+    assert (failure.error.attempt, failure.error.iteration, failure.phase) == (1, 1, "validation")
     assert len(failure.metadata.attempts) == 1
 
 
@@ -318,7 +323,7 @@ async def test_an_abort_at_the_start_of_an_attempt_begins_no_iteration(stage: St
     check_balance(recorder.events)
     context = failure.error.context
     assert isinstance(context, CancelledContext)
-    assert (context.attempt, context.iteration) == (2, 0)
+    assert (failure.error.attempt, failure.error.iteration) == (2, 0)
     assert [record.iterations for record in failure.metadata.attempts] == [1, 0]
     assert stage.n_requests == 1
 
@@ -332,7 +337,7 @@ async def test_an_abort_in_the_second_iteration_of_the_second_attempt_says_so(st
     check_balance(recorder.events)
     context = failure.error.context
     assert isinstance(context, CancelledContext)
-    assert (context.attempt, context.iteration, failure.phase) == (2, 2, "iteration")
+    assert (failure.error.attempt, failure.error.iteration, failure.phase) == (2, 2, "iteration")
 
 
 async def test_a_signal_fired_before_the_run_stops_it_before_anything(stage: Stage) -> None:  # D21, X32
@@ -341,5 +346,5 @@ async def test_a_signal_fired_before_the_run_stops_it_before_anything(stage: Sta
     prompts: list[str] = []
     agent = Agent(name="a", model=stage.model(["Never asked."]), prompt=prompts.append, run_state=prompts.append)  # pyright: ignore[reportArgumentType] - never called
     failure = failed(await run(agent, "Go.", abort=abort, callbacks=told.callbacks()))
-    assert failure.error.context == cancelled("building the prompts", attempt=0, iteration=0)
+    assert cancelled(failure) == ("building the prompts", 0, 0)
     assert (prompts, stage.n_requests, told.names) == ([], 0, ["run_start", "failure"])

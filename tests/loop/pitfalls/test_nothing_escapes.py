@@ -249,7 +249,7 @@ async def test_an_api_error_says_all_that_the_provider_said(stage: Stage) -> Non
     context = failure.error.context
     assert isinstance(context, ApiErrorContext)
     assert (context.kind, context.status, context.type) == ("bad_request", 400, "invalid_request_error")
-    assert (context.request_id, context.attempt, context.iteration) == ("req_7", 1, 2)
+    assert (context.request_id, failure.error.attempt, failure.error.iteration) == ("req_7", 1, 2)
     assert "Bad field." in context.message
     assert failure.error.hint
     assert isinstance(failure.error.cause, ProviderError)
@@ -262,7 +262,7 @@ async def test_a_rate_limit_that_holds_on_is_an_error_of_its_own(stage: Stage) -
     context = failure.error.context
     assert isinstance(context, RateLimitContext)
     assert (context.status, context.request_id, context.retry_after_s) == (429, "req_9", 3600)
-    assert (context.attempt, context.iteration, stage.n_requests) == (1, 1, 1)
+    assert (failure.error.attempt, failure.error.iteration, stage.n_requests) == (1, 1, 1)
 
 
 KINDS: Sequence[ProviderErrorKind] = (

@@ -268,7 +268,7 @@ async def test_a_blank_error_prompt_is_a_failure_and_nothing_is_sent(stage: Stag
     model = stage.model([report(99), report(1)])
     agent = Agent(name="a", model=model, output=Output(Report), validators=[small], error_prompt=blank)
     failure = failed(await run(agent, "Go."))
-    assert failure.error.context == PromptContext(prompt="error", reason="it is blank", attempt=1)
+    assert (failure.error.context, failure.error.attempt) == (PromptContext(prompt="error", reason="it is blank"), 1)
     assert stage.n_requests == 1
 
 
@@ -310,7 +310,7 @@ async def test_a_prompt_that_comes_out_blank_is_a_failure_and_nothing_is_sent(
     else:
         agent = Agent(name="a", model=model, prompt=blank)
     failure = failed(await run(agent, "Go."))
-    assert failure.error.context == PromptContext(prompt=which, reason="it is blank", attempt=0)
+    assert (failure.error.context, failure.error.attempt) == (PromptContext(prompt=which, reason="it is blank"), 0)
     assert (failure.phase, stage.n_requests) == ("prompt_generation", 0)
 
 

@@ -76,7 +76,11 @@ async def test_a_refusal_is_one_with_its_category_and_its_words(stage: Stage, ty
     response = stopped("I will not.", call("act"), report(1), reason="refusal", detail="cyber")
     result, runs = await ran(stage, response, typed=typed)
     failure = failed(result)
-    assert failure.error.context == RefusedContext(refusal="cyber", text="I will not.", attempt=1, iteration=1)
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        RefusedContext(refusal="cyber", text="I will not."),
+        1,
+        1,
+    )
     assert (failure.code, runs) == (ErrorCode.MODEL_REFUSED, [])
 
 

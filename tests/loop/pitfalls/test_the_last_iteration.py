@@ -80,8 +80,9 @@ async def test_a_run_that_only_calls_tools_makes_exactly_as_many_calls_as_allowe
     failure = failed(await run(agent, "Go.", on_event=recorder))
     check_balance(recorder.events)
     assert failure.code == "MAX_ITERATIONS"  # D16
-    assert failure.error.context == IterationsContext(
-        attempt=1, iteration_count=limit, max_iterations=limit, has_draft=False
+    assert (failure.error.context, failure.error.attempt) == (
+        IterationsContext(iteration_count=limit, max_iterations=limit, has_draft=False),
+        1,
     )
     assert (stage.n_requests, len(runs)) == (limit, limit)
     assert failure.history[-1].content[0] == ToolResult("worked", tool_use_id=failure.history[-2].tool_uses[0].id)
@@ -101,7 +102,10 @@ async def test_a_draft_that_was_never_submitted_does_not_become_the_output(stage
         limits=Limits(iterations=2),
     )
     failure = failed(await run(agent, "Go."))
-    assert failure.error.context == IterationsContext(attempt=1, iteration_count=2, max_iterations=2, has_draft=True)
+    assert (failure.error.context, failure.error.attempt) == (
+        IterationsContext(iteration_count=2, max_iterations=2, has_draft=True),
+        1,
+    )
     assert failure.candidate == {"total": 1}
 
 
@@ -109,8 +113,10 @@ async def test_stopping_without_a_tool_is_an_invalid_response_by_that_name(stage
     agent = Agent(name="a", model=stage.model(["I would rather talk."]), output=Output(Report))
     failure = failed(await run(agent, "Go."))
     assert failure.code == "INVALID_RESPONSE"
-    assert failure.error.context == InvalidResponseContext(
-        stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False, attempt=1, iteration=1
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        InvalidResponseContext(stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False),
+        1,
+        1,
     )
 
 

@@ -121,7 +121,7 @@ async def test_a_validator_that_returns_a_value_is_a_bug_of_the_program(stage: S
     assert failure.code == ErrorCode.VALIDATION_FAILED
     context = failure.error.context
     assert isinstance(context, ValidationContext)
-    assert (context.layer, context.attempt) == ("check", 1)
+    assert (context.layer, failure.error.attempt) == ("check", 1)
     assert type(value).__name__ in context.reason
     assert (failure.phase, stage.n_requests) == ("validation", 1)
 
@@ -315,8 +315,9 @@ async def test_an_error_prompt_that_raises_is_a_failure_of_its_attempt(stage: St
         raise LookupError("no template")
 
     failure = failed(await ended(stage, tell, 2))
-    assert failure.error.context == PromptContext(
-        prompt="error", reason="it raised LookupError: no template", attempt=1
+    assert (failure.error.context, failure.error.attempt) == (
+        PromptContext(prompt="error", reason="it raised LookupError: no template"),
+        1,
     )
     assert (failure.phase, stage.n_requests) == ("prompt_generation", 1)
     assert failure.report is not None
