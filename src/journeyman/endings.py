@@ -18,7 +18,7 @@ Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
 
 
 class Place(NamedTuple):
-    """Where a run is. A tuple, because every iteration makes two: see the benchmark of iterations in process."""
+    """Where a run is."""
 
     attempt: int
     """0 before the first attempt."""

@@ -14,7 +14,7 @@ from typing import Any
 from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
 from journeyman.budget import UNLIMITED, Budget
 from journeyman.cancel import Abort, current_scope, is_cancellation, is_failure
-from journeyman.endings import AttemptsContext, Ending, ErrorCode, IterationsContext, Place, PromptContext
+from journeyman.endings import AttemptsContext, Ending, ErrorCode, IterationsContext, PromptContext
 from journeyman.errors import name_and_words
 from journeyman.events import AttemptStarted, Callbacks, Listener, ValidationFailed
 from journeyman.gate import guarding
@@ -160,7 +160,7 @@ async def _attempts(run: Run) -> Finished | Ending:
 
 async def _iterations(run: Run) -> Candidate | Ending:
     """Iterate until an output is handed in."""
-    for _ in range(run.limits.iterations):
+    for _ in range(run.agent.limits.iterations):
         iterated = await iterate(run)
         if isinstance(iterated, Ending):
             return iterated
@@ -176,14 +176,13 @@ async def _iterations(run: Run) -> Candidate | Ending:
 async def _begin_attempt(run: Run, attempt: int) -> None:
     """Give the attempt its own state, cache, counters and budget, and tell that it begins."""
     await run.scope.checkpoint()
-    run.place = Place(attempt, 0, "iteration", run.place.doing)
     run.ledger.begin_attempt()
     run.hand_in.begin_attempt()
-    now, each, budget = run.clock.now(), run.limits.each_attempt, run.budget
+    now, each, budget = run.clock.now(), run.agent.limits.each_attempt, run.budget
     if each is not UNLIMITED and each != UNLIMITED:
         budget = Budget(each, scope="attempt", now=now, parent=run.budget)
         run.scope.limit_attempt(each.seconds)
-    run.attempt = Attempt(now, budget, is_open=True)
+    run.attempt = Attempt(attempt, now, budget, phase="iteration", is_open=True)
     await run.tell(AttemptStarted)
     if run.agent.attempt_state is not None:
         state = run.agent.attempt_state(run.input, run.states.run)
@@ -220,10 +219,10 @@ async def _feedback(run: Run, verdict: Verdict) -> str:
         layer=failed.name,
         description=failed.description,
         report=verdict.report,
-        attempt=run.place.attempt,
+        attempt=run.attempt.number,
         max_attempts=run.max_attempts,
     )
-    if run.place.attempt == run.max_attempts:
+    if run.attempt.number == run.max_attempts:
         return default_error_prompt(rejection)
     try:
         text = run.agent.error_prompt(rejection)
@@ -251,8 +250,8 @@ async def _give_back(run: Run, candidate: Candidate, feedback: str) -> None:
 def _out_of_iterations(run: Run) -> Ending:
     """The attempt made all its model calls."""
     context = IterationsContext(
-        iteration_count=run.place.iteration,
-        max_iterations=run.limits.iterations,
+        iteration_count=run.attempt.iteration,
+        max_iterations=run.agent.limits.iterations,
         has_draft=run.hand_in.has_draft,
     )
     return run.ending(context)

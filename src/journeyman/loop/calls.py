@@ -47,9 +47,9 @@ async def run_calls(run: Run, uses: Sequence[ToolUse]) -> tuple[Call, ...]:
             await run.scope.checkpoint()
         for use in group:
             run.calls.announced[use.id] = use
-            await run.tell(
-                ToolCalled, tool_use_id=use.id, tool_name=use.name, kind=_kind(run, use), tool_input=use.input
-            )
+            if run.watch is not None:
+                kind = _kind(run, use)
+                await run.tell(ToolCalled, tool_use_id=use.id, tool_name=use.name, kind=kind, tool_input=use.input)
         if len(group) == 1:
             done.append(await _run_call(run, group[0], _reserve(run, group[0])))
         else:
@@ -61,7 +61,7 @@ def _groups(run: Run, uses: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
     """Cut the calls into groups: neighbours whose tools are parallel, and single others."""
     group: list[ToolUse] = []
     for use in uses:
-        tool = None if use.name in run.hand_in.tools else run.agent.plan.tools.get(use.name)
+        tool = None if use.name in run.hand_in.tools else run.calls.tools.get(use.name)
         if tool is not None and tool.parallel:
             group.append(use)
             continue
@@ -74,7 +74,7 @@ def _groups(run: Run, uses: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
 
 
 async def _run_together(run: Run, group: Sequence[ToolUse]) -> list[Call]:
-    places = asyncio.Semaphore(run.limits.parallel_calls)
+    places = asyncio.Semaphore(run.agent.limits.parallel_calls)
 
     async def in_place(use: ToolUse, reservation: Reservation | None) -> Call:
         async with places:
@@ -90,15 +90,15 @@ def _kind(run: Run, use: ToolUse) -> ToolKind:
     own = run.hand_in.tools.get(use.name)
     if own is not None:
         return own.kind
-    return "tool" if use.name in run.agent.plan.tools else "unknown"
+    return "tool" if use.name in run.calls.tools else "unknown"
 
 
 def _reserve(run: Run, use: ToolUse) -> Reservation | None:
     """Reserve the call's place in the journal, in the order of the calls."""
-    if run.host.journal is None or use.name in run.hand_in.tools:
+    if run.options.host.journal is None or use.name in run.hand_in.tools:
         return None
-    tool = run.agent.plan.tools.get(use.name)
-    return None if tool is not None and tool.resumes else run.host.journal.reserve(run.key(f"call/{use.id}"))
+    tool = run.calls.tools.get(use.name)
+    return None if tool is not None and tool.resumes else run.options.host.journal.reserve(run.key(f"call/{use.id}"))
 
 
 # -- one call ---------------------------------------------------------------------------------------------------------
@@ -109,13 +109,15 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> 
     if inbox is not None and inbox.has_steering:
         skipped = Outcome.failed("skipped", SKIPPED)
         await finish(run, use, skipped)
-        run.store_step()
+        if run.options.store_step is not None:
+            run.options.store_step()
         return Call(use, skipped)
     own = run.hand_in.tools.get(use.name)
     outcome = await (_outcome(run, use, reservation) if own is None else _handed_in(own, use))
     if outcome is not None:
         await finish(run, use, outcome, duration_s=run.clock.now() - started)
-        run.store_step()
+        if run.options.store_step is not None:
+            run.options.store_step()
     return Call(use, outcome)
 
 
@@ -126,13 +128,13 @@ async def _handed_in(own: HandInTool, use: ToolUse) -> Outcome | None:
 
 async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> Outcome:
     """Say what comes of one call: is the tool known, may it still fail, is there budget, was it done before?"""
-    most = run.limits.tool_failures
+    most = run.agent.limits.tool_failures
     if most is not None and run.calls.failures.get(use.name, 0) >= most:
         return Outcome.failed("failing", _FAILING.format(name=use.name, n=run.calls.failures[use.name]))
-    tool = run.agent.plan.tools.get(use.name)
+    tool = run.calls.tools.get(use.name)
     if tool is None:
         return Outcome.failed("unknown", f"Error: Unknown tool {use.name}")
-    if not run.spending.take_call():
+    if not run.attempt.budget.take_call():
         return Outcome.failed("over_budget", "Error: not run: this run may make no more tool calls.")
     if reservation is None:
         return await gated(run, tool, use)
@@ -185,7 +187,7 @@ async def gated(run: Run, tool: Tool[..., Any], use: ToolUse) -> Outcome:
 
 def _approver(run: Run, guard: Guard) -> Approver | None:
     """Return who answers what a gate asks, with the time that the limits give for it."""
-    approve, seconds = guard.approve, run.limits.approval_seconds
+    approve, seconds = guard.approve, run.agent.limits.approval_seconds
     if approve is None or seconds is None:
         return approve
 
@@ -272,12 +274,12 @@ def _context(run: Run, tool: Tool[..., Any], use: ToolUse) -> ToolContext:
         input=run.input,
         agent=run.agent.name,
         path=run.path,
-        attempt=run.place.attempt,
-        iteration=run.place.iteration,
+        attempt=run.attempt.number,
+        iteration=run.attempt.iteration,
         abort=run.abort,
         states=run.states,
         progress=lambda message, fraction: _report_progress(run, use, message, fraction),
-        tasks=run.host.tasks,
+        tasks=run.options.host.tasks,
     )
 
 
@@ -380,9 +382,9 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
         result = ToolResult(result.parts, result.is_error, use.id)
     result = run.history.answer(result)
     if run.guard is not None and run.guard.memories and kind == "tool":
-        untrusted = run.agent.plan.tools[use.name].untrusted and outcome.error not in _NOT_RUN
+        untrusted = run.calls.tools[use.name].untrusted and outcome.error not in _NOT_RUN
         run.guard.see(seen_of(use, result, untrusted=untrusted, n_model_calls=run.ledger.n_model_calls))
-    if run.limits.tool_failures is not None and kind in ("tool", "unknown"):
+    if run.agent.limits.tool_failures is not None and kind in ("tool", "unknown"):
         _count_failure(run, use.name, outcome)
     run.calls.announced.pop(use.id, None)
     run.ledger.count(kind, use.name, error=outcome.error, cached=outcome.cached, duration_s=duration_s)

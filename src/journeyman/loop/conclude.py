@@ -36,14 +36,14 @@ async def announce(run: Run) -> None:
     """Tell that the run begins."""
     if run.watch is None:
         return
-    model, origin = run.host.model or run.agent.model, run.options.origin
+    model, origin = run.options.host.model or run.agent.model, run.options.origin
     name = model if isinstance(model, str) else f"{getattr(model, 'provider', '?')}:{getattr(model, 'name', '?')}"
     await run.tell(
         RunStarted,
         agent=run.agent.name,
         model=name,
         max_attempts=run.max_attempts,
-        max_iterations=run.limits.iterations,
+        max_iterations=run.agent.limits.iterations,
         tool_use_id=None if origin is None else origin.tool_use_id,
         mode=None if origin is None else origin.mode,
     )
@@ -57,7 +57,7 @@ def failed_inside(run: Run, error: BaseException) -> Ending:
     first = error
     while isinstance(first, BaseExceptionGroup):  # as of calls that ran together: the group's own words say nothing
         first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
-    where = "preparing the run" if run.clock.prepared_s is None else run.place.doing
+    where = "preparing the run" if run.clock.prepared_s is None else run.attempt.doing
     return run.ending(InternalContext(where=where, error=name_and_words(first)), error)
 
 
@@ -66,7 +66,7 @@ def _stopped(run: Run, cause: Cause | None) -> Ending:
     if cause != "abort":
         return run.ending(_late(run))
     reason = run.scope.reason or (run.abort.reason if run.abort is not None else None) or ""
-    return run.ending(CancelledContext(reason=reason, doing=run.place.doing))
+    return run.ending(CancelledContext(reason=reason, doing=run.attempt.doing))
 
 
 def _late(run: Run) -> Context:
@@ -77,7 +77,7 @@ def _late(run: Run) -> Context:
     if level is not run.budget and level.own_deadline is not None:
         used = run.clock.now() - (level.own_deadline - (level.allowance.seconds or 0.0))
     if run.scope.cause == "attempt_deadline":
-        level, used = run.spending, run.clock.now() - run.attempt.started_s
+        level, used = run.attempt.budget, run.clock.now() - run.attempt.started_s
     return BudgetContext(policy="seconds", limit=level.allowance.seconds or 0.0, used=used, scope=level.scope)
 
 

@@ -218,7 +218,7 @@ class TextHandIn:
             return candidate
         trigger = "answer" if candidate.terminal_result is None else "stop_after"
         stopping = Stopping(
-            text=candidate.raw, attempt=run.place.attempt, iteration=run.place.iteration, trigger=trigger
+            text=candidate.raw, attempt=run.attempt.number, iteration=run.attempt.iteration, trigger=trigger
         )
         try:
             verdict = self._stop_guard(stopping)

@@ -18,7 +18,6 @@ from journeyman.endings import (
     Ending,
     ModelUnavailableContext,
     OverflowContext,
-    Place,
     RateLimitContext,
 )
 from journeyman.errors import BudgetRefused, ModelUnavailable, ProviderError
@@ -62,7 +61,8 @@ async def iterate(run: Run) -> Iterated | Ending:
         return response
     said = run.history.respond(response.content)
     run.view.measure(response.usage, run.history.messages)
-    run.store_step()
+    if run.options.store_step is not None:
+        run.options.store_step()
     if run.watch is not None:
         await run.committed(said)
         await run.tell(
@@ -78,7 +78,7 @@ async def iterate(run: Run) -> Iterated | Ending:
     if response.stop_reason != "tool_use":
         _answer_unrun(run, response)
         return Iterated(response, said)
-    run.enter("iteration", "running tools")
+    run.attempt.doing = "running tools"
     return Iterated(response, said, await run_calls(run, uses))
 
 
@@ -88,11 +88,14 @@ async def _begin(run: Run) -> None:
     if inbox is not None and inbox.has_news and run.history.may_say:
         run.say(*inbox.take_steering())
     committed = run.history.commit()
-    run.store_step()
-    await run.committed(committed)
+    if run.options.store_step is not None:
+        run.options.store_step()
+    if run.watch is not None:
+        await run.committed(committed)
     if run.scope.is_due():
         await run.scope.checkpoint()
-    run.place = Place(run.place.attempt, run.place.iteration + 1, "iteration", "calling the model")
+    run.attempt.iteration += 1
+    run.attempt.doing = "calling the model"
     run.ledger.begin_model_call()
     if run.watch is not None:
         await run.tell(IterationStarted)
@@ -126,24 +129,28 @@ async def ask(run: Run) -> Response | Ending:
 
 def _longer_answer(run: Run, response: Response) -> int | None:
     """Return the longer answer to ask for once more, if this one was cut and the limits say so."""
-    longer = run.limits.extended_max_tokens
+    longer = run.agent.limits.extended_max_tokens
     if longer is None or response.stop_reason != "max_tokens":
         return None
     longer = min(longer, max_output_tokens_of(run.model) or longer)
     return longer if longer > run.max_tokens else None
 
 
-async def _asked(run: Run, max_tokens: int, *, step: str) -> Response:
+def _asked(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, Response]:
+    if isinstance(run.view, CompactedView):
+        return _fitted(run, run.view, max_tokens, step=step)
+    return _sent(run, max_tokens, step=step)
+
+
+async def _fitted(run: Run, view: CompactedView, max_tokens: int, *, step: str) -> Response:
     """Ask with what fits the window; once more with a smaller view, if the provider says that it does not."""
-    if not isinstance(run.view, CompactedView):
-        return await _sent(run, max_tokens, step=step)
     try:
-        await fit(run, run.view)
-        return await _sent(run, room_for_answer(run, run.view, max_tokens), step=step)
+        await fit(run, view)
+        return await _sent(run, room_for_answer(run, view, max_tokens), step=step)
     except ProviderError as error:
-        if error.kind != "context_overflow" or not await shrink(run, run.view):
+        if error.kind != "context_overflow" or not await shrink(run, view):
             raise
-    return await _sent(run, room_for_answer(run, run.view, max_tokens), step=f"{step}/smaller")
+    return await _sent(run, room_for_answer(run, view, max_tokens), step=f"{step}/smaller")
 
 
 def _sent(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, Response]:
@@ -158,7 +165,7 @@ def _sent(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, 
     )
     on_part = _shower(run) if request.deltas else None
     run.attempt.asked_max_tokens = max_tokens
-    if run.host.journal is None and not run.spending.limits_spending:
+    if run.options.host.journal is None and not run.attempt.budget.limits_spending:
         return respond(run.model, request, retries=run.retries, spent=run.ledger.spend, on_part=on_part)
     return once(run, ModelCall(run.model, request, run.ledger.spend, lambda: run.view.tokens, on_part), step=step)
 
@@ -182,7 +189,7 @@ def _spent(run: Run, iterations: int) -> Spent:
         iterations=iterations,
         calls=run.ledger.calls,
         seconds=run.clock.elapsed_s,
-        attempt=run.place.attempt,
+        attempt=run.attempt.number,
     )
 
 
@@ -258,8 +265,8 @@ def _request_event(run: Run, part: Part) -> Event | None:
         case Retried():
             return ModelRetried(
                 path=run.path,
-                attempt=run.place.attempt,
-                iteration=run.place.iteration,
+                attempt=run.attempt.number,
+                iteration=run.attempt.iteration,
                 request=part.attempt,
                 max_requests=part.max_attempts,
                 delay_s=part.delay_s,
@@ -267,7 +274,7 @@ def _request_event(run: Run, part: Part) -> Event | None:
                 message=str(part.error),
             )
         case Restarted():
-            return ModelRestarted(path=run.path, attempt=run.place.attempt, iteration=run.place.iteration)
+            return ModelRestarted(path=run.path, attempt=run.attempt.number, iteration=run.attempt.iteration)
         case Answered(provider, model):
             return ModelAnswered(path=run.path, provider=provider, model=model)
         case _:

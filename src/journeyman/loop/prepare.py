@@ -28,7 +28,7 @@ from journeyman.events import Callbacks, Listener, MessageCommitted
 from journeyman.gate import Guard, guard_for
 from journeyman.history import History
 from journeyman.loop.hand_in import hand_in_of
-from journeyman.loop.record import Attempt, Children, Clock, Options, Run, current_path, current_run
+from journeyman.loop.record import Attempt, Calls, Children, Clock, Options, Run, current_path, current_run
 from journeyman.loop.request import view_of
 from journeyman.loop.watch import Watch
 from journeyman.model import (
@@ -77,7 +77,9 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
         history=history,
         wrong_history=wrong_history,
         hand_in=hand_in_of(agent),
-        attempt=Attempt(started_s, budget),
+        retries=agent.retries if agent.retries is not None else (2 if len(path) == 1 else 0),
+        attempt=Attempt(0, started_s, budget),
+        calls=Calls(agent.plan.tools),
     )
 
 
@@ -161,7 +163,7 @@ async def prepare(run: Run) -> None:
     run.view = view_of(run, Prefix(system=system, tools=tools or _retired_tools(run.history)))
     run.guard = _guard(run)
     if run.guard is not None:
-        known = run.agent.plan.tools
+        known = run.calls.tools
         run.guard.recall(run.history.messages, lambda name: name not in known or known[name].untrusted)
         run.guard.hear(prompt)
     run.clock.prepared_s = run.clock.now()

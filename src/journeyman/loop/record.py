@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 from pydantic import TypeAdapter
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
-from journeyman.budget import Budget, Ledger, Limits
+from journeyman.budget import Budget, Ledger
 from journeyman.cancel import Abort, Scope, current_scope
 from journeyman.endings import START, Context, Ending, ErrorCode, Phase, Place
 from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted
@@ -27,7 +27,7 @@ from journeyman.inbox import Inbox
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, Response
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
-from journeyman.tools.tools import States
+from journeyman.tools.tools import States, Tool
 from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent
 from journeyman.window import View
 
@@ -92,11 +92,17 @@ class Clock:
 
 @dataclass(slots=True)
 class Attempt:
-    """What belongs to the attempt that goes on, and to no other."""
+    """What belongs to the attempt that is under way, and to no other; before the first, to the preparations."""
 
+    number: int
+    """0 before the first attempt."""
     started_s: float
     budget: Budget
     """What is spent now comes from here: a budget of the attempt's own, or the run's."""
+    iteration: int = 0
+    """0 before the first iteration."""
+    phase: Phase = START.phase
+    doing: str = START.doing
     is_open: bool = False
     """True from its first event to its last."""
     report: ValidationReport | None = None
@@ -110,8 +116,10 @@ class Attempt:
 
 @dataclass(slots=True)
 class Calls:
-    """What has to be known of the calls before the next one."""
+    """What has to be known before the next call."""
 
+    tools: Mapping[str, Tool[..., Any]]
+    """The tools that the model may call, by name; those that hand in are not among them."""
     announced: dict[str, ToolUse] = field(default_factory=lambda: {})
     """The calls that were announced and have not finished, by id."""
     failures: dict[str, int] = field(default_factory=lambda: {})
@@ -159,6 +167,8 @@ class Run:
     wrong_history: Exception | None = None
     """Why the conversation that was given cannot be continued."""
     hand_in: HandIn
+    retries: int
+    """How often a failed request is repeated."""
     model: Model = field(init=False)
     max_tokens: int = field(init=False)
     """The longest answer to ask for, before a budget lowers it."""
@@ -167,19 +177,10 @@ class Run:
     guard: Guard | None = None
     """What guards the calls; None: there is neither a gate nor an approver."""
     states: States = field(default_factory=States)
-    place: Place = START
     attempt: Attempt
-    calls: Calls = field(default_factory=Calls)
+    calls: Calls
     records: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
     """The attempts that have ended."""
-
-    @property
-    def host(self) -> Host:
-        return self.options.host
-
-    @property
-    def limits(self) -> Limits:
-        return self.agent.limits
 
     @property
     def max_attempts(self) -> int:
@@ -190,13 +191,6 @@ class Run:
     def depth(self) -> int:
         """0 for a run that no other run started."""
         return len(self.path) - 1
-
-    @property
-    def retries(self) -> int:
-        """How often a failed request is repeated."""
-        if self.agent.retries is not None:
-            return self.agent.retries
-        return 2 if self.depth == 0 else 0
 
     @property
     def abort(self) -> Abort | None:
@@ -216,23 +210,26 @@ class Run:
         reports = [self.attempt.report, *[record.report for record in reversed(self.records)]]
         return next((report for report in reports if report is not None), None)
 
+    @property
+    def place(self) -> Place:
+        """Where the run is, as endings and events take it."""
+        attempt = self.attempt
+        return Place(attempt.number, attempt.iteration, attempt.phase, attempt.doing)
+
     def enter(self, phase: Phase, doing: str) -> None:
         """Be in another phase of the same attempt and iteration."""
-        self.place = Place(self.place.attempt, self.place.iteration, phase, doing)
+        self.attempt.phase, self.attempt.doing = phase, doing
 
     def key(self, step: str) -> str:
         """Return the name of a step in the journal."""
-        return f"attempt/{self.place.attempt}/iteration/{self.place.iteration}/{step}"
+        return f"attempt/{self.attempt.number}/iteration/{self.attempt.iteration}/{step}"
 
     def ending(self, context: Context, cause: BaseException | None = None) -> Ending:
         """Return the end of the run, here."""
         return Ending(context, self.place, cause)
 
     def tell(self, kind: Callable[..., Event], /, **facts: object) -> Awaitable[None]:
-        """Tell those who watch what happens here: an event of `kind`, with its place filled in.
-
-        Free where nobody watches: the benchmark of iterations in process has eight of these an iteration.
-        """
+        """Tell those who watch what happens here: an event of `kind`, with its place filled in."""
         if self.watch is None:
             return _TOLD
         return self.watch.tell(self._event(kind, facts), self.place)
@@ -243,7 +240,8 @@ class Run:
             self.watch.show(self._event(kind, facts))
 
     def _event(self, kind: Callable[..., Event], facts: Mapping[str, object]) -> Event:
-        where = {name: getattr(self.place, name) for name in _place_fields(kind)}
+        place = self.place
+        where = {name: getattr(place, name) for name in _place_fields(kind)}
         return kind(path=self.path, **where, **facts)
 
     def say(self, *content: UserContent) -> None:
@@ -257,17 +255,12 @@ class Run:
         if message is not None:
             await self.tell(MessageCommitted, message=message, index=len(self.history.messages) - 1)
 
-    def store_step(self) -> None:
-        """Store what is new in the history, before anything comes of it."""
-        if self.options.store_step is not None:
-            self.options.store_step()
-
     async def complete_attempt(self, *, succeeded: bool) -> None:
         """Record the attempt, and tell that it has ended."""
         self.attempt.is_open = False
         record = AttemptRecord(
-            number=self.place.attempt,
-            iterations=self.place.iteration,
+            number=self.attempt.number,
+            iterations=self.attempt.iteration,
             usage=self.ledger.attempt_usage,
             report=self.attempt.report,
         )

@@ -68,7 +68,7 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
         ProviderError: of the last request.
         BudgetRefused: too little is left.
     """
-    if run.host.journal is None:
+    if run.options.host.journal is None:
         return await _made(run, call)
 
     async def work() -> _Answer:
@@ -76,7 +76,7 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
         content = tuple(encodable(block) for block in response.content)
         return _Answer(replace(response, content=content), Usage.total(call.used))
 
-    answer = await run.host.journal.step(run.key(step), work, codec=_AnswerCodec(), effect="idempotent")
+    answer = await run.options.host.journal.step(run.key(step), work, codec=_AnswerCodec(), effect="idempotent")
     if not call.used:
         call.count(answer.spent)
     return answer.response
@@ -90,7 +90,7 @@ async def _made(run: Run, call: ModelCall) -> Response:
 @asynccontextmanager
 async def _reserved(run: Run, call: ModelCall) -> AsyncGenerator[Request]:
     """Reserve what the call may use, and settle what it used. Give the request that the reservation pays for."""
-    budget, request = run.spending, call.request
+    budget, request = run.attempt.budget, call.request
     if not budget.limits_spending:
         yield request
         return

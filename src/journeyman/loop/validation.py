@@ -238,7 +238,7 @@ async def _validators(run: Run, candidate: Candidate, value: object) -> None:
     validators: Sequence[Callable[[Any], Any]] = run.agent.validators
     schema = run.agent.plan.output
     pristine = None if schema is None else Pristine(value, schema.parse(candidate.raw), schema.dump)
-    facts = Checking(input=run.input, attempt=run.place.attempt, max_attempts=run.max_attempts, abort=run.abort)
+    facts = Checking(input=run.input, attempt=run.attempt.number, max_attempts=run.max_attempts, abort=run.abort)
     with checking(facts):
         for validator in validators:
             work = partial(check, validator, value, pristine)
