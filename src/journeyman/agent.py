@@ -1,9 +1,5 @@
 """The definition of an agent: frozen data, checked as a whole when it is made, and shared by every run of it.
 
-No verbs: `loop.py` runs it.
-
-What may be wrong with an agent's definition, and what a right one compiles to.
-
 Every check adds its problems to one list, so that a definition is refused with all of them at once.
 """
 
@@ -12,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, cast
+from typing import Any, Final, Generic, Literal, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
@@ -29,7 +25,6 @@ from journeyman.tools.tools import BackgroundTasks, Middleware, States, Tool, to
 from journeyman.types import Message, Text, ToolResult
 from journeyman.window import AnyStrategy, Compaction
 
-T = TypeVar("T")
 Co = TypeVar("Co", covariant=True)
 Contra = TypeVar("Contra", contravariant=True)
 
@@ -38,6 +33,167 @@ TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 _OUTPUT_DESCRIPTION = "Give the final output with this tool."
 _DRAFT_DESCRIPTION = "Propose the output with this tool; you will see it as others would, and may propose it again."
+
+Out = TypeVar("Out", default=str, covariant=True)
+In = TypeVar("In", default=str, contravariant=True)
+
+SystemMode: TypeAlias = Literal["append", "replace", "prepend"] | str
+"""How a team host joins the system prompt with its own. Unknown words are kept and mean `append`; a single run uses the
+prompt as it is."""
+
+
+Validator: TypeAlias = Callable[[Contra], Awaitable[None] | None]
+"""Raises to reject an output: `Rejected(text, path=…)` or any exception, whose text the model reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observability:
+    """What a result reports."""
+
+    track_tokens: bool = True
+    """False: `Metadata.usage` is None. Budgets still count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping:
+    """A normal stop that a stop guard may veto."""
+
+    text: str
+    """The model's last words."""
+    attempt: int
+    iteration: int
+    trigger: Literal["answer", "stop_after"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepGoing:
+    """The run continues; the model reads `text`. A blank text lets it stop."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Escalate:
+    """The run ends with `Failure(STOP_GUARD)`."""
+
+    reason: str
+
+
+StopVerdict: TypeAlias = KeepGoing | Escalate | None
+StopGuard: TypeAlias = Callable[[Stopping], StopVerdict | Awaitable[StopVerdict]]
+"""Asked on a normal stop of an agent that answers with text, before its validators. None lets it stop."""
+
+StopAfter: TypeAlias = Sequence[str] | Callable[[str, ToolResult], bool | Awaitable[bool]]
+"""Which successful call ends the run: names of tools, or a predicate on the tool's name and result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What surrounds a run: the same for it and for the runs it starts."""
+
+    journal: Journal | None = None
+    """Remembers finished steps, so that a run that died can be resumed."""
+    gate: Gate | Sequence[Gate] | None = None
+    """Asked after the agent's own gate; of several, one after the other."""
+    approve: Approver | None = None
+    """Answers what a gate asks. None: what is asked is denied."""
+    budget: Budget | None = None
+    """The budget to draw on."""
+    tasks: BackgroundTasks | None = None
+    """Where tools start background work."""
+    model: Model | None = None
+    """Used instead of the agent's. Sub-agents keep their own."""
+
+
+NOTHING_AROUND: Final = Host()
+"""What surrounds a run when the caller says nothing."""
+
+
+# No slots: Python 3.11 cannot make a frozen generic dataclass with slots as `Agent[Report](…)`.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Agent(Generic[Out, In]):
+    """An agent: who it is, what it may use, what it hands in, how that is checked, and how far it may go.
+
+    `Agent[Report]` hands in a `Report`; an agent without `output` answers with text.
+
+    Raises:
+        DefinitionError: when made, if anything is wrong with it; lists every problem.
+    """
+
+    name: str
+    """Letters, digits, `_` and `-`; names the run in events."""
+    model: str | Model
+    """`"provider:name"`, resolved when a run starts, or a model."""
+    description: str = ""
+    """What it is good for, for whoever delegates to it."""
+    input: type[In] = str  # pyright: ignore[reportAssignmentType] - solves In when omitted
+    """The type of the input. Checked before anything is sent."""
+    output: Output[Out] = TEXT  # pyright: ignore[reportAssignmentType] - solves Out when omitted
+    """What it hands in. Left out, it answers with text."""
+    system: SystemPrompt | Callable[[In], SystemPrompt | Awaitable[SystemPrompt]] = ""
+    """The system prompt; a function is called once for each run."""
+    system_mode: SystemMode = "append"
+    prompt: Prompt | Callable[[In], Prompt | Awaitable[Prompt]] | None = None
+    """The first user message, built once for each run. None: a text input as it is, any other as JSON."""
+    error_prompt: ErrorPrompt = default_error_prompt
+    """What the model reads after a failed validation; built once for each failed attempt that has a successor."""
+    feedback: Literal["result", "text"] = "result"
+    """Where it reads that: in the result of its last call, or in a text after the results."""
+    nudge: bool = False
+    """Remind a model that stops without handing in, instead of failing with `INVALID_RESPONSE`. Costs iterations."""
+    tools: Sequence[Tool[..., Any]] = ()
+    tools_are_idempotent: bool = False
+    """The effect of tools that declare none: `idempotent` if True, `once` if False."""
+    validators: Sequence[Validator[Out]] = ()
+    """Checks after the schema, in order, up to the first that rejects."""
+    limits: Limits = Limits()
+    budget: Sequence[BudgetPolicy] = ()
+    """Further policies of your own, checked before each model call."""
+    settings: Settings = Settings()
+    retries: int | None = None
+    """How often a failed model request is repeated. None: 2 for a top-level run, 0 for a sub-agent."""
+    max_result_chars: int | None = None
+    """Cut tool results beyond this many characters, for tools that set no limit of their own."""
+    run_state: Callable[[In], object] | None = None
+    """Makes the state that lives as long as the run."""
+    attempt_state: Callable[[In, Any], object] | None = None
+    """Makes the state of one attempt, from the input and the run's state."""
+    project: Callable[[States], object] | None = None
+    """Makes `Success.state` of the final state."""
+    gate: Gate | Sequence[Gate] | None = None
+    """Decides about every call before its effect; of several, all must let it through."""
+    middlewares: Sequence[Middleware] = ()
+    """Wrapped around every call of a tool; the first is outermost."""
+    compaction: Sequence[AnyStrategy] | Compaction | Callable[[Model], Sequence[AnyStrategy] | Compaction] = ()
+    """How a long conversation is made to fit, in order (see `compaction.py`); a `Compaction`, to say when as well; or a
+    factory of either, called with the model of each run."""
+    convert: Callable[[Sequence[Message]], Sequence[Message]] | None = None
+    """Changes the messages of each request, after compaction. The history stays as it is."""
+    stop_after: StopAfter = ()
+    """Calls that end the run of an agent that answers with text."""
+    stop_guard: StopGuard | None = None
+    """May veto a normal stop of an agent that answers with text."""
+    on_message: Callable[[Message], object] | None = None
+    """Called with every message as it is committed, the prompt included, in order."""
+    observability: Observability = Observability()
+    metadata: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Your own facts about the agent; this library does not read them."""
+    _plan: Plan[Out] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("tools", "validators", "budget", "middlewares", "stop_after", "compaction", "gate"):
+            value = getattr(self, name)
+            if isinstance(value, list):  # the caller may still change it
+                object.__setattr__(self, name, tuple(cast("list[object]", value)))
+        object.__setattr__(self, "_plan", planned(self))
+
+    @property
+    def plan(self) -> Plan[Out]:
+        """What the definition compiles to: tools by name, schemas, the tools as the model sees them."""
+        return self._plan
+
+
+# -- what a definition compiles to -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,46 +216,7 @@ class Plan(Generic[Co]):
         return self.submit_name or self.output_name
 
 
-class Definition(Protocol):  # noqa: PLR0904 - the fields of an agent, one by one
-    """The fields of an agent that are checked and compiled here."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def model(self) -> object: ...
-    @property
-    def input(self) -> Any: ...  # noqa: ANN401 - a type form of any type
-    @property
-    def output(self) -> Output[Any]: ...
-    @property
-    def system(self) -> object: ...
-    @property
-    def prompt(self) -> object: ...
-    @property
-    def error_prompt(self) -> object: ...
-    @property
-    def tools(self) -> Sequence[Tool[..., Any]]: ...
-    @property
-    def validators(self) -> Sequence[Callable[..., object]]: ...
-    @property
-    def limits(self) -> Limits: ...
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def observability(self) -> object: ...
-    @property
-    def retries(self) -> int | None: ...
-    @property
-    def max_result_chars(self) -> int | None: ...
-    @property
-    def stop_after(self) -> object: ...
-    @property
-    def stop_guard(self) -> object: ...
-    @property
-    def nudge(self) -> bool: ...
-
-
-def planned(agent: Definition) -> Plan[Any]:
+def planned(agent: Agent[Any, Any]) -> Plan[Any]:
     """Check a definition and compile it.
 
     Raises:
@@ -120,7 +237,7 @@ def planned(agent: Definition) -> Plan[Any]:
         raise DefinitionError(f"Agent {agent.name!r}", error.problems) from error
 
 
-def _compiled(agent: Definition) -> Plan[Any]:
+def _compiled(agent: Agent[Any, Any]) -> Plan[Any]:
     tools = {tool.name: tool for tool in agent.tools}
     helpers = tuple(tool.spec for tool in agent.tools)
     given = output_schema(agent.input, name="input")
@@ -164,7 +281,7 @@ def _empty_object() -> dict[str, Any]:
 # -- the checks -------------------------------------------------------------------------------------------------------
 
 
-def _check_sections(agent: Definition) -> Iterator[Problem]:
+def _check_sections(agent: Agent[Any, Any]) -> Iterator[Problem]:
     for name, kind in _SECTIONS.items():
         value = getattr(agent, name)
         if not isinstance(value, kind) and not (name == "system" and callable(value)):
@@ -174,7 +291,7 @@ def _check_sections(agent: Definition) -> Iterator[Problem]:
         yield Problem("INVALID_SECTION", f"observability is {agent.observability!r}.", "Leave it out.")
 
 
-def _check_name(agent: Definition) -> Iterator[Problem]:
+def _check_name(agent: Agent[Any, Any]) -> Iterator[Problem]:
     if not isinstance(agent.name, str) or not NAME.fullmatch(agent.name):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
         yield Problem(
             "INVALID_NAME",
@@ -183,7 +300,7 @@ def _check_name(agent: Definition) -> Iterator[Problem]:
         )
 
 
-def _check_model(agent: Definition) -> Iterator[Problem]:
+def _check_model(agent: Agent[Any, Any]) -> Iterator[Problem]:
     if isinstance(agent.model, str):
         problem = name_problem(agent.model)
         if problem is not None:
@@ -198,7 +315,7 @@ def _check_model(agent: Definition) -> Iterator[Problem]:
         )
 
 
-def _check_prompts(agent: Definition) -> Iterator[Problem]:
+def _check_prompts(agent: Agent[Any, Any]) -> Iterator[Problem]:
     if isinstance(agent.prompt, str) and not agent.prompt.strip():
         yield Problem("EMPTY_PROMPT", "The prompt is blank.", "Leave it out to send the input itself.")
     if not callable(agent.error_prompt):
@@ -215,7 +332,7 @@ def _check_prompts(agent: Definition) -> Iterator[Problem]:
         yield Problem("EMPTY_PROMPT", "The system prompt is blank, or a block of it is.", "Leave it out, or fill it.")
 
 
-def _check_tools(agent: Definition) -> Iterator[Problem]:
+def _check_tools(agent: Agent[Any, Any]) -> Iterator[Problem]:
     seen: set[str] = set()
     for tool in agent.tools:
         if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
@@ -235,7 +352,7 @@ def _check_tools(agent: Definition) -> Iterator[Problem]:
             yield from tool_problems(tool)
 
 
-def _check_output(agent: Definition) -> Iterator[Problem]:
+def _check_output(agent: Agent[Any, Any]) -> Iterator[Problem]:
     if agent.output is TEXT:
         return
     reflection = agent.output.reflecting()
@@ -269,7 +386,7 @@ def _check_reserved(names: Sequence[tuple[str, str]], helpers: set[str]) -> Iter
         taken.add(name)
 
 
-def _check_text_only(agent: Definition) -> Iterator[Problem]:
+def _check_text_only(agent: Agent[Any, Any]) -> Iterator[Problem]:
     if agent.output is TEXT:
         if agent.nudge:
             yield Problem("INVALID_NUDGE", "nudge is set, but there is no output tool to remind of.", "Remove it.")
@@ -283,7 +400,7 @@ def _check_text_only(agent: Definition) -> Iterator[Problem]:
             )
 
 
-def _check_validators(agent: Definition) -> Iterator[Problem]:
+def _check_validators(agent: Agent[Any, Any]) -> Iterator[Problem]:
     for validator in agent.validators:
         if not callable(validator):
             yield Problem(
@@ -291,7 +408,7 @@ def _check_validators(agent: Definition) -> Iterator[Problem]:
             )
 
 
-def _check_limits(agent: Definition) -> Iterator[Problem]:
+def _check_limits(agent: Agent[Any, Any]) -> Iterator[Problem]:
     limits = agent.limits
     for name, least in (("attempts", 1), ("iterations", 1), ("parallel_calls", 1)):
         if not is_count(getattr(limits, name), least):
@@ -327,7 +444,7 @@ def _check_allowance(where: str, allowance: Allowance) -> Iterator[Problem]:
             yield Problem("INVALID_LIMIT", f"{where}.{name} is {value!r}.", "Pass a finite number above 0.")
 
 
-def _check_settings(agent: Definition) -> Iterator[Problem]:
+def _check_settings(agent: Agent[Any, Any]) -> Iterator[Problem]:
     max_tokens = agent.settings.max_tokens
     if max_tokens is not None and not is_count(max_tokens, 1):
         yield Problem(
@@ -376,162 +493,3 @@ def is_amount(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return 0 < value < float("inf")
-
-
-Out = TypeVar("Out", default=str, covariant=True)
-In = TypeVar("In", default=str, contravariant=True)
-
-SystemMode: TypeAlias = Literal["append", "replace", "prepend"] | str
-"""How a team host joins the system prompt with its own. Unknown words are kept and mean `append`; a single run uses the
-prompt as it is."""
-
-
-Validator: TypeAlias = Callable[[Contra], Awaitable[None] | None]
-"""Raises to reject an output: `Rejected(text, path=…)` or any exception, whose text the model reads."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observability:
-    """What a result reports."""
-
-    track_tokens: bool = True
-    """False: `Metadata.usage` is None. Budgets still count."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stopping:
-    """A normal stop that a stop guard may veto."""
-
-    text: str
-    """The model's last words."""
-    attempt: int
-    iteration: int
-    trigger: Literal["answer", "stop_after"]
-
-
-@dataclass(frozen=True, slots=True)
-class KeepGoing:
-    """The run goes on; the model reads `text`. A blank text lets it stop."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Escalate:
-    """The run ends with `Failure(STOP_GUARD)`."""
-
-    reason: str
-
-
-StopVerdict: TypeAlias = KeepGoing | Escalate | None
-StopGuard: TypeAlias = Callable[[Stopping], StopVerdict | Awaitable[StopVerdict]]
-"""Asked on a normal stop of an agent that answers with text, before its validators. None lets it stop."""
-
-StopAfter: TypeAlias = Sequence[str] | Callable[[str, ToolResult], bool | Awaitable[bool]]
-"""Which successful call ends the run: names of tools, or a predicate on the tool's name and result."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """What surrounds a run: the same for it and for the runs it starts."""
-
-    journal: Journal | None = None
-    """Remembers finished steps, so that a run that died can go on."""
-    gate: Gate | Sequence[Gate] | None = None
-    """Asked after the agent's own gate; of several, one after the other."""
-    approve: Approver | None = None
-    """Answers what a gate asks. None: what is asked is denied."""
-    budget: Budget | None = None
-    """The budget to draw on."""
-    tasks: BackgroundTasks | None = None
-    """Where tools start background work."""
-    model: Model | None = None
-    """Used instead of the agent's. Sub-agents keep their own."""
-
-
-NOTHING_AROUND: Final = Host()
-"""What surrounds a run of which nothing is said."""
-
-
-# No slots: Python 3.11 cannot make a frozen generic dataclass with slots as `Agent[Report](…)`.
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Agent(Generic[Out, In]):
-    """An agent: who it is, what it may use, what it hands in, how that is checked, and how far it may go.
-
-    `Agent[Report]` hands in a `Report`; an agent without `output` answers with text.
-
-    Raises:
-        DefinitionError: when made, if anything is wrong with it; lists every problem.
-    """
-
-    name: str
-    """Letters, digits, `_` and `-`; names the run in events."""
-    model: str | Model
-    """`"provider:name"`, resolved when a run starts, or a model."""
-    description: str = ""
-    """What it is good for, for whoever delegates to it."""
-    input: type[In] = str  # pyright: ignore[reportAssignmentType] - solves In when omitted
-    """The type of the input. Checked before anything is sent."""
-    output: Output[Out] = TEXT  # pyright: ignore[reportAssignmentType] - solves Out when omitted
-    """What it hands in. Left out, it answers with text."""
-    system: SystemPrompt | Callable[[In], SystemPrompt | Awaitable[SystemPrompt]] = ""
-    """Built once for each run."""
-    system_mode: SystemMode = "append"
-    prompt: Prompt | Callable[[In], Prompt | Awaitable[Prompt]] | None = None
-    """The first user message, built once for each run. None: a text input as it is, any other as JSON."""
-    error_prompt: ErrorPrompt = default_error_prompt
-    """What the model reads after a failed validation; built once for each failed attempt that has a successor."""
-    feedback: Literal["result", "text"] = "result"
-    """Where it reads that: in the result of its last call, or in a text after the results."""
-    nudge: bool = False
-    """Remind a model that stops without handing in, instead of failing with `INVALID_RESPONSE`. Costs iterations."""
-    tools: Sequence[Tool[..., Any]] = ()
-    tools_are_idempotent: bool = False
-    """The effect of tools that declare none: `idempotent` if True, `once` if False."""
-    validators: Sequence[Validator[Out]] = ()
-    """Checks after the schema, in order, up to the first that rejects."""
-    limits: Limits = Limits()
-    budget: Sequence[BudgetPolicy] = ()
-    """Further policies of your own, checked before each model call."""
-    settings: Settings = Settings()
-    retries: int | None = None
-    """How often a failed model request is repeated. None: 2 for a top-level run, 0 for a sub-agent."""
-    max_result_chars: int | None = None
-    """Cut tool results beyond this many characters, for tools that set no limit of their own."""
-    run_state: Callable[[In], object] | None = None
-    """Makes the state that lives as long as the run."""
-    attempt_state: Callable[[In, Any], object] | None = None
-    """Makes the state of one attempt, from the input and the run's state."""
-    project: Callable[[States], object] | None = None
-    """Makes `Success.state` of the final state."""
-    gate: Gate | Sequence[Gate] | None = None
-    """Decides about every call before its effect; of several, all must let it through."""
-    middlewares: Sequence[Middleware] = ()
-    """Wrapped around every call of a tool; the first is outermost."""
-    compaction: Sequence[AnyStrategy] | Compaction | Callable[[Model], Sequence[AnyStrategy] | Compaction] = ()
-    """How a long conversation is made to fit, in order (see `compaction.py`); a `Compaction`, to say when as well; or a
-    factory of either, called with the model of each run."""
-    convert: Callable[[Sequence[Message]], Sequence[Message]] | None = None
-    """Changes the messages of each request, after compaction. The history stays as it is."""
-    stop_after: StopAfter = ()
-    """Calls that end the run of an agent that answers with text."""
-    stop_guard: StopGuard | None = None
-    """May veto a normal stop of an agent that answers with text."""
-    on_message: Callable[[Message], object] | None = None
-    """Called with every message as it is committed, the prompt included, in order."""
-    observability: Observability = Observability()
-    metadata: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Yours; not read by this library."""
-    _plan: Plan[Out] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        for name in ("tools", "validators", "budget", "middlewares", "stop_after", "compaction", "gate"):
-            value = getattr(self, name)
-            if isinstance(value, list):  # the caller may go on changing it
-                object.__setattr__(self, name, tuple(cast("list[object]", value)))
-        object.__setattr__(self, "_plan", planned(self))
-
-    @property
-    def plan(self) -> Plan[Out]:
-        """What the definition compiles to: tools by name, schemas, the tools as the model sees them."""
-        return self._plan

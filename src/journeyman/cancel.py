@@ -2,7 +2,7 @@
 
 `Abort` is for callers. `Scope` is for the loop: it cancels the running task when the signal fires or the time is up,
 and takes that cancellation back on its way out, exactly as `asyncio.timeout` does, so that a cancellation that came
-from somewhere else is never swallowed. Imports nothing of this package.
+from somewhere else is never swallowed.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@
     │   └── SessionInUse      another process, or this one, has the session open; names it
     └── RunError              `Failure.unwrap()` was called
 
-A run itself raises none of them but `DefinitionError`: it returns a `Failure`. Imports `types` only.
+A run itself raises none of them but `DefinitionError`: it returns a `Failure`.
 """
 
 from __future__ import annotations

@@ -2,14 +2,11 @@
 
 A gate allows, denies, asks a person or program, or rewrites the arguments. Where several gates apply, each can only
 narrow what the others let through: after a rewrite, all others are asked again. A gate may also keep a memory of each
-run: see `RunGate`. `permission.py` and `taint.py` are
-ready gates.
+run: see `RunGate`.
 
-What guards the calls of one run: its gates, those of the runs above it, and who answers what they ask.
-
-A run that a call starts passes its own gates, and then those of every run above: they can only narrow. The outermost
-approver answers, and an approver that says stop ends the outermost run. Gates that remember are told here what the
-model reads. Where there is neither gate nor approver there is no `Guard` at all.
+`Guard` is what guards the calls of one run: its own gates, and then those of every run above. The outermost approver
+answers, and an approver that says stop ends the outermost run. Where there is neither a gate nor an approver there is
+no `Guard` at all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The port to a language model: what is asked, the parts of the answer as they arrive, and their sum.
 
 A model streams `Part`s; a `Collector` adds them up into a `Response`. There is no other path: whoever does not care
-for the stream still gets the sum of it. Imports `types` and `errors`. Read `retry.py` next: it makes one logical call
-out of as many requests as that takes.
+for the stream still gets the sum of it.
 """
 
 from __future__ import annotations

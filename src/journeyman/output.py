@@ -1,6 +1,6 @@
 """What an agent hands in: the output tool, and the reflection that shows a draft back to the model.
 
-Submit lives only inside a reflection, so that neither can exist without the other. Plain data; imports nothing.
+Submit lives only inside a reflection, so that neither can exist without the other.
 """
 
 from __future__ import annotations

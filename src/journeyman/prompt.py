@@ -1,7 +1,4 @@
-"""Prompts: a text, content blocks, or a function that makes them.
-
-A template of any engine is such a function. Imports `types` and `result`.
-"""
+"""Prompts: a text, content blocks, or a function that makes them. A template of any engine is such a function."""
 
 from __future__ import annotations
 

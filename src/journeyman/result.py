@@ -1,6 +1,6 @@
 """How a run ends: with a `Success`, or with a `Failure` whose `error` is one of a closed set of endings.
 
-Both carry the whole conversation, exact usage and what was checked. Imports `contexts`, `endings`, `errors`, `types`.
+Both carry the whole conversation, exact usage and what was checked.
 """
 
 from __future__ import annotations

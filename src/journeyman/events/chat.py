@@ -1,7 +1,4 @@
-"""What can be seen of a chat beside the events of its runs: what waits for a person, and the end of a turn.
-
-Import them from `events`, with all others. Imports `types` and `result`.
-"""
+"""What can be seen of a chat beside the events of its runs: what waits for a person, and the end of a turn."""
 
 from __future__ import annotations
 

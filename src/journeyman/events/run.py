@@ -1,11 +1,4 @@
-"""What can be seen of a run while it happens: one frozen class for each event, and who is told.
-
-Every event names the run it belongs to by `path`: the agent's name, or, for a sub-agent, the names from the root down
-with an instance number (`("lead", "scout#2")`). The docstring of each class is its promise about order. A `Listener`
-gets every event and is never awaited; `Callbacks` get the lifecycle and the calls and are awaited in place. Neither
-can break a run. Read `watch.py` next: it does the telling. Shows the events of `chat_events.py`, `task_events.py`
-and `team_events.py` too. Imports those, `types`, `errors` and `result`.
-"""
+"""What can be seen of a run while it happens: one frozen class for each event."""
 
 from __future__ import annotations
 

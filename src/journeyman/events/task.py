@@ -1,8 +1,4 @@
-"""What can be seen of background work: a snapshot of one task, and the events of its life.
-
-Import the events from `events`, with all others. Read `task_context.py` next: what the work itself may tell. Imports
-`types`.
-"""
+"""What can be seen of background work: a snapshot of one task, and the events of its life."""
 
 from __future__ import annotations
 

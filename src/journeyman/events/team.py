@@ -1,8 +1,4 @@
-"""What can be seen of a team: its mail, and what its members do.
-
-Import the events from `events`, with all others. Read `team.py` next. Imports nothing of this package but
-`task_events`.
-"""
+"""What can be seen of a team: its mail, and what its members do."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Only failures that may pass are repeated: a rate limit, an overload, a network fault, a cut or silent stream. The wait
 doubles from one second to a minute, with jitter; a wait that the provider asks for is obeyed instead. Nothing was done
-with a response that broke off, so a repetition is always safe. Imports `model`, `errors` and `types`.
+with a response that broke off, so a repetition is always safe.
 """
 
 from __future__ import annotations

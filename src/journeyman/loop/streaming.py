@@ -1,4 +1,4 @@
-"""A run as a stream of events, and then its result. Imports `loop` and what it stands on."""
+"""A run as a stream of events, and then its result."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Judging a candidate: its schema, then the agent's validators, each between its two events.
-
-Checking an output: the schema first, then the validators, one after the other, up to the first that fails.
+"""Validating a candidate: its schema first, then the agent's validators, in order, up to the first that fails.
 
 A validator only judges. One that changes the output or returns a value is wrong itself, and no new attempt of the
-model could mend that.
+model could fix that.
 """
 
 from __future__ import annotations
@@ -26,6 +24,98 @@ from journeyman.tools.issues import written_path
 from journeyman.tools.schema import OutputSchema
 
 T = TypeVar("T")
+
+
+_SCHEMA_LAYER = "schema"
+_SCHEMA_DESCRIPTION = "The output must fit its type."
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What the layers said of a candidate."""
+
+    report: ValidationReport
+    value: Any
+    """The output, when all passed."""
+
+
+async def validate(run: Run, candidate: Candidate) -> Verdict | Ending:
+    """Let one layer after the other judge the candidate, up to the first that does not pass."""
+    await run.scope.checkpoint()
+    run.enter("validation", "validating the output")
+    run.attempt.report = ValidationReport(layers=())
+    value: Any = candidate.raw
+    try:
+        schema = run.agent.plan.output
+        if schema is not None:
+            value = await _schema_layer(run, schema, candidate.raw)
+        if run.agent.validators and run.attempt.report.passed:
+            await _validators(run, candidate, value)
+    except ValidatorBroken as broken:
+        return run.ending(ValidationContext(layer=broken.layer, reason=broken.reason), broken)
+    await run.scope.checkpoint()
+    return Verdict(run.attempt.report, value)
+
+
+async def _schema_layer(run: Run, schema: OutputSchema[Any], raw: str) -> object:
+    value: object = None
+
+    async def parse() -> LayerOutcome:
+        nonlocal value
+        error: InvalidArguments | None = None
+        try:
+            value = schema.parse(raw)
+        except InvalidArguments as invalid:
+            error = invalid
+        return LayerOutcome(
+            name=_SCHEMA_LAYER,
+            kind="schema",
+            description=_SCHEMA_DESCRIPTION,
+            passed=error is None,
+            feedback="" if error is None else "\n".join(f"- {issue}" for issue in error.issues),
+            error=error,
+        )
+
+    await _announced(run, Layer(_SCHEMA_LAYER, "schema", _SCHEMA_DESCRIPTION, parse))
+    return value
+
+
+async def _validators(run: Run, candidate: Candidate, value: object) -> None:
+    validators: Sequence[Callable[[Any], Any]] = run.agent.validators
+    schema = run.agent.plan.output
+    pristine = None if schema is None else Pristine(value, schema.parse(candidate.raw), schema.dump)
+    facts = Checking(input=run.input, attempt=run.attempt.number, max_attempts=run.max_attempts, abort=run.abort)
+    with checking(facts):
+        for validator in validators:
+            work = partial(check, validator, value, pristine)
+            layer = Layer(layer_name(validator), "validator", layer_description(validator), work)
+            if not (await _announced(run, layer)).passed:
+                return
+
+
+async def _announced(run: Run, layer: Layer) -> LayerOutcome:
+    """Run one layer between its two events. One that is cut short is completed when the run ends."""
+    await run.scope.checkpoint()
+    run.attempt.open_layer = layer
+    await run.tell(LayerStarted, name=layer.name, description=layer.description, kind=layer.kind)
+    try:
+        outcome = await layer.work()
+    except ValidatorBroken as broken:
+        await complete_layer(run, layer.cut_short(str(broken), broken))
+        raise
+    await complete_layer(run, outcome)
+    return outcome
+
+
+async def complete_layer(run: Run, outcome: LayerOutcome) -> None:
+    """Put what the open layer said into the report, and tell it."""
+    run.attempt.open_layer = None
+    so_far = run.attempt.report.layers if run.attempt.report else ()
+    run.attempt.report = ValidationReport(layers=(*so_far, outcome))
+    await run.tell(LayerCompleted, outcome=outcome)
+
+
+# -- one validator -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,92 +268,3 @@ class from_checker(Generic[T]):
         outcome = self.checker(value)
         if inspect.isawaitable(outcome):
             await outcome
-
-
-_SCHEMA_LAYER = "schema"
-_SCHEMA_DESCRIPTION = "The output must fit its type."
-
-
-@dataclass(slots=True)
-class Verdict:
-    """What the layers said of a candidate."""
-
-    report: ValidationReport
-    value: Any
-    """The output, when all passed."""
-
-
-async def validate(run: Run, candidate: Candidate) -> Verdict | Ending:
-    """Let one layer after the other judge the candidate, up to the first that does not pass."""
-    await run.scope.checkpoint()
-    run.enter("validation", "validating the output")
-    run.attempt.report = ValidationReport(layers=())
-    value: Any = candidate.raw
-    try:
-        schema = run.agent.plan.output
-        if schema is not None:
-            value = await _schema_layer(run, schema, candidate.raw)
-        if run.agent.validators and run.attempt.report.passed:
-            await _validators(run, candidate, value)
-    except ValidatorBroken as broken:
-        return run.ending(ValidationContext(layer=broken.layer, reason=broken.reason), broken)
-    await run.scope.checkpoint()
-    return Verdict(run.attempt.report, value)
-
-
-async def _schema_layer(run: Run, schema: OutputSchema[Any], raw: str) -> object:
-    value: object = None
-
-    async def parse() -> LayerOutcome:
-        nonlocal value
-        error: InvalidArguments | None = None
-        try:
-            value = schema.parse(raw)
-        except InvalidArguments as invalid:
-            error = invalid
-        return LayerOutcome(
-            name=_SCHEMA_LAYER,
-            kind="schema",
-            description=_SCHEMA_DESCRIPTION,
-            passed=error is None,
-            feedback="" if error is None else "\n".join(f"- {issue}" for issue in error.issues),
-            error=error,
-        )
-
-    await _announced(run, Layer(_SCHEMA_LAYER, "schema", _SCHEMA_DESCRIPTION, parse))
-    return value
-
-
-async def _validators(run: Run, candidate: Candidate, value: object) -> None:
-    validators: Sequence[Callable[[Any], Any]] = run.agent.validators
-    schema = run.agent.plan.output
-    pristine = None if schema is None else Pristine(value, schema.parse(candidate.raw), schema.dump)
-    facts = Checking(input=run.input, attempt=run.attempt.number, max_attempts=run.max_attempts, abort=run.abort)
-    with checking(facts):
-        for validator in validators:
-            work = partial(check, validator, value, pristine)
-            layer = Layer(layer_name(validator), "validator", layer_description(validator), work)
-            if not (await _announced(run, layer)).passed:
-                return
-
-
-async def _announced(run: Run, layer: Layer) -> LayerOutcome:
-    """Run one layer between its two events. One that is cut short is completed when the run ends."""
-    await run.scope.checkpoint()
-    run.attempt.open_layer = layer
-    await run.tell(LayerStarted, name=layer.name, description=layer.description, kind=layer.kind)
-    try:
-        outcome = await layer.work()
-    except ValidatorBroken as broken:
-        await complete_layer(run, layer.cut_short(str(broken), broken))
-        raise
-    await complete_layer(run, outcome)
-    return outcome
-
-
-async def complete_layer(run: Run, outcome: LayerOutcome) -> None:
-    """Put what the open layer said into the report, and tell it."""
-    run.attempt.open_layer = None
-    so_far = run.attempt.report.layers if run.attempt.report else ()
-    run.attempt.report = ValidationReport(layers=(*so_far, outcome))
-    await run.tell(LayerCompleted, outcome=outcome)

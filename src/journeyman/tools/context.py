@@ -1,8 +1,7 @@
 """What a tool may know and ask of its run, and the state that it shares with the calls before and after it.
 
 State is passed by value: a tool reads a copy, and what it sets is copied in turn, so that a tool that fails, or keeps a
-reference, leaves no trace. Values that cannot change are shared. Imports `cancel` and `task_context`. Read `tools.py`
-next.
+reference, leaves no trace. Values that cannot change are shared.
 """
 
 from __future__ import annotations

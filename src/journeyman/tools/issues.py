@@ -1,7 +1,6 @@
 """What is wrong with a value, as lines that a model can act on: a path, what is expected, what came instead.
 
-Every line is bounded, whatever the model wrote: paths, messages and the values shown. Imports nothing of this
-package. Read `schema.py` next: it finds the faults.
+Every line is bounded, whatever the model wrote: paths, messages and the values shown.
 """
 
 from __future__ import annotations

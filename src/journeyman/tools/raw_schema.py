@@ -1,7 +1,4 @@
-"""A JSON Schema that came as such, for example from an MCP server, as the check of a tool's arguments.
-
-Imports `errors`, `issues` and `types`, and jsonschema_rs only when the first arguments arrive.
-"""
+"""A JSON Schema that is given as such, for example by an MCP server, as the check of a tool's arguments."""
 
 from __future__ import annotations
 

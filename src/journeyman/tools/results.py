@@ -1,6 +1,6 @@
 """What the model reads of a call: what the tool returned, or the error it raised, as a `ToolResult`.
 
-A result always has content, since providers refuse one without. Imports `errors`, `issues` and `types`.
+A result always has content, since providers refuse one without.
 """
 
 from __future__ import annotations

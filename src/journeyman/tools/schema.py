@@ -1,8 +1,7 @@
 """From types to JSON Schema and back: what the model is told to send, and the check of what it sent.
 
 `Fields` are a tool's parameters, `OutputSchema` is any type that an agent takes or gives. Each has an `input_schema`
-with an object at the top, as the APIs want it, and a `parse` that raises `InvalidArguments` and nothing else. Imports
-`errors`, `issues` and `types`. Read `raw_schema.py` next: it is the same for a schema that came as such.
+with an object at the top, as the APIs want it, and a `parse` that raises `InvalidArguments` and nothing else.
 """
 
 from __future__ import annotations

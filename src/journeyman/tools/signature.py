@@ -1,12 +1,8 @@
-"""What a function says about itself: its name, its description, and its parameters with their types.
+"""What a function says about itself: its name, its description, and its parameters with their types and descriptions.
 
 Takes functions, methods, partials, lambdas and objects with `__call__`, async or not, with annotations as types or as
-text.
-
-What a docstring says to a model: a description, and a line for each parameter.
-
-Understands the three usual forms of a parameter section: Google (`Args:`), NumPy (`Parameters`, underlined) and
-Sphinx (`:param name:`).
+text. Docstrings may describe parameters in any of the three usual forms: Google (`Args:`), NumPy (`Parameters`,
+underlined) and Sphinx (`:param name:`).
 """
 
 from __future__ import annotations
@@ -24,75 +20,6 @@ from typing import Annotated, Literal, Protocol, TypeAlias, Union, cast, get_arg
 
 from journeyman.errors import Problem
 from journeyman.tools.schema import REQUIRED, Parameter
-
-Style: TypeAlias = Literal["google", "numpy", "sphinx"]
-
-_GOOGLE = re.compile(r"(?:args|arguments|params|parameters|(?:keyword|other) (?:args|arguments|parameters)):\s*", re.I)
-_NUMPY = re.compile(r"(?:Other )?Parameters\s*")
-_UNDERLINE = re.compile(r"-{3,}\s*")
-_SPHINX = re.compile(r":(?:param|parameter|arg|argument|key|keyword|type)\s")
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """A docstring, taken apart."""
-
-    description: str = ""
-    """The docstring without its parameter section."""
-    parameters: dict[str, str] = field(default_factory=dict[str, str])
-    """The description of each parameter that has one."""
-
-
-def describe(docstring: str | None) -> Described:
-    """Take a cleaned docstring apart."""
-    lines = (docstring or "").splitlines()
-    for style, find in _FINDERS.items():
-        numbers = set(find(lines))
-        if numbers:
-            section = [line for number, line in enumerate(lines) if number in numbers]
-            rest = [line for number, line in enumerate(lines) if number not in numbers]
-            return Described(_paragraphs(rest), _parameters("\n".join(section), style))
-    return Described(_paragraphs(lines))
-
-
-def _google(lines: list[str]) -> Iterator[int]:
-    for number, line in enumerate(lines):
-        if _GOOGLE.fullmatch(line):
-            yield number
-            yield from takewhile(lambda n: not lines[n] or lines[n][0].isspace(), range(number + 1, len(lines)))
-
-
-def _numpy(lines: list[str]) -> Iterator[int]:
-    headers = [number for number in range(len(lines) - 1) if _UNDERLINE.fullmatch(lines[number + 1])]
-    for number, following in pairwise([*headers, len(lines)]):
-        if _NUMPY.fullmatch(lines[number]):
-            yield from range(number, following)
-
-
-def _sphinx(lines: list[str]) -> Iterator[int]:
-    for number, line in enumerate(lines):
-        if _SPHINX.match(line):
-            yield number
-            yield from takewhile(lambda n: lines[n][:1].isspace(), range(number + 1, len(lines)))
-
-
-_FINDERS: dict[Style, Callable[[list[str]], Iterator[int]]] = {"google": _google, "numpy": _numpy, "sphinx": _sphinx}
-"""For each style, what gives the numbers of the lines that belong to a parameter section."""
-
-
-def _paragraphs(lines: list[str]) -> str:
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-
-
-def _parameters(section: str, style: Style) -> dict[str, str]:
-    from griffe import Docstring, DocstringSectionParameters
-
-    # Without a first line of its own, griffe takes the section's indentation away.
-    parsed = Docstring(f"Parameters follow.\n\n{section}").parse(style, warnings=False)
-    found = [part.value for part in parsed if isinstance(part, DocstringSectionParameters)]
-    described = ((entry.name, " ".join(entry.description.split())) for entries in found for entry in entries)
-    return {name: text for name, text in described if text}
-
 
 Function: TypeAlias = Callable[..., object]
 
@@ -312,3 +239,75 @@ def _injected_twice(kind: str, first: str, second: str) -> Problem:
         f"Parameters {first!r} and {second!r} both take a {kind}.",
         "Keep one of them.",
     )
+
+
+# -- what a docstring says ---------------------------------------------------------------------------------------------
+
+
+Style: TypeAlias = Literal["google", "numpy", "sphinx"]
+
+_GOOGLE = re.compile(r"(?:args|arguments|params|parameters|(?:keyword|other) (?:args|arguments|parameters)):\s*", re.I)
+_NUMPY = re.compile(r"(?:Other )?Parameters\s*")
+_UNDERLINE = re.compile(r"-{3,}\s*")
+_SPHINX = re.compile(r":(?:param|parameter|arg|argument|key|keyword|type)\s")
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A docstring, taken apart."""
+
+    description: str = ""
+    """The docstring without its parameter section."""
+    parameters: dict[str, str] = field(default_factory=dict[str, str])
+    """The description of each parameter that has one."""
+
+
+def describe(docstring: str | None) -> Described:
+    """Take a cleaned docstring apart."""
+    lines = (docstring or "").splitlines()
+    for style, find in _FINDERS.items():
+        numbers = set(find(lines))
+        if numbers:
+            section = [line for number, line in enumerate(lines) if number in numbers]
+            rest = [line for number, line in enumerate(lines) if number not in numbers]
+            return Described(_paragraphs(rest), _parameters("\n".join(section), style))
+    return Described(_paragraphs(lines))
+
+
+def _google(lines: list[str]) -> Iterator[int]:
+    for number, line in enumerate(lines):
+        if _GOOGLE.fullmatch(line):
+            yield number
+            yield from takewhile(lambda n: not lines[n] or lines[n][0].isspace(), range(number + 1, len(lines)))
+
+
+def _numpy(lines: list[str]) -> Iterator[int]:
+    headers = [number for number in range(len(lines) - 1) if _UNDERLINE.fullmatch(lines[number + 1])]
+    for number, following in pairwise([*headers, len(lines)]):
+        if _NUMPY.fullmatch(lines[number]):
+            yield from range(number, following)
+
+
+def _sphinx(lines: list[str]) -> Iterator[int]:
+    for number, line in enumerate(lines):
+        if _SPHINX.match(line):
+            yield number
+            yield from takewhile(lambda n: lines[n][:1].isspace(), range(number + 1, len(lines)))
+
+
+_FINDERS: dict[Style, Callable[[list[str]], Iterator[int]]] = {"google": _google, "numpy": _numpy, "sphinx": _sphinx}
+"""For each style, what gives the numbers of the lines that belong to a parameter section."""
+
+
+def _paragraphs(lines: list[str]) -> str:
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+def _parameters(section: str, style: Style) -> dict[str, str]:
+    from griffe import Docstring, DocstringSectionParameters
+
+    # Without a first line of its own, griffe takes the section's indentation away.
+    parsed = Docstring(f"Parameters follow.\n\n{section}").parse(style, warnings=False)
+    found = [part.value for part in parsed if isinstance(part, DocstringSectionParameters)]
+    described = ((entry.name, " ".join(entry.description.split())) for entries in found for entry in entries)
+    return {name: text for name, text in described if text}

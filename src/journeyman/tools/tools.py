@@ -1,13 +1,7 @@
 """Tools: typed functions that a model may call, and what may wrap their calls.
 
 `@tool` reads a function's signature and docstring; `Tool` also takes a JSON Schema as it is. Nothing here runs a tool
-but `Tool.invoke`, which is the loop's. This is the one page to import from for all that concerns tools: it shows the
-names of `tool_context.py`, what a tool may ask of its run, and of `answer.py`, what the model reads of a call. Imports
-those, `canonical`, `errors`, `model`, `raw_schema`, `schema`, `signature` and `types`.
-
-One text for equal values: the key under which a tool's result is cached.
-
-Everything in a value counts, also what its class leaves out or masks when it is shown.
+but `Tool.invoke`, which only the loop calls.
 """
 
 from __future__ import annotations
@@ -30,39 +24,6 @@ from journeyman.tools.results import error_result, to_result
 from journeyman.tools.schema import Arguments, Fields, schema_problems
 from journeyman.tools.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
 from journeyman.types import Effect, JsonObject, ToolResult
-
-
-def canonical(value: object) -> str:
-    """Return a text that is the same for equal values and differs for others.
-
-    JSON with sorted keys for what is JSON. Anything else is written as its class with the content in parentheses, so
-    that it cannot be taken for JSON. An object without a text of its own is equal to itself only.
-    """
-    match value:
-        case None | bool() | int() | float() | str() if not isinstance(value, Enum):
-            return json.dumps(value, ensure_ascii=False)
-        case Mapping():
-            pairs = cast("Mapping[object, object]", value).items()
-            return "{" + ",".join(sorted(f"{canonical(key)}:{canonical(item)}" for key, item in pairs)) + "}"
-        case list() | tuple():
-            return "[" + ",".join(map(canonical, cast("Iterable[object]", value))) + "]"
-        case _:
-            return f"{type(value).__qualname__}({_content(value)})"
-
-
-def _content(value: object) -> str:
-    if isinstance(value, Enum):
-        return value.name
-    if isinstance(value, set | frozenset):
-        return ",".join(sorted(map(canonical, cast("Iterable[object]", value))))
-    if isinstance(value, BaseModel):
-        return canonical({**value.__dict__, **(value.__pydantic_extra__ or {})})
-    if is_dataclass(value) and not isinstance(value, type):
-        return canonical({each.name: getattr(value, each.name) for each in fields(value)})
-    if isinstance(value, SecretStr | SecretBytes | Secret):
-        return canonical(cast("SecretStr | SecretBytes | Secret[object]", value).get_secret_value())
-    return json.dumps(str(value), ensure_ascii=False)
-
 
 __all__ = [
     "AnyTool",
@@ -371,3 +332,38 @@ def _option_rules(tool: AnyTool) -> list[tuple[bool, Problem]]:
             Problem("THREADED_COROUTINE", "It is async and shall run in a thread.", "Remove thread=True."),
         ),
     ]
+
+
+# -- one text for equal values: the key under which a result is cached ------------------------------------------------
+
+
+def canonical(value: object) -> str:
+    """Return a text that is the same for equal values and differs for others.
+
+    JSON with sorted keys for what is JSON. Anything else is written as its class with the content in parentheses, so
+    that it cannot be taken for JSON. An object without a text of its own is equal to itself only.
+    """
+    match value:
+        case None | bool() | int() | float() | str() if not isinstance(value, Enum):
+            return json.dumps(value, ensure_ascii=False)
+        case Mapping():
+            pairs = cast("Mapping[object, object]", value).items()
+            return "{" + ",".join(sorted(f"{canonical(key)}:{canonical(item)}" for key, item in pairs)) + "}"
+        case list() | tuple():
+            return "[" + ",".join(map(canonical, cast("Iterable[object]", value))) + "]"
+        case _:
+            return f"{type(value).__qualname__}({_content(value)})"
+
+
+def _content(value: object) -> str:
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, set | frozenset):
+        return ",".join(sorted(map(canonical, cast("Iterable[object]", value))))
+    if isinstance(value, BaseModel):
+        return canonical({**value.__dict__, **(value.__pydantic_extra__ or {})})
+    if is_dataclass(value) and not isinstance(value, type):
+        return canonical({each.name: getattr(value, each.name) for each in fields(value)})
+    if isinstance(value, SecretStr | SecretBytes | Secret):
+        return canonical(cast("SecretStr | SecretBytes | Secret[object]", value).get_secret_value())
+    return json.dumps(str(value), ensure_ascii=False)
