@@ -73,7 +73,7 @@ check: $(VENV_STAMP) ## The gate: format, lint, types, dependencies, architectur
 	if [ -n "$$failed" ]; then printf "\ncheck failed:$$failed\n"; exit 1; fi; \
 	printf '\ncheck passed\n'
 
-fix: $(VENV_STAMP) ## Format, mend what the linter can mend, and redraw the map of requirements
+fix: $(VENV_STAMP) ## Format, fix what the linter can fix, and redraw the map of requirements
 	@$(BIN)/python -m tests.support.requirements
 	@$(BIN)/ruff check --fix --exit-zero --quiet .
 	@$(BIN)/ruff format .

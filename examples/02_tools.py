@@ -1,4 +1,4 @@
-"""Tools: typed functions that the model may call. What goes wrong in a call is something the model reads and can mend.
+"""Tools: typed functions that the model may call. What goes wrong in a call is something the model reads and can fix.
 
 With ANTHROPIC_API_KEY set, Claude asks; without, a script, which gets some calls wrong.
 """

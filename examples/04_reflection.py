@@ -1,4 +1,4 @@
-"""Reflection: the model sees its draft as a reader would, and mends it before it submits. No attempt is lost.
+"""Reflection: the model sees its draft as a reader would, and fixes it before it submits. No attempt is lost.
 
 With ANTHROPIC_API_KEY set, Claude plans; without, a script.
 """

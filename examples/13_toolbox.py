@@ -1,6 +1,6 @@
-"""The toolbox: ready tools in a workspace. An agent runs a program, reads it, mends it and runs it again.
+"""The toolbox: ready tools in a workspace. An agent runs a program, reads it, fixes it and runs it again.
 
-With ANTHROPIC_API_KEY set, Claude mends; without, a script.
+With ANTHROPIC_API_KEY set, Claude fixes it; without, a script.
 """
 
 import os
@@ -44,7 +44,7 @@ if __name__ == "__main__":
         mender = Agent(
             name="mender",
             model="anthropic:claude-sonnet-5-5" if os.environ.get("ANTHROPIC_API_KEY") else Scripted(answers),
-            system="You mend programs, and run them before you say that they work.",
+            system="You fix programs, and run them before you say that they work.",
             tools=[*workspace.tools("read", "edit", "bash", "grep")],
         )
         print(run_sync(mender, "mean.sh fails. Mend it.", on_event=show).unwrap())

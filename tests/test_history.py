@@ -192,8 +192,8 @@ def test_mending_a_mended_history_changes_nothing(messages: list[Message]) -> No
 
 @given(any_messages)
 def test_a_history_survives_being_stored(messages: list[Message]) -> None:
-    mended = History(messages).export()
-    assert tuple(load_messages(dump_messages(mended))) == mended
+    repaired = History(messages).export()
+    assert tuple(load_messages(dump_messages(repaired))) == repaired
 
 
 @given(any_messages)

@@ -117,7 +117,7 @@ def checks(table: Table) -> list[Callable[[Report], None]]:
 
 
 def _reject(faults: Iterable[Fault]) -> None:
-    """Raise every fault at once, so that one repair can mend them all."""
+    """Raise every fault at once, so that one repair can fix them all."""
     rejections = [Rejected(f"{text}.", path=path) for path, text in faults]
     if len(rejections) > 1:
         raise ExceptionGroup("several faults", rejections)

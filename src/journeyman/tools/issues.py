@@ -170,7 +170,7 @@ def _path_in(root: object, loc: Path, *, missing: bool) -> Path:
 
 
 def _joined(known: Fault, other: Fault) -> Fault:
-    """Make one fault of two in the same place: they come from the members of a union, and one must be mended."""
+    """Make one fault of two in the same place: they come from the members of a union, and one must be fixed."""
     text = other.text.removeprefix("should be ") if known.text.startswith("should be ") else other.text
     if text not in known.text:
         known = replace(known, text=f"{known.text} or {text}", found=known.found or other.found)
