@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pytest
 
 from journeyman import Agent, Chat, Host, Limits, ask_user, run
-from journeyman.chat.questions import Answer
 from journeyman.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -183,7 +182,7 @@ async def test_an_answer_is_taken_once_and_must_fit(stage: Stage) -> None:
         with pytest.raises(KeyError):
             chat.answer(approval, Allow())
         question = await asked(recorder, QuestionAsked)
-        unfit: list[Answer] = [Allow(), Deny("no")]
+        unfit: list[Decision | str] = [Allow(), Deny("no")]
         for answer in unfit:
             with pytest.raises(TypeError, match="needs a text"):
                 chat.answer(question, answer)

@@ -18,9 +18,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from journeyman.agent import NOTHING_AROUND, Host
-from journeyman.chat.questions import Answer, Questions, current_questions
+from journeyman.chat.questions import Questions, current_questions
 from journeyman.errors import TeamError
 from journeyman.events import DeadLetter, Listener, Mail
+from journeyman.gate import Decision
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.journal import Section
 from journeyman.loop.record import current_path, current_run
@@ -410,7 +411,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
 
     # -- asking and looking
 
-    def answer(self, id: str, answer: Answer) -> None:
+    def answer(self, id: str, answer: Decision | str) -> None:
         """Answer what a member asks, where a program leads. A chat that leads is answered through `Chat.answer`.
 
         Raises:
