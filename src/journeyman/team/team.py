@@ -32,7 +32,7 @@ from journeyman.team.life import Life, in_team, why_unfit
 from journeyman.team.mail import TeamHooks
 from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, Roster, current_member
 from journeyman.team.post import PostOffice, Shutdown, let_go, to_go
-from journeyman.team.spawn import TeamSpawner, TeamSpawnRequest, TeamSpawnResult
+from journeyman.team.spawn import MAX_DEPTH, TeamSpawner, TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.tools import AnyTool, ToolContext, tool
 from journeyman.types import RunPath, Usage
 
@@ -134,8 +134,6 @@ def _letter_line(letter: DeadLetter) -> str:
 __all__ = ["Roster", "Shutdown", "Team", "TeamHooks", "TeamSpawnRequest", "TeamSpawnResult", "TeamSpawner"]
 
 DEFAULT_NAME: Final = "team"
-MAX_DEPTH: Final = 5
-"""How many runs may be above a member."""
 GRACE_S: Final = 30.0
 FORCE_S: Final = 10.0
 

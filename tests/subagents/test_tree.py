@@ -46,9 +46,9 @@ from journeyman.loop.record import current_run
 from journeyman.loop.watch import Watch
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
-from journeyman.subagents.calls import MAX_DEPTH
+from journeyman.team.spawn import MAX_DEPTH
 from journeyman.types import Thinking
-from tests.crews.players import code, done, echo, errors, hang, lead, look, play, read, scout
+from tests.subagents.players import code, done, echo, errors, hang, lead, look, play, read, scout
 from tests.support.clock import virtual_clock
 from tests.support.recorder import Recorder, check_balance
 from tests.support.stage import Stage

@@ -18,10 +18,10 @@ from journeyman.subagents.calls import (
     ParallelCall,
     SingleCall,
     TeamCall,
-    checked,
     chosen,
+    parsed,
 )
-from tests.crews.players import echo, errors, play, read, scout
+from tests.subagents.players import echo, errors, play, read, scout
 from tests.support.stage import Stage
 
 ITEM = {"agent": "scout", "task": "look"}
@@ -50,7 +50,7 @@ ITEMS = (Item(agent="scout", task="look"),)
     ],
 )
 def test_a_call_means_one_mode(arguments: dict[str, Any], meant: object) -> None:  # S1.2, S1.7
-    assert chosen(checked(arguments), 8) == meant
+    assert chosen(parsed(arguments), 8) == meant
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_a_call_means_one_mode(arguments: dict[str, Any], meant: object) -> None
 )
 def test_a_call_that_means_none_is_misuse(arguments: dict[str, Any], why: str) -> None:  # S1.2, S1.7
     with pytest.raises(SubagentMisused, match=why.replace(".", r"\.")):
-        chosen(checked(arguments), 8)
+        chosen(parsed(arguments), 8)
 
 
 def test_a_long_task_is_cut_where_it_is_the_description() -> None:  # S1.6
-    call = chosen(checked({"agent": "scout", "task": "x" * 81, "background": True}), 8)
+    call = chosen(parsed({"agent": "scout", "task": "x" * 81, "background": True}), 8)
     assert isinstance(call, BackgroundCall)
     assert call.description == "x" * 80 + "..."
     assert call.task == "x" * 81

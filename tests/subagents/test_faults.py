@@ -14,7 +14,7 @@ from journeyman.errors import ProviderError
 from journeyman.events import RunFailed, RunSucceeded
 from journeyman.models.scripted import FromFunction, call, say
 from journeyman.types import ToolResult, ToolUse
-from tests.crews.players import Count, code, hang, lead, look, read, results, scout
+from tests.subagents.players import Count, code, hang, lead, look, read, results, scout
 from tests.support.recorder import Recorder
 from tests.support.stage import Stage, broken
 

@@ -12,7 +12,7 @@ from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.subagents.delegation import filled
 from journeyman.subagents.results import ChainResult, ParallelResult, SingleResult
 from journeyman.types import Message, Usage
-from tests.crews.players import Count, after, counter, done, echo, errors, play, read, scout
+from tests.subagents.players import Count, after, counter, done, echo, errors, play, read, scout
 from tests.support.clock import virtual_clock
 from tests.support.recorder import transcript
 from tests.support.stage import Stage

@@ -10,7 +10,7 @@ from journeyman import Agent, DefinitionError, Subagents, tool
 from journeyman.models.scripted import Scripted
 from journeyman.subagents.calls import SubagentArguments
 from journeyman.types import Effect
-from tests.crews.players import Count
+from tests.subagents.players import Count
 
 
 def agent(name: str, **fields: Any) -> Agent[Any, Any]:  # noqa: ANN401 - any field

@@ -31,7 +31,7 @@ from journeyman.models.scripted import Scripted, call, say
 from journeyman.team.spawn import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.background import Writer
 from tests.chat.players import Door
-from tests.crews.players import counter, done, echo, errors, hang, lead, look, play, read, scout
+from tests.subagents.players import counter, done, echo, errors, hang, lead, look, play, read, scout
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage
 
