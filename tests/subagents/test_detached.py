@@ -28,7 +28,7 @@ from journeyman.errors import SubagentMisused, TeamError
 from journeyman.events import RunStarted, TaskInfo
 from journeyman.model import Model
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.team.spawn import TeamSpawnRequest, TeamSpawnResult
+from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.background import Writer
 from tests.chat.players import Door
 from tests.subagents.players import counter, done, echo, errors, hang, lead, look, play, read, scout

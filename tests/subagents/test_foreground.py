@@ -9,8 +9,8 @@ import pytest
 from journeyman import Agent, Failure, Limits, Output, Rejected, Subagents, Success
 from journeyman.errors import ProviderError, SubagentFailed
 from journeyman.models.scripted import FromFunction, Scripted, call, say
+from journeyman.subagents import ChainResult, ParallelResult, SingleResult
 from journeyman.subagents.delegation import filled
-from journeyman.subagents.results import ChainResult, ParallelResult, SingleResult
 from journeyman.types import Message, Usage
 from tests.subagents.players import Count, after, counter, done, echo, errors, play, read, scout
 from tests.support.clock import virtual_clock

@@ -12,8 +12,8 @@ from journeyman import Agent, Tasks, Team
 from journeyman.errors import TeamError
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
+from journeyman.team import TeamHooks, TeamSpawnRequest
 from journeyman.team.members import LEADER
-from journeyman.team.team import TeamHooks, TeamSpawnRequest
 from tests.support.counting_loop import CountingLoop, the_counting_loop
 from tests.support.recorder import Recorder
 from tests.team.players import MAIL, fates

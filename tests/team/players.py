@@ -10,7 +10,7 @@ from journeyman import Agent, Event, Team
 from journeyman.events import MailDelivered, MailReturned, MailSent, MemberChanged
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, Policy, Scripted
-from journeyman.team.team import TeamSpawnRequest, TeamSpawnResult
+from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Message, Text
 from tests.support.recorder import Recorder

@@ -16,7 +16,7 @@ from journeyman.events import (
 from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.history import History
 from journeyman.models.scripted import Answer, Policy, Scripted, call
-from journeyman.team.team import TeamSpawnRequest
+from journeyman.team import TeamSpawnRequest
 from journeyman.tools.tools import AnyTool, tool
 from tests.chat.players import Door
 from tests.support.recorder import Recorder, transcript

@@ -28,7 +28,7 @@ from journeyman.events import Mail, ModelResponded, RunStarted
 from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.loop.record import current_path
 from journeyman.models.scripted import FromFunction, Scripted, call
-from journeyman.team.team import TeamHooks
+from journeyman.team import TeamHooks
 from journeyman.tools.tools import tool
 from tests.chat.players import Door
 from tests.support.clock import virtual_clock

@@ -10,8 +10,8 @@ from journeyman import Agent, Team
 from journeyman.errors import TeamError
 from journeyman.events import Identity
 from journeyman.models.scripted import Scripted, call
+from journeyman.team import TeamSpawner
 from journeyman.team.members import LEADER, current_member
-from journeyman.team.team import TeamSpawner
 from journeyman.tools.tools import tool
 from tests.support.recorder import Recorder
 from tests.team.players import join, lives, member_of, until_idle, wanted

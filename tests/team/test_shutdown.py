@@ -10,7 +10,7 @@ from journeyman import Agent, Chat, Tasks, Team
 from journeyman.errors import TeamError
 from journeyman.events import ToolFinished
 from journeyman.models.scripted import Scripted, call
-from journeyman.team.team import Shutdown
+from journeyman.team import Shutdown
 from journeyman.tools.tools import AnyTool, tool
 from tests.chat.players import Door
 from tests.support.clock import virtual_clock
