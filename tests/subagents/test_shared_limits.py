@@ -14,8 +14,8 @@ from journeyman import Abort, Agent, Limits, Result, Settings, Subagents, Usage,
 from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction, call, say
 from tests.properties.examples import examples, patient
-from tests.subagents.players import look
 from tests.support.counting_loop import on_counting_loop
+from tests.support.players import look
 
 pytestmark = patient
 

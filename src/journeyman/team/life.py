@@ -51,7 +51,7 @@ class MemberLoop:
     """The agent as `in_team` made it."""
     host: Host
     questions: Questions
-    """What it asks the user through."""
+    """The questions through which it asks the user."""
     prompt: str
     history: Sequence[Message]
 
@@ -269,10 +269,3 @@ def _texts(system: SystemPrompt) -> tuple[Text, ...]:
 
 def _in_order(own: tuple[Text, ...], words: str, mode: str) -> tuple[Text, ...]:
     return (*own, Text(words)) if mode == "prepend" else (Text(words), *own)
-
-
-def why_unfit(agent: Agent[Any, Any]) -> str | None:
-    """Return why an agent cannot be a member; None if it can."""
-    if agent.input is not str:
-        return f"Agent {agent.name!r} takes {agent.input!r}, but the prompts of a member are texts. Leave input= out."
-    return None

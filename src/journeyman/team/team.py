@@ -23,7 +23,7 @@ from journeyman.loop.record import current_path, current_run
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.tasks import Tasks
-from journeyman.team.life import MemberLoop, in_team, why_unfit
+from journeyman.team.life import MemberLoop, in_team
 from journeyman.team.mail import TeamHooks
 from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, Roster
 from journeyman.team.post import PostOffice, Shutdown, let_go, to_go
@@ -109,20 +109,16 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         registry = self._post.registry
         if registry.is_deleted:
             return
-        for name in registry.teammates:  # only if the wait for them was cancelled
-            self._leave(name)
+        for member in registry.members():  # some are alive only if the wait for them was cancelled
+            if registry.alive(member.name) is member:
+                member.was_asked = True
+                self._stop(member.task_id)
+                self._post.part(member)
         self._follow(None)
         left = registry.leader.leftovers()
         registry.delete()
         self._post.bury(left, "closed")
         self._post.stir()
-
-    def _leave(self, name: str) -> None:
-        member = self._post.registry.alive(name)
-        if member is not None:
-            member.was_asked = True
-            self._stop(member.task_id)
-            self._post.part(member)
 
     # -- members
 
@@ -173,12 +169,13 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         )
 
     def _check(self, request: TeamSpawnRequest, path: RunPath) -> None:
-        depth = len(path) - 1
+        agent, depth = request.agent, len(path) - 1
         self._post.registry.check_open()
         self._post.registry.check_name(path[-1])
-        why = why_unfit(request.agent)
-        if why is not None:
-            raise TeamError(why)
+        if agent.input is not str:
+            raise TeamError(
+                f"Agent {agent.name!r} takes {agent.input!r}, but the prompts of a member are texts. Leave input= out."
+            )
         if depth > MAX_DEPTH:
             raise TeamError(f"A member would be at depth {depth}, and {MAX_DEPTH} is the last. Do the work yourself.")
         if not request.prompt.strip() and not request.history:
