@@ -425,7 +425,7 @@ def members_of(team: Team, names: Sequence[str]) -> list[MemberInfo]:
 
 
 async def team_changes(team: Team) -> None:
-    await team._post.next_change()  # pyright: ignore[reportPrivateUsage] - programs wait with `news` and `receive`
+    await team._post.changes.wait()  # pyright: ignore[reportPrivateUsage] - programs wait with `news` and `receive`
 
 
 def fates(recorder: Recorder) -> dict[str, list[str]]:

@@ -299,32 +299,30 @@ NO_TEAM: Final = "There is no team to join. Leave out name and team_name. (A pro
 _SHOWN_CHARS: Final = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wiring:
-    """What a tool was given for its background work."""
-
-    tasks: BackgroundTasks | None
-    notify: Notify | None
-    output: OutputFactory | None
-
-
-def background(delegation: Delegation, call: BackgroundCall, wiring: Wiring) -> BackgroundResult:
+def background(
+    delegation: Delegation,
+    call: BackgroundCall,
+    *,
+    own_tasks: BackgroundTasks | None,
+    notify: Notify | None,
+    output: OutputFactory | None,
+) -> BackgroundResult:
     """Start a sub-agent in the background, and return at once.
 
     Raises:
         SubagentMisused: it cannot be started.
     """
-    tasks = wiring.tasks or (None if delegation.context is None else delegation.context.tasks)
+    tasks = own_tasks or (None if delegation.context is None else delegation.context.tasks)
     if tasks is None:
         raise SubagentMisused(NO_TASKS)
-    if wiring.tasks is None and wiring.notify is None and current_inbox.get() is None:
+    if own_tasks is None and notify is None and current_inbox.get() is None:
         raise SubagentMisused(NO_RECIPIENT)
     delegation.check_depth()
     options = TaskOptions(kind="agent", agent=call.agent)
-    if wiring.notify is not None:
-        options["notify"] = wiring.notify
-    if wiring.output is not None:
-        options["output"] = wiring.output
+    if notify is not None:
+        options["notify"] = notify
+    if output is not None:
+        options["output"] = output
     id = tasks.start(_work(delegation, call), description=call.description, **options)
     message = f"Sub-agent {call.agent!r} works in the background as task {id}. You will be told when it ends."
     return BackgroundResult(task_id=id, description=call.description, message=message)

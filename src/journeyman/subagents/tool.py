@@ -30,7 +30,7 @@ from journeyman.subagents.calls import (
     parsed,
     schema_of,
 )
-from journeyman.subagents.delegation import Delegation, Wiring, background, chain, parallel, single, team
+from journeyman.subagents.delegation import Delegation, background, chain, parallel, single, team
 from journeyman.subagents.results import SubagentResult
 from journeyman.team.spawn import TeamSpawner
 from journeyman.tools.background import Notify, OutputFactory
@@ -157,8 +157,9 @@ class Subagents(Tool[..., Any]):
             case ChainCall():
                 return await chain(delegation, call)
             case BackgroundCall():
-                wiring = Wiring(tasks=self.tasks, notify=self.notify, output=self.background_output)
-                return background(delegation, call, wiring)
+                return background(
+                    delegation, call, own_tasks=self.tasks, notify=self.notify, output=self.background_output
+                )
             case TeamCall():
                 return await team(delegation, call, self.team)
             case _:

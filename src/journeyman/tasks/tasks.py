@@ -187,7 +187,8 @@ class Tasks:
     def _known(self, id: str) -> RunningTask:
         found = self._all.get(id)
         if found is None:
-            raise KeyError(f"There is no task {id!r}. The tasks are: {', '.join(self._all) or 'none'}.")
+            there_are = f"The tasks are: {', '.join(self._all)}." if self._all else "There are no background tasks."
+            raise KeyError(f"There is no task {id!r}. {there_are}")
         return found
 
     # -- saying and stopping
@@ -302,10 +303,8 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
 def _known(tasks: Tasks, id: str) -> TaskInfo:
     try:
         return tasks.get(id)
-    except KeyError:
-        known = ", ".join(info.id for info in tasks.list())
-        there_are = f"The tasks are: {known}." if known else "There are no background tasks."
-        raise Rejected(f"There is no task {id!r}. {there_are}") from None
+    except KeyError as unknown:
+        raise Rejected(str(unknown.args[0])) from None
 
 
 def _line(info: TaskInfo) -> str:

@@ -72,6 +72,30 @@ def given_by(hook: str, call: Callable[[], T], otherwise: T, *, failed: Callable
         return otherwise
 
 
+class Waiters:
+    """Those who wait for something to change."""
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def wake(self) -> None:
+        """Wake all of them."""
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Wait until the next change."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+
+
 class MailboxClosed(TeamError):
     """The mailbox takes no more mail."""
 
@@ -95,7 +119,7 @@ class Mailbox:
         """What a run is about to begin with."""
         self._has_begun = False
         """True from when a run has begun with mail until its first model call."""
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
         self.n_arrived = 0
         """How much mail has come so far."""
         self.is_closed = False
@@ -115,17 +139,17 @@ class Mailbox:
             raise MailboxClosed(f"The mailbox of {mail.to!r} is closed. Nothing was sent.")
         self._waiting.append(mail)
         self.n_arrived += 1
-        self._wake()
+        self._waiters.wake()
 
     def end(self) -> None:
         """Let no further turn begin."""
         self.is_ending = True
-        self._wake()
+        self._waiters.wake()
 
     def close(self) -> None:
         """Take no more mail. What waits can still be read. A second call changes nothing."""
         self.is_closed = True
-        self._wake()
+        self._waiters.wake()
 
     # -- reading, as a `Post`
 
@@ -231,22 +255,10 @@ class Mailbox:
             while not self._has_more(after):
                 if self.is_closed:
                     raise MailboxClosed("The mailbox is closed, and empty: no mail will come.")
-                waiter = asyncio.get_running_loop().create_future()
-                self._waiters.append(waiter)
-                try:
-                    await waiter
-                finally:
-                    if waiter in self._waiters:
-                        self._waiters.remove(waiter)
+                await self._waiters.wait()
 
     def _has_more(self, after: int | None) -> bool:
         return self.is_ending or (bool(self._waiting) and (after is None or self.n_arrived > after))
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
 
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from journeyman.events import (
 )
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
-from journeyman.team.mail import Mailbox, TeamHooks
+from journeyman.team.mail import Mailbox, TeamHooks, Waiters
 from journeyman.team.members import EVERYBODY, LEADER, Member, Registry, Roster, current_member
 from journeyman.types import RunPath
 
@@ -50,7 +50,8 @@ class PostOffice:
         self._sent_ids: dict[str, None] = {}
         self._numbers = count(1)
         self._thread: int | None = None
-        self._stirred: list[asyncio.Future[None]] = []
+        self.changes: Final = Waiters()
+        """Those who wait for a change in the team."""
 
     def open(self) -> None:
         """Belong to the thread that runs here from now on."""
@@ -132,7 +133,7 @@ class PostOffice:
         box = self._box_of(mail)
         if isinstance(box, Mailbox):
             box.put(mail)
-            self.stir()
+            self.changes.wake()
             return True
         self.bury([mail], box)
         return False
@@ -193,7 +194,7 @@ class PostOffice:
         member.liveness, member.is_announced = liveness, True
         if member.task is not None:
             member.task.sign(liveness)
-        self.stir()
+        self.changes.wake()
         if self.watch.is_heard:
             self.watch.show(
                 MemberChanged(
@@ -229,21 +230,6 @@ class PostOffice:
         text = member.error or f"{member.name} {'was stopped' if was_stopped else 'has ended'}."
         id, now = f"m-{next(self._numbers)}", datetime.now(UTC)
         self._dispatch(member, Mail(id=id, sender=member.name, to=LEADER, text=text, kind="gone", sent=now))
-
-    # -- waiting
-
-    def stir(self) -> None:
-        """Wake those who wait for something to change."""
-        stirred, self._stirred = self._stirred, []
-        for waiter in stirred:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    async def next_change(self) -> None:
-        """Wait until something changes."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._stirred.append(waiter)
-        await waiter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,7 +118,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         left = registry.leader.leftovers()
         registry.delete()
         self._post.bury(left, "closed")
-        self._post.stir()
+        self._post.changes.wake()
 
     # -- members
 
@@ -272,7 +272,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         while not registry.leader.has_mail:
             if not registry.any_alive(lambda member: member.liveness != "idle" or member.box.has_mail):
                 return False
-            await self._post.next_change()
+            await self._post.changes.wait()
         return True
 
     # -- ending
