@@ -54,7 +54,7 @@ class Subagents(Tool[..., Any]):
     tasks: BackgroundTasks | None
     """Where background work is started; None: the tasks of the run's host."""
     notify: Notify | None
-    """Told when background work ends. None: `tasks` says who is told, or else the chat is that the call is from."""
+    """Told when background work ends. None: whoever `tasks` tells, or else the chat that the call is from."""
     create_model: Callable[[str], Model] | None
     """Makes the model that a call asks for by name; None: a call cannot ask for one."""
     background_output: OutputFactory | None
