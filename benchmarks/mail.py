@@ -9,7 +9,7 @@ from benchmarks.measuring import Effort, Row, alone, only_new_garbage
 from journeyman import Agent, Limits, Team
 from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction, call, say
-from journeyman.team.team import TeamHooks, TeamSpawnRequest
+from journeyman.team import TeamHooks, TeamSpawnRequest
 
 _MEMBERS = 100
 _MESSAGES = 10_000

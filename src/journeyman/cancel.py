@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from threading import Lock, get_ident
 from types import TracebackType
-from typing import Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 Cause: TypeAlias = Literal["abort", "deadline", "attempt_deadline"]
 
@@ -305,3 +305,16 @@ class Scope:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
             return
+
+
+async def ended(future: asyncio.Future[Any]) -> None:
+    """Wait until `future` is done, whoever cancels: a cancellation is passed on to it, and raised when it is done."""
+    was_cancelled = False
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:
+            was_cancelled = True
+            future.cancel()
+    if was_cancelled:
+        raise asyncio.CancelledError

@@ -2,8 +2,8 @@
 
 *Steering* is said before the next model call; a *follow-up* when there is nothing else left to do. What is taken out
 of a queue is said in the same step, or put back: nothing is lost. Any thread may write. A team's mail comes through a
-`Post`, and is said with the steering. A chat lends its inbox to its runs: `iteration.py` says the steering, `calls.py`
-starts no call while some waits, `chat.py` does the rest. Imports `types`.
+`Post`, and is said with the steering. A chat lends its inbox to its runs: each iteration begins with the steering, and
+no call is started while some waits.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Receipt:
         return self._status
 
     def settle(self, status: Literal["delivered", "withdrawn", "kept"]) -> None:
-        """Say what became of the text. The inbox does, once."""
+        """Say what became of the text. The inbox calls this, once."""
         with self._lock:
             self._status = status
             waiting, self._waiting = self._waiting, []
@@ -77,7 +77,7 @@ class Post(Protocol):
 
     @property
     def has_mail(self) -> bool:
-        """True when some waits."""
+        """True when mail waits."""
         ...
 
     def take(self) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ class Post(Protocol):
         ...
 
     def pick_up(self) -> bool:
-        """Take in hand what another run is to begin with. False if that is nothing."""
+        """Take in hand what another run is to begin with. False: there is nothing."""
         ...
 
     def hand_over(self) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class Post(Protocol):
         ...
 
     def put_back(self) -> None:
-        """Let what is in hand wait again, first of all."""
+        """Let what is in hand wait again, before all other mail."""
         ...
 
 
@@ -104,7 +104,7 @@ class Inbox:
 
     def __init__(self, post: Post | None = None) -> None:
         self.posts: tuple[Post, ...] = () if post is None else (post,)
-        """Whose mail is said, too. Changed by assignment only."""
+        """The posts whose mail is said, too. Assign a new tuple to change them."""
         self.on_put: Callable[[Receipt, Queue], None] | None = None
         """Keeps a text before it waits. What it raises refuses the text."""
         self._lock = Lock()
@@ -113,7 +113,7 @@ class Inbox:
         self._in_hand: list[Receipt] = []
         """The texts with which a run is about to begin. Nobody can withdraw them."""
         self._source: Queue = "steering"
-        """The queue they are from."""
+        """The queue that the texts in hand are from."""
         self._is_open = False
 
     # -- writing
@@ -125,10 +125,7 @@ class Inbox:
             ValueError: it is blank.
         """
         with self._lock:
-            steers = queue == "steering" and self._is_open
-            receipt = _receipt(text, "steered" if steers else "queued")
-            self._add(receipt, queue)
-        return receipt
+            return self._add(text, queue)
 
     def offer(self, text: str, queue: Queue) -> Receipt | None:
         """Let `text` wait at the end of a queue, unless the inbox is closed: then nobody would read it.
@@ -137,16 +134,16 @@ class Inbox:
             ValueError: it is blank.
         """
         with self._lock:
-            if not self._is_open:
-                return None
-            receipt = _receipt(text, "steered" if queue == "steering" else "queued")
-            self._add(receipt, queue)
-        return receipt
+            return self._add(text, queue) if self._is_open else None
 
-    def _add(self, receipt: Receipt, queue: Queue) -> None:
+    def _add(self, text: str, queue: Queue) -> Receipt:
+        if not text.strip():
+            raise ValueError("The text is blank: there is nothing to say.")
+        receipt = Receipt(text, "steered" if queue == "steering" and self._is_open else "queued")
         if self.on_put is not None:
             self.on_put(receipt, queue)
         self._queue(queue).append(receipt)
+        return receipt
 
     def clear(self, *queues: Queue, status: Literal["withdrawn", "kept"] = "withdrawn") -> tuple[str, ...]:
         """Withdraw what waits in these queues, and return it. `kept`: it waits elsewhere."""
@@ -190,7 +187,7 @@ class Inbox:
             self._is_open = True
 
     def close(self) -> None:
-        """The run is over: from now on everything waits."""
+        """The run has ended: from now on everything waits."""
         with self._lock:
             self._is_open = False
 
@@ -230,12 +227,6 @@ class Inbox:
 
     def _queue(self, queue: Queue) -> list[Receipt]:
         return self._steering if queue == "steering" else self._follow_ups
-
-
-def _receipt(text: str, disposition: Disposition) -> Receipt:
-    if not text.strip():
-        raise ValueError("The text is blank: there is nothing to say.")
-    return Receipt(text, disposition)
 
 
 def _delivered(taken: list[Receipt], mail: list[str]) -> tuple[Text, ...]:

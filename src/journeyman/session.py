@@ -1,7 +1,6 @@
 """What a chat needs of whatever keeps its conversation: a log of steps, each written whole or not at all.
 
-A `Session` is one conversation that outlives its process. `keeping.py` writes to it and `store.py` is the one that is a
-file; `connect.py` finds it. Imports `types` and `inbox`.
+A `Session` is one conversation that outlives its process. A chat writes to it; a store is what opens it.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ class Waiting:
     """A text that waits in a queue."""
 
     number: int
-    """Names it in its session; the older, the smaller."""
+    """Names the text in its session. An older text has a smaller number."""
     queue: Queue
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Snapshot:
     """A conversation as it was when it was last written."""
 
     messages: Sequence[Message] = ()
-    """As they were: the last calls may have no results."""
+    """The messages as they were: the last calls may have no results."""
     staged: tuple[UserContent | ToolResult, ...] = ()
-    """Results and texts that were on their way into the next user message."""
+    """Results and texts that were to be part of the next user message."""
     waiting: tuple[Waiting, ...] = ()
     """What had been queued and not said, oldest first."""
     usage: Usage = NOTHING_USED
@@ -43,15 +42,15 @@ class Step:
     """What is new in a conversation."""
 
     position: int
-    """Where `messages` begin. Those that were there are replaced."""
+    """Where `messages` begin in the conversation. They replace what was there."""
     messages: Sequence[Message] | None = None
-    """All from there on; None when none has changed."""
+    """All messages from there on; None when none has changed."""
     staged: Sequence[UserContent | ToolResult] = ()
-    """What was staged; more of it, when no message has changed."""
+    """All that is staged, when a message has changed; else what was staged since the last step."""
     gone: Sequence[int] = ()
     """The numbers of texts that wait no longer."""
     usage: Usage | None = None
-    """Of all turns so far; None when it has not changed."""
+    """What all turns have used so far; None when it has not changed."""
     n_runs: int = 0
 
 
@@ -63,11 +62,11 @@ class Session(Protocol):
 
     @property
     def notice(self) -> str | None:
-        """What its reader should know: it was damaged, and mended. None: nothing."""
+        """What its reader should know: that it was damaged and repaired. None where there is nothing to know."""
         ...
 
     @property
-    def kept(self) -> Kept:
+    def snapshot(self) -> Snapshot:
         """The conversation as it was when the session was opened."""
         ...
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pytest
 
 from journeyman import Agent, Chat, Host, Limits, ask_user, run
-from journeyman.chat.questions import Answer
 from journeyman.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -20,9 +19,8 @@ from journeyman.events import (
 )
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, Rewrite, Stop
 from journeyman.models.scripted import Scripted, call
-from tests.chat.players import code, script_of
-from tests.loop.players import look
 from tests.support.clock import virtual_clock
+from tests.support.players import chatting, code, look, script_of
 from tests.support.recorder import Recorder
 from tests.support.stage import Stage
 
@@ -65,7 +63,7 @@ async def test_a_call_that_a_gate_asks_about_waits_for_the_users_decision(
 ) -> None:
     recorder = Recorder()
     model = Scripted([call("look", id="a"), "Done."])
-    async with Chat(Agent(name="tester", model=model, tools=[look], gate=AlwaysAsk()), on_event=recorder) as chat:
+    async with chatting(model, tools=[look], gate=AlwaysAsk(), on_event=recorder) as chat:
         turn = chat.start("Go.")
         id = await asked(recorder, ApprovalRequested)
         assert chat.state.open_questions == (id,)
@@ -86,8 +84,7 @@ async def test_a_call_that_a_gate_asks_about_waits_for_the_users_decision(
 
 async def test_the_user_may_stop_the_turn_instead_of_deciding(stage: Stage) -> None:
     recorder = Recorder()
-    agent = Agent(name="tester", model=stage.model([call("look", id="a")]), tools=[look], gate=AlwaysAsk())
-    async with Chat(agent, on_event=recorder) as chat:
+    async with chatting(stage.model([call("look", id="a")]), tools=[look], gate=AlwaysAsk(), on_event=recorder) as chat:
         turn = chat.start("Go.")
         chat.answer(await asked(recorder, ApprovalRequested), Stop("that is enough"))
         assert code(await turn) == "EXECUTION_CANCELLED"
@@ -95,8 +92,7 @@ async def test_the_user_may_stop_the_turn_instead_of_deciding(stage: Stage) -> N
 
 
 async def test_a_listener_may_answer_at_once(stage: Stage) -> None:
-    agent = Agent(name="tester", model=stage.model([call("look", id="a"), "Done."]), tools=[look], gate=AlwaysAsk())
-    async with Chat(agent) as chat:
+    async with chatting(stage.model([call("look", id="a"), "Done."]), tools=[look], gate=AlwaysAsk()) as chat:
 
         def allow(event: Event) -> None:
             if isinstance(event, ApprovalRequested):
@@ -134,16 +130,14 @@ async def test_an_approver_of_the_callers_own_is_asked_instead(stage: Stage) -> 
 async def test_without_anybody_who_listens_a_call_is_denied_with_the_question(stage: Stage) -> None:
     heard: list[object] = []
     model = stage.model([call("look", id="a"), "Done."])
-    agent = Agent(name="tester", model=model, tools=[look], gate=AlwaysAsk(), on_message=heard.append)
-    async with Chat(agent) as chat:
+    async with chatting(model, tools=[look], gate=AlwaysAsk(), on_message=heard.append) as chat:
         await chat.prompt("Go.")
         assert script_of(chat)[2] == ("user", "#a! Error: denied: May it look?")
 
 
 async def test_an_abort_denies_what_is_open(stage: Stage) -> None:
     recorder = Recorder()
-    agent = Agent(name="tester", model=stage.model([call("look")]), tools=[look], gate=AlwaysAsk())
-    async with Chat(agent, on_event=recorder) as chat:
+    async with chatting(stage.model([call("look")]), tools=[look], gate=AlwaysAsk(), on_event=recorder) as chat:
         turn = chat.start("Go.")
         id = await asked(recorder, ApprovalRequested)
         chat.abort()
@@ -173,8 +167,7 @@ async def test_an_approval_may_take_only_so_long() -> None:
 async def test_an_answer_is_taken_once_and_must_fit(stage: Stage) -> None:
     recorder = Recorder()
     answers = [call("look"), call("ask_user", question="Which?"), "Done."]
-    agent = Agent(name="tester", model=stage.model(answers), tools=[look, ask_user], gate=OnlyLook())
-    async with Chat(agent, on_event=recorder) as chat:
+    async with chatting(stage.model(answers), tools=[look, ask_user], gate=OnlyLook(), on_event=recorder) as chat:
         turn = chat.start("Go.")
         approval = await asked(recorder, ApprovalRequested)
         with pytest.raises(TypeError, match="needs a decision, not str"):
@@ -183,7 +176,7 @@ async def test_an_answer_is_taken_once_and_must_fit(stage: Stage) -> None:
         with pytest.raises(KeyError):
             chat.answer(approval, Allow())
         question = await asked(recorder, QuestionAsked)
-        unfit: list[Answer] = [Allow(), Deny("no")]
+        unfit: list[Decision | str] = [Allow(), Deny("no")]
         for answer in unfit:
             with pytest.raises(TypeError, match="needs a text"):
                 chat.answer(question, answer)
@@ -221,8 +214,7 @@ async def test_what_a_listener_does_to_the_arguments_does_not_reach_the_call(sta
 async def test_the_model_may_ask_the_user(stage: Stage) -> None:
     recorder = Recorder()
     question = call("ask_user", question="Which month?", options=["May", "June"], id="a")
-    agent = Agent(name="tester", model=stage.model([question, "May it is."]), tools=[ask_user])
-    async with Chat(agent, on_event=recorder) as chat:
+    async with chatting(stage.model([question, "May it is."]), tools=[ask_user], on_event=recorder) as chat:
         turn = chat.start("Compare.")
         id = await asked(recorder, QuestionAsked)
         (event,) = recorder.of(QuestionAsked)

@@ -12,8 +12,7 @@ from journeyman.events import ModelResponded, RunSucceeded, TurnEnded
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Scripted, call, say
 from journeyman.types import Opaque
-from tests.chat.players import Door, Report, code, once, script_of
-from tests.loop.players import look
+from tests.support.players import Door, Report, chatting, code, look, once, script_of, stop
 from tests.support.recorder import Recorder, calls, check_balance, transcript
 from tests.support.stage import Stage
 
@@ -22,30 +21,23 @@ SKIPPED = "Error: not run, because the user wrote something new. Read it first; 
 
 async def test_steering_is_said_after_the_results_in_the_same_message(stage: Stage) -> None:
     door = Door()
-    agent = Agent(name="tester", model=stage.model([call("wait", id="a"), "Bien."]), tools=[door.tool()])
-    async with Chat(agent) as chat:
-        turn = chat.start("Go.")
-        await door.reached.wait()
+    async with chatting(stage.model([call("wait", id="a"), "Bien."]), tools=[door.tool()]) as chat:
+        turn = await door.reached_by(chat.start("Go."))
         one, two = chat.steer("In French."), chat.steer("Briefly.")
         assert (one.disposition, one.status) == ("steered", "queued")
         assert chat.state.steering == ("In French.", "Briefly.")
-        door.opened.set()
-        assert (await turn).unwrap() == "Bien."
+        assert (await door.open_for(turn)).unwrap() == "Bien."
         assert (one.status, two.status, chat.state.steering) == ("delivered", "delivered", ())
     assert transcript(stage.messages(1))[-1] == ("user", "#a: waited", "In French.", "Briefly.")
 
 
 async def test_steering_skips_calls_that_have_not_started(stage: Stage) -> None:
-    door = Door()
-    recorder = Recorder()
+    door, recorder = Door(), Recorder()
     answers = [[call("wait", id="a"), call("look", id="b"), call("look", id="c")], "Stopped looking."]
-    agent = Agent(name="tester", model=stage.model(answers), tools=[door.tool(), look])
-    async with Chat(agent, on_event=recorder) as chat:
-        turn = chat.start("Go.")
-        await door.reached.wait()
+    async with chatting(stage.model(answers), tools=[door.tool(), look], on_event=recorder) as chat:
+        turn = await door.reached_by(chat.start("Go."))
         chat.steer("Don't look.")
-        door.opened.set()
-        result = await turn
+        result = await door.open_for(turn)
     assert calls(recorder.events) == [
         "wait#a?",
         "wait#a: waited",
@@ -69,8 +61,7 @@ async def test_calls_that_run_together_finish_and_those_behind_them_are_skipped(
     doors = [Door(), Door()]
     tools = [doors[0].tool("first", parallel=True), doors[1].tool("second", parallel=True), look]
     answers = [[call("first", id="a"), call("second", id="b"), call("first", id="c"), call("look", id="d")], "Done."]
-    agent = Agent(name="tester", model=stage.model(answers), tools=tools, limits=Limits(parallel_calls=2))
-    async with Chat(agent) as chat:
+    async with chatting(stage.model(answers), tools=tools, limits=Limits(parallel_calls=2)) as chat:
         turn = chat.start("Go.")
         await doors[1].reached.wait()
         chat.steer("Enough.")
@@ -90,36 +81,29 @@ async def test_calls_that_run_together_finish_and_those_behind_them_are_skipped(
 async def test_steering_while_the_model_writes_keeps_its_calls_from_beginning(stage: Stage) -> None:
     door = Door()
     model = stage.model([door.before(call("look", id="a")), "As you wish."])
-    async with Chat(Agent(name="tester", model=model, tools=[look])) as chat:
-        turn = chat.start("Go.")
-        await door.reached.wait()
+    async with chatting(model, tools=[look]) as chat:
+        turn = await door.reached_by(chat.start("Go."))
         chat.steer("Stop.")
-        door.opened.set()
-        await turn
+        await door.open_for(turn)
     assert transcript(stage.messages(1))[-1] == ("user", f"#a! {SKIPPED}", "Stop.")
 
 
 async def test_an_output_that_steering_came_before_is_not_handed_in(stage: Stage) -> None:
     door = Door()
     model = stage.model([door.before(call("output", total=1, id="a")), call("output", total=2, id="b")])
-    async with Chat(Agent(name="tester", model=model, output=Output(Report))) as chat:
-        turn = chat.start("How many?")
-        await door.reached.wait()
+    async with chatting(model, output=Output(Report)) as chat:
+        turn = await door.reached_by(chat.start("How many?"))
         chat.steer("One more.")
-        door.opened.set()
-        assert (await turn).unwrap() == Report(total=2)
+        assert (await door.open_for(turn)).unwrap() == Report(total=2)
     assert transcript(stage.messages(1))[-1] == ("user", f"#a! {SKIPPED}", "One more.")
 
 
 async def test_steering_that_waits_at_the_natural_stop_is_the_next_prompt(stage: Stage) -> None:
-    door = Door()
-    recorder = Recorder()
-    async with Chat(Agent(name="tester", model=stage.model([door.before("One."), "Two."])), on_event=recorder) as chat:
-        turn = chat.start("Count.")
-        await door.reached.wait()
+    door, recorder = Door(), Recorder()
+    async with chatting(stage.model([door.before("One."), "Two."]), on_event=recorder) as chat:
+        turn = await door.reached_by(chat.start("Count."))
         chat.steer("Go on.")
-        door.opened.set()
-        assert (await turn).unwrap() == "Two."
+        assert (await door.open_for(turn)).unwrap() == "Two."
         assert script_of(chat) == [("user", "Count."), ("assistant", "One."), ("user", "Go on."), ("assistant", "Two.")]
     assert [event.output for event in recorder.of(RunSucceeded)] == ["One.", "Two."]
     assert len(recorder.of(TurnEnded)) == 1
@@ -127,14 +111,12 @@ async def test_steering_that_waits_at_the_natural_stop_is_the_next_prompt(stage:
 
 async def test_steering_goes_before_follow_ups_and_each_queue_is_said_whole(stage: Stage) -> None:
     door = Door()
-    async with Chat(Agent(name="tester", model=stage.model([door.before("1."), "2.", "3."]))) as chat:
-        turn = chat.start("Go.")
-        await door.reached.wait()
+    async with chatting(stage.model([door.before("1."), "2.", "3."])) as chat:
+        turn = await door.reached_by(chat.start("Go."))
         for number in (1, 2):
             chat.follow_up(f"later {number}")
             chat.steer(f"now {number}")
-        door.opened.set()
-        assert (await turn).unwrap() == "3."
+        assert (await door.open_for(turn)).unwrap() == "3."
         assert script_of(chat) == [
             ("user", "Go."),
             ("assistant", "1."),
@@ -148,20 +130,17 @@ async def test_steering_goes_before_follow_ups_and_each_queue_is_said_whole(stag
 async def test_a_follow_up_does_not_disturb_the_calls(stage: Stage) -> None:
     door = Door()
     answers = [[call("wait", id="a"), call("look", id="b")], "Done.", "More."]
-    agent = Agent(name="tester", model=stage.model(answers), tools=[door.tool(), look])
-    async with Chat(agent) as chat:
-        turn = chat.start("Go.")
-        await door.reached.wait()
+    async with chatting(stage.model(answers), tools=[door.tool(), look]) as chat:
+        turn = await door.reached_by(chat.start("Go."))
         receipt = chat.follow_up("And then?")
-        door.opened.set()
-        await turn
+        await door.open_for(turn)
         assert (receipt.disposition, receipt.status) == ("queued", "delivered")
     assert transcript(stage.messages(1))[-1] == ("user", "#a: waited", "#b: found here")
     assert transcript(stage.messages(2))[-1] == ("user", "And then?")
 
 
 async def test_what_is_said_while_idle_waits_for_the_next_prompt(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model(["One.", "Two."]))) as chat:
+    async with chatting(stage.model(["One.", "Two."])) as chat:
         chat.follow_up("later")
         receipt = chat.steer("by the way")
         assert receipt.disposition == "queued"
@@ -175,7 +154,7 @@ async def test_what_is_said_while_idle_waits_for_the_next_prompt(stage: Stage) -
 
 
 async def test_continuing_an_idle_chat_says_the_steering_or_else_the_follow_ups(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model(["One.", "Two.", "Three."]))) as chat:
+    async with chatting(stage.model(["One.", "Two.", "Three."])) as chat:
         await chat.prompt("Go.")
         chat.follow_up("later")
         chat.steer("now")
@@ -195,33 +174,23 @@ async def test_the_queues_survive_every_ending_but_the_natural_stop(ending: str)
         stop_after=["stop"],
     )
     async with Chat(agent) as chat:
-        turn = chat.start("Go.")
-        await door.reached.wait()
+        turn = await door.reached_by(chat.start("Go."))
         receipt = chat.follow_up("later")
         if ending == "abort":
             chat.abort()
-        door.opened.set()
-        result = await turn
+        result = await door.open_for(turn)
         expected = {"abort": "EXECUTION_CANCELLED", "limit": "MAX_ITERATIONS", "error": "API_ERROR", "stop_after": ""}
         assert code(result) == expected[ending]
         assert (receipt.status, chat.state.follow_ups) == ("queued", ("later",))
 
 
-@tool
-async def stop() -> str:
-    """Stop."""
-    return "stopped"
-
-
 async def test_steering_that_no_model_call_follows_stays_in_its_queue(stage: Stage) -> None:
     door = Door()
     model = stage.model([call("wait"), "Read."])
-    async with Chat(Agent(name="tester", model=model, tools=[door.tool()], limits=Limits(iterations=1))) as chat:
-        turn = chat.start("Go.")
-        await door.reached.wait()
+    async with chatting(model, tools=[door.tool()], limits=Limits(iterations=1)) as chat:
+        turn = await door.reached_by(chat.start("Go."))
         receipt = chat.steer("Listen.")
-        door.opened.set()
-        assert code(await turn) == "MAX_ITERATIONS"
+        assert code(await door.open_for(turn)) == "MAX_ITERATIONS"
         assert (receipt.status, chat.state.steering) == ("queued", ("Listen.",))
         assert (await chat.continue_()).unwrap() == "Read."
         assert receipt.status == "delivered"
@@ -230,12 +199,10 @@ async def test_steering_that_no_model_call_follows_stays_in_its_queue(stage: Sta
 async def test_steering_whose_request_fails_is_part_of_the_next_one() -> None:
     door = Door()
     model = Scripted([call("wait", id="a"), ProviderError("no", kind="bad_request"), "Read."])
-    async with Chat(Agent(name="tester", model=model, tools=[door.tool()])) as chat:
-        turn = chat.start("Go.")
-        await door.reached.wait()
+    async with chatting(model, tools=[door.tool()]) as chat:
+        turn = await door.reached_by(chat.start("Go."))
         receipt = chat.steer("Listen.")
-        door.opened.set()
-        assert code(await turn) == "API_ERROR"
+        assert code(await door.open_for(turn)) == "API_ERROR"
         assert (receipt.status, chat.state.steering) == ("delivered", ())
         await chat.continue_()
         assert transcript(model.requests[2].messages)[-1] == ("user", "#a: waited", "Listen.")
@@ -250,7 +217,7 @@ async def test_follow_ups_return_to_their_queue_when_the_next_run_cannot_begin()
             raise ValueError("no")
         return "Be brief."
 
-    async with Chat(Agent(name="tester", model=Scripted(["One.", "Two."]), system=system)) as chat:
+    async with chatting(Scripted(["One.", "Two."]), system=system) as chat:
         receipt = chat.follow_up("later")
         chat.follow_up("and later")
         assert code(await chat.prompt("Go.")) == "PROMPT_GENERATION_FAILED"
@@ -270,28 +237,25 @@ async def test_what_comes_while_a_run_begins_waits_behind_what_it_could_not_say(
             raise ValueError("no")
         return "Be brief."
 
-    async with Chat(Agent(name="tester", model=Scripted(["One."]), system=system)) as chat:
+    async with chatting(Scripted(["One."]), system=system) as chat:
         chat.follow_up("first")
-        turn = chat.start("Go.")
-        await door.reached.wait()
+        turn = await door.reached_by(chat.start("Go."))
         chat.follow_up("second")
         assert chat.state.follow_ups == ("first", "second")
         assert chat.clear() == ("second",)
         chat.follow_up("third")
-        door.opened.set()
-        assert code(await turn) == "PROMPT_GENERATION_FAILED"
+        assert code(await door.open_for(turn)) == "PROMPT_GENERATION_FAILED"
         assert chat.state.follow_ups == ("first", "third")
 
 
 async def test_a_text_that_comes_as_the_last_run_ends_is_not_dropped(stage: Stage) -> None:
-    agent = Agent(name="tester", model=stage.model(["One.", "Two."]))
-    async with Chat(agent) as chat:
+    async with chatting(stage.model(["One.", "Two."])) as chat:
         chat.subscribe(once(RunSucceeded, lambda: chat.steer("One more.")))
         assert (await chat.prompt("Go.")).unwrap() == "Two."
 
 
 async def test_a_text_that_comes_after_the_end_waits(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model(["One."]))) as chat:
+    async with chatting(stage.model(["One."])) as chat:
         dispositions: list[str] = []
         chat.subscribe(once(TurnEnded, lambda: dispositions.append(chat.steer("One more.").disposition)))
         assert (await chat.prompt("Go.")).unwrap() == "One."
@@ -309,8 +273,7 @@ async def test_tools_and_listeners_may_steer(stage: Stage) -> None:
         chats[0].steer("from the tool")
         return "reminded"
 
-    agent = Agent(name="tester", model=stage.model([call("remind", id="a"), "Noted.", "Again."]), tools=[remind])
-    async with Chat(agent) as chat:
+    async with chatting(stage.model([call("remind", id="a"), "Noted.", "Again."]), tools=[remind]) as chat:
         chats.append(chat)
         chat.subscribe(once(ModelResponded, lambda: chat.follow_up("from the listener")))
         await chat.prompt("Go.")
@@ -323,14 +286,12 @@ async def test_a_pause_for_the_providers_tool_is_not_steered_into() -> None:
     found = Opaque("scripted", '{"type":"search_result","tool_use_id":"s1"}')
     door = Door()
     model = Scripted([say(asked, stop_reason="pause_turn"), door.before(say(found, "Found.")), "Noted."])
-    async with Chat(Agent(name="tester", model=model)) as chat:
+    async with chatting(model) as chat:
         chat.subscribe(once(ModelResponded, lambda: chat.steer("Hurry.")))
-        turn = chat.start("Search.")
-        await door.reached.wait()
+        turn = await door.reached_by(chat.start("Search."))
         assert chat.state.steering == ("Hurry.",)
         assert [message.role for message in model.requests[1].messages] == ["user", "assistant"]
-        door.opened.set()
-        assert (await turn).unwrap() == "Noted."
+        assert (await door.open_for(turn)).unwrap() == "Noted."
         assert script_of(chat)[-2:] == [("user", "Hurry."), ("assistant", "Noted.")]
 
 
@@ -339,18 +300,15 @@ async def test_a_pause_for_the_providers_tool_is_not_steered_into() -> None:
 
 async def test_an_injection_steers_a_turn_that_goes_on(stage: Stage) -> None:
     door = Door()
-    agent = Agent(name="tester", model=stage.model([call("wait", id="a"), "Noted."]), tools=[door.tool()])
-    async with Chat(agent) as chat:
-        turn = chat.start("Go.")
-        await door.reached.wait()
+    async with chatting(stage.model([call("wait", id="a"), "Noted."]), tools=[door.tool()]) as chat:
+        turn = await door.reached_by(chat.start("Go."))
         assert chat.inject("Task 1 is done.").disposition == "steered"
-        door.opened.set()
-        await turn
+        await door.open_for(turn)
     assert transcript(stage.messages(1))[-1] == ("user", "#a: waited", "Task 1 is done.")
 
 
 async def test_an_injection_resumes_a_chat_that_came_to_its_end(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model(["One.", "Noted."]))) as chat:
+    async with chatting(stage.model(["One.", "Noted."])) as chat:
         await chat.prompt("Go.")
         receipt = chat.inject("Task 1 is done.")
         assert receipt.disposition == "resumed"
@@ -362,7 +320,7 @@ async def test_an_injection_resumes_a_chat_that_came_to_its_end(stage: Stage) ->
 
 async def test_an_injection_resumes_a_typed_chat_as_well(stage: Stage) -> None:
     answers = [call("output", total=1, id="a"), call("output", total=2, id="b")]
-    async with Chat(Agent(name="tester", model=stage.model(answers), output=Output(Report))) as chat:
+    async with chatting(stage.model(answers), output=Output(Report)) as chat:
         await chat.prompt("Go.")
         assert chat.inject("One more.").disposition == "resumed"
         await chat.wait_idle()
@@ -370,8 +328,7 @@ async def test_an_injection_resumes_a_typed_chat_as_well(stage: Stage) -> None:
 
 
 async def test_an_injection_waits_where_nothing_was_said_yet_or_the_last_turn_failed() -> None:
-    model = Scripted([ProviderError("no", kind="bad_request"), "Both."])
-    async with Chat(Agent(name="tester", model=model)) as chat:
+    async with chatting(Scripted([ProviderError("no", kind="bad_request"), "Both."])) as chat:
         assert chat.inject("first").disposition == "queued"
         await chat.prompt("Go.")
         assert chat.inject("second").disposition == "queued"
@@ -381,14 +338,14 @@ async def test_an_injection_waits_where_nothing_was_said_yet_or_the_last_turn_fa
 
 
 async def test_an_injection_into_a_held_chat_is_refused(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model([]))) as chat, chat.hold():
+    async with chatting(stage.model([])) as chat, chat.hold():
         with pytest.raises(ChatHeld, match="Nothing was queued"):
             chat.inject("Hello.")
         assert chat.state.steering == ()
 
 
 async def test_an_injection_from_another_thread_resumes_the_chat(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model(["One.", "Noted."]))) as chat:
+    async with chatting(stage.model(["One.", "Noted."])) as chat:
         await chat.prompt("Go.")
         receipt = await asyncio.to_thread(chat.inject, "From afar.")
         assert receipt.disposition == "resumed"
@@ -402,7 +359,7 @@ async def test_an_injection_from_another_thread_resumes_the_chat(stage: Stage) -
 
 
 async def test_what_waits_can_be_withdrawn(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model(["One."]))) as chat:
+    async with chatting(stage.model(["One."])) as chat:
         steering, follow_up, kept = chat.steer("a"), chat.follow_up("b"), chat.follow_up("c")
         assert chat.clear("steering") == ("a",)
         assert (steering.status, follow_up.status) == ("withdrawn", "queued")
@@ -413,7 +370,7 @@ async def test_what_waits_can_be_withdrawn(stage: Stage) -> None:
 
 
 async def test_leaving_the_chat_withdraws_what_was_not_said() -> None:
-    async with Chat(Agent(name="tester", model=Scripted([]))) as chat:
+    async with chatting(Scripted([])) as chat:
         receipt = chat.follow_up("later")
         waiting = asyncio.ensure_future(receipt)
     assert await waiting == "withdrawn"
@@ -421,7 +378,7 @@ async def test_leaving_the_chat_withdraws_what_was_not_said() -> None:
 
 
 async def test_who_stops_waiting_for_a_receipt_leaves_it_to_others(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model(["One.", "Two."]))) as chat:
+    async with chatting(stage.model(["One.", "Two."])) as chat:
         receipt = chat.follow_up("later")
         impatient, patient = asyncio.ensure_future(receipt), asyncio.ensure_future(receipt)
         await asyncio.sleep(0)
@@ -433,7 +390,7 @@ async def test_who_stops_waiting_for_a_receipt_leaves_it_to_others(stage: Stage)
 
 @pytest.mark.parametrize("text", ["", " \n"])
 async def test_a_blank_text_is_refused(text: str) -> None:
-    async with Chat(Agent(name="tester", model=Scripted([]))) as chat:
+    async with chatting(Scripted([])) as chat:
         for say_it in (chat.steer, chat.follow_up, chat.inject):
             with pytest.raises(ValueError, match="nothing to say"):
                 say_it(text)
@@ -444,7 +401,7 @@ async def test_texts_of_many_threads_are_all_said_once(stage: Stage) -> None:
         await asyncio.sleep(0)
         return "Noted."
 
-    async with Chat(Agent(name="tester", model=stage.model([answer], repeat=True))) as chat:
+    async with chatting(stage.model([answer], repeat=True)) as chat:
         turn = chat.start("Go.")
 
         def write(name: int) -> list[object]:

@@ -20,9 +20,8 @@ from journeyman.events import (
     TurnEnded,
 )
 from journeyman.models.scripted import Scripted, call
-from tests.chat.players import Door, Opening, Report, code, hang, once, script_of
-from tests.loop.players import context_of, look
 from tests.support.clock import virtual_clock
+from tests.support.players import Door, Opening, Report, chatting, code, context_of, hang, look, once, script_of
 from tests.support.recorder import Recorder, names, transcript
 from tests.support.stage import Stage
 
@@ -34,10 +33,8 @@ STOPPED = "Error: the run was stopped before this call finished."
 
 async def test_after_an_abort_the_model_reads_that_it_was_stopped_once(stage: Stage) -> None:
     door = Door()
-    agent = Agent(name="tester", model=stage.model([call("wait", id="a"), "I see.", "Go on."]), tools=[door.tool()])
-    async with Chat(agent) as chat:
-        turn = chat.start("Go.")
-        await door.reached.wait()
+    async with chatting(stage.model([call("wait", id="a"), "I see.", "Go on."]), tools=[door.tool()]) as chat:
+        turn = await door.reached_by(chat.start("Go."))
         chat.abort("wrong way")
         result = await turn
         assert context_of(result, CancelledContext).reason == "wrong way"
@@ -52,9 +49,8 @@ async def test_after_an_abort_the_model_reads_that_it_was_stopped_once(stage: St
 
 async def test_a_turn_can_be_aborted_by_itself(stage: Stage) -> None:
     door = Door()
-    async with Chat(Agent(name="tester", model=stage.model([door.before("One."), "Two."]))) as chat:
-        turn = chat.start("Go.")
-        await door.reached.wait()
+    async with chatting(stage.model([door.before("One."), "Two."])) as chat:
+        turn = await door.reached_by(chat.start("Go."))
         turn.abort()
         assert code(await turn) == "EXECUTION_CANCELLED"
         second = chat.start("Again.")
@@ -65,12 +61,11 @@ async def test_a_turn_can_be_aborted_by_itself(stage: Stage) -> None:
 
 async def test_an_abort_without_a_turn_is_not_kept_for_later(stage: Stage) -> None:
     door = Door()
-    async with Chat(Agent(name="tester", model=stage.model(["One.", door.before("Never."), "Two."]))) as chat:
+    async with chatting(stage.model(["One.", door.before("Never."), "Two."])) as chat:
         chat.abort()
         assert (await chat.prompt("Go.")).unwrap() == "One."
         chat.abort()
-        turn = chat.start("Again.")
-        await door.reached.wait()
+        turn = await door.reached_by(chat.start("Again."))
         async with chat.hold():
             pass
         assert code(await turn) == "EXECUTION_CANCELLED"
@@ -79,7 +74,7 @@ async def test_an_abort_without_a_turn_is_not_kept_for_later(stage: Stage) -> No
 
 
 async def test_an_abort_before_anything_was_said_leaves_no_trace() -> None:
-    async with Chat(Agent(name="tester", model=Scripted(["One."]))) as chat:
+    async with chatting(Scripted(["One."])) as chat:
         turn = chat.start("Go.")
         chat.abort()
         assert code(await turn) == "EXECUTION_CANCELLED"
@@ -93,7 +88,7 @@ async def test_an_abort_of_the_checks_of_a_text_interrupts_nothing_the_model_did
         chats[0].abort()
         await asyncio.Event().wait()
 
-    async with Chat(Agent(name="tester", model=Scripted(["One."]), validators=[check])) as chat:
+    async with chatting(Scripted(["One."]), validators=[check]) as chat:
         chats.append(chat)
         assert code(await chat.prompt("Go.")) == "EXECUTION_CANCELLED"
         assert script_of(chat) == [("user", "Go."), ("assistant", "One.")]
@@ -101,9 +96,8 @@ async def test_an_abort_of_the_checks_of_a_text_interrupts_nothing_the_model_did
 
 async def test_two_aborts_of_one_turn_leave_one_marker(stage: Stage) -> None:
     door = Door()
-    async with Chat(Agent(name="tester", model=stage.model([door.before("One.")]))) as chat:
-        turn = chat.start("Go.")
-        await door.reached.wait()
+    async with chatting(stage.model([door.before("One.")])) as chat:
+        turn = await door.reached_by(chat.start("Go."))
         chat.abort("first")
         turn.abort("second")
         assert context_of(await turn, CancelledContext).reason == "first"
@@ -111,7 +105,7 @@ async def test_two_aborts_of_one_turn_leave_one_marker(stage: Stage) -> None:
 
 
 async def test_an_aborted_turn_in_a_row_of_runs_keeps_what_was_not_said(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model(["One."]))) as chat:
+    async with chatting(stage.model(["One."])) as chat:
         chat.follow_up("later")
         chat.subscribe(once(RunSucceeded, chat.abort))
         assert (await chat.prompt("Go.")).unwrap() == "One."
@@ -120,7 +114,7 @@ async def test_an_aborted_turn_in_a_row_of_runs_keeps_what_was_not_said(stage: S
 
 
 async def test_an_abort_works_from_every_place(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model([call("look"), "Done."]), tools=[look])) as chat:
+    async with chatting(stage.model([call("look"), "Done."]), tools=[look]) as chat:
         for kind in (RunStarted, IterationStarted, MessageCommitted):
             unsubscribe = chat.subscribe(once(kind, chat.abort))
             assert code(await chat.prompt("Go.")) == "EXECUTION_CANCELLED"
@@ -131,8 +125,7 @@ async def test_an_abort_works_from_every_place(stage: Stage) -> None:
 
 
 async def test_a_chat_stopped_by_its_limits_has_no_marker(stage: Stage) -> None:
-    agent = Agent(name="tester", model=stage.model([hang]), limits=Limits(seconds=0.01))
-    async with Chat(agent) as chat:
+    async with chatting(stage.model([hang]), limits=Limits(seconds=0.01)) as chat:
         assert code(await chat.prompt("Go.")) == "BUDGET_EXCEEDED"
         assert script_of(chat) == [("user", "Go.")]
 
@@ -142,9 +135,8 @@ async def test_a_chat_stopped_by_its_limits_has_no_marker(stage: Stage) -> None:
 
 async def test_a_hold_stops_the_turn_silently_and_refuses_others_until_it_is_released(stage: Stage) -> None:
     door = Door()
-    async with Chat(Agent(name="tester", model=stage.model([door.before("One."), "Two.", "Three."]))) as chat:
-        turn = chat.start("Go.")
-        await door.reached.wait()
+    async with chatting(stage.model([door.before("One."), "Two.", "Three."])) as chat:
+        turn = await door.reached_by(chat.start("Go."))
         receipt = chat.follow_up("later")
         async with chat.hold():
             assert chat.state.is_held
@@ -162,7 +154,7 @@ async def test_a_hold_stops_the_turn_silently_and_refuses_others_until_it_is_rel
 
 
 async def test_holds_add_up_and_a_release_counts_once(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model(["One."]))) as chat:
+    async with chatting(stage.model(["One."])) as chat:
         first, second = chat.hold(), await chat.hold()
         await first
         await first
@@ -175,7 +167,7 @@ async def test_holds_add_up_and_a_release_counts_once(stage: Stage) -> None:
 
 
 async def test_two_holders_of_one_turn_both_get_their_hold(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model([hang]))) as chat:
+    async with chatting(stage.model([hang])) as chat:
         turn = chat.start("Go.")
         holds = [chat.hold(), chat.hold()]
         await asyncio.gather(*(hold.__aenter__() for hold in holds))
@@ -186,7 +178,7 @@ async def test_two_holders_of_one_turn_both_get_their_hold(stage: Stage) -> None
 
 
 async def test_a_listener_cannot_begin_a_turn_while_the_chat_is_held(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model([hang]))) as chat:
+    async with chatting(stage.model([hang])) as chat:
         chat.subscribe(once(TurnEnded, lambda: chat.start("Again.")))
         chat.start("Go.")
         async with chat.hold():
@@ -200,8 +192,7 @@ async def test_who_gives_up_on_a_hold_does_not_hold() -> None:
     async def slow(*_: object) -> None:
         await door.wait()
 
-    agent = Agent(name="tester", model=Scripted([hang, "Two."]))
-    async with Chat(agent, callbacks=Callbacks(on_failure=slow)) as chat:
+    async with chatting(Scripted([hang, "Two."]), callbacks=Callbacks(on_failure=slow)) as chat:
         chat.start("Go.")
         await asyncio.sleep(0)
         holding = asyncio.create_task(chat.hold().__aenter__())
@@ -231,7 +222,7 @@ async def test_a_chat_cannot_wait_for_itself(stage: Stage) -> None:
         call("wait", how="reset", id="c"),
         "x",
     ]
-    async with Chat(Agent(name="tester", model=stage.model(answers), tools=[wait])) as chat:
+    async with chatting(stage.model(answers), tools=[wait]) as chat:
         chats.append(chat)
         await chat.prompt("Go.")
     for n in (1, 2, 3):
@@ -244,10 +235,9 @@ async def test_a_chat_cannot_wait_for_itself(stage: Stage) -> None:
 
 async def test_a_reset_stops_the_turn_and_forgets_everything(stage: Stage) -> None:
     door = Door()
-    async with Chat(Agent(name="tester", model=stage.model(["One.", door.before("Two."), "New."]))) as chat:
+    async with chatting(stage.model(["One.", door.before("Two."), "New."])) as chat:
         await chat.prompt("Go.")
-        turn = chat.start("Again.")
-        await door.reached.wait()
+        turn = await door.reached_by(chat.start("Again."))
         receipt = chat.follow_up("later")
         await chat.reset()
         assert code(await turn) == "EXECUTION_CANCELLED"
@@ -272,7 +262,7 @@ async def test_leaving_the_chat_stops_what_runs_and_waits_for_it(stage: Stage) -
             cleaned.append("work")
         return "never"
 
-    async with Chat(Agent(name="tester", model=stage.model([call("work", id="a")]), tools=[work])) as chat:
+    async with chatting(stage.model([call("work", id="a")]), tools=[work]) as chat:
         turn = chat.start("Go.")
         await begun.wait()
     assert cleaned == ["work"]
@@ -284,7 +274,7 @@ async def test_leaving_with_an_error_stops_what_runs_too(stage: Stage) -> None:
     turns: list[object] = []
 
     async def leave() -> None:
-        async with Chat(Agent(name="tester", model=stage.model([hang]))) as chat:
+        async with chatting(stage.model([hang])) as chat:
             turns.append(chat.start("Go."))
             raise LookupError("mine")
 
@@ -294,7 +284,7 @@ async def test_leaving_with_an_error_stops_what_runs_too(stage: Stage) -> None:
 
 
 async def test_no_listener_can_begin_a_turn_in_a_chat_that_is_left() -> None:
-    async with Chat(Agent(name="tester", model=Scripted([hang]))) as chat:
+    async with chatting(Scripted([hang])) as chat:
         chat.subscribe(once(TurnEnded, lambda: chat.start("Again.")))
         chat.start("Go.")
         await asyncio.sleep(0)
@@ -303,7 +293,7 @@ async def test_no_listener_can_begin_a_turn_in_a_chat_that_is_left() -> None:
 
 async def test_the_model_is_closed_after_the_last_turn() -> None:
     model = Opening()
-    async with Chat(Agent(name="tester", model=model)) as chat:
+    async with chatting(model) as chat:
         chat.start("Go.")
     assert model.n_open == 0
     assert model.events[-1] == "close"
@@ -316,8 +306,7 @@ async def test_a_callback_that_hangs_cannot_hold_up_who_gives_up() -> None:
     async def never(*_: object) -> None:
         await door.wait()
 
-    agent = Agent(name="tester", model=Scripted(["One."], repeat=True))
-    async with Chat(agent, callbacks=Callbacks(on_success=never)) as chat:
+    async with chatting(Scripted(["One."], repeat=True), callbacks=Callbacks(on_success=never)) as chat:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
                 await chat.prompt("Go.")
@@ -331,7 +320,7 @@ async def test_a_callback_that_hangs_cannot_hold_up_who_gives_up() -> None:
 
 
 async def test_a_task_that_is_cancelled_before_it_begins_leaves_the_chat_idle() -> None:
-    async with Chat(Agent(name="tester", model=Scripted(["One."]))) as chat:
+    async with chatting(Scripted(["One."])) as chat:
         ends: list[object] = []
         chat.subscribe(lambda event: ends.append(event.result) if isinstance(event, TurnEnded) else None)
         turn = chat.start("Go.")
@@ -346,7 +335,7 @@ async def test_a_task_that_is_cancelled_before_it_begins_leaves_the_chat_idle() 
 async def test_waiting_for_idle_returns_at_once_where_nothing_runs_and_else_after_all_were_told(stage: Stage) -> None:
     told: list[Event] = []
     door = Door()
-    async with Chat(Agent(name="tester", model=stage.model([door.before("One."), hang]))) as chat:
+    async with chatting(stage.model([door.before("One."), hang])) as chat:
         await chat.wait_idle()
         chat.subscribe(once(TurnEnded, lambda: chat.start("Takeover.")))
         chat.subscribe(told.append)
@@ -382,7 +371,7 @@ async def test_listeners_hear_everything_in_the_order_they_came(stage: Stage) ->
 
 async def test_the_end_of_a_turn_is_told_last_and_with_its_result(stage: Stage) -> None:
     recorder = Recorder()
-    async with Chat(Agent(name="tester", model=stage.model(["One.", "Two."])), on_event=recorder) as chat:
+    async with chatting(stage.model(["One.", "Two."]), on_event=recorder) as chat:
         chat.follow_up("later")
         result = await chat.prompt("Go.")
     assert names(recorder.events)[-2:] == ["RunSucceeded", "TurnEnded"]
@@ -393,7 +382,7 @@ async def test_the_end_of_a_turn_is_told_last_and_with_its_result(stage: Stage) 
 async def test_a_listener_may_take_over_at_the_end_of_a_turn(stage: Stage) -> None:
     states: list[bool] = []
     door = Door()
-    async with Chat(Agent(name="tester", model=stage.model(["One.", door.before("Two."), "Three."]))) as chat:
+    async with chatting(stage.model(["One.", door.before("Two."), "Three."])) as chat:
 
         def take_over() -> None:
             states.append(chat.state.is_running)
@@ -416,7 +405,7 @@ async def test_a_listener_that_raises_breaks_nothing(stage: Stage) -> None:
         raise LookupError(type(event).__name__)
 
     recorder = Recorder()
-    async with Chat(Agent(name="tester", model=stage.model(["One."])), on_event=bad) as chat:
+    async with chatting(stage.model(["One."]), on_event=bad) as chat:
         chat.subscribe(recorder)
         result = await chat.prompt("Go.")
         assert result.unwrap() == "One."
@@ -431,7 +420,7 @@ async def test_callbacks_are_awaited_in_every_run_of_a_turn(stage: Stage) -> Non
     async def keep(context: object, output: object) -> None:
         outputs.append(output)
 
-    chat = Chat(Agent(name="tester", model=stage.model(["One.", "Two."])), callbacks=Callbacks(on_success=keep))
+    chat = chatting(stage.model(["One.", "Two."]), callbacks=Callbacks(on_success=keep))
     async with chat:
         chat.follow_up("later")
         await chat.prompt("Go.")
@@ -446,8 +435,7 @@ async def test_a_message_that_grows_is_told_again_under_its_index(stage: Stage) 
             (log[event.index],) = transcript([event.message])
 
     answers = [call("output", total=1, id="a"), call("output", total=2, id="b")]
-    agent = Agent(name="tester", model=stage.model(answers), output=Output(Report))
-    async with Chat(agent, on_event=store) as chat:
+    async with chatting(stage.model(answers), output=Output(Report), on_event=store) as chat:
         await chat.prompt("One.")
         await chat.prompt("Two.")
         assert list(log.values()) == script_of(chat)
@@ -467,7 +455,7 @@ async def test_nothing_is_left_when_the_work_around_a_chat_is_cancelled(stage: S
     chats: list[Chat] = []
 
     async def converse() -> None:
-        async with Chat(Agent(name="tester", model=stage.model([call("work", id="a")]), tools=[work])) as chat:
+        async with chatting(stage.model([call("work", id="a")]), tools=[work]) as chat:
             chats.append(chat)
             await chat.prompt("Go.")
 
@@ -484,9 +472,8 @@ async def test_nothing_is_left_when_the_work_around_a_chat_is_cancelled(stage: S
 
 async def test_the_events_of_a_stopped_turn_end_with_its_end(stage: Stage) -> None:
     recorder, door = Recorder(), Door()
-    async with Chat(Agent(name="tester", model=stage.model([door.before("Never.")])), on_event=recorder) as chat:
-        turn = chat.start("Go.")
-        await door.reached.wait()
+    async with chatting(stage.model([door.before("Never.")]), on_event=recorder) as chat:
+        turn = await door.reached_by(chat.start("Go."))
         chat.abort()
         await turn
     assert names(recorder.events)[-2:] == ["RunFailed", "TurnEnded"]

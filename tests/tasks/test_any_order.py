@@ -13,8 +13,8 @@ from journeyman import Tasks
 from journeyman.events import Delivery, Event, TaskEnded, TaskKind, TaskStarted
 from journeyman.tools.background import TaskContext
 from tests.support.clock import on_virtual_clock
+from tests.support.players import Told
 from tests.support.recorder import Recorder
-from tests.tasks.players import Told
 
 KINDS: tuple[TaskKind, ...] = ("tool", "agent", "shell", "member")
 ENDINGS = ("return", "raise", "leak")

@@ -12,7 +12,7 @@ import pytest
 from journeyman import Agent, Chat, Host, Tasks
 from journeyman.models.scripted import Scripted, call
 from journeyman.toolbox import Shell, Workspace
-from tests.tasks.players import Told
+from tests.support.players import Told
 from tests.toolbox.playing import answered
 
 LEAVES_OTHERS = "sleep 1000 & setsid sleep 1000 & echo $$ > pid; mkfifo ready; echo begun; cat ready; sleep 1000"

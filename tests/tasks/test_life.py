@@ -17,8 +17,8 @@ from journeyman.loop.record import current_path
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.background import TaskContext, current_background
 from tests.support.clock import on_virtual_clock, virtual_clock
+from tests.support.players import Door, Told, ended, giving, heeding, raising, sleeping, stubborn
 from tests.support.recorder import Recorder
-from tests.tasks.players import Gate, Told, giving, heeding, raising, sleeping, stubborn
 
 # -- starting ----------------------------------------------------------------------------------------------------------
 
@@ -108,19 +108,19 @@ async def test_a_task_outlives_the_run_that_was_cancelled() -> None:
     async def begin(ctx: ToolContext) -> str:
         """Begin."""
         assert ctx.tasks is not None
-        ctx.tasks.start(gate, description="wait")
+        ctx.tasks.start(door.work, description="wait")
         await asyncio.sleep(3_600)
         return "never"
 
-    gate = Gate()
+    door = Door()
     agent = Agent(name="lead", model=Scripted([call("begin")]), tools=[begin])
     async with Tasks() as tasks:
         running = asyncio.create_task(run(agent, "Go.", host=Host(tasks=tasks)))
-        await gate.reached.wait()
+        await door.reached.wait()
         running.cancel()
         await asyncio.wait([running])
         assert running.cancelled()
-        gate.opened.set()
+        door.opened.set()
         await tasks.wait("bg-1")
         assert tasks.get("bg-1").result == "let go"
 
@@ -133,9 +133,7 @@ async def test_a_task_outlives_the_run_that_was_cancelled() -> None:
 )
 async def test_what_the_work_returns_is_the_result(value: object, result: str) -> None:
     async with Tasks() as tasks:
-        tasks.start(giving(value), description="give")
-        await tasks.wait()
-        info = tasks.get("bg-1")
+        info = await ended(tasks, giving(value))
         assert (info.status, info.result, info.value, info.error) == ("completed", result, value, None)
         assert info.ended is not None
         assert info.ended >= info.started
@@ -152,17 +150,13 @@ async def test_what_the_work_returns_is_the_result(value: object, result: str) -
 )
 async def test_what_the_work_raises_is_why_the_task_failed(error: BaseException, text: str) -> None:
     async with Tasks() as tasks:
-        tasks.start(raising(error), description="fail")
-        await tasks.wait()
-        info = tasks.get("bg-1")
+        info = await ended(tasks, raising(error))
         assert (info.status, info.error, info.result) == ("failed", text, None)
 
 
 async def test_a_result_that_cannot_be_told_makes_the_task_fail() -> None:
     async with Tasks() as tasks:
-        tasks.start(giving(iter([1, 2])), description="give")
-        await tasks.wait()
-        info = tasks.get("bg-1")
+        info = await ended(tasks, giving(iter([1, 2])))
         assert (info.status, info.value) == ("failed", None)
         assert (info.error or "").startswith("TypeError: ")
 
@@ -276,8 +270,7 @@ async def test_a_stop_in_the_last_step_of_the_work_does_not_hit_the_notification
         order.append(info.status)
 
     async with Tasks(notify=notify) as tasks:
-        tasks.start(work, description="work")
-        await tasks.wait()
+        await ended(tasks, work)
     assert (order, tasks.errors) == (["completed"], ())
 
 
@@ -288,8 +281,7 @@ def test_work_that_ends_the_program_leaves_no_task_running() -> None:
         async with Tasks() as tasks:
             made.append(tasks)
             tasks.start(raising(SystemExit(3)), description="exit")
-            tasks.start(sleeping, description="sleep")
-            await tasks.wait()
+            await ended(tasks, sleeping)
 
     with pytest.raises(SystemExit):
         on_virtual_clock(whole)
@@ -371,8 +363,7 @@ async def test_waiting_covers_work_that_is_started_meanwhile() -> None:
             tasks.start(work, description="the next one")
 
     async with Tasks() as tasks:
-        tasks.start(work, description="the first one")
-        await tasks.wait()
+        await ended(tasks, work)
         assert [info.status for info in tasks.list()] == ["completed"] * 4
 
 
@@ -478,7 +469,7 @@ async def test_events_tell_of_start_messages_and_end_before_the_notification() -
         order.append(type(event).__name__)
 
     async with Tasks(on_event=on_event, notify=lambda text, info: order.append("told")) as tasks:
-        id = tasks.start(Gate(), description="wait")
+        id = tasks.start(Door().work, description="wait")
         assert tasks.message(id, "hello") == "queued"
         tasks.stop(id)
         await tasks.wait()
@@ -496,8 +487,7 @@ async def test_what_listeners_and_notifications_raise_is_kept_and_breaks_nothing
         raise ValueError("not now")
 
     async with Tasks(on_event=angry, notify=angry) as tasks:
-        tasks.start(giving("x"), description="give")
-        await tasks.wait()
+        await ended(tasks, giving("x"))
         assert tasks.get("bg-1").status == "completed"
     assert [error.callback.rpartition(".")[2] for error in tasks.errors] == ["angry", "angry", "notify"]
 

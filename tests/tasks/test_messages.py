@@ -1,4 +1,4 @@
-"""Messages to a task: read before its next model call, or refused, or told of as unread. None is lost unseen."""
+"""What is said to a task, by a program or by a model with its tools: read, refused, or told of as unread."""
 
 from __future__ import annotations
 
@@ -6,74 +6,12 @@ import asyncio
 
 import pytest
 
-from journeyman import Agent, Success, Tasks, tool
-from journeyman.events import Event, TaskEnded
-from journeyman.history import History
-from journeyman.loop.attempts import carry_out
-from journeyman.loop.prepare import begin
-from journeyman.loop.record import Options
-from journeyman.models.scripted import Scripted, call
+from journeyman import Tasks, Usage
+from journeyman.events import Event, Identity, TaskEnded
 from journeyman.tools.background import TaskContext
 from tests.support.clock import virtual_clock
-from tests.support.recorder import transcript
-from tests.tasks.players import Gate, Told, giving, sleeping
-
-
-async def agent_work(task: TaskContext, agent: Agent, history: History) -> str:
-    """Run an agent as a delegated run does: it reads what is said to the task, also at its natural stop."""
-    options = Options(history=history, inbox=task.inbox, abort=task.abort)
-    result = await carry_out(begin(agent, "Dig.", options))
-    while isinstance(result, Success) and task.inbox.pick_up():
-        going_on = Options(history=history, inbox=task.inbox, abort=task.abort, going_on=task.inbox.hand_over)
-        result = await carry_out(begin(agent, "Dig.", going_on))
-    return str(result.unwrap())
-
-
-@virtual_clock
-async def test_a_message_is_read_before_the_next_model_call() -> None:
-    gate = Gate()
-
-    @tool
-    async def dig() -> str:
-        """Dig."""
-        gate.reached.set()
-        await gate.opened.wait()
-        return "sand"
-
-    agent = Agent(name="digger", model=Scripted([call("dig"), "Dug."]), tools=[dig])
-    history = History()
-    async with Tasks() as tasks:
-        id = tasks.start(lambda task: agent_work(task, agent, history), description="dig", kind="agent")
-        await gate.reached.wait()
-        assert tasks.message(id, "Deeper.") == "queued"
-        gate.opened.set()
-        await tasks.wait()
-        assert (tasks.get(id).result, tasks.get(id).undelivered) == ("Dug.", ())
-    assert transcript(history.export()) == [
-        ("user", "Dig."),
-        ("assistant", "dig({})#call_1_0"),
-        ("user", "#call_1_0: sand", "Deeper."),
-        ("assistant", "Dug."),
-    ]
-
-
-@virtual_clock
-async def test_a_message_that_comes_with_the_last_answer_starts_one_more_round() -> None:  # S16.6
-    history = History()
-    async with Tasks() as tasks:
-
-        async def answer(task: TaskContext) -> str:
-            agent = Agent(name="digger", model=Scripted([answering, "Both done."]))
-            return await agent_work(task, agent, history)
-
-        async def answering(request: object) -> str:
-            assert tasks.message("bg-1", "And the garden.") == "queued"
-            return "Done."
-
-        tasks.start(answer, description="dig", kind="agent")
-        await tasks.wait()
-        info = tasks.get("bg-1")
-        assert (info.result, info.undelivered) == ("Both done.", ())
+from tests.support.players import Told, ended, giving, raising, sleeping
+from tests.toolbox.playing import answered
 
 
 @virtual_clock
@@ -119,16 +57,14 @@ async def test_the_inbox_is_closed_in_the_step_in_which_the_task_ends() -> None:
             assert contexts[0].inbox.offer("too late", "steering") is None
 
     async with Tasks(on_event=on_event) as tasks:
-        tasks.start(work, description="work")
-        await tasks.wait()
+        await ended(tasks, work)
         assert (len(contexts), tasks.errors) == (1, ())
 
 
 @virtual_clock
 async def test_a_message_to_what_has_ended_or_never_was_is_refused_by_name() -> None:
     async with Tasks() as tasks:
-        tasks.start(giving("x"), description="give")
-        await tasks.wait()
+        await ended(tasks, giving("x"))
         assert (tasks.message("bg-1", "hello"), tasks.message("bg-2", "hello")) == ("gone", "unknown")
 
 
@@ -158,3 +94,147 @@ async def test_a_blank_message_is_refused() -> None:
         tasks.start(sleeping, description="sleep")
         with pytest.raises(ValueError, match="blank"):
             tasks.message("bg-1", " \n")
+
+
+# -- the tools of a model ----------------------------------------------------------------------------------------------
+
+
+async def asked(tasks: Tasks, name: str, **arguments: object) -> str:
+    """Call a tool of the tasks as a model does, and return what it reads; errors in front of what they say."""
+    (found,) = [each for each in tasks.tools() if each.name == name]
+    result = await answered(found, arguments)
+    return f"Error: {result.text}" if result.is_error else result.text
+
+
+def test_there_are_four_tools_and_only_the_output_is_untrusted() -> None:
+    tools = Tasks().tools()
+    assert [(each.name, each.effect, each.parallel, each.untrusted) for each in tools] == [
+        ("task_list", "pure", True, False),
+        ("task_output", "pure", True, True),
+        ("task_message", "once", False, False),
+        ("task_stop", "idempotent", False, False),
+    ]
+
+
+@virtual_clock
+async def test_a_model_sees_all_tasks_in_the_order_of_their_start() -> None:
+    async with Tasks() as tasks:
+        assert await asked(tasks, "task_list") == "There are no background tasks."
+        tasks.start(giving("x"), description="read\nthe mail", kind="agent", agent="scout")
+        tasks.start(sleeping, description="make", kind="shell", command="make")
+        tasks.start(sleeping, description="look around", kind="member", identity=Identity("ann", "crew"))
+        await asyncio.sleep(12)
+        assert await asked(tasks, "task_list") == "\n".join(
+            [
+                "bg-1 agent completed (0 s) scout: read the mail",
+                "sh-2 shell running (12 s) make",
+                "tm-3 member running (working, 12 s) ann@crew: look around",
+            ]
+        )
+
+
+@virtual_clock
+async def test_a_model_reads_the_output_while_a_task_runs_and_the_result_when_it_has_ended() -> None:
+    async def work(task: TaskContext) -> str:
+        task.write("half of it")
+        task.count(usage=Usage(requests=1))
+        await asyncio.sleep(10)
+        return "all of it"
+
+    async with Tasks() as tasks:
+        tasks.start(work, description="dig")
+        await asyncio.sleep(1)
+        assert await asked(tasks, "task_output", id="bg-1") == "[bg-1 tool running (1 s) dig]\nhalf of it"
+        await tasks.wait()
+        assert await asked(tasks, "task_output", id="bg-1") == "[bg-1 tool completed (10 s) dig]\nall of it"
+
+
+@virtual_clock
+async def test_a_model_can_wait_for_the_end_of_a_task_for_a_while() -> None:
+    async with Tasks() as tasks:
+        tasks.start(sleeping, description="sleep")
+        assert await asked(tasks, "task_output", id="bg-1", wait_s=60) == (
+            "[bg-1 tool running (60 s) sleep]\n(no output)"
+        )
+        for _ in range(5):
+            await asked(tasks, "task_output", id="bg-1", wait_s=600)
+        text = await asked(tasks, "task_output", id="bg-1", wait_s=600)
+        assert text == "[bg-1 tool completed (3600 s) sleep]\nslept"
+        assert "less than or equal to 600" in await asked(tasks, "task_output", id="bg-1", wait_s=601)
+
+
+@virtual_clock
+async def test_a_model_reads_why_a_task_failed_and_where_its_output_is() -> None:
+    class Paper:
+        def write(self, text: str, /) -> None: ...
+        def close(self) -> None: ...
+
+    async with Tasks(output=lambda id, subject: (Paper(), f"/out/{id}")) as tasks:
+        await ended(tasks, raising(ValueError("sand")))
+        assert await asked(tasks, "task_output", id="bg-1") == (
+            "[bg-1 tool failed (0 s) work]\n[failed: ValueError: sand]\n[All of its output is in /out/bg-1.]"
+        )
+
+
+@virtual_clock
+async def test_a_model_writes_to_a_task() -> None:
+    async def work(task: TaskContext) -> str:
+        await asyncio.sleep(10)
+        return " ".join(text.text for text in task.inbox.take_steering())
+
+    async with Tasks() as tasks:
+        tasks.start(work, description="dig", kind="agent")
+        assert (
+            await asked(tasks, "task_message", id="bg-1", text="Deeper.") == "Task bg-1 reads it before its next step."
+        )
+        assert await asked(tasks, "task_message", id="bg-1", text=" ") == (
+            "Error: The text is blank: there is nothing to say."
+        )
+        await tasks.wait()
+        assert tasks.get("bg-1").result == "Deeper."
+        assert await asked(tasks, "task_message", id="bg-1", text="Deeper.") == (
+            "Error: Task bg-1 has ended (completed), so nobody reads it. Start another one if there is more to do."
+        )
+
+
+@virtual_clock
+async def test_a_model_that_writes_to_a_command_or_to_what_is_ending_reads_why_not() -> None:
+    async def closing(task: TaskContext) -> None:
+        task.inbox.close()
+        await asyncio.sleep(10)
+
+    async with Tasks() as tasks:
+        tasks.start(sleeping, description="make", kind="shell")
+        tasks.start(closing, description="close")
+        await asyncio.sleep(1)
+        assert await asked(tasks, "task_message", id="sh-1", text="Hurry.") == (
+            "Error: Task sh-1 is a command, and reads no messages. Use task_stop to end it."
+        )
+        assert await asked(tasks, "task_message", id="bg-2", text="Hurry.") == (
+            "Error: Task bg-2 is about to end, and reads no more. You will be told when it has."
+        )
+
+
+@virtual_clock
+async def test_a_model_stops_a_task() -> None:
+    async with Tasks() as tasks:
+        tasks.start(sleeping, description="sleep")
+        await asyncio.sleep(1)
+        assert await asked(tasks, "task_stop", id="bg-1") == "Task bg-1 is being stopped."
+        await tasks.wait()
+        assert await asked(tasks, "task_stop", id="bg-1") == "Task bg-1 has ended already: killed."
+
+
+@pytest.mark.parametrize("name", ["task_output", "task_message", "task_stop"])
+@virtual_clock
+async def test_an_id_that_is_not_there_is_refused_with_those_that_are(name: str) -> None:
+    given = {"text": "hello"} if name == "task_message" else {}
+    async with Tasks() as tasks:
+        assert await asked(tasks, name, id="bg-7", **given) == (
+            "Error: There is no task 'bg-7'. There are no background tasks."
+        )
+        tasks.start(giving("x"), description="give")
+        tasks.start(giving("x"), description="give", kind="shell")
+        assert await asked(tasks, name, id="bg-7", **given) == (
+            "Error: There is no task 'bg-7'. The tasks are: bg-1, sh-2."
+        )

@@ -1,12 +1,15 @@
-"""What a model is told of background work that has ended: once, in one block, with every field escaped."""
+"""What is told of background work: one notification at its end, every field escaped, and the output it writes."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,9 +19,9 @@ from journeyman.inbox import Inbox, current_inbox
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.permission.taint import TaintGate
 from journeyman.tasks.task import LONGEST, notice
-from journeyman.tools.background import TaskContext
+from journeyman.tools.background import KEPT_CHARS, TaskContext, Writer
 from tests.support.clock import virtual_clock
-from tests.tasks.players import Gate, Told, giving, raising, sleeping
+from tests.support.players import Door, Told, beginning, ended, giving, raising, sleeping
 
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 INFO = TaskInfo(id="bg-1", kind="agent", description="find the fault", started=STARTED, ended=STARTED)
@@ -112,20 +115,14 @@ def test_no_field_can_say_more_than_itself(text: str) -> None:  # S16.12
 
 @virtual_clock
 async def test_a_chat_that_goes_on_is_told_when_it_would_stop() -> None:
-    gate = Gate()
-
-    @tool
-    async def begin(ctx: ToolContext) -> str:
-        """Begin."""
-        assert ctx.tasks is not None
-        return ctx.tasks.start(gate, description="wait")
+    door = Door()
 
     async def answering(request: object) -> str:
-        gate.opened.set()
+        door.opened.set()
         await tasks.wait()
         return "It has begun."
 
-    agent = Agent(name="lead", model=Scripted([call("begin"), answering, "It is done."]), tools=[begin])
+    agent = Agent(name="lead", model=Scripted([call("begin"), answering, "It is done."]), tools=[beginning(door.work)])
     async with Tasks() as tasks, Chat(agent, host=Host(tasks=tasks)) as chat:
         assert (await chat.prompt("Go.")).unwrap() == "It is done."
         assert chat.messages[-2].text.startswith("<background-task-completed>\n<task-id>bg-1</task-id>")
@@ -134,18 +131,12 @@ async def test_a_chat_that_goes_on_is_told_when_it_would_stop() -> None:
 
 @virtual_clock
 async def test_an_idle_chat_keeps_the_notice_until_it_goes_on() -> None:
-    gate = Gate()
-
-    @tool
-    async def begin(ctx: ToolContext) -> str:
-        """Begin."""
-        assert ctx.tasks is not None
-        return ctx.tasks.start(gate, description="wait")
-
-    agent = Agent(name="lead", model=Scripted([call("begin"), "It has begun.", "It is done."]), tools=[begin])
+    door = Door()
+    answers = [call("begin"), "It has begun.", "It is done."]
+    agent = Agent(name="lead", model=Scripted(answers), tools=[beginning(door.work)])
     async with Tasks() as tasks, Chat(agent, host=Host(tasks=tasks)) as chat:
         assert (await chat.prompt("Go.")).unwrap() == "It has begun."
-        gate.opened.set()
+        door.opened.set()
         await tasks.wait()
         (waiting,) = chat.state.follow_ups
         assert "<status>completed</status>" in waiting
@@ -165,8 +156,7 @@ async def test_a_chat_that_cannot_take_the_notice_breaks_nothing() -> None:
     inbox = Inbox()
     async with Tasks() as tasks:
         current_inbox.set(inbox)
-        tasks.start(work, description="work")
-        await tasks.wait()
+        await ended(tasks, work)
         assert (tasks.get("bg-1").status, [str(error.error) for error in tasks.errors]) == (
             "completed",
             ["the store is full"],
@@ -198,8 +188,7 @@ async def test_a_notice_can_begin_a_turn_of_a_chat() -> None:
     async with Chat(agent) as chat:
         async with Tasks(notify=lambda text, info: chat.inject(text)) as tasks:
             await chat.prompt("Hello.")
-            tasks.start(giving("x"), description="give")
-            await tasks.wait()
+            await ended(tasks, giving("x"))
             await chat.wait_idle()
         assert chat.messages[-1].text == "It is done."
 
@@ -246,3 +235,166 @@ async def test_a_gate_does_not_take_a_notice_for_the_words_of_the_user() -> None
         (refused,) = [block.text for block in chat.messages[-2].content if isinstance(block, ToolResult)]
         assert "the model wrote this after it had read what is not trusted: task_output" in refused
     assert sent == []
+
+
+# -- the output --------------------------------------------------------------------------------------------------------
+
+
+async def writing(task: TaskContext) -> str:
+    task.write("half of it\n<done>")
+    task.write({"tool": "dig", "input": {"depth": 2, "where": {1, 2} and Path("garden")}})
+    task.write("odd: \ud800")
+    return "written"
+
+
+async def test_each_task_writes_json_lines_to_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "bg-1.jsonl").write_text("of an earlier program\n")
+    async with Tasks(output=tmp_path / "out") as tasks:
+        for _ in range(2):
+            tasks.start(writing, description="write")
+        await tasks.wait()
+        paths = [info.output_path for info in tasks.list()]
+    assert paths == [str(tmp_path / "out" / name) for name in ("bg-1-2.jsonl", "bg-2.jsonl")]
+    assert (tmp_path / "out" / "bg-1.jsonl").read_text() == "of an earlier program\n"
+    lines = (tmp_path / "out" / "bg-2.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines[:2]] == [
+        {"text": "half of it\n<done>"},
+        {"tool": "dig", "input": {"depth": 2, "where": "garden"}},
+    ]
+    assert lines[2] == '{"text": "odd: \\ud800"}'
+
+
+async def test_the_file_can_be_read_while_the_task_runs(tmp_path: Path) -> None:
+    async def work(task: TaskContext) -> None:
+        task.write("half of it")
+        half.set()
+        await done.wait()
+
+    half, done = asyncio.Event(), asyncio.Event()
+    async with Tasks(output=str(tmp_path)) as tasks:
+        id = tasks.start(work, description="write")
+        await half.wait()
+        path = tasks.get(id).output_path
+        assert path is not None
+        assert (Path(path).read_text(), tasks.output(id)) == ('{"text": "half of it"}\n', "half of it")
+        done.set()
+        await tasks.wait()
+
+
+async def test_the_last_of_the_output_stays_in_memory() -> None:
+    async def work(task: TaskContext) -> None:
+        for n in range(1_000):
+            task.write(f"{n:06} {'x' * 100}")
+        task.write("y" * 3 * KEPT_CHARS)
+        task.write({"n": 1})
+
+    async with Tasks() as tasks:
+        await ended(tasks, work)
+        output = tasks.output("bg-1")
+    assert output == '[1,001 lines before this.]\n{"n": 1}'
+
+
+async def test_a_long_output_keeps_its_last_lines() -> None:
+    async def work(task: TaskContext) -> None:
+        for n in range(10_000):
+            task.write(f"{n:09}")
+
+    async with Tasks() as tasks:
+        await ended(tasks, work)
+        lines = tasks.output("bg-1").splitlines()
+    assert (lines[0], lines[1], lines[-1], len(lines)) == (
+        "[5,000 lines before this.]",
+        "000005000",
+        "000009999",
+        5_001,
+    )
+
+
+class Paper:
+    """A writer that can fail."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.fails = fails
+        self.lines: list[str] = []
+        self.n_closed = 0
+
+    def write(self, text: str, /) -> None:
+        if self.fails == "write" and self.lines:
+            raise OSError("the paper is full")
+        self.lines.append(text)
+
+    def close(self) -> None:
+        self.n_closed += 1
+        if self.fails == "close":
+            raise OSError("the paper is torn")
+
+
+@pytest.mark.parametrize(
+    ("fails", "work_fails", "error"),
+    [
+        ("write", False, "cannot write the output: OSError: the paper is full"),
+        ("write", True, "ValueError: sand; cannot write the output: OSError: the paper is full"),
+        ("close", False, "cannot close the output: OSError: the paper is torn"),
+        ("close", True, "ValueError: sand; cannot close the output: OSError: the paper is torn"),
+        ("", True, "ValueError: sand"),
+    ],
+)
+async def test_what_goes_wrong_with_the_output_makes_the_task_fail(fails: str, work_fails: bool, error: str) -> None:
+    paper = Paper(fails)
+
+    async def work(task: TaskContext) -> str:
+        for n in range(3):
+            task.write(f"line {n}")
+        if work_fails:
+            raise ValueError("sand")
+        return "done"
+
+    async with Tasks(output=lambda id, subject: (paper, f"paper of {subject}")) as tasks:
+        info = await ended(tasks, work, agent="scout")
+        assert (info.status, info.error, info.result, info.output_path) == ("failed", error, None, "paper of scout")
+    assert (len(paper.lines), paper.n_closed) == (1 if fails == "write" else 3, 1)
+
+
+async def test_if_the_output_cannot_be_opened_the_work_is_never_begun() -> None:
+    def no_paper(id: str, subject: str) -> tuple[Writer, str]:
+        raise OSError(f"no paper for {id}, {subject}")
+
+    begun: list[str] = []
+
+    async def work(task: TaskContext) -> None:
+        begun.append(task.id)
+
+    async with Tasks(output=no_paper) as tasks:
+        await ended(tasks, work)
+        assert tasks.get("bg-1").error == "cannot open the output: OSError: no paper for bg-1, work"
+    assert begun == []
+
+
+@virtual_clock
+async def test_a_stopped_task_is_killed_also_when_its_output_breaks() -> None:
+    async def work(task: TaskContext) -> None:
+        await asyncio.sleep(100)
+
+    paper = Paper("close")
+    async with Tasks(output=lambda id, subject: (paper, "paper")) as tasks:
+        tasks.start(work, description="write")
+        await asyncio.sleep(1)
+        tasks.stop("bg-1")
+        await tasks.wait()
+        info = tasks.get("bg-1")
+        assert (info.status, info.error) == ("killed", "cannot close the output: OSError: the paper is torn")
+
+
+async def test_the_output_of_one_task_may_be_opened_elsewhere_and_asynchronously() -> None:
+    paper = Paper()
+
+    async def opened(id: str, subject: str) -> tuple[Writer, str]:
+        await asyncio.sleep(0)
+        return paper, f"{id}/{subject}"
+
+    async with Tasks() as tasks:
+        tasks.start(writing, description="write", output=opened)
+        await ended(tasks, giving("x"))
+        assert [info.output_path for info in tasks.list()] == ["bg-1/write", None]
+    assert len(paper.lines) == 3

@@ -28,20 +28,31 @@ from journeyman.events import Mail, ModelResponded, RunStarted
 from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.loop.record import current_path
 from journeyman.models.scripted import FromFunction, Scripted, call
-from journeyman.team.team import TeamHooks
+from journeyman.team import TeamHooks
 from journeyman.tools.tools import tool
-from tests.chat.players import Door
 from tests.support.clock import virtual_clock
+from tests.support.players import (
+    Door,
+    done_by,
+    fates,
+    join,
+    lives,
+    mail_read,
+    member_of,
+    read_by,
+    team_changes,
+    turn_of,
+    until_idle,
+    wanted,
+)
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage
-from tests.team.players import fates, join, lives, mail_read, member_of, team_changes, until_idle, wanted
 
 
 async def test_the_first_task_is_said_as_the_leaders_mail(stage: Stage) -> None:
     async with Team("crew") as team:
         agent = Agent(name="scout", model=stage.model(["Done."]))
-        await team.spawn(wanted(agent, "Count them.", description="counting"))
-        await until_idle(team)
+        await turn_of(team, wanted(agent, "Count them.", description="counting"))
     said = '<team-message from="team-lead" summary="counting">\nCount them.\n</team-message>'
     assert transcript(stage.messages(0)) == [("user", said)]
 
@@ -49,21 +60,15 @@ async def test_the_first_task_is_said_as_the_leaders_mail(stage: Stage) -> None:
 async def test_the_format_hook_makes_every_text_the_first_one_too() -> None:
     model = Scripted(["One.", "Two."])
     async with Team("crew", hooks=TeamHooks(format=lambda mail: f"{mail.sender}: {mail.text}")) as team:
-        await team.spawn(wanted(member_of(model), "Begin."))
-        await until_idle(team)
-        team.send("scout", "Go on.")
-        await team_changes(team)
-        await until_idle(team)
+        await turn_of(team, wanted(member_of(model), "Begin."))
+        await read_by(team, "scout", "Go on.")
     assert [request.messages[-1].text for request in model.requests] == ["team-lead: Begin.", "team-lead: Go on."]
 
 
 async def test_its_conversation_grows_from_turn_to_turn(stage: Stage) -> None:
     async with Team("crew") as team:
-        await team.spawn(wanted(Agent(name="scout", model=stage.model(["One.", "Two."])), "Begin."))
-        await until_idle(team)
-        team.send("scout", "Go on.")
-        await team_changes(team)
-        await until_idle(team)
+        await turn_of(team, wanted(Agent(name="scout", model=stage.model(["One.", "Two."])), "Begin."))
+        await read_by(team, "scout", "Go on.")
         assert team.member("scout").last_text == "Two."
     assert [role for role, *_ in transcript(stage.messages(1))] == ["user", "assistant", "user"]
 
@@ -170,8 +175,7 @@ async def test_a_claim_that_raises_is_recorded_and_gives_no_work() -> None:
         raise ValueError(f"no work for {name}")
 
     async with Team("crew", hooks=TeamHooks(claim=claim)) as team:
-        await join(team, "ada", ["Done."])
-        await until_idle(team)
+        await done_by(team, "ada", ["Done."])
         assert [(error.callback, str(error.error)) for error in team.errors] == [("claim", "no work for ada")]
 
 
@@ -199,8 +203,7 @@ async def test_mail_may_end_a_member_before_another_turn() -> None:
     recorder = Recorder()
     model = Scripted(["One."])
     async with Team("crew", hooks=TeamHooks(ends=lambda mail: mail.text == "Stop."), on_event=recorder) as team:
-        await team.spawn(wanted(member_of(model), name="ada"))
-        await until_idle(team)
+        await turn_of(team, wanted(member_of(model), name="ada"))
         (sent,) = team.send("ada", "Stop.")
         while team.member("ada").liveness != "gone":
             await team_changes(team)
@@ -231,8 +234,7 @@ async def test_its_system_prompt_is_joined_with_the_teams_as_its_mode_says(
     model = Scripted(["Done."])
     system = own if is_function else "Be careful: True."
     async with Team("crew") as team:
-        await team.spawn(wanted(Agent(name="scout", model=model, system=system, system_mode=mode)))
-        await until_idle(team)
+        await turn_of(team, wanted(Agent(name="scout", model=model, system=system, system_mode=mode)))
     texts = [block.text for block in model.requests[0].prefix.system]
     assert ["own" if text == "Be careful: True." else "team" for text in texts] == expected
     if "team" in expected:
@@ -282,22 +284,19 @@ async def test_the_budget_of_the_team_holds_for_all_members_together() -> None:
 
 async def test_usage_rolls_up_into_the_task_and_the_team() -> None:
     async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
-        made = await join(team, "ada", [call("team_roster"), "Done."])
-        await until_idle(team)
+        made = await done_by(team, "ada", [call("team_roster"), "Done."])
         expected = Usage(requests=2, input_tokens=20, output_tokens=10)
         assert (team.usage, team.member("ada").usage, tasks.get(made.task_id).usage) == (expected,) * 3
         assert tasks.get(made.task_id).n_calls == 1
         await team.shutdown("ada")
-        await join(team, "ada", ["Done."])
-        await until_idle(team)
+        await done_by(team, "ada", ["Done."])
         assert team.usage == Usage(requests=3, input_tokens=30, output_tokens=15)
 
 
 async def test_events_of_members_reach_the_teams_listener_with_their_path() -> None:
     recorder = Recorder()
     async with Team("crew", on_event=recorder) as team:
-        await join(team, "ada", ["Done."])
-        await until_idle(team)
+        await done_by(team, "ada", ["Done."])
     assert [event.path for event in recorder.of(RunStarted)] == [("ada",)]
     assert [event.text for event in recorder.of(ModelResponded)] == ["Done."]
 
@@ -336,11 +335,9 @@ async def test_what_a_member_asks_is_answered_by_the_program_that_leads() -> Non
 async def test_each_member_has_a_part_of_the_journal_to_itself() -> None:
     journal = InMemoryJournal()
     async with Team("crew", host=Host(journal=journal)) as team:
-        await join(team, "ada", ["Done."])
-        await until_idle(team)
+        await done_by(team, "ada", ["Done."])
         await team.shutdown("ada")
-        await join(team, "ada", ["Done."])
-        await until_idle(team)
+        await done_by(team, "ada", ["Done."])
     assert {key.partition("/run/")[0] for key in journal.finished} == {"member/ada/1", "member/ada/2"}
 
 
@@ -372,8 +369,7 @@ async def test_a_stopped_task_is_a_killed_member_and_the_leader_is_told() -> Non
 async def test_a_message_to_its_task_is_the_leaders_mail() -> None:
     model = Scripted(["One.", "Two."])
     async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
-        made = await team.spawn(wanted(member_of(model)))
-        await until_idle(team)
+        made = await turn_of(team, wanted(member_of(model)))
         assert tasks.message(made.task_id, "Go on.") == "queued"
         while len(model.requests) < 2:
             await team_changes(team)
@@ -385,8 +381,7 @@ async def test_a_message_to_its_task_is_the_leaders_mail() -> None:
 async def test_a_wake_without_mail_never_prompts_again() -> None:  # S16.11
     model = Scripted(["One."])
     async with Team("crew") as team:
-        await team.spawn(wanted(member_of(model), name="ada"))
-        await until_idle(team)
+        await turn_of(team, wanted(member_of(model), name="ada"))
         box = team._post.registry.alive("ada")  # pyright: ignore[reportPrivateUsage] - another reader of its mail
         assert box is not None
         team.send("ada", "Hello.")

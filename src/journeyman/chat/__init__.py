@@ -7,10 +7,12 @@ from journeyman.faces import lazy_face
 if TYPE_CHECKING:
     from journeyman.chat.chat import Chat
     from journeyman.chat.questions import ask_user
-    from journeyman.chat.turn import Turn
+    from journeyman.chat.turn import ChatState, Hold, Turn
 
 __all__ = [
     "Chat",
+    "ChatState",
+    "Hold",
     "Turn",
     "ask_user",
 ]
@@ -21,6 +23,6 @@ if not TYPE_CHECKING:
         {
             "chat": "Chat",
             "questions": "ask_user",
-            "turn": "Turn",
+            "turn": "ChatState Hold Turn",
         },
     )

@@ -1,14 +1,8 @@
 """A conversation of many prompts: a chat lends its history and its inbox to one run after the other.
 
 A *turn* is what one prompt begins: a run, and then, while steering or follow-ups wait at its natural stop, further runs
-that go on from there. A chat has one turn at a time. All the work is `loop.py`'s; here are who may begin a turn, what
-becomes of what is said meanwhile, and how everything stops.
-
-The runs of a chat, one after the other: what they share, and what is kept of each.
-
-`chat.py` says when one begins.
-
-How a chat is opened: its model, and the session that keeps it.
+that go on from there. A chat has one turn at a time. The loop does all the work; this module says who may begin a turn,
+what becomes of what is said meanwhile, and how everything stops.
 """
 
 from __future__ import annotations
@@ -17,147 +11,26 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from dataclasses import replace
-from itertools import count
-from os import PathLike
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Generic
 
 from typing_extensions import TypeVar
 
-from journeyman.agent import NOTHING_AROUND, Agent, Host
-from journeyman.chat.keeping import Keeping, noted_on
-from journeyman.chat.questions import Answer, Questions, current_questions
-from journeyman.chat.turn import ChatState, Hold, Turn, closing_of
+from journeyman.agent import Agent, Host
+from journeyman.chat.questions import Questions
+from journeyman.chat.runs import Runs
+from journeyman.chat.turn import ChatState, Hold, Turn
 from journeyman.connect import connect, connect_session
 from journeyman.errors import ChatBusy, ChatHeld, ModelUnavailable, NothingToContinue
 from journeyman.events import Callbacks, Listener, TurnEnded
-from journeyman.history import History
-from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
-from journeyman.journal import Section
-from journeyman.loop.attempts import carry_out
-from journeyman.loop.prepare import begin
-from journeyman.loop.record import Options, Run, current_path, current_run
+from journeyman.gate import Decision
+from journeyman.inbox import Inbox, Queue, Receipt
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, opened
 from journeyman.result import Failure, Result, Success
 from journeyman.session import Session, Sessions
-from journeyman.types import NOTHING_USED, Message, RunPath, Usage
-
-
-class Runs:
-    """What the runs of one chat share."""
-
-    def __init__(
-        self,
-        agent: Agent[Any, Any],
-        host: Host | None,
-        callbacks: Callbacks | None,
-        listeners: list[Listener],
-    ) -> None:
-        self.agent = agent
-        self.host = host or NOTHING_AROUND
-        self.listeners = listeners
-        self.input: Any = ""
-        """Of the last run."""
-        self._callbacks = callbacks
-        self._closing = closing_of(agent)
-        self._numbers = count(1)
-        self._above: RunPath = ()
-        self._run_above = current_run.get()
-
-    def go_on_from(self, history: Sequence[Message], session: Session | None, inbox: Inbox) -> None:
-        """Begin with a conversation: the one that is kept, or else the one that is given."""
-        self.inbox = inbox
-        self.keeping = Keeping(session, inbox)
-        self.history = self.keeping.history(history, self._closing)
-        self.usage, self.n_runs = self.keeping.used
-
-    def enter(self, model: Model | None, questions: Questions) -> RunPath:
-        """Take the place where the runs are to be, and return it."""
-        self._questions = questions
-        self._above, self._run_above = current_path.get(), current_run.get()
-        self.host = replace(self.host, approve=self.host.approve or questions.approve, model=model)
-        return (*self._above, self.agent.name)
-
-    async def run(self, turn: Turn[Any], input: Any, *, goes_on: bool) -> Result[Any]:  # noqa: ANN401 - any agent's
-        """Do one run of a turn. What it leaves is kept, however it ends."""
-        self.n_runs += 1
-        self.input = input
-        begun = turn.run = self._begun(turn, input, goes_on=goes_on)
-        try:
-            result = await carry_out(begun)
-        except BaseException as error:
-            self.history.close(self._closing)
-            with noted_on(error):
-                self._end(turn, begun)
-            raise
-        self._end(turn, begun)
-        return result
-
-    def _begun(self, turn: Turn[Any], input: Any, *, goes_on: bool) -> Run:  # noqa: ANN401 - any agent's
-        current_path.set(self._above)
-        current_run.set(self._run_above)
-        current_questions.set(self._questions)
-        current_inbox.set(self.inbox)
-        journal = self.host.journal and Section(self.host.journal, self._place())
-        options = Options(
-            callbacks=self._callbacks,
-            listeners=self.listeners,
-            abort=turn.signal,
-            history=self.history,
-            host=replace(self.host, journal=journal) if journal else self.host,
-            inbox=self.inbox,
-            store_step=None if self.keeping.session is None else lambda: self.keep(turn.used()),
-            going_on=self.inbox.hand_over if goes_on else None,
-            abort_note=lambda: turn.note,
-            numbers=self._numbers,
-        )
-        return begin(self.agent, input, options)
-
-    def _place(self) -> str:
-        """Return where in the journal the run's steps are: the same again only for the same run of the same chat."""
-        return f"run/{self.n_runs}/message/{len(self.history.messages)}"
-
-    def _end(self, turn: Turn[Any], begun: Run) -> None:
-        turn.run = None
-        self.usage += begun.ledger.usage
-        self.keep()
-
-    def keep(self, more: Usage = NOTHING_USED) -> None:
-        """Keep what is new. `more` is what the run that goes on has used."""
-        self.keeping.keep(self.history, self.usage + more, self.n_runs)
-
-    def replace(self, messages: Sequence[Message]) -> None:
-        """Go on from another conversation."""
-        self.history = History(messages, closing=self._closing)
-        self.keep()
-
-    def reset(self) -> None:
-        """Forget the conversation, the queues and the usage."""
-        self.history, self.input, self.usage = History(), "", NOTHING_USED
-        self.keeping.clear()
-        self.keep()
-
-
-async def opened_model(model: Model | str, stack: AsyncExitStack) -> Model | None:
-    """Return the model, open until `stack` is left. None: there is none of that name, as every prompt will say."""
-    if isinstance(model, str):
-        try:
-            model = connect(model)
-        except ModelUnavailable:
-            return None
-    await stack.enter_async_context(opened(model))
-    return model
-
-
-def opened_session(place: str | os.PathLike[str] | Sessions, id: str | None, *, agent: str, any_agent: bool) -> Session:
-    """Return the session with this id, or a new one, of whatever keeps sessions at `place`."""
-    if isinstance(place, str | os.PathLike):
-        return connect_session(os.fspath(place), id, agent=agent, any_agent=any_agent)
-    return place.session(id, agent=agent, any_agent=any_agent)
-
+from journeyman.types import Message, Usage
 
 Out = TypeVar("Out", default=str, covariant=True)
 In = TypeVar("In", default=str, contravariant=True)
@@ -184,16 +57,24 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         session: Session | None = None,
     ) -> None:
         """`history` is an earlier conversation. Calls in it without a result are closed, by their declared effect.
-        `inbox` and `questions` replace the chat's own: a host gives them that reads or asks elsewhere. `session` keeps
+        `inbox` and `questions` replace the chat's own, for a host that takes texts or asks elsewhere. `session` keeps
         the conversation; see `open`."""
         self.agent: Final = agent
         self._path = (agent.name,)
         self._listeners = [] if on_event is None else [on_event]
-        self._runs = Runs(agent, host, callbacks, self._listeners)
-        self._runs.go_on_from(history, session, inbox or Inbox())
-        self._inbox = self._runs.inbox
         self._watch = Watch(path=self._path, listeners=self._listeners)
         self._questions = questions or Questions(self._watch)
+        self._inbox = inbox or Inbox()
+        self._runs = Runs(
+            agent,
+            host=host,
+            callbacks=callbacks,
+            listeners=self._listeners,
+            history=history,
+            session=session,
+            inbox=self._inbox,
+            questions=self._questions,
+        )
         self._open: AsyncExitStack | None = None
         self._has_closed = False
         self._holds = 0
@@ -206,7 +87,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
     @asynccontextmanager
     async def open(
         agent: Agent[ChatOut, ChatIn],
-        place: str | PathLike[str] | Sessions,
+        place: str | os.PathLike[str] | Sessions,
         *,
         id: str | None = None,
         host: Host | None = None,
@@ -223,7 +104,10 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
             StoreError: the file cannot be used, there is no such session, or it is another agent's, unless `any_agent`.
             SessionInUse: somebody has the session open.
         """
-        session = opened_session(place, id, agent=agent.name, any_agent=any_agent)
+        if isinstance(place, str | os.PathLike):
+            session = connect_session(os.fspath(place), id, agent=agent.name, any_agent=any_agent)
+        else:
+            session = place.session(id, agent=agent.name, any_agent=any_agent)
         with closing(session):
             async with Chat(agent, host=host, callbacks=callbacks, on_event=on_event, session=session) as chat:
                 yield chat
@@ -233,8 +117,8 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
             raise RuntimeError("The chat was entered before. Make another one, with history=chat.messages.")
         self._open = AsyncExitStack()
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
-        model = await opened_model(self._runs.host.model or self.agent.model, self._open)
-        self._path = self._runs.enter(model, self._questions)
+        model = await _opened(self._runs.host.model or self.agent.model, self._open)
+        self._path = self._runs.enter(model)
         return self
 
     async def __aexit__(
@@ -245,7 +129,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         try:
             await self._stop("the chat was left")
         finally:
-            self._runs.keeping.leave()
+            self._runs.writer.leave()
             if stack is not None:
                 await stack.aclose()
 
@@ -308,23 +192,26 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         self._turn = turn = Turn[Out](self.agent.name)
         self._last = None
         self._inbox.open()
-        task = asyncio.create_task(self._drive(turn, input, goes_on=goes_on), name=f"turn of chat {self.agent.name}")
-        turn.carry(task)
-        task.add_done_callback(lambda _: self._end(turn, None))  # a task may be cancelled before it begins
+        turn.task = asyncio.create_task(
+            self._drive(turn, input, goes_on=goes_on), name=f"turn of chat {self.agent.name}"
+        )
+        turn.task.add_done_callback(lambda _: self._end(turn, None))  # a task may be cancelled before it begins
         return turn
 
     async def _drive(self, turn: Turn[Out], input: Any, *, goes_on: bool) -> Result[Out]:  # noqa: ANN401 - see `_begin`
         result: Result[Out] | None = None
         try:
             result = await self._runs.run(turn, input, goes_on=goes_on)
-            while _is_natural_stop(result) and not turn.signal.aborted and self._inbox.pick_up():
+            while isinstance(result, Success) and result.terminal_result is None:
+                if turn.signal.aborted or not self._inbox.pick_up():
+                    break
                 result = await self._runs.run(turn, self._runs.input, goes_on=True)
             return result
         finally:
             self._end(turn, result)
 
     def _end(self, turn: Turn[Out], result: Result[Out] | None) -> None:
-        """Be idle again, then tell. Whoever is told may begin another turn, so nothing is touched after that."""
+        """Be idle again, then tell. Whoever is told may begin another turn, so nothing changes after that."""
         if turn.is_over:
             return
         turn.is_over = True
@@ -365,7 +252,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
 
     def clear(self, *queues: Queue) -> tuple[str, ...]:
         """Withdraw what waits in these queues, or in both, and return it. What is being said is not withdrawn."""
-        return self._runs.keeping.clear(*queues)
+        return self._runs.writer.clear(*queues)
 
     def _put(self, text: str, queue: Queue) -> Receipt:
         if self._has_closed:
@@ -431,7 +318,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
 
     # -- asking and watching
 
-    def answer(self, id: str, answer: Answer) -> None:
+    def answer(self, id: str, answer: Decision | str) -> None:
         """Answer an `ApprovalRequested` with a decision, or a `QuestionAsked` with a text. Any thread may.
 
         Raises:
@@ -474,7 +361,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
     @property
     def session(self) -> Session | None:
         """What keeps the conversation; None when nothing does."""
-        return self._runs.keeping.session
+        return self._runs.writer.session
 
     @property
     def usage(self) -> Usage:
@@ -497,5 +384,12 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         )
 
 
-def _is_natural_stop(result: Result[Any]) -> bool:
-    return isinstance(result, Success) and result.terminal_result is None
+async def _opened(model: Model | str, stack: AsyncExitStack) -> Model | None:
+    """Return the model, open until `stack` is left. None: there is none of that name, as every prompt will say."""
+    if isinstance(model, str):
+        try:
+            model = connect(model)
+        except ModelUnavailable:
+            return None
+    await stack.enter_async_context(opened(model))
+    return model

@@ -1,9 +1,7 @@
-"""What waits for a person: calls that a gate asks about, and questions of the model's. A chat shows and answers both.
+"""What waits for a person: calls that a gate asks about, and questions that the model asks with the tool `ask_user`.
 
-Each is one event, then its answer, then the event of that; a turn that ends answers what is open with a denial. Where
-nobody listens nothing is asked. `question_tool.py` is the model's end of it.
-
-The tool with which a model asks the user of its chat.
+Each is one event, then its answer, then the event of the answer. A turn that ends answers what is still open with a
+denial. Where nobody listens, nothing is asked.
 """
 
 from __future__ import annotations
@@ -25,10 +23,6 @@ from journeyman.types import RunPath, ToolResult
 
 UNANSWERED = "nobody answered"
 
-Answer: TypeAlias = Decision | str
-"""A decision about a call, or the text that answers a question."""
-
-
 _Expected: TypeAlias = Literal["a decision", "a text"]
 
 _FITTING: dict[_Expected, tuple[type, ...]] = {"a decision": (Allow, Deny, Rewrite, Stop), "a text": (str,)}
@@ -39,7 +33,11 @@ class _Open:
     """What waits for an answer."""
 
     expects: _Expected
-    future: asyncio.Future[Answer]
+    future: asyncio.Future[Decision | str]
+
+    def resolve(self, answer: Decision | str) -> None:
+        if not self.future.done():
+            self.future.set_result(answer)
 
 
 class Questions:
@@ -47,7 +45,7 @@ class Questions:
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
-        """Who hears of them: those who watch the chat."""
+        """Hears of the questions: it is that of the chat."""
         self._open: dict[str, _Open] = {}
         self._n_asked = 0
 
@@ -56,7 +54,7 @@ class Questions:
         """The ids of what waits for an answer, oldest first."""
         return tuple(self._open)
 
-    def answer(self, id: str, answer: Answer) -> None:
+    def answer(self, id: str, answer: Decision | str) -> None:
         """Answer what waits under `id`. Any thread may.
 
         Raises:
@@ -70,11 +68,11 @@ class Questions:
             raise TypeError(f"{id!r} needs {waiting.expects}, not {type(answer).__name__}.")
         if self._open.pop(id, None) is None:
             raise KeyError(f"{id!r} was answered just now.")
-        waiting.future.get_loop().call_soon_threadsafe(_resolve, waiting.future, answer)
+        waiting.future.get_loop().call_soon_threadsafe(waiting.resolve, answer)
 
     async def approve(self, approval: Approval) -> Decision:
         """Let the chat's user decide about a call."""
-        if not self._is_heard():
+        if not self.watch.is_heard:
             return Deny(approval.question)
         id, request = self._next("approval"), approval.request
         asked = ApprovalRequested(
@@ -93,11 +91,11 @@ class Questions:
             decision = Deny(answer) if isinstance(answer, str) else answer
             return decision
         finally:
-            self.watch.show(_answered(request.path, id, decision))
+            self.watch.show(_event_of(request.path, id, decision))
 
     async def ask(self, path: RunPath, question: str, options: Sequence[str]) -> str | None:
         """Let the chat's user answer a question. None: nobody is there."""
-        if not self._is_heard():
+        if not self.watch.is_heard:
             return None
         id = self._next("question")
         asked = QuestionAsked(path=path, id=id, question=question, options=tuple(options))
@@ -109,30 +107,22 @@ class Questions:
         finally:
             self.watch.show(QuestionAnswered(path=path, id=id, answer=answer))
 
-    async def _answered(self, id: str, expects: _Expected, show: Callable[[], None]) -> Answer:
+    async def _answered(self, id: str, expects: _Expected, show: Callable[[], None]) -> Decision | str:
         """Show what waits, once it can be answered, and wait for the answer."""
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._open[id] = _Open(expects, future)
+        waiting = _Open(expects, asyncio.get_running_loop().create_future())
+        self._open[id] = waiting
         try:
             show()
-            return await future
+            return await waiting.future
         finally:
             self._open.pop(id, None)
-
-    def _is_heard(self) -> bool:
-        return self.watch.is_heard
 
     def _next(self, kind: str) -> str:
         self._n_asked += 1
         return f"{kind}_{self._n_asked}"
 
 
-def _resolve(future: asyncio.Future[Answer], answer: Answer) -> None:
-    if not future.done():
-        future.set_result(answer)
-
-
-def _answered(path: RunPath, id: str, decision: Decision) -> ApprovalAnswered:
+def _event_of(path: RunPath, id: str, decision: Decision) -> ApprovalAnswered:
     match decision:
         case Deny(reason):
             return ApprovalAnswered(path=path, id=id, decision="deny", reason=reason)
@@ -147,6 +137,8 @@ def _answered(path: RunPath, id: str, decision: Decision) -> ApprovalAnswered:
 current_questions: ContextVar[Questions | None] = ContextVar("journeyman_questions", default=None)
 """Where the turn that goes on here asks its user."""
 
+
+# -- the model's tool -------------------------------------------------------------------------------------------------
 
 NOBODY: Final = "Nobody is there to answer. Decide by yourself, and say in your answer what you assumed."
 """What the model reads outside a chat, or in one to which nobody listens."""

@@ -1,49 +1,25 @@
-"""A turn of a chat under way, a hold that keeps turns from beginning, what can be seen of both, and what the model
-reads of an interruption. `chat.py` makes them. Imports `agent`, `cancel`, `execution` and values."""
+"""A turn of a chat that goes on, a hold that keeps turns from beginning, and what can be seen of a chat."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Generic
+from typing import Final, Generic
 
 from typing_extensions import TypeVar
 
-from journeyman.agent import Agent
-from journeyman.cancel import Abort
+from journeyman.cancel import Abort, ended
 from journeyman.endings import Ending
 from journeyman.loop.record import Run
 from journeyman.result import CallbackError, Result
-from journeyman.types import NOTHING_USED, Effect, ToolUse, Usage
+from journeyman.types import NOTHING_USED, ToolUse, Usage
 
 Out = TypeVar("Out", default=str, covariant=True)
 
 ABORTED: Final = "[The user stopped the work here.]"
 """What the model reads after an abort that interrupted it, in front of whatever is said next."""
-
-
-INTERRUPTED: Final[Mapping[Effect, str]] = {
-    "pure": "Error: interrupted before it finished. It changes nothing, so it may be called again.",
-    "idempotent": "Error: interrupted before it finished. It may be called again with the same arguments.",
-    "once": "Error: interrupted before it finished. Whether it took effect is unknown: find out before calling again.",
-}
-"""How a call is closed that a death or a cancellation cut off, by the effect of its tool."""
-
-
-def closing_of(agent: Agent[Any, Any]) -> Callable[[ToolUse], str]:
-    """Return what closes a call of `agent` that was cut off."""
-    plan = agent.plan
-    default: Effect = "idempotent" if agent.tools_are_idempotent else "once"
-
-    def closing(call: ToolUse) -> str:
-        if call.name in (plan.output_name, plan.submit_name):
-            return INTERRUPTED["pure"]
-        tool = plan.tools.get(call.name)
-        return INTERRUPTED["once" if tool is None else tool.effect or default]
-
-    return closing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +39,7 @@ class ChatState:
     open_questions: tuple[str, ...]
     """Ids of approvals and questions that wait for `Chat.answer`, oldest first."""
     usage: Usage
-    """Of all turns so far."""
+    """What all turns have used so far."""
     last_error: Ending | None
     """Why the last turn failed; None when it did not, or while one goes on."""
     listener_errors: tuple[CallbackError, ...]
@@ -71,24 +47,25 @@ class ChatState:
 
 
 class Turn(Generic[Out]):
-    """What one prompt began. Await it for its result; who stops waiting does not stop the turn."""
+    """What one prompt began. Await it for its result. Whoever stops waiting does not stop the turn."""
 
     def __init__(self, chat_name: str) -> None:
         self.signal: Final = Abort()
         """Stops the runs of this turn."""
         self.note = ABORTED
         """What the model reads if the signal interrupts it."""
+        self.task: asyncio.Task[Result[Out]] | None = None
+        """The task that does the work; None before it begins."""
         self.run: Run | None = None
-        """The run that goes on."""
+        """The run that goes on; None between two runs."""
         self.is_over = False
         """True once the chat is idle again, which is before anybody is told."""
         self._chat_name = chat_name
-        self._task: asyncio.Task[Result[Out]] | None = None
 
     def abort(self, reason: str = "aborted by the user") -> None:
         """Stop the turn: its result is `Failure(EXECUTION_CANCELLED)`, and the model will read that it was stopped.
 
-        Any thread may. Without effect once the turn is over.
+        Any thread may. Nothing happens once the turn has ended.
         """
         self.stop(reason, note=ABORTED)
 
@@ -98,38 +75,33 @@ class Turn(Generic[Out]):
             self.note = note
             self.signal.abort(reason)
 
-    def carry(self, task: asyncio.Task[Result[Out]]) -> None:
-        """Take the task that does the work."""
-        self._task = task
-
     def is_here(self) -> bool:
         """Tell whether this is the task of the turn itself, which cannot wait for its own end."""
-        return self._task is asyncio.current_task()
+        return self.task is asyncio.current_task()
 
     def cancel(self) -> None:
         """Cancel the work as a task is cancelled: there is no result, but the conversation is kept."""
-        if self._task is not None:
-            self._task.cancel()
+        if self.task is not None:
+            self.task.cancel()
 
     async def settled(self) -> None:
-        """Wait until the turn is over and everybody was told."""
-        if self._task is not None and not self._task.done():
-            await asyncio.wait([self._task])
-        if not self.is_over:  # it was cancelled before it began, and its chat is told in this step of the event loop
-            await asyncio.sleep(0)
+        """Wait until the turn has ended and everybody was told."""
+        if self.task is not None and not self.task.done():
+            await asyncio.wait([self.task])
+        await self._told()
 
     async def stopped(self) -> None:
-        """Wait for a turn that nobody else waits for: who stops waiting cancels it, and still waits for its end."""
-        was_cancelled = False
-        while True:
-            try:
-                await self.settled()
-                break
-            except asyncio.CancelledError:
-                was_cancelled = True
-                self.cancel()
-        if was_cancelled:
-            raise asyncio.CancelledError
+        """Wait for a turn that nobody else waits for: whoever stops waiting cancels it, and still waits for its end."""
+        try:
+            if self.task is not None:
+                await ended(self.task)
+        finally:
+            await self._told()
+
+    async def _told(self) -> None:
+        """Let the chat tell of a turn that was cancelled before it began: that happens in this step of the loop."""
+        if not self.is_over:
+            await asyncio.sleep(0)
 
     def used(self) -> Usage:
         """Return what the run that goes on has used."""
@@ -141,9 +113,9 @@ class Turn(Generic[Out]):
 
     async def _result(self) -> Result[Out]:
         await self.settled()
-        if self._task is None:
+        if self.task is None:
             raise RuntimeError("The turn never began.")
-        return self._task.result()
+        return self.task.result()
 
     def __await__(self) -> Generator[object, None, Result[Out]]:
         return self._result().__await__()
@@ -161,7 +133,7 @@ class Hold:
         self._is_held = False
 
     def release(self) -> None:
-        """Let the chat go. Again, it changes nothing."""
+        """Let the chat go. A second call changes nothing."""
         if self._is_held:
             self._is_held = False
             self._end()

@@ -15,7 +15,7 @@ from zlib import crc32
 from pydantic import TypeAdapter, ValidationError
 
 from journeyman.inbox import Queue
-from journeyman.session import Kept, Step, Waiting
+from journeyman.session import Snapshot, Step, Waiting
 from journeyman.types import NOTHING_USED, Message, Text, ToolResult, Usage, UserContent, load_messages
 
 Kind: TypeAlias = Literal["message", "cut", "staged", "waiting", "gone", "used", "title"]
@@ -169,7 +169,7 @@ class _Sum:
         del self.bodies[position:], self.numbers[position:], self.staged[:]
 
 
-def added_up(records: Sequence[Record]) -> Kept:
+def added_up(records: Sequence[Record]) -> Snapshot:
     """Return the conversation that the records tell.
 
     Raises:
@@ -181,7 +181,7 @@ def added_up(records: Sequence[Record]) -> Kept:
             total.add(record)
         except ValueError as error:
             raise Unreadable(record.n) from error
-    return Kept(
+    return Snapshot(
         messages=_messages(total),
         staged=tuple([block for body in total.staged for block in _user_content(body)]),
         waiting=tuple([Waiting(n, text.queue, text.text) for n, text in total.waiting.items()]),
@@ -190,7 +190,7 @@ def added_up(records: Sequence[Record]) -> Kept:
     )
 
 
-def readable(records: Sequence[Record], session: str) -> tuple[list[Record], Kept]:
+def readable(records: Sequence[Record], session: str) -> tuple[list[Record], Snapshot]:
     """Return the records up to the first that is damaged or none, and the conversation that they tell."""
     good = list(sound(records, session))
     while True:

@@ -27,7 +27,7 @@ from pydantic_core import from_json, to_json
 from journeyman.errors import StoreError
 from journeyman.history import History
 from journeyman.inbox import Queue
-from journeyman.session import Kept, Session, Sessions, Step
+from journeyman.session import Session, Sessions, Snapshot, Step
 from journeyman.store.file import Damaged, File, Lock, damaged
 from journeyman.store.journal import EventLog, FileJournal
 from journeyman.store.log import Line, Record, crc_of, first_crc, lines_of, queued, readable, title_from, used_from
@@ -92,9 +92,9 @@ def _insert_head(connection: sqlite3.Connection, head: Head) -> None:
 class FileSession:
     """One session, open for writing."""
 
-    def __init__(self, log: Log, lock: Lock, kept: Kept, notice: str | None) -> None:
+    def __init__(self, log: Log, lock: Lock, snapshot: Snapshot, notice: str | None) -> None:
         self.notice = notice
-        self.kept = kept
+        self.snapshot = snapshot
         self.on_close: Callable[[], None] | None = None
         """What is closed with it."""
         self._log = log
@@ -203,7 +203,7 @@ class Store:
         """
         if id is None:
             head = Head(self._free_id(), agent, time.time())
-            return FileSession(Log.new(self._file, head), self._lock(head.id), Kept(), self.notice)
+            return FileSession(Log.new(self._file, head), self._lock(head.id), Snapshot(), self.notice)
         return self._read(lambda: self._resumed(id, agent=agent, any_agent=any_agent))
 
     def _resumed(self, id: str, *, agent: str, any_agent: bool) -> FileSession:
@@ -243,7 +243,7 @@ class Store:
         log.append(list(lines_of(Step(position=0, messages=kept.messages[:at]))))
         return log.head.id
 
-    def kept(self, id: str) -> Kept:
+    def kept(self, id: str) -> Snapshot:
         """Return what is kept of a session, as it is: the last calls may have no results."""
         return self._read(lambda: readable(self._records(self._head(id).id), id)[1])
 

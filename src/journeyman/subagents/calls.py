@@ -1,7 +1,7 @@
 """What a model may ask of `Subagents`: the arguments as it writes them, and which of five things they mean.
 
-The arguments are flat, since models cope better with that; `chosen` makes one call of one mode of them, or says what
-is wrong. Read `subagents.py` next. Imports `agent`, `errors` and `issues`.
+The arguments are flat, since models cope better with that. `chosen` makes of them one call of one mode, or says what
+is wrong.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from journeyman.types import JsonObject
 
 NAME: Final = "subagent"
 LABEL: Final = "Delegate to a sub-agent"
-MAX_DEPTH: Final = 5
-"""How many runs may be above a sub-agent, in any mode."""
 
+_SHOWN_CHARS: Final = 80
 _DESCRIPTION: Final = """\
 Delegate work to sub-agents. A sub-agent works by itself, with tools of its own, and sees nothing of this \
 conversation: write all that it needs into its task. You get back what it hands in. Use exactly one of these:
@@ -126,11 +125,7 @@ def _about(agent: Agent[Any, Any]) -> str:
     about = f" ({agent.description.strip()})" if agent.description.strip() else ""
     if agent.input is str:
         return about
-    return f"{about}; its task is JSON of this schema: {_compact(agent.plan.input.input_schema)}"
-
-
-def _compact(schema: JsonObject) -> str:
-    return to_json(schema).decode()
+    return f"{about}; its task is JSON of this schema: {to_json(agent.plan.input.input_schema).decode()}"
 
 
 def schema_of(agents: Mapping[str, Agent[Any, Any]], max_parallel: int | None) -> JsonObject:
@@ -169,29 +164,19 @@ def _items(names: JsonObject, description: str) -> JsonObject:
 # -- what it may mean -------------------------------------------------------------------------------------------------
 
 
-def parsed(input_json: str | bytes) -> SubagentArguments:
-    """Return the arguments that the model wrote.
+def parsed(arguments: str | bytes | Mapping[str, object]) -> SubagentArguments:
+    """Return the arguments that the model wrote as JSON, or that a program gives, checked.
 
     Raises:
         InvalidArguments: they do not fit; it lists every issue.
     """
+    written = arguments if isinstance(arguments, str | bytes) else None
     try:
-        return SubagentArguments.model_validate_json(input_json)
+        if written is None:
+            return SubagentArguments.model_validate(arguments)
+        return SubagentArguments.model_validate_json(written)
     except ValidationError as error:
-        issues = issue_lines(faults_of(error, input_json))
-        raise InvalidArguments(f"arguments for tool {NAME!r}", issues) from None
-
-
-def checked(arguments: Mapping[str, object]) -> SubagentArguments:
-    """Return the arguments that a program gives.
-
-    Raises:
-        InvalidArguments: they do not fit; it lists every issue.
-    """
-    try:
-        return SubagentArguments.model_validate(arguments)
-    except ValidationError as error:
-        raise InvalidArguments(f"arguments for tool {NAME!r}", issue_lines(faults_of(error))) from None
+        raise InvalidArguments(f"arguments for tool {NAME!r}", issue_lines(faults_of(error, written))) from None
 
 
 def chosen(given: SubagentArguments, max_parallel: int | None) -> SubagentCall:
@@ -204,8 +189,8 @@ def chosen(given: SubagentArguments, max_parallel: int | None) -> SubagentCall:
         return _team(given)
     if given.background:
         return _background(given)
-    single = bool(given.agent and given.task)
-    modes = [name for name, is_meant in _modes(given, single=single) if is_meant]
+    given_modes = {"agent with task": given.agent and given.task, "tasks": given.tasks, "chain": given.chain}
+    modes = [name for name, is_meant in given_modes.items() if is_meant]
     if len(modes) != 1:
         found = f"it has {' and '.join(modes)}" if modes else "it has none of them"
         raise SubagentMisused(f"A call has exactly one mode: agent and task, or tasks, or chain; {found}.")
@@ -214,10 +199,6 @@ def chosen(given: SubagentArguments, max_parallel: int | None) -> SubagentCall:
     if given.chain:
         return _chain(given, given.chain)
     return SingleCall(given.agent or "", given.task or "")
-
-
-def _modes(given: SubagentArguments, *, single: bool) -> list[tuple[str, bool]]:
-    return [("agent with task", single), ("tasks", bool(given.tasks)), ("chain", bool(given.chain))]
 
 
 def _parallel(tasks: list[Item], max_parallel: int | None) -> ParallelCall:
@@ -239,7 +220,8 @@ def _background(given: SubagentArguments) -> BackgroundCall:
     agent, task = _agent_and_task(given, "Background work")
     if given.tasks or given.chain:
         raise SubagentMisused("Background work is one agent with one task. Leave out tasks and chain.")
-    return BackgroundCall(agent, task, (given.description or "").strip() or _cut(task))
+    shown = task if len(task) <= _SHOWN_CHARS else f"{task[:_SHOWN_CHARS]}..."
+    return BackgroundCall(agent, task, (given.description or "").strip() or shown)
 
 
 def _team(given: SubagentArguments) -> TeamCall:
@@ -263,10 +245,3 @@ def _agent_and_task(given: SubagentArguments, who: str) -> tuple[str, str]:
         missing = " and ".join([name for name in ("agent", "task") if not getattr(given, name)])
         raise SubagentMisused(f"{who} needs agent and task. The call has no {missing}.")
     return given.agent, given.task
-
-
-_SHOWN_CHARS: Final = 80
-
-
-def _cut(task: str) -> str:
-    return task if len(task) <= _SHOWN_CHARS else f"{task[:_SHOWN_CHARS]}..."

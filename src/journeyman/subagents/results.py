@@ -1,29 +1,27 @@
 """What comes of a delegation: one model for each mode, as JSON for the model and as Python values for a program.
 
-Imports `result`, `errors` and values. Read `subagent_modes.py` next: it makes them.
+A program can read the Python value in `value`; the model does not see it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import from_json
 
 from journeyman.agent import Agent
 from journeyman.errors import SubagentFailed, SubagentMisused
+from journeyman.history import NO_OUTPUT
 from journeyman.result import Failure, Metadata, Result, Success
-
-NO_OUTPUT: Final = "(no output)"
-"""What the model reads of a sub-agent that had nothing to say."""
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     def to_json(self) -> str:
-        """Return it as the model reads it: what is absent is left out."""
+        """Return what the model reads: JSON in which absent values are left out."""
         return self.model_dump_json(exclude_none=True)
 
 
@@ -39,9 +37,9 @@ class SubagentUsage(_Model):
     cost: float | None = None
     """US dollars."""
     turns: int = 0
-    """Model calls."""
+    """How many model calls there were."""
     tools: int = 0
-    """Tool calls, also those that were refused."""
+    """How many tool calls there were, refused ones included."""
     exact: bool | None = None
     """False when an answer broke off before it told all it used; else None."""
 
@@ -50,7 +48,7 @@ class SingleResult(_Model):
     """What one sub-agent handed in."""
 
     output: Any
-    """Its text, or its output as JSON."""
+    """The text that it answered with, or its output as JSON."""
     usage: SubagentUsage
     terminal_result: str | None = None
     """The result of the call that ended its run through `stop_after`."""
@@ -62,14 +60,14 @@ class ItemResult(_Model):
     """What came of one of several tasks."""
 
     step: int | None = None
-    """Its number in a chain, from 1."""
+    """The number of the step in a chain, from 1."""
     agent: str
     task: str
-    """As the sub-agent got it."""
+    """The task as the sub-agent got it."""
     is_error: bool | None = None
     """True when it failed: `output` then says why."""
     output: Any
-    """Its text, or its output as JSON; or why it failed."""
+    """The text that it answered with, or its output as JSON, or why it failed."""
     terminal_result: str | None = None
     """The result of the call that ended its run through `stop_after`."""
     usage: SubagentUsage
@@ -91,7 +89,7 @@ class ChainResult(_Model):
     output: Any = None
     error: str | None = None
     results: tuple[ItemResult, ...]
-    """Of the steps that were done, the one that failed included."""
+    """The results of the steps that were done, the one that failed included."""
     value: Any = Field(default=None, exclude=True, repr=False)
     """The last output as the Python value that was validated."""
 
@@ -116,56 +114,41 @@ class TeamResult(_Model):
 
 
 SubagentResult: TypeAlias = SingleResult | ParallelResult | ChainResult | BackgroundResult | TeamResult
+"""What a delegation returns, in each of its five modes."""
 
 
 # -- from a run -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class FinishedAssignment:
     """One task, after the sub-agent has done it or could not."""
 
     agent: str
     task: str
-    definition: Agent[Any, Any] | None
-    """None when there is no such agent."""
+    definition: Agent[Any, Any] | None = None
+    """The agent of that name. None when there is no such agent, or the task was never given to it."""
     result: Result[Any] | SubagentMisused
     """How its run ended, or why there was none."""
 
     @property
-    def succeeded(self) -> bool:
-        return isinstance(self.result, Success)
-
-    def succeeded_or_raise(self) -> Success[Any]:
-        """Return the success.
-
-        Raises:
-            SubagentMisused: there was no run.
-            SubagentFailed: the run failed.
-        """
-        match self.result:
-            case Success():
-                return self.result
-            case Failure():
-                error = self.result.error
-                text = _failure_text(self.agent, self.result)
-                raise SubagentFailed(text, agent=self.agent, failure=self.result) from error.cause
-            case SubagentMisused():
-                raise self.result
-
     def usage(self) -> SubagentUsage:
-        """Return what the run used."""
+        """What the run used."""
         return SubagentUsage() if isinstance(self.result, SubagentMisused) else usage_of(self.result.metadata)
 
-    def error_text(self) -> str:
-        """Return why the task was not done."""
+    def shown(self) -> Any:  # noqa: ANN401 - any JSON value
+        """Return what the model reads: JSON of a typed output, or the text; or why the task was not done."""
         match self.result:
+            case Success(output=output, terminal_result=terminal_result):
+                schema = None if self.definition is None else self.definition.plan.output
+                if schema is not None:
+                    return from_json(schema.dump(output))
+                parts = dict.fromkeys((output, terminal_result or ""))  # a silent model's output is that result
+                return "\n\n".join([part for part in parts if part.strip()]) or NO_OUTPUT
             case Failure():
                 return _failure_text(self.agent, self.result)
             case SubagentMisused():
                 return str(self.result)
-            case Success():
-                return ""
 
 
 def _failure_text(agent: str, failure: Failure) -> str:
@@ -193,45 +176,35 @@ def usage_of(metadata: Metadata) -> SubagentUsage:
     )
 
 
-def output_of(agent: Agent[Any, Any], success: Success[Any]) -> Any:  # noqa: ANN401 - any JSON value
-    """Return an output as the model reads it: JSON of a typed one; else the text, and what ended the run."""
-    schema = agent.plan.output
-    if schema is not None:
-        return from_json(schema.dump(success.output))
-    parts = dict.fromkeys((success.output, success.terminal_result or ""))  # a silent model's output is that result
-    return "\n\n".join([part for part in parts if part.strip()]) or NO_OUTPUT
-
-
-def single_result(ran: Ran) -> SingleResult:
+def single_result(finished: FinishedAssignment) -> SingleResult:
     """Return what one sub-agent handed in.
 
     Raises:
         SubagentMisused: there was no run.
         SubagentFailed: the run failed.
     """
-    success = ran.succeeded_or_raise()
-    return SingleResult(
-        output=_shown(ran, success),
-        usage=ran.usage(),
-        terminal_result=success.terminal_result,
-        value=success.output,
-    )
+    match finished.result:
+        case Success(output=value, terminal_result=terminal_result):
+            return SingleResult(
+                output=finished.shown(), usage=finished.usage, terminal_result=terminal_result, value=value
+            )
+        case Failure() as failure:
+            text = _failure_text(finished.agent, failure)
+            raise SubagentFailed(text, agent=finished.agent, failure=failure) from failure.error.cause
+        case SubagentMisused() as misused:
+            raise misused
 
 
-def item_result(ran: Ran, *, step: int | None = None) -> ItemResult:
+def item_result(finished: FinishedAssignment, *, step: int | None = None) -> ItemResult:
     """Return what came of one of several tasks."""
-    success = ran.result if isinstance(ran.result, Success) else None
+    success = finished.result if isinstance(finished.result, Success) else None
     return ItemResult(
-        agent=ran.agent,
-        task=ran.task,
+        agent=finished.agent,
+        task=finished.task,
         step=step,
-        output=ran.error_text() if success is None else _shown(ran, success),
-        usage=ran.usage(),
+        output=finished.shown(),
+        usage=finished.usage,
         terminal_result=None if success is None else success.terminal_result,
         is_error=True if success is None else None,
         value=None if success is None else success.output,
     )
-
-
-def _shown(ran: Ran, success: Success[Any]) -> Any:  # noqa: ANN401 - any JSON value
-    return success.output if ran.definition is None else output_of(ran.definition, success)

@@ -2,14 +2,12 @@
 
 A sub-agent is an agent: typed, reflected and validated as in any run, in a conversation of its own. What holds for the
 run above holds for it, too: gates, budgets, deadlines and signals only narrow, and its usage and events are part of
-the whole. There are five ways to delegate: `subagent_modes.py` has single, parallel and chain, and
-`subagent_background.py` has background and team; `subagent_calls.py` says which one a call means. Imports these and the
-parts.
+the whole. There are five ways to delegate: single, parallel, chain, background and team.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from journeyman.agent import Agent, Host, is_count
@@ -25,16 +23,14 @@ from journeyman.subagents.calls import (
     ChainCall,
     ParallelCall,
     SingleCall,
-    SubagentArguments,
     SubagentCall,
     TeamCall,
-    checked,
     chosen,
     description_of,
     parsed,
     schema_of,
 )
-from journeyman.subagents.delegation import Crew, Delegation, Wiring, background, chain, parallel, single, team
+from journeyman.subagents.delegation import Delegation, background, chain, parallel, single, team
 from journeyman.subagents.results import SubagentResult
 from journeyman.team.spawn import TeamSpawner
 from journeyman.tools.background import Notify, OutputFactory
@@ -58,18 +54,18 @@ class Subagents(Tool[..., Any]):
     tasks: BackgroundTasks | None
     """Where background work is started; None: the tasks of the run's host."""
     notify: Notify | None
-    """Told when background work ends; None: what `tasks` does, or else the chat that the call is from."""
+    """Told when background work ends. None: whoever `tasks` tells, or else the chat that the call is from."""
     create_model: Callable[[str], Model] | None
     """Makes the model that a call asks for by name; None: a call cannot ask for one."""
     background_output: OutputFactory | None
-    """Opens the output of background work; None: what `tasks` does."""
+    """Opens the output of background work; None: `tasks` says what does."""
     team: TeamSpawner | None
-    """Makes members of a team; None: there is none to join."""
+    """Makes members of a team; None: there is no team to join."""
     max_parallel: int | None
-    """The most tasks of one parallel call; None for no limit."""
+    """The most tasks that one parallel call may have; None for no limit."""
     max_concurrency: int | None
     """How many of them run at the same time; None for all."""
-    _crew: Crew
+    _agents: Mapping[str, Agent[Any, Any]]
 
     def __init__(
         self,
@@ -84,8 +80,8 @@ class Subagents(Tool[..., Any]):
     ) -> None:
         _check(agents, {"max_parallel": max_parallel, "max_concurrency": max_concurrency})
         by_name = {agent.name: agent for agent in agents}
-        self._keep(
-            _crew=Crew(by_name),
+        self.__dict__.update(
+            _agents=by_name,
             max_parallel=max_parallel,
             max_concurrency=max_concurrency,
             tasks=tasks,
@@ -105,23 +101,20 @@ class Subagents(Tool[..., Any]):
             resumes=True,
         )
 
-    def _keep(self, **values: object) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
+    # A tool is frozen, and its class has slots. So assignment is defined anew here for what the host may set later.
     def __setattr__(self, name: str, value: object) -> None:
         if name not in _WIRING:
             raise AttributeError(f"{name!r} of Subagents cannot be set. These can: {', '.join(_WIRING)}.")
         object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        return f"<Subagents {', '.join(sorted(self._crew.agents))}>"
+        return f"<Subagents {', '.join(sorted(self._agents))}>"
 
     # -- for programs
 
     def agent(self, name: str) -> Agent[Any, Any] | None:
         """Return the definition of a sub-agent; None if there is none of that name."""
-        return self._crew.agents.get(name)
+        return self._agents.get(name)
 
     async def run(
         self,
@@ -139,7 +132,9 @@ class Subagents(Tool[..., Any]):
             SubagentMisused: there is none of that name, or it cannot begin here.
         """
         listeners = () if on_event is None else (on_event,)
-        delegation = Delegation(crew=self._crew, context=None, model=model, host=host, abort=abort, listeners=listeners)
+        delegation = Delegation(
+            agents=self._agents, context=None, model=model, host=host, abort=abort, listeners=listeners
+        )
         return await delegation.run(name, task)
 
     async def execute(self, arguments: Mapping[str, object], context: ToolContext | None = None) -> SubagentResult:
@@ -150,24 +145,9 @@ class Subagents(Tool[..., Any]):
             SubagentMisused: the call means nothing, or it cannot be done here.
             SubagentFailed: the one sub-agent of a single call failed.
         """
-        return await self._done(checked(arguments), context)
-
-    # -- for the loop
-
-    def parse(self, input_json: str | bytes) -> dict[str, object]:
-        """Return the arguments that the model wrote, checked."""
-        return parsed(input_json).model_dump(exclude_none=True)
-
-    def invoke(self, arguments: dict[str, object], context: ToolContext | None) -> Awaitable[str]:
-        """Delegate as the arguments say, and return what the model reads."""
-        return self._answer(arguments, context)
-
-    async def _answer(self, arguments: dict[str, object], context: ToolContext | None) -> str:
-        return (await self.execute(arguments, context)).to_json()
-
-    async def _done(self, given: SubagentArguments, context: ToolContext | None) -> SubagentResult:
+        given = parsed(arguments)
         model = None if not given.model else self._model(given.model)
-        delegation = Delegation(crew=self._crew, context=context, model=model)
+        delegation = Delegation(agents=self._agents, context=context, model=model)
         call: SubagentCall = chosen(given, self.max_parallel)
         match call:
             case SingleCall():
@@ -177,12 +157,23 @@ class Subagents(Tool[..., Any]):
             case ChainCall():
                 return await chain(delegation, call)
             case BackgroundCall():
-                wiring = Wiring(tasks=self.tasks, notify=self.notify, output=self.background_output)
-                return background(delegation, call, wiring)
+                return background(
+                    delegation, call, own_tasks=self.tasks, notify=self.notify, output=self.background_output
+                )
             case TeamCall():
                 return await team(delegation, call, self.team)
             case _:
                 assert_never(call)
+
+    # -- for the loop
+
+    def parse(self, input_json: str | bytes) -> dict[str, object]:
+        """Return the arguments that the model wrote, checked."""
+        return parsed(input_json).model_dump(exclude_none=True)
+
+    async def invoke(self, arguments: dict[str, object], context: ToolContext | None) -> str:
+        """Delegate as the arguments say, and return what the model reads."""
+        return (await self.execute(arguments, context)).to_json()
 
     def _model(self, name: str) -> Model:
         if self.create_model is None:
@@ -200,7 +191,14 @@ class Subagents(Tool[..., Any]):
 
 
 def _check(agents: Sequence[Agent[Any, Any]], counts: Mapping[str, int | None]) -> None:
-    problems = [*_agent_problems(agents), *_count_problems(counts)]
+    problems = [
+        *_agent_problems(agents),
+        *(
+            Problem("INVALID_LIMIT", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
+            for name, value in counts.items()
+            if value is not None and not is_count(value, 1)
+        ),
+    ]
     if problems:
         raise DefinitionError("Subagents", problems)
 
@@ -216,12 +214,6 @@ def _agent_problems(agents: Sequence[Agent[Any, Any]]) -> Iterator[Problem]:
             yield Problem("DUPLICATE_AGENT_NAME", f"Agent {agent.name!r} is there twice.", "Rename or remove one.")
         else:
             seen.add(agent.name)
-
-
-def _count_problems(counts: Mapping[str, int | None]) -> Iterator[Problem]:
-    for name, value in counts.items():
-        if value is not None and not is_count(value, 1):
-            yield Problem("INVALID_LIMIT", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
 
 
 def _riskiest(agents: Sequence[Agent[Any, Any]]) -> Effect:

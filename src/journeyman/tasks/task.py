@@ -1,8 +1,6 @@
 """One task, from its registration to its notification: how it is begun, stopped, settled and told of.
 
 The order is always: final status, event, notification, no longer active.
-
-What a model reads when background work has ended: one block, every field escaped, for none of them is trusted.
 """
 
 from __future__ import annotations
@@ -18,87 +16,28 @@ from datetime import UTC, datetime
 from threading import get_ident
 from typing import Final, Literal
 
-from journeyman.cancel import current_scope
+from journeyman.cancel import ended
 from journeyman.errors import Rejected, name_and_words
 from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
 from journeyman.gate import current_guard
 from journeyman.inbox import Inbox
-from journeyman.loop.record import current_run
+from journeyman.loop.record import detach
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tools.background import Notify, OutputFactory, Receive, TaskContext, Work, current_background
 from journeyman.tools.results import to_result
 from journeyman.types import NOTICE
 
-LONGEST: Final = 10_000
-"""How many characters of a field are told. All of a result is in `TaskInfo.result`."""
-
-_WORDS: Final = {"completed": "completed", "failed": "failed: {error}", "killed": "was stopped"}
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-
-
-def notice(info: TaskInfo) -> str:
-    """Return the notification of a task that has ended."""
-    fields = "\n".join(f"<{name}>{value}</{name}>" for name, value in _fields(info))
-    return f"{NOTICE}\n{fields}\n{NOTICE.replace('<', '</')}"
-
-
-def _fields(info: TaskInfo) -> Iterator[tuple[str, str]]:
-    yield "task-id", escaped(info.id)
-    yield "type", info.kind
-    yield "status", info.status
-    yield "summary", escaped(_summary(info))
-    for name, value in (
-        ("agent", info.agent),
-        ("member", info.identity.id if info.identity else ""),
-        ("command", info.command),
-        ("exit-code", info.exit_code),
-        ("error", info.error),
-        # What a command wrote is read through a tool, whose results gates can tell from what the user says.
-        ("result", None if info.kind == "shell" else info.result),
-    ):
-        if value is not None and value != "":
-            yield name, escaped(str(value))
-    for text in info.undelivered:
-        yield "unread-message", escaped(text)
-    if info.kind == "agent":
-        yield "usage", _usage(info)
-    if info.output_path is not None:
-        yield "output-file", escaped(info.output_path)
-
-
-def _summary(info: TaskInfo) -> str:
-    kind = "Agent" if info.kind in ("agent", "member") else "Task"
-    subject = info.description or info.agent or info.command or info.id
-    return f'{kind} "{_cut(subject, 200)}" {_WORDS[info.status].format(error=info.error or "unknown error")}'
-
-
-def _usage(info: TaskInfo) -> str:
-    return (
-        f"<total-tokens>{info.usage.total_tokens}</total-tokens><tool-uses>{info.n_calls}</tool-uses>"
-        f"<duration-ms>{round(info.duration_s * 1000)}</duration-ms>"
-    )
-
-
-def escaped(text: str) -> str:
-    """Return a text that can neither end its element nor begin another, cut if it is very long."""
-    text = _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", _cut(text.replace("\r\n", "\n"), LONGEST))
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} more characters)"
-
 
 @dataclass(slots=True, kw_only=True)
-class Surroundings:
+class TaskHost:
     """What all tasks of one `Tasks` have in common."""
 
     loop: asyncio.AbstractEventLoop
     thread: int
-    """Of the event loop."""
+    """The thread of the event loop."""
     variables: Context
-    """The context variables of whoever opened the tasks: notifications are handed over among them."""
+    """The context variables of whoever opened the tasks. Notifications are handed over among them."""
     watch: Watch
     grace_s: float
     is_left: bool = False
@@ -126,22 +65,22 @@ _KILLED: Final = _Outcome("killed")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Undertaking:
-    """One task with its work, and with whom it is connected."""
+class RunningTask:
+    """One task with its work, and with all that it is connected to."""
 
     context: TaskContext
     work: Work
-    around: Surroundings
+    host: TaskHost
     started_s: float
     receive: Receive | None
     notify: Notify | None
     chat: Inbox | None
-    """Of the chat that started it."""
+    """The inbox of the chat that started it."""
     open_output: OutputFactory | None
-    on_over: Callable[[str], None]
+    on_over: Callable[[str], object]
     """Told once the notification was handed over."""
     over: asyncio.Event
-    """Set then, too."""
+    """Set at the same time."""
     _carrier: asyncio.Task[None] | None = None
     _notifying: asyncio.Task[None] | None = None
     _has_begun: bool = False
@@ -153,7 +92,7 @@ class Undertaking:
     def info(self) -> TaskInfo:
         """The task as it is now."""
         info = self.context.info
-        return replace(info, duration_s=self.around.loop.time() - self.started_s) if info.is_running else info
+        return replace(info, duration_s=self.host.loop.time() - self.started_s) if info.is_running else info
 
     def is_here(self) -> bool:
         """Tell whether this is called from the work, or from the notification, of the task itself."""
@@ -164,9 +103,8 @@ class Undertaking:
     def message(self, text: str) -> Delivery:
         """Say something to the work."""
         delivery: Delivery = "queued" if self._accepts(text) else "gone"
-        self.around.watch.show(
-            TaskMessaged(path=self.context.info.path, id=self.context.id, text=text, delivery=delivery)
-        )
+        path, id = self.context.info.path, self.context.id
+        self.host.watch.show(TaskMessaged(path=path, id=id, text=text, delivery=delivery))
         return delivery
 
     def _accepts(self, text: str) -> bool:
@@ -177,13 +115,13 @@ class Undertaking:
         return self.context.inbox.offer(text, "steering") is not None
 
     def stop(self, reason: str) -> bool:
-        """Let the work end. False: it has."""
+        """Let the work end. False: it has ended already."""
         if not self.context.info.is_running:
             return False
         if not self.context.abort.aborted:
             heeded = self.context.abort.is_heeded
             self.context.abort.abort(reason)
-            self.around.call(lambda: self._press(wait=heeded))
+            self.host.call(lambda: self.press(wait=heeded))
         return True
 
     # -- in the event loop
@@ -191,7 +129,7 @@ class Undertaking:
     def begin(self, variables: Context) -> None:
         """Begin the work among these context variables."""
         name = f"background task {self.context.id}"
-        self._carrier = self.around.loop.create_task(self._carry(), name=name, context=variables)
+        self._carrier = self.host.loop.create_task(self._carry(), name=name, context=variables)
         self._carrier.add_done_callback(lambda _: self._begin_again(variables))
 
     def _begin_again(self, variables: Context) -> None:
@@ -200,28 +138,24 @@ class Undertaking:
             self.context.abort.abort("cancelled before it began")
             self.begin(variables)
 
-    def _press(self, *, wait: bool = False) -> None:
+    def hurry(self) -> None:
+        """Give a notification that is being handed over no more than the usual time."""
+        if not self.context.info.is_running:
+            self.press(wait=True)
+
+    def press(self, *, wait: bool = False) -> None:
         """Cancel what goes on, now or when its time is up, and again whenever that is ignored."""
         if self._carrier is None or self._carrier.done():
             return  # if it has not begun, it will see the signal when it does
         if not wait:
             self._carrier.cancel()
         self._stop_pressing()
-        self._timer = self.around.loop.call_later(self.around.grace_s, self._press)
+        self._timer = self.host.loop.call_later(self.host.grace_s, self.press)
 
     def _stop_pressing(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def hurry(self) -> None:
-        """Give a notification that is being handed over no more than the usual time."""
-        if not self.context.info.is_running:
-            self._press(wait=True)
-
-    def cut_short(self) -> None:
-        """Cancel what goes on, without another moment for it."""
-        self._press()
 
     async def _carry(self) -> None:
         self._has_begun = True
@@ -257,15 +191,10 @@ class Undertaking:
     def _outcome_of(self, error: BaseException) -> _Outcome:
         is_leak = isinstance(error, asyncio.CancelledError)
         words = error.text if isinstance(error, Rejected) and error.text.strip() else name_and_words(error)
-        if self._is_stopped():
+        if self.context.abort.aborted or (self._carrier is not None and self._carrier.cancelling() > 0):
             return _Outcome("killed", error=None if is_leak else words)
-        return _Outcome(
-            "failed", error="it cancelled something of its own, and let the error leak" if is_leak else words
-        )
-
-    def _is_stopped(self) -> bool:
-        carrier = self._carrier
-        return self.context.abort.aborted or (carrier is not None and carrier.cancelling() > 0)
+        leaked = "it cancelled something of its own, and let the error leak"
+        return _Outcome("failed", error=leaked if is_leak else words)
 
     def _settle(self, outcome: _Outcome) -> None:
         """Give the task its final status. In the same step nobody can write to it any more."""
@@ -280,7 +209,7 @@ class Undertaking:
         if output.errors:
             status: Literal["failed", "killed"] = "killed" if outcome.status == "killed" else "failed"
             outcome = _Outcome(status, "; ".join([*([outcome.error] if outcome.error else []), *output.errors]))
-        ended = replace(
+        final = replace(
             self.info,
             status=outcome.status,
             ended=datetime.now(UTC),
@@ -290,15 +219,15 @@ class Undertaking:
             liveness=None if info.identity is None else "gone",
             undelivered=undelivered,
         )
-        self.context.change(ended)
-        self.around.watch.show(TaskEnded(path=info.path, info=ended))
+        self.context.change(final)
+        self.host.watch.show(TaskEnded(path=info.path, info=final))
 
     async def _take_back_cancellation(self) -> None:
         """Take the cancellation that ended the work, or came too late for it, off the notification."""
         carrier = self._carrier
         if carrier is None or not carrier.cancelling():
             return
-        with suppress(asyncio.CancelledError):  # it was meant for the work, which is over
+        with suppress(asyncio.CancelledError):  # it was meant for the work, which has ended
             await asyncio.sleep(0)
         while carrier.cancelling():
             carrier.uncancel()
@@ -311,16 +240,17 @@ class Undertaking:
             self._tell_the_chat(text)
             return
         handing = self._told(self.notify, text, info)
-        variables = self.around.variables.copy()
-        self._notifying = self.around.loop.create_task(handing, name=f"notification of {info.id}", context=variables)
-        if self.around.is_left:
-            self._press(wait=True)
+        variables = self.host.variables.copy()
+        self._notifying = self.host.loop.create_task(handing, name=f"notification of {info.id}", context=variables)
+        if self.host.is_left:
+            self.press(wait=True)
         try:
             await self._notifying
         except asyncio.CancelledError as error:
             self._regret(error)
         finally:
-            await _ended(self._notifying)
+            with suppress(asyncio.CancelledError):  # it is passed on to the notification: the task ends after that
+                await ended(self._notifying)
 
     def _tell_the_chat(self, text: str) -> None:
         try:
@@ -338,28 +268,70 @@ class Undertaking:
             self._regret(error)
 
     def _regret(self, error: BaseException) -> None:
-        self.around.watch.errors.append(CallbackError(callback="notify", error=error))
+        self.host.watch.errors.append(CallbackError(callback="notify", error=error))
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
-    """Wait for what was cancelled, and cancel it again whenever this is."""
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            task.cancel()
-
-
-def detached(variables: Context, context: TaskContext) -> Context:
-    """Return context variables for work that outlives its caller: its path and its gates stay, its end does not."""
-    variables.run(_detach, context)
-    return variables
-
-
-def _detach(context: TaskContext) -> None:
-    current_run.set(None)
+def outlive(context: TaskContext) -> None:
+    """Let what goes on in these context variables outlive its caller: its path and its gates stay, its end does not."""
+    detach()
     current_background.set(context)
-    current_scope.set(None)
     guard = current_guard.get()
     if guard is not None:
         current_guard.set(replace(guard, stop=context.abort.abort))
+
+
+# -- the notification -------------------------------------------------------------------------------------------------
+
+LONGEST: Final = 10_000
+"""How many characters of a field a notification has. The whole result is in `TaskInfo.result`."""
+
+_WORDS: Final = {"completed": "completed", "failed": "failed: {error}", "killed": "was stopped"}
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
+
+def notice(info: TaskInfo) -> str:
+    """Return what a model reads of a task that has ended: one block, every field escaped, for none is trusted."""
+    fields = "\n".join(f"<{name}>{value}</{name}>" for name, value in _fields(info))
+    return f"{NOTICE}\n{fields}\n{NOTICE.replace('<', '</')}"
+
+
+def _fields(info: TaskInfo) -> Iterator[tuple[str, str]]:
+    yield "task-id", _escaped(info.id)
+    yield "type", info.kind
+    yield "status", info.status
+    yield "summary", _escaped(_summary(info))
+    for name, value in (
+        ("agent", info.agent),
+        ("member", info.identity.id if info.identity else ""),
+        ("command", info.command),
+        ("exit-code", info.exit_code),
+        ("error", info.error),
+        # What a command wrote is read through a tool, whose results gates can tell from what the user says.
+        ("result", None if info.kind == "shell" else info.result),
+    ):
+        if value is not None and value != "":
+            yield name, _escaped(str(value))
+    for text in info.undelivered:
+        yield "unread-message", _escaped(text)
+    if info.kind == "agent":
+        tokens, milliseconds = info.usage.total_tokens, round(info.duration_s * 1000)
+        counts = {"total-tokens": tokens, "tool-uses": info.n_calls, "duration-ms": milliseconds}
+        yield "usage", "".join([f"<{unit}>{number}</{unit}>" for unit, number in counts.items()])
+    if info.output_path is not None:
+        yield "output-file", _escaped(info.output_path)
+
+
+def _summary(info: TaskInfo) -> str:
+    kind = "Agent" if info.kind in ("agent", "member") else "Task"
+    subject = info.description or info.agent or info.command or info.id
+    return f'{kind} "{_cut(subject, 200)}" {_WORDS[info.status].format(error=info.error or "unknown error")}'
+
+
+def _escaped(text: str) -> str:
+    """Return a text that can neither end its element nor begin another, cut if it is very long."""
+    text = _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", _cut(text.replace("\r\n", "\n"), LONGEST))
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} more characters)"

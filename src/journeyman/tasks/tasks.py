@@ -4,7 +4,7 @@ A task is *running* until it has its final status, and *active* until its notifi
 `notify`, or else to the follow-ups of the chat that started it. `Tasks` owns what it starts: leaving it stops and
 awaits everything.
 
-What a model may do with background work: look at it, read what it wrote, write to it, stop it. `tasks.py` makes these tools.
+A model may look at background work, read what it wrote, write to it and stop it: `Tasks.tools` are its tools.
 """
 
 from __future__ import annotations
@@ -18,19 +18,235 @@ from datetime import UTC, datetime
 from os import PathLike
 from threading import Lock, get_ident
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Protocol, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from pydantic import Field
 
 from journeyman.errors import Rejected
 from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessaged, TaskStarted
+from journeyman.history import NO_OUTPUT
 from journeyman.inbox import current_inbox
 from journeyman.loop.record import current_path
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
-from journeyman.tasks.task import Surroundings, Undertaking, detached
+from journeyman.tasks.task import RunningTask, TaskHost, outlive
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, Work, in_folder
 from journeyman.tools.tools import AnyTool, BackgroundTasks, tool
+
+
+class Tasks:
+    """The background work of a program: `async with Tasks() as tasks: await run(agent, "…", host=Host(tasks=tasks))`.
+
+    Leaving the block stops all of it, and waits for its end.
+    """
+
+    def __init__(
+        self,
+        *,
+        notify: Notify | None = None,
+        output: str | PathLike[str] | OutputFactory | None = None,
+        on_event: Listener | None = None,
+        grace_s: float = 10.0,
+    ) -> None:
+        """`notify` takes the notification of each task that ends; without it, the chat does that started the task.
+        `output` is a folder for the output of the tasks, or what opens it. `grace_s` is how many seconds a stopped task
+        has to end by itself before it is cancelled."""
+        self._notify = notify
+        self._open_output = output if output is None or callable(output) else in_folder(output)
+        self._watch = Watch(path=(), listeners=() if on_event is None else (on_event,))
+        self._grace_s = grace_s
+        self._numbers = itertools.count(1)
+        self._all: dict[str, RunningTask] = {}
+        self._active: dict[str, RunningTask] = {}
+        self._host: TaskHost | None = None
+        self._is_open = False
+        self._lock = Lock()
+
+    async def __aenter__(self) -> Tasks:
+        if self._host is not None:
+            raise RuntimeError("The tasks were entered before. Make another Tasks().")
+        self._host = TaskHost(
+            loop=asyncio.get_running_loop(),
+            thread=get_ident(),
+            variables=copy_context(),
+            watch=self._watch,
+            grace_s=self._grace_s,
+        )
+        self._is_open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:  # whatever another thread starts is refused, or stopped with the others
+            self._is_open = False
+        if self._host is not None:
+            self._host.is_left = True
+        self.stop_all("the tasks were left")
+        for each in tuple(self._active.values()):
+            each.hurry()
+        was_cancelled = False
+        while self._active:
+            try:
+                await self._none_active()
+            except asyncio.CancelledError:
+                was_cancelled = True
+                for each in tuple(self._active.values()):
+                    each.press()
+        if was_cancelled:
+            raise asyncio.CancelledError
+
+    # -- starting
+
+    def start(self, work: Work, *, description: str, **options: Unpack[TaskOptions]) -> str:
+        """Start `work(task)` and return the id of its task, which can be seen from then on. Any thread may.
+
+        The work keeps the context variables of its caller, so its path and its gates, but no deadline, abort or
+        progress: it outlives the call and the run that started it.
+
+        Raises:
+            RuntimeError: the tasks are not open, or are being left.
+        """
+        host = self._host
+        with self._lock:
+            if host is None or not self._is_open:
+                raise RuntimeError("The tasks are not open. Start work inside 'async with Tasks() as tasks:'.")
+            made = self._registered(host, work, self._new_info(description, options), options)
+        self._watch.show(TaskStarted(path=made.context.info.path, info=made.info))
+        variables = copy_context()
+        variables.run(outlive, made.context)
+        host.call(lambda: made.begin(variables))
+        return made.context.id
+
+    def _new_info(self, description: str, options: TaskOptions) -> TaskInfo:
+        kind, identity = options.get("kind", "tool"), options.get("identity")
+        now = datetime.now(UTC)
+        return TaskInfo(
+            id=f"{PREFIXES[kind]}-{next(self._numbers)}",
+            kind=kind,
+            description=description,
+            started=now,
+            path=current_path.get(),
+            agent=options.get("agent", ""),
+            command=options.get("command", ""),
+            identity=identity,
+            liveness=None if identity is None else "working",
+            last_sign=None if identity is None else now,
+        )
+
+    def _registered(self, host: TaskHost, work: Work, info: TaskInfo, options: TaskOptions) -> RunningTask:
+        made = RunningTask(
+            context=TaskContext(info),
+            work=work,
+            host=host,
+            started_s=host.loop.time(),
+            receive=options.get("receive"),
+            notify=options.get("notify") or self._notify,
+            chat=current_inbox.get(),
+            open_output=options.get("output") or self._open_output,
+            on_over=lambda id: self._active.pop(id, None),
+            over=asyncio.Event(),
+        )
+        if info.kind == "shell":
+            made.context.inbox.close()
+        self._all[info.id] = self._active[info.id] = made
+        return made
+
+    # -- watching
+
+    def get(self, id: str) -> TaskInfo:
+        """Return a task as it is now.
+
+        Raises:
+            KeyError: there is none with that id; names those there are.
+        """
+        return self._known(id).info
+
+    def list(self) -> tuple[TaskInfo, ...]:
+        """Return all tasks as they are now, also those that have ended, in the order in which they were started."""
+        return tuple([each.info for each in tuple(self._all.values())])
+
+    def output(self, id: str) -> str:
+        """Return the last of what a task has written.
+
+        Raises:
+            KeyError: there is none with that id; names those there are.
+        """
+        return self._known(id).context.output.tail()
+
+    @property
+    def active(self) -> tuple[str, ...]:
+        """The ids of the tasks that run, or whose notification was not handed over yet."""
+        return tuple(self._active)
+
+    @property
+    def errors(self) -> tuple[CallbackError, ...]:
+        """What `on_event` and `notify` have raised, in order. No task fails because of it."""
+        return tuple(self._watch.errors)
+
+    def _known(self, id: str) -> RunningTask:
+        found = self._all.get(id)
+        if found is None:
+            there_are = f"The tasks are: {', '.join(self._all)}." if self._all else "There are no background tasks."
+            raise KeyError(f"There is no task {id!r}. {there_are}")
+        return found
+
+    # -- saying and stopping
+
+    def message(self, id: str, text: str) -> Delivery:
+        """Say `text` to a task before its next model call. Any thread may.
+
+        Raises:
+            ValueError: the text is blank.
+        """
+        if not text.strip():
+            raise ValueError("The text is blank: there is nothing to say.")
+        found = self._all.get(id)
+        if found is not None:
+            return found.message(text)
+        self._watch.show(TaskMessaged(path=current_path.get(), id=id, text=text, delivery="unknown"))
+        return "unknown"
+
+    def stop(self, id: str, reason: str = "stopped") -> bool:
+        """Stop a task. False: there is none with that id, or it has ended already. Any thread may.
+
+        The task ends as `killed`; if its work comes to a normal end all the same, as `completed`.
+        """
+        found = self._all.get(id)
+        return found is not None and found.stop(reason)
+
+    def stop_all(self, reason: str = "stopped") -> int:
+        """Stop every task that runs, and return how many those were. Any thread may."""
+        return sum([each.stop(reason) for each in tuple(self._active.values())])
+
+    async def wait(self, *ids: str) -> None:
+        """Wait until none of these tasks is active; without ids, until none at all is, also of those started by then.
+
+        Raises:
+            KeyError: there is no task with one of the ids.
+            RuntimeError: a task would wait for itself.
+        """
+        named = [self._known(id) for id in ids]
+        for each in named or tuple(self._active.values()):
+            if each.is_here():
+                raise RuntimeError(f"Task {each.context.id} cannot wait for its own end: that would never come.")
+        if not ids:
+            await self._none_active()
+        for each in named:
+            await each.over.wait()
+
+    async def _none_active(self) -> None:
+        while self._active:
+            await next(iter(self._active.values())).over.wait()
+
+    # -- for models
+
+    def tools(self) -> Sequence[AnyTool]:
+        """Return the tools for a model: `task_list`, `task_output`, `task_message` and `task_stop`."""
+        return _tools_for(self)
+
+
+# -- the tools of a model ----------------------------------------------------------------------------------------------
 
 _LONGEST_S = 600
 
@@ -40,18 +256,7 @@ Wait = Annotated[
 ]
 
 
-class _Registry(Protocol):
-    """What the tools need of `Tasks`."""
-
-    def list(self) -> tuple[TaskInfo, ...]: ...
-    def get(self, id: str) -> TaskInfo: ...
-    def output(self, id: str) -> str: ...
-    def message(self, id: str, text: str) -> Delivery: ...
-    def stop(self, id: str, reason: str = ...) -> bool: ...
-    async def wait(self, *ids: str) -> None: ...
-
-
-def tools_for(tasks: _Registry) -> Sequence[AnyTool]:
+def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
     """Return the tools with which a model looks after these tasks."""
 
     @tool(effect="pure", parallel=True, thread=False)
@@ -95,13 +300,11 @@ def tools_for(tasks: _Registry) -> Sequence[AnyTool]:
     return (task_list, task_output, task_message, task_stop)
 
 
-def _known(tasks: _Registry, id: str) -> TaskInfo:
+def _known(tasks: Tasks, id: str) -> TaskInfo:
     try:
         return tasks.get(id)
-    except KeyError:
-        known = ", ".join(info.id for info in tasks.list())
-        there_are = f"The tasks are: {known}." if known else "There are no background tasks."
-        raise Rejected(f"There is no task {id!r}. {there_are}") from None
+    except KeyError as unknown:
+        raise Rejected(str(unknown.args[0])) from None
 
 
 def _line(info: TaskInfo) -> str:
@@ -117,7 +320,7 @@ def _body(info: TaskInfo, written: str) -> str:
         parts.append(f"[{info.status}: {info.error}]")
     if info.output_path is not None:
         parts.append(f"[All of its output is in {info.output_path}.]")
-    return "\n".join(part for part in parts if part) or "(no output)"
+    return "\n".join(part for part in parts if part) or NO_OUTPUT
 
 
 def _refusal(info: TaskInfo, *, was_running: bool) -> str:
@@ -126,219 +329,6 @@ def _refusal(info: TaskInfo, *, was_running: bool) -> str:
     if info.is_running:
         return f"Task {info.id} is about to end, and reads no more. You will be told when it has."
     return f"Task {info.id} has ended ({info.status}), so nobody reads it. Start another one if there is more to do."
-
-
-class Tasks:
-    """The background work of a program: `async with Tasks() as tasks: await run(agent, "…", host=Host(tasks=tasks))`.
-
-    Leaving the block stops all of it, and waits for its end.
-    """
-
-    def __init__(
-        self,
-        *,
-        notify: Notify | None = None,
-        output: str | PathLike[str] | OutputFactory | None = None,
-        on_event: Listener | None = None,
-        grace_s: float = 10.0,
-    ) -> None:
-        """`notify` takes the notification of each task that ends; without it, the chat does that started the task.
-        `output` is a folder for the output of the tasks, or what opens it. `grace_s` is how many seconds a stopped task
-        has to end by itself before it is cancelled."""
-        self._notify = notify
-        self._open_output = output if output is None or callable(output) else in_folder(output)
-        self._watch = Watch(path=(), listeners=() if on_event is None else (on_event,))
-        self._grace_s = grace_s
-        self._numbers = itertools.count(1)
-        self._all: dict[str, Undertaking] = {}
-        self._active: dict[str, Undertaking] = {}
-        self._around: Surroundings | None = None
-        self._is_open = False
-        self._lock = Lock()
-
-    async def __aenter__(self) -> Tasks:
-        if self._around is not None:
-            raise RuntimeError("The tasks were entered before. Make another Tasks().")
-        self._around = Surroundings(
-            loop=asyncio.get_running_loop(),
-            thread=get_ident(),
-            variables=copy_context(),
-            watch=self._watch,
-            grace_s=self._grace_s,
-        )
-        self._is_open = True
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._lock:  # whatever another thread starts is refused, or stopped with the others
-            self._is_open = False
-        if self._around is not None:
-            self._around.is_left = True
-        self.stop_all("the tasks were left")
-        for each in tuple(self._active.values()):
-            each.hurry()
-        was_cancelled = False
-        while self._active:
-            try:
-                await self._none_active()
-            except asyncio.CancelledError:
-                was_cancelled = True
-                for each in tuple(self._active.values()):
-                    each.cut_short()
-        if was_cancelled:
-            raise asyncio.CancelledError
-
-    # -- starting
-
-    def start(self, work: Work, *, description: str, **options: Unpack[TaskOptions]) -> str:
-        """Start `work(task)` and return the id of its task, which can be seen from then on. Any thread may.
-
-        The work keeps the context variables of its caller, so its path and its gates, but no deadline, abort or
-        progress: it outlives the call and the run that started it.
-
-        Raises:
-            RuntimeError: the tasks are not open, or are being left.
-        """
-        around = self._around
-        with self._lock:
-            if around is None or not self._is_open:
-                raise RuntimeError("The tasks are not open. Start work inside 'async with Tasks() as tasks:'.")
-            made = self._registered(around, work, self._new_info(description, options), options)
-        self._watch.show(TaskStarted(path=made.context.info.path, info=made.info))
-        variables = detached(copy_context(), made.context)
-        around.call(lambda: made.begin(variables))
-        return made.context.id
-
-    def _new_info(self, description: str, options: TaskOptions) -> TaskInfo:
-        kind, identity = options.get("kind", "tool"), options.get("identity")
-        now = datetime.now(UTC)
-        return TaskInfo(
-            id=f"{PREFIXES[kind]}-{next(self._numbers)}",
-            kind=kind,
-            description=description,
-            started=now,
-            path=current_path.get(),
-            agent=options.get("agent", ""),
-            command=options.get("command", ""),
-            identity=identity,
-            liveness=None if identity is None else "working",
-            last_sign=None if identity is None else now,
-        )
-
-    def _registered(self, around: Surroundings, work: Work, info: TaskInfo, options: TaskOptions) -> Undertaking:
-        made = Undertaking(
-            context=TaskContext(info),
-            work=work,
-            around=around,
-            started_s=around.loop.time(),
-            receive=options.get("receive"),
-            notify=options.get("notify") or self._notify,
-            chat=current_inbox.get(),
-            open_output=options.get("output") or self._open_output,
-            on_over=self._forget_active,
-            over=asyncio.Event(),
-        )
-        if info.kind == "shell":
-            made.context.inbox.close()
-        self._all[info.id] = self._active[info.id] = made
-        return made
-
-    def _forget_active(self, id: str) -> None:
-        self._active.pop(id, None)
-
-    # -- watching
-
-    def get(self, id: str) -> TaskInfo:
-        """Return a task as it is now.
-
-        Raises:
-            KeyError: there is none with that id; names those there are.
-        """
-        return self._known(id).info
-
-    def list(self) -> tuple[TaskInfo, ...]:
-        """Return all tasks as they are now, also those that have ended, in the order in which they were started."""
-        return tuple([each.info for each in tuple(self._all.values())])
-
-    def output(self, id: str) -> str:
-        """Return the last of what a task has written.
-
-        Raises:
-            KeyError: there is none with that id; names those there are.
-        """
-        return self._known(id).context.output.tail()
-
-    @property
-    def active(self) -> tuple[str, ...]:
-        """The ids of the tasks that run, or whose notification was not handed over yet."""
-        return tuple(self._active)
-
-    @property
-    def errors(self) -> tuple[CallbackError, ...]:
-        """What `on_event` and `notify` have raised, in order. No task fails because of it."""
-        return tuple(self._watch.errors)
-
-    def _known(self, id: str) -> Undertaking:
-        found = self._all.get(id)
-        if found is None:
-            raise KeyError(f"There is no task {id!r}. The tasks are: {', '.join(self._all) or 'none'}.")
-        return found
-
-    # -- saying and stopping
-
-    def message(self, id: str, text: str) -> Delivery:
-        """Say `text` to a task before its next model call. Any thread may.
-
-        Raises:
-            ValueError: the text is blank.
-        """
-        if not text.strip():
-            raise ValueError("The text is blank: there is nothing to say.")
-        found = self._all.get(id)
-        if found is not None:
-            return found.message(text)
-        self._watch.show(TaskMessaged(path=current_path.get(), id=id, text=text, delivery="unknown"))
-        return "unknown"
-
-    def stop(self, id: str, reason: str = "stopped") -> bool:
-        """Stop a task. False: there is none with that id, or it has ended. Any thread may.
-
-        The task ends as `killed`; if its work comes to a normal end all the same, as `completed`.
-        """
-        found = self._all.get(id)
-        return found is not None and found.stop(reason)
-
-    def stop_all(self, reason: str = "stopped") -> int:
-        """Stop every task that runs, and return how many those were. Any thread may."""
-        return sum([each.stop(reason) for each in tuple(self._active.values())])
-
-    async def wait(self, *ids: str) -> None:
-        """Wait until none of these tasks is active; without ids, until none at all is, also of those started by then.
-
-        Raises:
-            KeyError: there is no task with one of the ids.
-            RuntimeError: a task would wait for itself.
-        """
-        named = [self._known(id) for id in ids]
-        for each in named or tuple(self._active.values()):
-            if each.is_here():
-                raise RuntimeError(f"Task {each.context.id} cannot wait for its own end: that would never come.")
-        if not ids:
-            await self._none_active()
-        for each in named:
-            await each.over.wait()
-
-    async def _none_active(self) -> None:
-        while self._active:
-            await next(iter(self._active.values())).over.wait()
-
-    # -- for models
-
-    def tools(self) -> Sequence[AnyTool]:
-        """Return the tools for a model: `task_list`, `task_output`, `task_message` and `task_stop`."""
-        return tools_for(self)
 
 
 if TYPE_CHECKING:

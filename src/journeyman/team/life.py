@@ -1,8 +1,7 @@
 """One member of a team: a chat that lives in a background task, and whose prompts are its mail.
 
 Mail is said before the member's next model call while it works; while it is idle, mail begins a turn. Where no mail
-waits the host may have work, and where it has none the leader is told that the member is idle. Imports `chat`,
-`execution`, `team_post` and what those show. Read `team.py` next.
+waits the host may have work, and where it has none the leader is told that the member is idle.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from journeyman.loop.record import current_path
 from journeyman.prompt import SystemPrompt
 from journeyman.result import Failure, Result
 from journeyman.tasks.tasks import Tasks
+from journeyman.team.mail import given_by
 from journeyman.team.members import LEADER, Member, current_member
 from journeyman.team.post import PostOffice
 from journeyman.tools.background import TaskContext
@@ -42,24 +42,24 @@ class MemberFailed(JourneymanError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
-    """What one member needs to live."""
+class MemberLoop:
+    """What one member does: turn after turn, until it is to end."""
 
     member: Member
     post: PostOffice
     agent: Agent[Any, Any]
-    """As it lives in the team: see `in_team`."""
+    """The agent as `in_team` made it."""
     host: Host
     questions: Questions
-    """Where it asks the user."""
+    """The questions through which it asks the user."""
     prompt: str
     history: Sequence[Message]
 
     def begin(self, tasks: Tasks) -> str:
-        """Begin to live, and return the id of the task in which that is."""
+        """Begin, and return the id of the background task that does the work."""
         member = self.member
         return tasks.start(
-            self.live,
+            self.run,
             description=member.description or member.name,
             kind="member",
             agent=member.agent,
@@ -75,7 +75,7 @@ class Life:
         except TeamError:
             return False
 
-    async def live(self, task: TaskContext) -> str:
+    async def run(self, task: TaskContext) -> str:
         """Take turns until the member is to end, and return its last words.
 
         Raises:
@@ -87,23 +87,23 @@ class Life:
         member.task = task
         current_path.set(member.path[:-1])
         current_member.set(member)
-        unsubscribe = task.abort.subscribe(lambda: _cancel(carrier))
-        chat = Chat(
-            self.agent,
-            host=self.host,
-            history=self.history,
-            inbox=Inbox(member.box),
-            questions=self.questions,
-        )
+
+        def cancel() -> None:
+            carrier.cancel()
+
+        unsubscribe = task.abort.subscribe(cancel)
+        inbox = Inbox(member.box)
+        chat = Chat(self.agent, host=self.host, history=self.history, inbox=inbox, questions=self.questions)
         try:
             async with chat:
                 member.chat = chat
                 await self._turns(chat)
             return member.last_text
+        except MemberFailed as failed:
+            error = str(failed)
+            raise
         except Exception as failed:
-            error = (
-                str(failed) if isinstance(failed, MemberFailed) else f"{member.name} failed: {name_and_words(failed)}"
-            )
+            error = f"{member.name} failed: {name_and_words(failed)}"
             raise
         finally:
             unsubscribe()
@@ -116,7 +116,7 @@ class Life:
             await self._turn(chat, self._first(self.prompt))
         while not box.is_ending:
             seen = box.n_arrived
-            if box.has_mail and await self._answer_mail(chat):
+            if box.has_mail and await self._read_mail(chat):
                 continue
             work = await self._claimed()
             if work:
@@ -139,7 +139,7 @@ class Life:
 
     # -- turns
 
-    async def _answer_mail(self, chat: Chat[Any, Any]) -> bool:
+    async def _read_mail(self, chat: Chat[Any, Any]) -> bool:
         """Take a turn with the mail that waits. False: none of it is to be read now."""
         if not self.member.box.pick_up():
             return False
@@ -155,7 +155,7 @@ class Life:
         self.post.change(self.member, "working")
         if self.post.watch.is_heard and not self.member.is_heard:
             self.member.is_heard = True
-            chat.subscribe(self.post.relay)
+            chat.subscribe(self.post.watch.show)
 
     def _end(self, result: Result[Any]) -> None:
         member = self.member
@@ -163,13 +163,10 @@ class Life:
             calls = sum([stats.calls for stats in result.metadata.tools.values()])
             member.task.count(n_calls=member.task.info.n_calls + calls, usage=member.usage)
         if not isinstance(result, Failure):
-            member.last_text = self._words(result.output)
+            schema = self.agent.plan.output
+            member.last_text = str(result.output) if schema is None else schema.dump(result.output).decode()
         elif result.error.code != ErrorCode.EXECUTION_CANCELLED:  # one that was stopped is kept, and its member idle
             raise MemberFailed(f"Member {member.name!r} failed: {result.error}")
-
-    def _words(self, output: object) -> str:
-        schema = self.agent.plan.output
-        return str(output) if schema is None else schema.dump(output).decode()
 
     # -- between turns
 
@@ -202,19 +199,10 @@ class Life:
         make = self.post.hooks.idle_notice
         if make is None or self.post.registry.leader.is_closed:
             return
-        try:
-            text = make(self.member.name, self.member.last_text)
-        except BaseException as error:
-            if not is_failure(error):
-                raise
-            self.post.regret("idle_notice", error)
-            return
+        name, last_text = self.member.name, self.member.last_text
+        text = given_by("idle_notice", lambda: make(name, last_text), "", failed=self.post.regret)
         if text.strip():
             self.post.send(self.member, LEADER, text, kind="idle")
-
-
-def _cancel(carrier: asyncio.Task[Any]) -> None:
-    carrier.cancel()
 
 
 # -- the agent, as a member ------------------------------------------------------------------------------------------
@@ -281,10 +269,3 @@ def _texts(system: SystemPrompt) -> tuple[Text, ...]:
 
 def _in_order(own: tuple[Text, ...], words: str, mode: str) -> tuple[Text, ...]:
     return (*own, Text(words)) if mode == "prepend" else (Text(words), *own)
-
-
-def why_unfit(agent: Agent[Any, Any]) -> str | None:
-    """Return why an agent cannot be a member; None if it can."""
-    if agent.input is not str:
-        return f"Agent {agent.name!r} takes {agent.input!r}, but the prompts of a member are texts. Leave input= out."
-    return None

@@ -2,8 +2,7 @@
 
 Many write, one reads, first in first out. Mail leaves a mailbox in one of two ways: it is handed over, which is told as
 delivered in the same step, or it is taken out as leftovers when the member is gone. Nothing else removes it, so none is
-lost and none is read twice. A chat says it through its `Inbox`, to which a mailbox is a `Post`. Read `team_post.py`
-next. Imports `inbox`, `errors` and `team_events`.
+lost and none is read twice. A chat says it through its `Inbox`, to which a mailbox is a `Post`.
 """
 
 from __future__ import annotations
@@ -12,13 +11,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from journeyman.cancel import is_failure
 from journeyman.errors import TeamError
 from journeyman.events import Mail
 from journeyman.inbox import Post
 from journeyman.types import MAIL_MARK
+
+T = TypeVar("T")
 
 Claim: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
 
@@ -38,24 +39,61 @@ def idle_notice(name: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamHooks:
-    """How the members of a team read their mail and find work. A hook that raises is recorded, and what is said of it
-    here when it is None happens instead."""
+    """How the members of a team read their mail and find work.
+
+    When a hook raises, the error is recorded, and the same happens as when the hook is None."""
 
     format: Callable[[Mail], str] = as_text
-    """Makes the text that a model reads of mail, of its first task, too. What comes from `as_text` is known not to be
-    the user's words."""
+    """Makes the text that a model reads of mail, and of its first task. A text of `as_text` is known not to be the
+    user's words."""
     pick: Callable[[Sequence[Mail]], Sequence[Mail]] | None = None
-    """Chooses from the mail that waits what is read now, and in which order; the rest waits. None: all, as it came."""
+    """Chooses from the mail that waits what is read now, and in which order; the rest waits. None: all is read, as it
+    came."""
     ends: Callable[[Mail], bool] | None = None
     """Says of mail that is about to be read whether the member shall end instead, before another turn."""
     claim: Claim | None = None
-    """Gives the member of that name work when no mail waits: its text begins a turn, as it is. None or an empty text:
-    there is none."""
+    """Gives the member of that name work when no mail waits: the text begins a turn, as it is. None or an empty text:
+    there is no work."""
     claim_interval_s: float | None = None
     """How often `claim` is asked again while there is nothing to do. None: only when a turn has ended."""
     idle_notice: Callable[[str, str], str] | None = idle_notice
-    """Makes of a member's name and last words what the leader reads when it has nothing left to do. None, or an empty
-    text: nothing."""
+    """Makes of a member's name and last words what the leader reads when the member has nothing left to do. None, or an
+    empty text: the leader reads nothing."""
+
+
+def given_by(hook: str, call: Callable[[], T], otherwise: T, *, failed: Callable[[str, BaseException], None]) -> T:
+    """Return what a hook gives. If it fails, tell `failed`, and return `otherwise`."""
+    try:
+        return call()
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        failed(hook, error)
+        return otherwise
+
+
+class Waiters:
+    """Those who wait for something to change."""
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def wake(self) -> None:
+        """Wake all of them."""
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Wait until the next change."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
 
 
 class MailboxClosed(TeamError):
@@ -81,7 +119,7 @@ class Mailbox:
         """What a run is about to begin with."""
         self._has_begun = False
         """True from when a run has begun with mail until its first model call."""
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
         self.n_arrived = 0
         """How much mail has come so far."""
         self.is_closed = False
@@ -101,17 +139,17 @@ class Mailbox:
             raise MailboxClosed(f"The mailbox of {mail.to!r} is closed. Nothing was sent.")
         self._waiting.append(mail)
         self.n_arrived += 1
-        self._wake()
+        self._waiters.wake()
 
     def end(self) -> None:
         """Let no further turn begin."""
         self.is_ending = True
-        self._wake()
+        self._waiters.wake()
 
     def close(self) -> None:
-        """Take no more mail. What waits can still be read. Again, it changes nothing."""
+        """Take no more mail. What waits can still be read. A second call changes nothing."""
         self.is_closed = True
-        self._wake()
+        self._waiters.wake()
 
     # -- reading, as a `Post`
 
@@ -178,44 +216,30 @@ class Mailbox:
             self._in_hand.append(mail)
 
     def _picked(self) -> Sequence[Mail]:
-        waiting = self._waiting.copy()
-        if self._hooks.pick is None:
-            return waiting
-        try:
-            picked = dict.fromkeys([mail.id for mail in self._hooks.pick(tuple(waiting))])
-        except BaseException as error:
-            if not is_failure(error):
-                raise
-            self._failed("pick", error)
+        waiting, pick = tuple(self._waiting), self._hooks.pick
+        if pick is None:
             return waiting
         known = {mail.id: mail for mail in waiting}
-        return [known[id] for id in picked if id in known]
+        ids = given_by("pick", lambda: [mail.id for mail in pick(waiting)], list(known), failed=self._failed)
+        return [known[id] for id in dict.fromkeys(ids) if id in known]
 
     def _ends(self, mail: Mail) -> bool:
-        if self._hooks.ends is None or mail.kind == "shutdown":
+        ends = self._hooks.ends
+        if ends is None or mail.kind == "shutdown":
             return False
-        try:
-            return self._hooks.ends(mail)
-        except BaseException as error:
-            if not is_failure(error):
-                raise
-            self._failed("ends", error)
-            return False
+        return given_by("ends", lambda: ends(mail), False, failed=self._failed)
 
     # -- reading, as a program
 
     def drain(self) -> tuple[Mail, ...]:
         """Take all mail, or none if there is none. It counts as delivered."""
-        drained = self._removed()
+        drained = self.leftovers()
         if drained:
             self._delivered(drained)
         return drained
 
     def leftovers(self) -> tuple[Mail, ...]:
         """Take out what nobody will read. It was not delivered."""
-        return self._removed()
-
-    def _removed(self) -> tuple[Mail, ...]:
         removed = self.waiting
         self._waiting, self._in_hand = [], []
         return removed
@@ -231,22 +255,10 @@ class Mailbox:
             while not self._has_more(after):
                 if self.is_closed:
                     raise MailboxClosed("The mailbox is closed, and empty: no mail will come.")
-                waiter = asyncio.get_running_loop().create_future()
-                self._waiters.append(waiter)
-                try:
-                    await waiter
-                finally:
-                    if waiter in self._waiters:
-                        self._waiters.remove(waiter)
+                await self._waiters.wait()
 
     def _has_more(self, after: int | None) -> bool:
         return self.is_ending or (bool(self._waiting) and (after is None or self.n_arrived > after))
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
 
 
 if TYPE_CHECKING:

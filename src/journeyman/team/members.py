@@ -1,7 +1,7 @@
 """Who is in a team: names, members with their mailboxes, and what is known of those that are gone.
 
 A name is one member's at a time. Each member of a name has its own *incarnation*, counted from 1, so that nothing meant
-for an earlier one reaches a later one. Read `team_post.py` next. Imports `agent`, `chat`, `definition` and `team_mail`.
+for an earlier one reaches a later one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ LEADER: Final = "team-lead"
 """The name of the leader. No member has it."""
 
 EVERYBODY: Final = "*"
-"""Addresses all other members; not the leader."""
+"""The address of all other members. The leader is not among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,40 +82,42 @@ class Roster:
     """Mail that could not be delivered, oldest first."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Member:
     """A member, alive or gone."""
 
-    def __init__(
-        self, *, name: str, agent: str, box: Mailbox, path: RunPath, description: str, color: str, registry: Registry
-    ) -> None:
-        self.registry: Final = registry
-        """Of its team."""
-        self.name: Final = name
-        self.agent: Final = agent
-        self.box: Final = box
-        self.path: Final = path
-        self.description: Final = description
-        self.color: Final = color
-        self.incarnation = 0
-        """Set when it is registered."""
-        self.task_id = ""
-        self.task: TaskContext | None = None
-        self.chat: Chat[Any, Any] | None = None
-        self.liveness: Liveness = "working"
-        self.last_text = ""
-        self.error: str | None = None
-        self.gone: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
-        """Done when it is gone."""
-        self.was_asked = False
-        """True when its leader asked it to end."""
-        self.is_heard = False
-        """True once those who watch the team hear of its turns."""
-        self.is_announced = False
-        """True once it was told what it does."""
-        self._clock = asyncio.get_running_loop().time
-        self._sign_s = self._clock()
-        self._sign_at = time.time()
-        self._usage = NOTHING_USED
+    registry: Registry
+    """The registry of its team."""
+    name: str
+    agent: str
+    """The name of its definition."""
+    box: Mailbox
+    path: RunPath
+    description: str
+    color: str
+    incarnation: int = 0
+    """Set when it is registered."""
+    task_id: str = ""
+    task: TaskContext | None = None
+    chat: Chat[Any, Any] | None = None
+    liveness: Liveness = "working"
+    last_text: str = ""
+    error: str | None = None
+    gone: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    """Done when it is gone."""
+    was_asked: bool = False
+    """True when its leader asked it to end."""
+    is_heard: bool = False
+    """True once those who watch the team hear of its turns."""
+    is_announced: bool = False
+    """True once those who watch the team were told what it does."""
+    _clock: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
+    _sign_s: float = field(init=False)
+    _sign_at: float = field(init=False)
+    _usage: Usage = NOTHING_USED
+
+    def __post_init__(self) -> None:
+        self.sign()
 
     def sign(self) -> None:
         """Note a sign of life."""

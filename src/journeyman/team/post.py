@@ -1,8 +1,7 @@
 """The post of a team: it takes mail, finds its mailbox, tells what becomes of it, and keeps what cannot be delivered.
 
-All of it happens at once, in the thread of the event loop.
-
-How members of a team are let go: asked first, then stopped, then left to themselves. It ends in bounded time.
+All of it happens at once, in the thread of the event loop. Members are let go by the post, too: they are asked first,
+then stopped, then left to themselves, so that it ends in bounded time.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import Final
 from journeyman.errors import TeamError
 from journeyman.events import (
     DeadLetter,
-    Event,
     Liveness,
     Mail,
     MailDelivered,
@@ -30,8 +28,8 @@ from journeyman.events import (
 )
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
-from journeyman.team.mail import Mailbox, TeamHooks
-from journeyman.team.members import EVERYBODY, LEADER, Member, Registry, Roster
+from journeyman.team.mail import Mailbox, TeamHooks, Waiters
+from journeyman.team.members import EVERYBODY, LEADER, Member, Registry, Roster, current_member
 from journeyman.types import RunPath
 
 REMEMBERED_IDS: Final = 10_000
@@ -47,16 +45,22 @@ class PostOffice:
         """Who hears of the team: its listeners, and those who watch the chat that leads it."""
         self.path: RunPath = ()
         """The run that leads the team; empty where a program does."""
-        self.registry: Final = Registry(name, description, self._mailbox(LEADER))
+        self.registry: Final = Registry(name, description, self.mailbox(LEADER))
         self.dead_letters: Final[list[DeadLetter]] = []
         self._sent_ids: dict[str, None] = {}
         self._numbers = count(1)
         self._thread: int | None = None
-        self._stirred: list[asyncio.Future[None]] = []
+        self.changes: Final = Waiters()
+        """Those who wait for a change in the team."""
 
     def open(self) -> None:
         """Belong to the thread that runs here from now on."""
         self._thread = get_ident()
+
+    def sender(self) -> Member | None:
+        """Return the member of this team whose turn goes on here. None: it is the leader's, or a program."""
+        member = current_member.get()
+        return member if member is not None and member.registry is self.registry else None
 
     # -- sending
 
@@ -129,7 +133,7 @@ class PostOffice:
         box = self._box_of(mail)
         if isinstance(box, Mailbox):
             box.put(mail)
-            self.stir()
+            self.changes.wake()
             return True
         self.bury([mail], box)
         return False
@@ -144,11 +148,8 @@ class PostOffice:
 
     # -- what becomes of it
 
-    def new_mailbox(self, name: str) -> Mailbox:
-        """Return a mailbox for a member of that name."""
-        return self._mailbox(name)
-
-    def _mailbox(self, name: str) -> Mailbox:
+    def mailbox(self, name: str) -> Mailbox:
+        """Return a mailbox for whoever has that name."""
         return Mailbox(self.hooks, delivered=lambda mail: self._delivered(name, mail), failed=self.regret)
 
     def _delivered(self, name: str, mail: Sequence[Mail]) -> None:
@@ -178,10 +179,6 @@ class PostOffice:
             self.dead_letters.append(letter)
             self.watch.show(MailReturned(path=self.path, letter=letter))
 
-    def relay(self, event: Event) -> None:
-        """Let those who watch the team hear an event of a member."""
-        self.watch.show(event)
-
     def regret(self, hook: str, error: BaseException) -> None:
         """Remember what a hook raised."""
         self.watch.errors.append(CallbackError(callback=hook, error=error))
@@ -197,7 +194,7 @@ class PostOffice:
         member.liveness, member.is_announced = liveness, True
         if member.task is not None:
             member.task.sign(liveness)
-        self.stir()
+        self.changes.wake()
         if self.watch.is_heard:
             self.watch.show(
                 MemberChanged(
@@ -213,7 +210,7 @@ class PostOffice:
         return True
 
     def part(self, member: Member, error: str | None = None) -> None:
-        """Let a member go: its name is free, and what it has not read is dead letters. Again, it changes nothing."""
+        """Let a member go: its name is free, and what it has not read is dead letters. Once is enough."""
         if self.registry.alive(member.name) is not member:
             return
         member.error = error
@@ -231,30 +228,8 @@ class PostOffice:
             return
         was_stopped = member.task is None or member.task.abort.aborted
         text = member.error or f"{member.name} {'was stopped' if was_stopped else 'has ended'}."
-        gone = Mail(
-            id=f"m-{next(self._numbers)}",
-            sender=member.name,
-            to=LEADER,
-            text=text,
-            kind="gone",
-            sent=datetime.now(UTC),
-        )
-        self._dispatch(member, gone)
-
-    # -- waiting
-
-    def stir(self) -> None:
-        """Wake those who wait for something to change."""
-        stirred, self._stirred = self._stirred, []
-        for waiter in stirred:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    async def next_change(self) -> None:
-        """Wait until something changes."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._stirred.append(waiter)
-        await waiter
+        id, now = f"m-{next(self._numbers)}", datetime.now(UTC)
+        self._dispatch(member, Mail(id=id, sender=member.name, to=LEADER, text=text, kind="gone", sent=now))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,11 +237,11 @@ class Shutdown:
     """How the members ended that were let go, by name."""
 
     finished: tuple[str, ...] = ()
-    """They ended by themselves, within the grace."""
+    """These ended by themselves, within the grace."""
     stopped: tuple[str, ...] = ()
-    """They were stopped, and ended."""
+    """These were stopped, and ended."""
     abandoned: tuple[str, ...] = ()
-    """They were stopped and do not end. They are out of the team all the same, and nobody waits for them."""
+    """These were stopped and do not end. They are out of the team all the same, and nobody waits for them."""
 
 
 def to_go(

@@ -1,18 +1,19 @@
 """What a delegation asks of a team: one new member; and what it is told. `Team` is a spawner, and so is whatever has
 a `spawn` like this one.
-
-Read `team.py` next. Imports `agent`, `model` and values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from journeyman.agent import Agent
 from journeyman.model import Model
 from journeyman.types import Message
+
+MAX_DEPTH: Final = 5
+"""How many runs may be above a sub-agent, in any mode, or above a member of a team."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,7 @@ class TeamSpawnRequest:
     agent: Agent[Any, Any]
     """The definition: it takes a text."""
     prompt: str
-    """The first task. Only a member with a `history` may do without: it then waits for mail."""
+    """The first task. Only a member with a `history` may have an empty one: it then waits for mail."""
     name: str = ""
     """Who it is in the team; empty for the agent's name."""
     team_name: str = ""
@@ -30,7 +31,7 @@ class TeamSpawnRequest:
     description: str = ""
     """What the task is, in a few words."""
     color: str = ""
-    """For whoever draws the team. Not read here."""
+    """The color for whoever draws the team. The team itself does not read it."""
     model: Model | None = None
     """Used instead of the agent's."""
     history: Sequence[Message] = ()
@@ -42,7 +43,7 @@ class TeamSpawnResult:
     """A member that was made."""
 
     task_id: str
-    """Of the background task that it lives in."""
+    """The id of the background task that it lives in."""
     agent_id: str
     """`name@team`."""
     name: str

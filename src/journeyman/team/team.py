@@ -1,142 +1,43 @@
 """A team: long-lived members that work side by side and write to one another, and the leader that made them.
 
-A member is a chat in a background task; mail is its prompts. `Team` says who may be made and sent for, and how all of
-it ends.
-
-What the models of a team may do: write to one another, see who there is, and, for the leader, let members go.
-
-Who calls is known by the member whose turn goes on; everybody else is the leader. Imports
-`team_post`, `team_registry`, `team_shutdown` and `tools`.
+A member is a chat in a background task; mail is its prompts. Whatever is done inside a member's turn is done by that
+member; all else is done by the leader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from journeyman.agent import NOTHING_AROUND, Host
-from journeyman.chat.questions import Answer, Questions, current_questions
+from journeyman.chat.questions import Questions, current_questions
 from journeyman.errors import TeamError
 from journeyman.events import DeadLetter, Listener, Mail
+from journeyman.gate import Decision
 from journeyman.inbox import Inbox, current_inbox
 from journeyman.journal import Section
 from journeyman.loop.record import current_path, current_run
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.tasks import Tasks
-from journeyman.team.life import Life, in_team, why_unfit
+from journeyman.team.life import MemberLoop, in_team
 from journeyman.team.mail import TeamHooks
-from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, Roster, current_member
+from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, Roster
 from journeyman.team.post import PostOffice, Shutdown, let_go, to_go
-from journeyman.team.spawn import TeamSpawner, TeamSpawnRequest, TeamSpawnResult
+from journeyman.team.spawn import MAX_DEPTH, TeamSpawner, TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.tools import AnyTool, ToolContext, tool
 from journeyman.types import RunPath, Usage
 
-_SHOWN_CHARS = 60
-_SHOWN_LETTERS = 20
-
-
-Sender: TypeAlias = Callable[[], Member | None]
-"""Returns who calls: a member, or None for the leader."""
-
-Stop: TypeAlias = Callable[[str], Awaitable[Shutdown]]
-"""Shuts down the member of that name, or all."""
-
-
-def send_message_tool(sender: Sender, post: PostOffice) -> AnyTool:
-    """Return the tool with which a member, or the leader, writes to another."""
-
-    @tool(effect="idempotent", thread=False)
-    def send_message(to: str, message: str, context: ToolContext, summary: str = "") -> str:
-        """Send a message to a member of your team. It is read before the addressee's next step.
-
-        Args:
-            to: the name of a member, "team-lead" for the leader, or "*" for all members but you.
-            message: what the addressee shall read. It knows nothing else of your conversation.
-            summary: what it is about, in a few words.
-        """
-        member = sender()
-        who = LEADER if member is None else f"{member.name}.{member.incarnation}"
-        id = f"{who}/{'/'.join(context.path)}/{context.attempt}.{context.iteration}/{context.tool_use_id}"
-        n_dead = len(post.dead_letters)
-        sent = post.send(member, to, message, summary=summary, id=id)
-        if len(post.dead_letters) > n_dead:
-            raise TeamError(f"{to!r} has ended, so it will not read that. See team_roster for who is there.")
-        if not sent and to == EVERYBODY:
-            return "Nobody else is there, so nothing was sent."
-        return f"Sent to {', '.join([mail.to for mail in sent])}." if sent else "That message was sent before."
-
-    return send_message
-
-
-def roster_tool(roster: Callable[[], Roster]) -> AnyTool:
-    """Return the tool that shows who is in the team."""
-
-    @tool(effect="pure", thread=False)
-    def team_roster() -> str:
-        """Show who is in the team, what each member does, and which messages could not be delivered."""
-        return roster_text(roster())
-
-    return team_roster
-
-
-def shutdown_tool(sender: Sender, stop: Stop) -> AnyTool:
-    """Return the tool with which the leader lets members go."""
-
-    @tool(effect="idempotent")
-    async def team_shutdown(name: str) -> str:
-        """Let a member of the team go: it may end what it does, and is stopped if that takes too long.
-
-        Args:
-            name: the name of a member, or "*" for all members.
-        """
-        if sender() is not None:
-            raise TeamError(f"Only {LEADER} lets members go. Send it a message instead.")
-        ended = await stop(name)
-        ways = {"ended": ended.finished, "stopped": ended.stopped, "does not end": ended.abandoned}
-        return "; ".join([f"{way}: {', '.join(names)}" for way, names in ways.items() if names]) or "Nobody was there."
-
-    return team_shutdown
-
-
-# -- the roster, in words ---------------------------------------------------------------------------------------------
-
-
-def roster_text(roster: Roster) -> str:
-    """Return the roster as a model reads it."""
-    about = f": {roster.description}" if roster.description else ""
-    lines = [f"team {roster.name}, led by {LEADER}{about}"]
-    lines += [_member_line(member) for member in roster.members] or ["- no members"]
-    if roster.dead_letters:
-        lines += ["not delivered:", *map(_letter_line, roster.dead_letters[-_SHOWN_LETTERS:])]
-    return "\n".join(lines)
-
-
-def _member_line(member: MemberInfo) -> str:
-    facts = [f"{member.liveness}, last sign {member.quiet_s:.0f} s ago"]
-    facts += [f"{member.n_waiting} unread"] if member.n_waiting else []
-    facts += [member.error] if member.error else []
-    about = f", {member.description}" if member.description else ""
-    return f"- {member.name} ({member.agent}{about}): {'; '.join(facts)}"
-
-
-def _letter_line(letter: DeadLetter) -> str:
-    mail = letter.mail
-    text = " ".join((mail.summary or mail.text).split())
-    shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
-    return f"- {mail.sender} to {mail.to} ({letter.reason}): {shown}"
-
-
-__all__ = ["Roster", "Shutdown", "Team", "TeamHooks", "TeamSpawnRequest", "TeamSpawnResult", "TeamSpawner"]
-
 DEFAULT_NAME: Final = "team"
-MAX_DEPTH: Final = 5
-"""How many runs may be above a member."""
 GRACE_S: Final = 30.0
+"""How many seconds a member has to end its turn when it is let go."""
 FORCE_S: Final = 10.0
+"""How many seconds a member that was stopped has to end."""
+_SHOWN_CHARS: Final = 60
+_SHOWN_LETTERS: Final = 20
 
 _DEFAULT_HOOKS: Final = TeamHooks()
 
@@ -158,8 +59,8 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         hooks: TeamHooks = _DEFAULT_HOOKS,
         on_event: Listener | None = None,
     ) -> None:
-        """Without a `name` it takes that of the first request. `host` surrounds the runs of its members: its budget is
-        for all of them together. `tasks` is where they live; without it, the team has its own."""
+        """Without a `name` the team takes that of the first request. `host` surrounds the runs of its members, so its
+        budget is for all of them together. `tasks` runs the members; without it, the team opens its own."""
         self._is_named = bool(name)
         self._given_host = host or NOTHING_AROUND
         self._given_tasks = tasks
@@ -171,9 +72,8 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         self._asks: Questions = self._questions
         """Where members ask the user: the chat that leads the team, or the team itself."""
         self._inbox: Inbox | None = None
-        """Of the chat that leads the team."""
-        self._send_message = send_message_tool(self._sender, self._post)
-        self._team_roster = roster_tool(self.roster)
+        """The inbox of the chat that leads the team."""
+        self._tools = _tools_of(self, self._post)
 
     # -- opening and leaving
 
@@ -209,20 +109,16 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         registry = self._post.registry
         if registry.is_deleted:
             return
-        for name in registry.teammates:  # only if the wait for them was cancelled
-            self._leave(name)
+        for member in registry.members():  # some are alive only if the wait for them was cancelled
+            if registry.alive(member.name) is member:
+                member.was_asked = True
+                self._stop(member.task_id)
+                self._post.part(member)
         self._follow(None)
         left = registry.leader.leftovers()
         registry.delete()
         self._post.bury(left, "closed")
-        self._post.stir()
-
-    def _leave(self, name: str) -> None:
-        member = self._post.registry.alive(name)
-        if member is not None:
-            member.was_asked = True
-            self._stop(member.task_id)
-            self._post.part(member)
+        self._post.changes.wake()
 
     # -- members
 
@@ -241,16 +137,16 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         member = Member(
             name=path[-1],
             agent=request.agent.name,
-            box=self._post.new_mailbox(path[-1]),
+            box=self._post.mailbox(path[-1]),
             path=path,
             description=request.description,
             color=request.color,
             registry=registry,
         )
         member.liveness = "working" if request.prompt else "idle"
-        agent = in_team(request.agent, member, registry.name, (self._send_message, self._team_roster))
+        agent = in_team(request.agent, member, registry.name, self._tools[:2])
         registry.register(member)
-        life = Life(
+        loop = MemberLoop(
             member=member,
             post=self._post,
             agent=agent,
@@ -260,7 +156,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
             history=request.history,
         )
         try:
-            member.task_id = life.begin(tasks)
+            member.task_id = loop.begin(tasks)
         except BaseException:
             registry.unregister(member)
             raise
@@ -273,12 +169,13 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         )
 
     def _check(self, request: TeamSpawnRequest, path: RunPath) -> None:
-        depth = len(path) - 1
+        agent, depth = request.agent, len(path) - 1
         self._post.registry.check_open()
         self._post.registry.check_name(path[-1])
-        why = why_unfit(request.agent)
-        if why is not None:
-            raise TeamError(why)
+        if agent.input is not str:
+            raise TeamError(
+                f"Agent {agent.name!r} takes {agent.input!r}, but the prompts of a member are texts. Leave input= out."
+            )
         if depth > MAX_DEPTH:
             raise TeamError(f"A member would be at depth {depth}, and {MAX_DEPTH} is the last. Do the work yourself.")
         if not request.prompt.strip() and not request.history:
@@ -320,7 +217,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
     def _lead(self) -> None:
         """Let the chat whose turn goes on here, if any, be the leader from now on."""
         inbox = current_inbox.get()
-        if self._sender() is not None or (inbox is None and self._inbox is not None):
+        if self._post.sender() is not None or (inbox is None and self._inbox is not None):
             return
         questions, run = current_questions.get(), current_run.get()
         self._post.path = current_path.get()
@@ -340,11 +237,6 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
             inbox.posts = (*inbox.posts, leader)
         self._inbox = inbox
 
-    def _sender(self) -> Member | None:
-        """Return the member of this team whose turn goes on here. None: it is the leader's, or a program."""
-        member = current_member.get()
-        return member if member is not None and member.registry is self._post.registry else None
-
     # -- mail
 
     def send(
@@ -358,7 +250,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         Raises:
             TeamError: nothing can be sent to that name, or from here.
         """
-        return self._post.send(self._sender(), to, text, summary=summary, id=id, incarnation=incarnation)
+        return self._post.send(self._post.sender(), to, text, summary=summary, id=id, incarnation=incarnation)
 
     async def receive(self, timeout_s: float | None = None) -> tuple[Mail, ...]:
         """Wait for mail to the leader, and take all there is. For a program that leads; a chat is told by itself.
@@ -378,9 +270,9 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         """
         registry = self._post.registry
         while not registry.leader.has_mail:
-            if not registry.any_alive(_is_busy):
+            if not registry.any_alive(lambda member: member.liveness != "idle" or member.box.has_mail):
                 return False
-            await self._post.next_change()
+            await self._post.changes.wait()
         return True
 
     # -- ending
@@ -399,7 +291,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         """
         return await let_go(
             self._post,
-            to_go(self._post.registry, names, incarnation, here=self._sender()),
+            to_go(self._post.registry, names, incarnation, here=self._post.sender()),
             stop=self._stop,
             grace_s=grace_s,
             force_s=force_s,
@@ -410,7 +302,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
 
     # -- asking and looking
 
-    def answer(self, id: str, answer: Answer) -> None:
+    def answer(self, id: str, answer: Decision | str) -> None:
         """Answer what a member asks, where a program leads. A chat that leads is answered through `Chat.answer`.
 
         Raises:
@@ -457,14 +349,80 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
 
     def tools(self) -> Sequence[AnyTool]:
         """Return the tools of a leader: `send_message`, `team_roster` and `team_shutdown`. Members have two of them."""
-        return (self._send_message, self._team_roster, shutdown_tool(self._sender, self._shut_down))
-
-    async def _shut_down(self, name: str) -> Shutdown:
-        return await self.shutdown(name)
+        return self._tools
 
 
-def _is_busy(member: Member) -> bool:
-    return member.liveness != "idle" or member.box.has_mail
+# -- the tools of models ----------------------------------------------------------------------------------------------
+
+
+def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:
+    """Return `send_message`, `team_roster` and `team_shutdown`. Whoever calls is the member whose turn goes on, or else
+    the leader."""
+
+    @tool(effect="idempotent", thread=False)
+    def send_message(to: str, message: str, context: ToolContext, summary: str = "") -> str:
+        """Send a message to a member of your team. It is read before the addressee's next step.
+
+        Args:
+            to: the name of a member, "team-lead" for the leader, or "*" for all members but you.
+            message: what the addressee shall read. It knows nothing else of your conversation.
+            summary: what it is about, in a few words.
+        """
+        member = post.sender()
+        who = LEADER if member is None else f"{member.name}.{member.incarnation}"
+        id = f"{who}/{'/'.join(context.path)}/{context.attempt}.{context.iteration}/{context.tool_use_id}"
+        n_dead = len(post.dead_letters)
+        sent = post.send(member, to, message, summary=summary, id=id)
+        if len(post.dead_letters) > n_dead:
+            raise TeamError(f"{to!r} has ended, so it will not read that. See team_roster for who is there.")
+        if not sent and to == EVERYBODY:
+            return "Nobody else is there, so nothing was sent."
+        return f"Sent to {', '.join([mail.to for mail in sent])}." if sent else "That message was sent before."
+
+    @tool(effect="pure", thread=False)
+    def team_roster() -> str:
+        """Show who is in the team, what each member does, and which messages could not be delivered."""
+        return _roster_text(post.roster())
+
+    @tool(effect="idempotent")
+    async def team_shutdown(name: str) -> str:
+        """Let a member of the team go: it may end what it does, and is stopped if that takes too long.
+
+        Args:
+            name: the name of a member, or "*" for all members.
+        """
+        if post.sender() is not None:
+            raise TeamError(f"Only {LEADER} lets members go. Send it a message instead.")
+        ended = await team.shutdown(name)
+        ways = {"ended": ended.finished, "stopped": ended.stopped, "does not end": ended.abandoned}
+        return "; ".join([f"{way}: {', '.join(names)}" for way, names in ways.items() if names]) or "Nobody was there."
+
+    return send_message, team_roster, team_shutdown
+
+
+def _roster_text(roster: Roster) -> str:
+    """Return the roster as a model reads it."""
+    about = f": {roster.description}" if roster.description else ""
+    lines = [f"team {roster.name}, led by {LEADER}{about}"]
+    lines += [_member_line(member) for member in roster.members] or ["- no members"]
+    if roster.dead_letters:
+        lines += ["not delivered:", *map(_letter_line, roster.dead_letters[-_SHOWN_LETTERS:])]
+    return "\n".join(lines)
+
+
+def _member_line(member: MemberInfo) -> str:
+    facts = [f"{member.liveness}, last sign {member.quiet_s:.0f} s ago"]
+    facts += [f"{member.n_waiting} unread"] if member.n_waiting else []
+    facts += [member.error] if member.error else []
+    about = f", {member.description}" if member.description else ""
+    return f"- {member.name} ({member.agent}{about}): {'; '.join(facts)}"
+
+
+def _letter_line(letter: DeadLetter) -> str:
+    mail = letter.mail
+    text = " ".join((mail.summary or mail.text).split())
+    shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
+    return f"- {mail.sender} to {mail.to} ({letter.reason}): {shown}"
 
 
 if TYPE_CHECKING:

@@ -1,11 +1,8 @@
 """What the work of a background task may know and tell of its own task, and what may be said when one is started.
 
-Work takes its `TaskContext` as its one argument; `current_background` finds it from further inside. `tasks.py` makes
-it.
-
-What a task writes down: JSON lines in a file, if there is one, and the last of it in memory.
-
-Nothing that goes wrong with the file is raised: it is kept, and makes the task fail when it ends.
+Work takes its `TaskContext` as its one argument; `current_background` finds it from further inside. What a task writes
+down goes into a file as JSON lines, if there is one, and the last of it stays in memory. Nothing that goes wrong with
+the file is raised: it is kept, and makes the task fail when it ends.
 """
 
 from __future__ import annotations
@@ -27,9 +24,6 @@ from journeyman.events import Identity, Liveness, TaskInfo, TaskKind
 from journeyman.inbox import Inbox
 from journeyman.types import Usage
 
-KEPT_CHARS: Final = 50_000
-"""How much of the output of a task stays in memory: the last of it."""
-
 Record: TypeAlias = str | Mapping[str, object]
 """One line of output: a text, or anything that can be written as JSON."""
 
@@ -45,83 +39,6 @@ OutputFactory: TypeAlias = Callable[[str, str], tuple[Writer, str] | Awaitable[t
 """Opens the output of one task, given its id and what it is: the agent's name, or else the description. Returns the
 writer, and the path that is shown."""
 
-
-class TaskOutput:
-    """The output of one task."""
-
-    def __init__(self) -> None:
-        self.path: str | None = None
-        self.errors: list[str] = []
-        """What went wrong with the file, in order."""
-        self._writer: Writer | None = None
-        self._kept: deque[str] = deque()
-        self._n_kept = 0
-        self._n_dropped = 0
-
-    async def open(self, factory: OutputFactory | None, id: str, subject: str) -> None:
-        """Open the file. If that fails, `errors` says so."""
-        if factory is None:
-            return
-        try:
-            made = factory(id, subject)
-            self._writer, self.path = await made if inspect.isawaitable(made) else made
-        except Exception as error:  # noqa: BLE001 - whatever the host's factory raises
-            self.errors.append(f"cannot open the output: {name_and_words(error)}")
-
-    def write(self, record: Record) -> None:
-        """Add one line."""
-        self._keep(record if isinstance(record, str) else _json(record))
-        if self._writer is not None:
-            line = _json({"text": record} if isinstance(record, str) else record)
-            try:
-                self._writer.write(f"{line}\n")
-            except Exception as error:  # noqa: BLE001 - whatever the host's writer raises
-                self.errors.append(f"cannot write the output: {name_and_words(error)}")
-                self.close()
-
-    def _keep(self, line: str) -> None:
-        self._kept.append(line[-KEPT_CHARS:])
-        self._n_kept += len(self._kept[-1]) + 1
-        while self._n_kept > KEPT_CHARS + 1:
-            self._n_kept -= len(self._kept.popleft()) + 1
-            self._n_dropped += 1
-
-    def close(self) -> None:
-        """Close the file. Again, it changes nothing."""
-        writer, self._writer = self._writer, None
-        try:
-            if writer is not None:
-                writer.close()
-        except Exception as error:  # noqa: BLE001 - whatever the host's writer raises
-            self.errors.append(f"cannot close the output: {name_and_words(error)}")
-
-    def tail(self) -> str:
-        """Return the last of the output, with a note if there was more."""
-        more = f"[{self._n_dropped:,} lines before this.]\n" if self._n_dropped else ""
-        return more + "\n".join(self._kept)
-
-
-def _json(record: Mapping[str, object]) -> str:
-    return json.dumps(record, ensure_ascii=False, default=str)
-
-
-def in_folder(folder: str | os.PathLike[str]) -> OutputFactory:
-    """Return what writes the output of each task to a file of its own in `folder`: `bg-1.jsonl`, or `bg-1-2.jsonl` if
-    that one is there already."""
-
-    def opened(id: str, subject: str) -> tuple[Writer, str]:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        names = (f"{id}{f'-{n}' if n > 1 else ''}.jsonl" for n in range(1, 1_000_000))
-        for path in (Path(folder) / name for name in names):
-            try:
-                return path.open("x", encoding="utf-8", errors="backslashreplace", buffering=1), str(path)
-            except FileExistsError:
-                continue
-        raise FileExistsError(f"{folder} is full of files of earlier tasks {id}. Use another folder.")
-
-    return opened
-
-
 Notify: TypeAlias = Callable[[str, TaskInfo], object]
 """Takes the notification of a task that has ended: its text, as a model shall read it, and the task. May be async."""
 
@@ -133,19 +50,19 @@ class TaskOptions(TypedDict, total=False):
     """What may be said when a task is started."""
 
     kind: TaskKind
-    """What it is; `tool` if it is not said. A `shell` takes no messages."""
+    """The kind of work; `tool` if it is not given. A `shell` takes no messages."""
     agent: str
     """The agent that does the work."""
     command: str
     """The command of a shell."""
     identity: Identity
-    """Who it is, for a member of a team."""
+    """The name and the team of the member that lives in the task."""
     receive: Receive
     """Takes the messages to the task, instead of its inbox."""
     notify: Notify | None
-    """Takes the notification of this task, instead of what all others have."""
+    """Takes the notification of this task, instead of the one that takes those of all others."""
     output: OutputFactory | None
-    """Opens the output of this task, instead of what all others have."""
+    """Opens the output of this task, instead of the one that opens those of all others."""
 
 
 class TaskContext:
@@ -158,7 +75,7 @@ class TaskContext:
         """Fired when the task is stopped. Work that gives it to its runs, or subscribes to it, has time to end by
         itself; other work is cancelled at once."""
         self.inbox: Final = Inbox()
-        """The messages to the task, as steering. Lend it to a run, or `take_steering()`. `pick_up()` closes it if
+        """The messages to the task, as steering. Lend it to a run, or call `take_steering()`. `pick_up()` closes it if
         nothing waits: from then on messages are refused."""
         self.inbox.open()
         self._info = info
@@ -209,3 +126,85 @@ Work: TypeAlias = Callable[[TaskContext], Awaitable[object]]
 
 current_background: ContextVar[TaskContext | None] = ContextVar("journeyman_background", default=None)
 """The background task that goes on here, if any."""
+
+
+# -- the output --------------------------------------------------------------------------------------------------------
+
+KEPT_CHARS: Final = 50_000
+"""How many characters of a task's output stay in memory: the last ones."""
+
+
+class TaskOutput:
+    """The output of one task."""
+
+    def __init__(self) -> None:
+        self.path: str | None = None
+        self.errors: list[str] = []
+        """What went wrong with the file, in order."""
+        self._writer: Writer | None = None
+        self._kept: deque[str] = deque()
+        self._n_kept = 0
+        self._n_dropped = 0
+
+    async def open(self, factory: OutputFactory | None, id: str, subject: str) -> None:
+        """Open the file. If that fails, `errors` says so."""
+        if factory is None:
+            return
+        try:
+            made = factory(id, subject)
+            self._writer, self.path = await made if inspect.isawaitable(made) else made
+        except Exception as error:  # noqa: BLE001 - whatever the host's factory raises
+            self.errors.append(f"cannot open the output: {name_and_words(error)}")
+
+    def write(self, record: Record) -> None:
+        """Add one line."""
+        self._keep(record if isinstance(record, str) else _json(record))
+        if self._writer is not None:
+            line = _json({"text": record} if isinstance(record, str) else record)
+            try:
+                self._writer.write(f"{line}\n")
+            except Exception as error:  # noqa: BLE001 - whatever the host's writer raises
+                self.errors.append(f"cannot write the output: {name_and_words(error)}")
+                self.close()
+
+    def _keep(self, line: str) -> None:
+        self._kept.append(line[-KEPT_CHARS:])
+        self._n_kept += len(self._kept[-1]) + 1
+        while self._n_kept > KEPT_CHARS + 1:
+            self._n_kept -= len(self._kept.popleft()) + 1
+            self._n_dropped += 1
+
+    def close(self) -> None:
+        """Close the file. A second call changes nothing."""
+        writer, self._writer = self._writer, None
+        try:
+            if writer is not None:
+                writer.close()
+        except Exception as error:  # noqa: BLE001 - whatever the host's writer raises
+            self.errors.append(f"cannot close the output: {name_and_words(error)}")
+
+    def tail(self) -> str:
+        """Return the last of the output, with a note if there was more."""
+        more = f"[{self._n_dropped:,} lines before this.]\n" if self._n_dropped else ""
+        return more + "\n".join(self._kept)
+
+
+def _json(record: Mapping[str, object]) -> str:
+    return json.dumps(record, ensure_ascii=False, default=str)
+
+
+def in_folder(folder: str | os.PathLike[str]) -> OutputFactory:
+    """Return what writes the output of each task to a file of its own in `folder`: `bg-1.jsonl`, or `bg-1-2.jsonl` if
+    that one is there already."""
+
+    def opened(id: str, subject: str) -> tuple[Writer, str]:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        names = (f"{id}{f'-{n}' if n > 1 else ''}.jsonl" for n in range(1, 1_000_000))
+        for path in (Path(folder) / name for name in names):
+            try:
+                return path.open("x", encoding="utf-8", errors="backslashreplace", buffering=1), str(path)
+            except FileExistsError:
+                continue
+        raise FileExistsError(f"{folder} is full of files of earlier tasks {id}. Use another folder.")
+
+    return opened

@@ -16,13 +16,12 @@ from typing import Any, Final, TypeAlias
 from pydantic_core import from_json
 
 from journeyman.agent import Agent
-from journeyman.chat.questions import Answer
 from journeyman.cli.chat.view import SAY, Prompt
 from journeyman.cli.show.lines import Line, count, one_line
 from journeyman.cli.show.lines import arguments as arguments_in_words
 from journeyman.errors import InvalidArguments
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
-from journeyman.gate import Allow, Deny, Extent, Rewrite, Stop
+from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite, Stop
 from journeyman.types import JsonObject
 
 Asked: TypeAlias = ApprovalRequested | QuestionAsked
@@ -85,7 +84,7 @@ class Asking:
     """What waits for the user, oldest first. It all happens in the thread of the chat."""
 
     def __init__(
-        self, agent: Agent[Any, Any], answer: Callable[[str, Answer], None], show: Callable[[Prompt], None]
+        self, agent: Agent[Any, Any], answer: Callable[[str, Decision | str], None], show: Callable[[Prompt], None]
     ) -> None:
         """`answer` takes an id and its answer. `show` takes what the input line is for from now on."""
         self._agent = agent

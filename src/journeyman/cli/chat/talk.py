@@ -19,7 +19,6 @@ from typing import Any, Final, TypeAlias
 
 from journeyman.agent import Agent
 from journeyman.chat.chat import Chat
-from journeyman.chat.questions import Answer
 from journeyman.cli.chat.asking import Asking
 from journeyman.cli.chat.sessions import Place
 from journeyman.cli.chat.tree import ChatTree, said
@@ -38,6 +37,7 @@ from journeyman.events import (
     RunStarted,
     TurnEnded,
 )
+from journeyman.gate import Decision
 from journeyman.types import dump_messages
 
 Act: TypeAlias = "Callable[[Talk, str], Iterator[Line]]"
@@ -284,7 +284,7 @@ class Talk:
         elif isinstance(event, ApprovalAnswered | QuestionAnswered):
             yield from self._asking.remove(event)
 
-    def _answer(self, id: str, answer: Answer) -> None:
+    def _answer(self, id: str, answer: Decision | str) -> None:
         self.chat.answer(id, answer)
 
     # -- what is entered

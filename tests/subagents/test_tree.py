@@ -46,10 +46,10 @@ from journeyman.loop.record import current_run
 from journeyman.loop.watch import Watch
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
-from journeyman.subagents.calls import MAX_DEPTH
+from journeyman.team.spawn import MAX_DEPTH
 from journeyman.types import Thinking
-from tests.crews.players import code, done, echo, errors, hang, lead, look, play, read, scout
 from tests.support.clock import virtual_clock
+from tests.support.players import code, done, echo, errors, hang, lead, look, play, read, scout
 from tests.support.recorder import Recorder, check_balance
 from tests.support.stage import Stage
 
@@ -311,7 +311,7 @@ async def test_an_approval_of_a_grandchild_is_asked_for_at_the_root(stage: Stage
     async with Chat(lead(stage, Subagents(middle), {"agent": "middle", "task": "go"}), on_event=answer) as chat:
         await chat.prompt("Go.")
     assert paths == [("lead", "middle#1", "scout#1")]
-    assert [result.text for result in stage.tool_results(3)] == ["nothing here"]
+    assert [result.text for result in stage.tool_results(3)] == ["found here"]
 
 
 # -- stopping ---------------------------------------------------------------------------------------------------------

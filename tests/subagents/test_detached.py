@@ -25,30 +25,17 @@ from journeyman import (
     tool,
 )
 from journeyman.errors import SubagentMisused, TeamError
-from journeyman.events import RunStarted, TaskInfo
+from journeyman.events import RunStarted
 from journeyman.model import Model
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.team.spawn import TeamSpawnRequest, TeamSpawnResult
+from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.background import Writer
-from tests.chat.players import Door
-from tests.crews.players import counter, done, echo, errors, hang, lead, look, play, read, scout
+from tests.support.players import Door, Told, counter, done, echo, errors, hang, lead, look, play, read, scout
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage
 
 SHORT = Settings(max_tokens=500)
 LATER = {"agent": "scout", "task": "look", "background": True}
-
-
-@dataclass
-class Told:
-    """Keeps the notifications."""
-
-    texts: list[str] = field(default_factory=list[str])
-    infos: list[TaskInfo] = field(default_factory=list[TaskInfo])
-
-    def __call__(self, text: str, info: TaskInfo) -> None:
-        self.texts.append(text)
-        self.infos.append(info)
 
 
 # -- background -------------------------------------------------------------------------------------------------------
@@ -84,8 +71,8 @@ async def test_it_returns_at_once_and_the_task_can_be_seen_by_then(stage: Stage)
         await tasks.wait()
         info = tasks.get("bg-1")
     assert (info.status, info.result, info.usage.requests) == ("completed", "found", 1)
-    assert [each.id for each in told.infos] == ["bg-1"]
-    assert "<result>found</result>" in told.texts[0]
+    assert told.ids == ["bg-1"]
+    assert "<result>found</result>" in told.notes[0][0]
 
 
 async def test_the_tools_own_recipient_is_told(stage: Stage) -> None:  # S1.6
@@ -94,7 +81,7 @@ async def test_the_tools_own_recipient_is_told(stage: Stage) -> None:  # S1.6
         crew = Subagents(scout(stage), notify=told)
         await play(stage, crew, LATER, host=Host(tasks=tasks))
         await tasks.wait()
-    assert (len(told.texts), len(others.texts)) == (1, 0)
+    assert (len(told.notes), len(others.notes)) == (1, 0)
 
 
 async def test_a_chat_is_told_through_its_follow_ups(stage: Stage) -> None:  # S1.6
@@ -184,8 +171,8 @@ async def test_messages_to_the_task_are_read_before_its_next_model_call(stage: S
         assert tasks.message("bg-1", "Also the cellar.") == "queued"
         door.opened.set()
         await tasks.wait()
-        assert tasks.get("bg-1").result == "found more"
-    assert stage.texts(stage.n_requests - 1) == ["Also the cellar."]
+        assert (tasks.get("bg-1").result, tasks.get("bg-1").undelivered) == ("found more", ())
+    assert transcript(stage.messages(stage.n_requests - 1))[-1] == ("user", "#a: waited", "Also the cellar.")
 
 
 async def test_a_message_that_comes_with_the_last_answer_starts_one_more_turn(stage: Stage) -> None:  # S16.6
@@ -198,7 +185,7 @@ async def test_a_message_that_comes_with_the_last_answer_starts_one_more_turn(st
         door.opened.set()
         await tasks.wait()
         info = tasks.get("bg-1")
-    assert (info.result, info.usage.requests) == ("and the cellar", 2)
+    assert (info.result, info.undelivered, info.usage.requests) == ("and the cellar", (), 2)
     assert transcript(stage.messages(stage.n_requests - 1))[-1] == ("user", "Also the cellar.")
 
 
@@ -216,7 +203,7 @@ async def test_its_output_holds_calls_and_messages(stage: Stage) -> None:  # S1.
     lines: list[str] = []
     names: list[tuple[str, str]] = []
     async with Tasks(notify=Told()) as tasks:
-        crew = Subagents(scout(stage, call("look", place="x" * 99, id="a"), "found"), tasks=tasks)
+        crew = Subagents(scout(stage, call("look", where="x" * 99, id="a"), "found"), tasks=tasks)
         crew.background_output = opened
         await play(stage, crew, LATER)
         await tasks.wait()
@@ -226,7 +213,7 @@ async def test_its_output_holds_calls_and_messages(stage: Stage) -> None:  # S1.
     records = [from_json(line) for line in lines]
     assert [record["role"] for record in records if "role" in record] == ["user", "assistant", "user", "assistant"]
     [called] = [record["text"] for record in records if "role" not in record]
-    assert called == '[tool] look({"place":"' + "x" * 50 + "...)"
+    assert called == '[tool] look({"where":"' + "x" * 50 + "...)"
 
 
 async def test_an_output_that_cannot_be_opened_fails_the_task_and_asks_no_model(stage: Stage) -> None:  # S1.6, S1.9

@@ -1,21 +1,148 @@
-"""How members are let go: asked, then stopped, then left to themselves; always within the time that was given."""
+"""Who is in a team: who may have a name, how members are let go, and what is left of them."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
 from journeyman import Agent, Chat, Tasks, Team
 from journeyman.errors import TeamError
-from journeyman.events import ToolFinished
+from journeyman.events import Identity, ToolFinished
 from journeyman.models.scripted import Scripted, call
-from journeyman.team.team import Shutdown
+from journeyman.team import Shutdown, TeamSpawner
+from journeyman.team.members import LEADER, current_member
 from journeyman.tools.tools import AnyTool, tool
-from tests.chat.players import Door
 from tests.support.clock import virtual_clock
+from tests.support.players import Door, done_by, fates, join, lives, mail_read, member_of, turn_of, until_idle, wanted
 from tests.support.recorder import Recorder
-from tests.team.players import fates, join, lives, mail_read, member_of, until_idle, wanted
+
+
+async def test_the_leader_is_there_from_the_beginning() -> None:
+    async with Team("crew") as team:
+        assert (team.send("*", "Hello."), team.roster().members, team.roster().n_waiting) == ((), (), 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (LEADER, "The name 'team-lead' is the leader's. Give the member another one."),
+        ("a b", "'a b' is no name for a member. Use 1 to 64 letters, digits, '_' or '-'."),
+        ("ada", "The name 'ada' is taken in team 'crew'. Names there are: ['ada', 'team-lead']."),
+    ],
+)
+async def test_names_that_no_member_can_have_are_refused_and_leave_nothing_behind(name: str, text: str) -> None:
+    recorder = Recorder()
+    async with Team("crew", on_event=recorder) as team:
+        await join(team, "ada", ["Done."])
+        agent = Agent(name="scout", model=Scripted(["Done."]))
+        with pytest.raises(TeamError, match=re.escape(text)):
+            await team.spawn(wanted(agent, name=name))
+        await until_idle(team)
+        assert [member.name for member in team.roster().members] == ["ada"]
+
+
+async def test_a_member_has_the_name_of_its_agent_if_no_other_is_given() -> None:
+    async with Team("crew") as team:
+        made = await team.spawn(wanted(member_of(["Done."], name="scout")))
+        assert (made.name, made.agent_id, made.team_name, made.incarnation) == ("scout", "scout@crew", "crew", 1)
+        assert made.task_id == team.member("scout").task_id == "tm-1"
+
+
+async def test_a_team_is_renamed_only_while_it_has_no_members() -> None:
+    async with Team("crew", description="old") as team:
+        team.rename("gang", "new")
+        team.rename("")
+        assert (team.name, team.roster().description) == ("gang", "new")
+        await join(team, "ada", ["Done."])
+        with pytest.raises(TeamError, match=r"Team 'gang' has members: \['ada'\]. Rename it while it has none."):
+            team.rename("crew")
+        await team.shutdown()
+        team.rename("crew")
+        assert team.name == "crew"
+        with pytest.raises(TeamError, match="'a b' is no name for a team"):
+            team.rename("a b")
+
+
+async def test_a_team_without_a_name_takes_that_of_the_first_request() -> None:
+    async with Team() as team:
+        made = await team.spawn(wanted(member_of(["Done."]), team_name="crew"))
+        assert made.agent_id == "scout@crew"
+        with pytest.raises(TeamError, match=r"There is no team 'gang'\. The team is 'crew'; leave the name out"):
+            await team.spawn(wanted(member_of(["Done."]), name="max", team_name="gang"))
+
+
+async def test_a_deleted_team_does_nothing_any_more() -> None:
+    async with Team("crew") as team:
+        await join(team, "ada", ["Done."])
+        await team.delete()
+        assert [member.liveness for member in team.roster().members] == ["gone"]
+        for act in (team.delete, team.receive, lambda: join(team, "max", ["Done."])):
+            with pytest.raises(TeamError):
+                await act()
+        for send in (lambda: team.send("*", "Hello."), lambda: team.rename("gang")):
+            with pytest.raises(TeamError, match="There is no team 'crew' any more: it was deleted"):
+                send()
+
+
+async def test_a_team_is_open_once() -> None:
+    team = Team("crew")
+    with pytest.raises(RuntimeError, match=r"The team is not open\."):
+        await join(team, "ada", ["Done."])
+    async with team:
+        pass
+    with pytest.raises(RuntimeError, match="entered before"):
+        await team.__aenter__()
+
+
+async def test_a_name_is_free_again_when_its_member_is_gone_and_the_next_is_another_incarnation() -> None:
+    recorder = Recorder()
+    async with Team("crew", on_event=recorder) as team:
+        await join(team, "ada", ["Done."])
+        await team.shutdown("ada")
+        made = await join(team, "ada", ["Done."])
+        assert made.incarnation == 2
+    assert lives(recorder.events, "ada")[-2:] == [(2, "stopping"), (2, "gone")]
+
+
+async def test_an_agent_that_takes_no_text_is_refused() -> None:
+    async with Team("crew") as team:
+        agent = Agent(name="counter", model=Scripted(["1"]), input=int)
+        with pytest.raises(TeamError, match="takes <class 'int'>, but the prompts of a member are texts"):
+            await team.spawn(wanted(agent))
+
+
+async def test_a_member_without_anything_to_do_is_refused() -> None:
+    async with Team("crew") as team:
+        with pytest.raises(TeamError, match="The prompt is blank"):
+            await team.spawn(wanted(member_of(["Done."]), " "))
+
+
+async def test_who_a_member_is_can_be_asked_in_its_tools_only() -> None:
+    seen: list[object] = []
+
+    @tool(thread=False)
+    def look() -> str:
+        """Look."""
+        member = current_member.get()
+        assert member is not None
+        assert member.task is not None
+        seen.append(member.task.info.identity)
+        return "looked"
+
+    async with Team("crew") as team:
+        await turn_of(team, wanted(member_of([call("look"), "Done."], tools=[look]), name="ada"))
+    assert seen == [Identity("ada", "crew")]
+    assert current_member.get() is None
+
+
+def test_a_team_is_a_spawner() -> None:
+    spawner: TeamSpawner = Team()
+    assert spawner.spawn
+
+
+# -- letting members go ------------------------------------------------------------------------------------------------
 
 
 def sleeping(seconds: float) -> AnyTool:
@@ -31,8 +158,7 @@ def sleeping(seconds: float) -> AnyTool:
 async def test_an_idle_member_ends_at_once_without_another_turn() -> None:
     model = Scripted(["One."])
     async with Team("crew") as team:
-        await team.spawn(wanted(member_of(model), name="ada"))
-        await until_idle(team)
+        await turn_of(team, wanted(member_of(model), name="ada"))
         assert await team.shutdown("ada") == Shutdown(finished=("ada",))
         assert len(model.requests) == 1
 
@@ -101,11 +227,9 @@ async def test_a_member_that_does_not_end_is_left_to_itself_and_its_name_is_free
 @virtual_clock
 async def test_a_shutdown_of_an_earlier_member_leaves_a_later_one_alone() -> None:
     async with Team("crew") as team:
-        first = await join(team, "ada", ["Done."])
-        await until_idle(team)
+        first = await done_by(team, "ada", ["Done."])
         await team.shutdown("ada")
-        await join(team, "ada", ["Done."])
-        await until_idle(team)
+        await done_by(team, "ada", ["Done."])
         assert await team.shutdown("ada", incarnation=first.incarnation) == Shutdown()
         assert team.member("ada").liveness == "idle"
 
@@ -192,8 +316,7 @@ async def test_a_member_cannot_let_members_go() -> None:
             """End."""
             return str(await team.shutdown())
 
-        await team.spawn(wanted(member_of(script, tools=[own, end]), name="ada"))
-        await until_idle(team)
+        await turn_of(team, wanted(member_of(script, tools=[own, end]), name="ada"))
     assert [event.tool_result for event in recorder.of(ToolFinished)] == [
         "Error: Only team-lead lets members go. Send it a message instead.",
         "Error: 'ada' cannot wait for its own end. Let 'team-lead' do it.",

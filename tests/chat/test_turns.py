@@ -1,4 +1,4 @@
-"""Prompting a chat: one conversation, one turn at a time, and what its end brings."""
+"""The turns of a chat: one conversation, one turn at a time, what its end brings, and what stop guards make of it."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ from journeyman import (
     Agent,
     Chat,
     ChatBusy,
+    Escalate,
     Host,
     InMemoryJournal,
+    KeepGoing,
     Limits,
     Output,
     ProviderError,
+    Stopping,
     Success,
     dump_messages,
     load_messages,
     run,
     tool,
 )
+from journeyman.agent import StopVerdict
 from journeyman.errors import NothingToContinue
 from journeyman.models.scripted import Scripted, call
 from journeyman.types import Message, Text
-from tests.chat.players import Door, Opening, Report, code, hang, script_of
-from tests.loop.players import look
 from tests.support.clock import virtual_clock
+from tests.support.players import Door, Opening, Report, chatting, code, hang, look, script_of, stop
 from tests.support.recorder import transcript
 from tests.support.stage import Stage, only_over_http
 
 
 async def test_a_prompt_goes_on_from_the_conversation_before_it(stage: Stage) -> None:
-    agent = Agent(name="tester", model=stage.model([call("look", id="a"), "Found it.", "It was there."]), tools=[look])
-    async with Chat(agent) as chat:
+    async with chatting(stage.model([call("look", id="a"), "Found it.", "It was there."]), tools=[look]) as chat:
         assert (await chat.prompt("Find it.")).unwrap() == "Found it."
         assert (await chat.prompt("Where was it?")).unwrap() == "It was there."
     assert transcript(stage.messages(2)) == [
@@ -47,7 +49,7 @@ async def test_a_prompt_goes_on_from_the_conversation_before_it(stage: Stage) ->
 
 
 async def test_a_turn_begins_at_once_and_is_awaited_for_its_result(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model(["Hello."]))) as chat:
+    async with chatting(stage.model(["Hello."])) as chat:
         turn = chat.start("Hi.")
         assert chat.state.is_running
         assert (await turn).unwrap() == "Hello."
@@ -57,7 +59,7 @@ async def test_a_turn_begins_at_once_and_is_awaited_for_its_result(stage: Stage)
 
 async def test_who_stops_waiting_for_a_turn_does_not_stop_it(stage: Stage) -> None:
     door = Door()
-    async with Chat(Agent(name="tester", model=stage.model([door.before("Hello.")]))) as chat:
+    async with chatting(stage.model([door.before("Hello.")])) as chat:
         turn = chat.start("Hi.")
 
         async def wait() -> None:
@@ -68,13 +70,12 @@ async def test_who_stops_waiting_for_a_turn_does_not_stop_it(stage: Stage) -> No
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        door.opened.set()
-        assert (await turn).unwrap() == "Hello."
+        assert (await door.open_for(turn)).unwrap() == "Hello."
 
 
 async def test_a_second_prompt_at_the_same_time_is_refused(stage: Stage) -> None:
     door = Door()
-    async with Chat(Agent(name="tester", model=stage.model([door.before("Hello.")]))) as chat:
+    async with chatting(stage.model([door.before("Hello.")])) as chat:
         turn = chat.start("Hi.")
         with pytest.raises(ChatBusy, match=r"Use steer\(\) or follow_up\(\), or abort\(\) it first"):
             await chat.prompt("Again.")
@@ -84,23 +85,20 @@ async def test_a_second_prompt_at_the_same_time_is_refused(stage: Stage) -> None
             await chat.continue_()
         with pytest.raises(ChatBusy):
             chat.replace([])
-        door.opened.set()
-        await turn
+        await door.open_for(turn)
     assert stage.n_requests == 1
 
 
 async def test_a_typed_agent_hands_in_one_output_for_each_prompt(stage: Stage) -> None:
     answers = [call("output", total=1, id="a"), call("output", total=2, id="b")]
-    agent = Agent(name="tester", model=stage.model(answers), output=Output(Report))
-    async with Chat(agent) as chat:
+    async with chatting(stage.model(answers), output=Output(Report)) as chat:
         assert (await chat.prompt("One.")).unwrap() == Report(total=1)
         assert (await chat.prompt("Two.")).unwrap() == Report(total=2)
     assert transcript(stage.messages(1))[-1] == ("user", "#a: Accepted.", "Two.")
 
 
 async def test_what_could_not_be_answered_stays_and_the_next_prompt_joins_it() -> None:
-    model = Scripted([ProviderError("no", kind="bad_request"), "Both answered."])
-    async with Chat(Agent(name="tester", model=model)) as chat:
+    async with chatting(Scripted([ProviderError("no", kind="bad_request"), "Both answered."])) as chat:
         assert code(await chat.prompt("One.")) == "API_ERROR"
         error = chat.state.last_error
         assert error is not None
@@ -111,16 +109,14 @@ async def test_what_could_not_be_answered_stays_and_the_next_prompt_joins_it() -
 
 
 async def test_input_that_does_not_fit_fails_before_anything_is_said() -> None:
-    agent = Agent(name="tester", model=Scripted([]), input=int, prompt=lambda n: f"{n}!")
-    async with Chat(agent) as chat:
-        assert code(await chat.prompt("many")) == "INVALID_INPUT"  # pyright: ignore[reportArgumentType] - as tested
+    async with chatting(Scripted([]), input=int, prompt="{}!".format) as chat:
+        assert code(await chat.prompt("many")) == "INVALID_INPUT"
         assert chat.messages == ()
 
 
 async def test_each_prompt_has_the_limits_of_a_run_to_itself(stage: Stage) -> None:
     answers = [call("look", id="a"), "One.", call("look", id="b"), "Two."]
-    agent = Agent(name="tester", model=stage.model(answers), tools=[look], limits=Limits(iterations=2))
-    async with Chat(agent) as chat:
+    async with chatting(stage.model(answers), tools=[look], limits=Limits(iterations=2)) as chat:
         assert (await chat.prompt("One?")).unwrap() == "One."
         assert (await chat.prompt("Two?")).unwrap() == "Two."
 
@@ -128,17 +124,14 @@ async def test_each_prompt_has_the_limits_of_a_run_to_itself(stage: Stage) -> No
 async def test_usage_is_that_of_all_turns_failed_requests_included(stage: Stage) -> None:
     door = Door()
     answers = [call("look"), "One.", ProviderError("no", kind="bad_request"), door.before("Three.")]
-    agent = Agent(name="tester", model=stage.model(answers), tools=[look])
-    async with Chat(agent) as chat:
+    async with chatting(stage.model(answers), tools=[look]) as chat:
         first = await chat.prompt("One?")
         assert chat.usage == first.metadata.usage
         await chat.prompt("Two?")
         before = chat.usage
-        turn = chat.start("Three?")
-        await door.reached.wait()
+        turn = await door.reached_by(chat.start("Three?"))
         assert chat.usage.requests == before.requests
-        door.opened.set()
-        third = await turn
+        third = await door.open_for(turn)
         assert third.metadata.usage is not None
         assert chat.usage == before + third.metadata.usage
         assert chat.state.usage == chat.usage
@@ -146,17 +139,17 @@ async def test_usage_is_that_of_all_turns_failed_requests_included(stage: Stage)
 
 async def test_a_chat_goes_on_from_an_exported_conversation(stage: Stage) -> None:
     model = stage.model(["One.", "Two."])
-    async with Chat(Agent(name="tester", model=model)) as chat:
+    async with chatting(model) as chat:
         await chat.prompt("One?")
     stored = dump_messages(chat.messages)
-    async with Chat(Agent(name="tester", model=model), history=load_messages(stored)) as chat:
+    async with chatting(model, history=load_messages(stored)) as chat:
         await chat.prompt("Two?")
     assert transcript(stage.messages(1)) == [("user", "One?"), ("assistant", "One."), ("user", "Two?")]
 
 
 async def test_the_conversation_can_be_replaced_between_turns(stage: Stage) -> None:
     other = [Message("user", (Text("Other?"),)), Message("assistant", (Text("Other."),))]
-    async with Chat(Agent(name="tester", model=stage.model(["One.", "Two."]))) as chat:
+    async with chatting(stage.model(["One.", "Two."])) as chat:
         await chat.prompt("One?")
         chat.replace(other)
         assert chat.messages == tuple(other)
@@ -165,8 +158,7 @@ async def test_the_conversation_can_be_replaced_between_turns(stage: Stage) -> N
 
 
 async def test_continuing_goes_on_where_the_last_turn_failed() -> None:
-    model = Scripted([ProviderError("no", kind="bad_request"), "Here I am."])
-    async with Chat(Agent(name="tester", model=model)) as chat:
+    async with chatting(Scripted([ProviderError("no", kind="bad_request"), "Here I am."])) as chat:
         await chat.prompt("One.")
         assert (await chat.continue_()).unwrap() == "Here I am."
         assert script_of(chat) == [("user", "One."), ("assistant", "Here I am.")]
@@ -174,21 +166,20 @@ async def test_continuing_goes_on_where_the_last_turn_failed() -> None:
 
 @pytest.mark.parametrize("history", [[], [Message("user", (Text("One?"),)), Message("assistant", (Text("One."),))]])
 async def test_a_chat_with_nothing_to_answer_cannot_be_continued(history: list[Message]) -> None:
-    async with Chat(Agent(name="tester", model=Scripted([])), history=history) as chat:
+    async with chatting(Scripted([]), history=history) as chat:
         with pytest.raises(NothingToContinue, match=r"Use prompt\(\)"):
             await chat.continue_()
 
 
 async def test_a_typed_chat_that_came_to_its_end_cannot_be_continued(stage: Stage) -> None:
-    agent = Agent(name="tester", model=stage.model([call("output", total=1)]), output=Output(Report))
-    async with Chat(agent) as chat:
+    async with chatting(stage.model([call("output", total=1)]), output=Output(Report)) as chat:
         await chat.prompt("One.")
         with pytest.raises(NothingToContinue):
             await chat.continue_()
 
 
 async def test_a_chat_is_used_inside_its_block_only() -> None:
-    chat = Chat(Agent(name="tester", model=Scripted(["Hello."])))
+    chat = chatting(Scripted(["Hello."]))
     with pytest.raises(RuntimeError, match="Use it inside 'async with Chat"):
         chat.start("Hi.")
     async with chat:
@@ -202,7 +193,7 @@ async def test_a_chat_is_used_inside_its_block_only() -> None:
 
 
 async def test_a_model_that_cannot_be_used_is_what_every_prompt_says() -> None:
-    async with Chat(Agent(name="tester", model="nobody:knows")) as chat:
+    async with chatting("nobody:knows") as chat:
         assert code(await chat.prompt("Hi.")) == "MODEL_UNAVAILABLE"
         chat.follow_up("More.")
         assert code(await chat.prompt("Hi.")) == "MODEL_UNAVAILABLE"
@@ -211,7 +202,7 @@ async def test_a_model_that_cannot_be_used_is_what_every_prompt_says() -> None:
 
 async def test_the_model_is_opened_once_for_all_prompts() -> None:
     model = Opening()
-    async with Chat(Agent(name="tester", model=model)) as chat:
+    async with chatting(model) as chat:
         for _ in range(3):
             await chat.prompt("Hi.")
             assert model.events[0] == "open"
@@ -221,7 +212,7 @@ async def test_the_model_is_opened_once_for_all_prompts() -> None:
 
 @only_over_http
 async def test_a_message_is_encoded_once_however_many_prompts_follow(stage: Stage) -> None:
-    async with Chat(Agent(name="tester", model=stage.model(["One.", "Two.", "Three."]))) as chat:
+    async with chatting(stage.model(["One.", "Two.", "Three."])) as chat:
         await chat.prompt("One?")
         await chat.prompt("Two?")
         before = [(message, dict(message.wire)) for message in chat.messages[:-1]]
@@ -234,8 +225,7 @@ async def test_a_message_is_encoded_once_however_many_prompts_follow(stage: Stag
 
 @virtual_clock
 async def test_cancelling_a_prompt_cancels_its_turn_and_keeps_the_conversation() -> None:
-    agent = Agent(name="tester", model=Scripted([call("look", id="a"), hang, "Here."]), tools=[look])
-    async with Chat(agent) as chat:
+    async with chatting(Scripted([call("look", id="a"), hang, "Here."]), tools=[look]) as chat:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
                 await chat.prompt("Go.")
@@ -249,7 +239,7 @@ async def test_a_journal_keeps_the_runs_of_a_chat_apart() -> None:
     journal = InMemoryJournal()
     for answers in (["One.", "Two."], []):  # the second chat reads everything from the journal
         model = Scripted(answers)
-        async with Chat(Agent(name="tester", model=model), host=Host(journal=journal)) as chat:
+        async with chatting(model, host=Host(journal=journal)) as chat:
             assert (await chat.prompt("One?")).unwrap() == "One."
             assert (await chat.prompt("Two?")).unwrap() == "Two."
 
@@ -267,3 +257,111 @@ async def test_a_chat_inside_a_run_is_shown_below_it() -> None:
     result = await run(Agent(name="outer", model=Scripted([call("delegate"), "Done."]), tools=[delegate]), "Go.")
     assert isinstance(result, Success)
     assert set(paths) == {("outer", "inner")}
+
+
+# -- stop guards -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_guard_lets_the_turn_stop(stage: Stage) -> None:
+    seen: list[Stopping] = []
+
+    def guard(stopping: Stopping) -> None:
+        seen.append(stopping)
+
+    async with chatting(stage.model(["Done."]), stop_guard=guard) as chat:
+        assert (await chat.prompt("Go.")).unwrap() == "Done."
+    assert seen == [Stopping(text="Done.", attempt=1, iteration=1, trigger="answer")]
+
+
+async def test_what_a_guard_adds_comes_before_the_steering_of_that_moment(stage: Stage) -> None:
+    chats: list[Chat] = []
+
+    def guard(stopping: Stopping) -> StopVerdict:
+        if stopping.iteration > 1:
+            return None
+        chats[0].steer("Also this.")
+        return KeepGoing("Test it first.")
+
+    async with chatting(stage.model(["Done.", "Tested."]), stop_guard=guard) as chat:
+        chats.append(chat)
+        assert (await chat.prompt("Go.")).unwrap() == "Tested."
+        assert script_of(chat)[2] == ("user", "Test it first.", "Also this.")
+
+
+async def test_what_a_guard_adds_counts_against_the_limit(stage: Stage) -> None:
+    agent = Agent(
+        name="tester",
+        model=stage.model(["Done."], repeat=True),
+        stop_guard=lambda stopping: KeepGoing("More."),
+        limits=Limits(iterations=3),
+    )
+    async with Chat(agent) as chat:
+        assert code(await chat.prompt("Go.")) == "MAX_ITERATIONS"
+        chat.follow_up("later")
+        assert stage.n_requests == 3
+        assert chat.state.follow_ups == ("later",)
+
+
+async def test_a_guard_that_escalates_ends_the_turn_and_keeps_the_queues(stage: Stage) -> None:
+    chats: list[Chat] = []
+
+    def guard(stopping: Stopping) -> Escalate:
+        chats[0].follow_up("later")
+        return Escalate("stuck")
+
+    async with chatting(stage.model(["Done."]), stop_guard=guard) as chat:
+        chats.append(chat)
+        assert code(await chat.prompt("Go.")) == "STOP_GUARD"
+        assert chat.state.follow_ups == ("later",)
+        assert chat.state.last_error is not None
+
+
+async def test_a_guard_is_not_asked_while_something_waits_to_be_said(stage: Stage) -> None:
+    texts: list[str] = []
+    door = Door()
+    model = stage.model([door.before("One."), "Two.", "Three."])
+
+    def guard(stopping: Stopping) -> None:
+        texts.append(stopping.text)
+
+    async with chatting(model, stop_guard=guard) as chat:
+        turn = await door.reached_by(chat.start("Go."))
+        chat.steer("two")
+        chat.follow_up("three")
+        assert (await door.open_for(turn)).unwrap() == "Three."
+    assert texts == ["Three."]
+
+
+async def test_a_guard_is_asked_where_a_call_ends_the_turn_although_a_follow_up_waits(stage: Stage) -> None:
+    triggers: list[str] = []
+    agent = Agent(
+        name="tester",
+        model=stage.model([call("stop")]),
+        tools=[stop],
+        stop_after=["stop"],
+        stop_guard=lambda stopping: triggers.append(stopping.trigger),
+    )
+    async with Chat(agent) as chat:
+        chat.follow_up("later")
+        await chat.prompt("Go.")
+        assert chat.state.follow_ups == ("later",)
+    assert triggers == ["stop_after"]
+
+
+@pytest.mark.parametrize("ending", ["abort", "limit"])
+async def test_a_guard_is_asked_on_normal_stops_only(ending: str) -> None:
+    asked: list[Stopping] = []
+    answers = [hang] if ending == "abort" else [call("stop")]
+    agent = Agent(
+        name="tester",
+        model=Scripted(answers),
+        tools=[stop],
+        stop_guard=asked.append,
+        limits=Limits(iterations=1),
+    )
+    async with Chat(agent) as chat:
+        turn = chat.start("Go.")
+        if ending == "abort":
+            chat.abort()
+        assert code(await turn) in ("EXECUTION_CANCELLED", "MAX_ITERATIONS")
+    assert asked == []

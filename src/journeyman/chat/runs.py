@@ -1,0 +1,253 @@
+"""What the runs of one chat share: the conversation, what all of them have used, and the session that keeps both.
+
+What is new is written to the session before anything comes of it. A step is everything that changed since the last
+one: messages, staged results, texts that were said or withdrawn, and usage. So no text is both in a queue and in the
+conversation, or in neither. A step that could not be written is part of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from threading import RLock
+from typing import Any, Final
+
+from journeyman.agent import NOTHING_AROUND, Agent, Host
+from journeyman.chat.questions import Questions, current_questions
+from journeyman.chat.turn import Turn
+from journeyman.errors import StoreError
+from journeyman.events import Callbacks, Listener
+from journeyman.history import History
+from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
+from journeyman.journal import Section
+from journeyman.loop.attempts import carry_out
+from journeyman.loop.prepare import begin
+from journeyman.loop.record import Options, current_path, current_run
+from journeyman.model import Model
+from journeyman.result import Result
+from journeyman.session import Session, Snapshot, Step
+from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolResult, ToolUse, Usage, UserContent
+
+BOTH: Final[tuple[Queue, Queue]] = ("steering", "follow_ups")
+
+CLOSING: Final[Mapping[Effect, str]] = {
+    "pure": "Error: interrupted before it finished. It changes nothing, so it may be called again.",
+    "idempotent": "Error: interrupted before it finished. It may be called again with the same arguments.",
+    "once": "Error: interrupted before it finished. Whether it took effect is unknown: find out before calling again.",
+}
+"""The result of a call that was cut off when its process or its task ended, by the effect of its tool."""
+
+
+class Runs:
+    """What the runs of one chat share."""
+
+    def __init__(
+        self,
+        agent: Agent[Any, Any],
+        *,
+        host: Host | None,
+        callbacks: Callbacks | None,
+        listeners: list[Listener],
+        history: Sequence[Message],
+        session: Session | None,
+        inbox: Inbox,
+        questions: Questions,
+    ) -> None:
+        """Begin with the conversation that the session keeps, or else with the `history` that is given."""
+        self.agent = agent
+        self.host = host or NOTHING_AROUND
+        self.listeners = listeners
+        self.inbox = inbox
+        self.input: Any = ""
+        """The input of the last run."""
+        self.writer = SessionWriter(session, inbox)
+        self.history = self.writer.loaded(history, self._closing)
+        self.usage = self.writer.usage
+        self.n_runs = self.writer.n_runs
+        self._callbacks = callbacks
+        self._questions = questions
+        self._numbers = count(1)
+        self._above: RunPath = ()
+        self._run_above = current_run.get()
+
+    def _closing(self, call: ToolUse) -> str:
+        """Return the result of a call that was cut off."""
+        plan = self.agent.plan
+        if call.name in (plan.output_name, plan.submit_name):
+            return CLOSING["pure"]
+        tool = plan.tools.get(call.name)
+        default: Effect = "idempotent" if self.agent.tools_are_idempotent else "once"
+        return CLOSING["once" if tool is None else tool.effect or default]
+
+    def enter(self, model: Model | None) -> RunPath:
+        """Make the runs part of the run that goes on here, if any. Return the path of the chat."""
+        self._above, self._run_above = current_path.get(), current_run.get()
+        self.host = replace(self.host, approve=self.host.approve or self._questions.approve, model=model)
+        return (*self._above, self.agent.name)
+
+    async def run(self, turn: Turn[Any], input: Any, *, goes_on: bool) -> Result[Any]:  # noqa: ANN401 - any agent's
+        """Do one run of a turn. Its conversation and its usage are kept, however it ends."""
+        self.n_runs += 1
+        self.input = input
+        current_path.set(self._above)
+        current_run.set(self._run_above)
+        current_questions.set(self._questions)
+        current_inbox.set(self.inbox)
+        turn.run = begin(self.agent, input, self._options(turn, goes_on=goes_on))
+        try:
+            result = await carry_out(turn.run)
+        except BaseException as error:
+            self.history.close(self._closing)
+            with _noted_on(error):
+                self._end(turn)
+            raise
+        self._end(turn)
+        return result
+
+    def _options(self, turn: Turn[Any], *, goes_on: bool) -> Options:
+        # The place in the journal is the same again only for the same run of the same chat.
+        place = f"run/{self.n_runs}/message/{len(self.history.messages)}"
+        journal = self.host.journal and Section(self.host.journal, place)
+        return Options(
+            callbacks=self._callbacks,
+            listeners=self.listeners,
+            abort=turn.signal,
+            history=self.history,
+            host=replace(self.host, journal=journal) if journal else self.host,
+            inbox=self.inbox,
+            store_step=None if self.writer.session is None else lambda: self.keep(turn.used()),
+            going_on=self.inbox.hand_over if goes_on else None,
+            abort_note=lambda: turn.note,
+            numbers=self._numbers,
+        )
+
+    def _end(self, turn: Turn[Any]) -> None:
+        used = turn.used()
+        turn.run = None
+        self.usage += used
+        self.keep()
+
+    def keep(self, more: Usage = NOTHING_USED) -> None:
+        """Keep what is new. `more` is what the run that goes on has used."""
+        self.writer.write(self.history, self.usage + more, self.n_runs)
+
+    def replace(self, messages: Sequence[Message]) -> None:
+        """Go on from another conversation."""
+        self.history = History(messages, closing=self._closing)
+        self.keep()
+
+    def reset(self) -> None:
+        """Forget the conversation, the queues and the usage."""
+        self.history, self.input, self.usage = History(), "", NOTHING_USED
+        self.writer.clear()
+        self.keep()
+
+
+class SessionWriter:
+    """Writes one chat to one session. Without a session, it writes nothing."""
+
+    def __init__(self, session: Session | None, inbox: Inbox) -> None:
+        """Put the texts that had been queued into `inbox`, and keep what is queued from now on."""
+        self.session = session
+        self._inbox = inbox
+        self._lock = RLock()
+        self._snapshot = snapshot = Snapshot() if session is None else session.snapshot
+        self._n_messages = len(snapshot.messages)
+        """How many messages the session holds."""
+        self._staged: list[UserContent | ToolResult] = []
+        """What the session holds beyond them."""
+        self.usage = snapshot.usage
+        """What all turns have used, as the session knows it."""
+        self.n_runs = snapshot.n_runs
+        """How many runs there were, as the session knows it."""
+        self._numbers: dict[Receipt, int] = {}
+        """The texts that wait, as the session knows them, with their numbers there."""
+
+        for text in snapshot.waiting:
+            self._numbers[inbox.put(text.text, text.queue)] = text.number
+        if session is not None:
+            inbox.on_put = self._put
+
+    def loaded(self, given: Sequence[Message], closing: Callable[[ToolUse], str]) -> History:
+        """Return the conversation that is kept, or else the one that is `given`, with its open calls closed."""
+        snapshot = self._snapshot
+        said = (Message("user", snapshot.staged),) if snapshot.staged else ()
+        history = History((*snapshot.messages, *said) or given, closing=closing)
+        pairs = zip(snapshot.messages, history.messages, strict=False)
+        different = (number for number, (stored, loaded) in enumerate(pairs) if stored != loaded)
+        history.changed_from = next(different, min(len(snapshot.messages), len(history.messages)))
+        return history
+
+    def write(self, history: History, usage: Usage, n_runs: int) -> None:
+        """Write what is new. Call it in the chat's own thread only.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        if self.session is None:
+            return
+        with self._lock:
+            position, total = history.changed_from, len(history.messages)
+            has_changed = position < total or total < self._n_messages
+            staged = history.staged
+            step = Step(
+                position=position,
+                messages=history.messages[position:] if has_changed else None,
+                staged=staged if has_changed else self._new_of(staged),
+                gone=self._gone("delivered", "withdrawn"),
+                usage=None if (usage, n_runs) == (self.usage, self.n_runs) else usage,
+                n_runs=n_runs,
+            )
+            if has_changed or step.staged or step.gone or step.usage is not None:
+                self._write(self.session, step)
+                history.changed_from = self._n_messages = total
+                self._staged = list(staged)
+                self.usage, self.n_runs = usage, n_runs
+
+    def clear(self, *queues: Queue) -> tuple[str, ...]:
+        """Withdraw what waits, and return it. Any thread may.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        withdrawn = self._inbox.clear(*(queues or BOTH))
+        with self._lock:
+            gone = self._gone("withdrawn")
+            if gone and self.session is not None:
+                self._write(self.session, Step(position=self._n_messages, gone=gone))
+        return withdrawn
+
+    def leave(self) -> None:
+        """Tell everybody whose text was not said what becomes of it."""
+        self._inbox.clear(*BOTH, status="withdrawn" if self.session is None else "kept")
+
+    def _write(self, session: Session, step: Step) -> None:
+        session.write(step)
+        gone = set(step.gone)
+        if gone:
+            self._numbers = {receipt: number for receipt, number in self._numbers.items() if number not in gone}
+
+    def _put(self, receipt: Receipt, queue: Queue) -> None:
+        with self._lock:
+            if self.session is not None:
+                self._numbers[receipt] = self.session.add(receipt.text, queue)
+
+    def _gone(self, *statuses: str) -> list[int]:
+        return [number for receipt, number in self._numbers.items() if receipt.status in statuses]
+
+    def _new_of(self, staged: Sequence[UserContent | ToolResult]) -> Sequence[UserContent | ToolResult]:
+        if not staged:
+            return ()
+        known = set(map(id, self._staged))
+        return [block for block in staged if id(block) not in known]
+
+
+@contextmanager
+def _noted_on(error: BaseException) -> Generator[None]:
+    """Note on `error`, which goes on, what else could not be written."""
+    try:
+        yield
+    except StoreError as unsaved:
+        error.add_note(str(unsaved))

@@ -1,0 +1,450 @@
+"""Who plays in the tests of chats, tasks, sub-agents and teams: agents, models, tools, work, and whoever is told.
+
+In this order: models and tools of every test, what waits until the test lets it go on, chats, background work,
+delegation, teams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, JsonValue
+from pydantic_core import from_json
+
+from journeyman import (
+    Agent,
+    Chat,
+    Failure,
+    Host,
+    Output,
+    Result,
+    Subagents,
+    Success,
+    Tasks,
+    Team,
+    ToolContext,
+    run,
+    tool,
+)
+from journeyman.chat import Turn
+from journeyman.events import (
+    Callbacks,
+    Event,
+    Listener,
+    MailDelivered,
+    MailReturned,
+    MailSent,
+    MemberChanged,
+    TaskInfo,
+)
+from journeyman.model import Model, Request
+from journeyman.models.scripted import Answer, FromFunction, Policy, Scripted, call
+from journeyman.team import MemberInfo, TeamSpawnRequest, TeamSpawnResult
+from journeyman.tools.background import TaskContext, Work
+from journeyman.tools.tools import AnyTool
+from journeyman.types import Effect, Message, Text, ToolResult
+from tests.support.recorder import Recorder, transcript
+from tests.support.stage import Stage, Staged
+
+Given = TypeVar("Given")
+C = TypeVar("C")
+
+
+class Report(BaseModel):
+    total: int
+
+
+class Count(BaseModel):
+    total: int
+    places: list[str] = []
+
+
+@tool
+async def look(where: str = "here") -> str:
+    """Look somewhere."""
+    return f"found {where}"
+
+
+@tool
+async def stop() -> str:
+    """Stop."""
+    return "stopped"
+
+
+async def hang(request: Request) -> Answer:
+    """Never answer."""
+    await asyncio.Event().wait()
+    return "never"
+
+
+def after(seconds: float, answer: Answer) -> Policy:
+    """Return a step of a script that answers later."""
+
+    async def policy(request: Request) -> Answer:
+        await asyncio.sleep(seconds)
+        return answer
+
+    return policy
+
+
+def echo() -> Model:
+    """Return a model that says what it was last told."""
+    return FromFunction(lambda request: f"<{request.messages[-1].text}>")
+
+
+def code(result: Result[Any]) -> str:
+    """Return why a run failed; empty when it did not."""
+    return result.code if isinstance(result, Failure) else ""
+
+
+def done(result: Result[Given]) -> Success[Given]:
+    """Return the result, which must be a success."""
+    assert isinstance(result, Success), result
+    return result
+
+
+def context_of(result: Result[Any], kind: type[C]) -> C:
+    """Return the facts of a failure, which must be of this class."""
+    assert isinstance(result, Failure), result
+    assert isinstance(result.error.context, kind), result.error.context
+    return result.error.context
+
+
+# -- what waits -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Door:
+    """A place where something waits until the test lets it go on."""
+
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def wait(self) -> None:
+        """Stand at the door."""
+        self.reached.set()
+        await self.opened.wait()
+
+    async def reached_by(self, turn: Turn[Given]) -> Turn[Given]:
+        """Wait until somebody stands at the door, and return the turn that leads there."""
+        await self.reached.wait()
+        return turn
+
+    async def open_for(self, turn: Turn[Given]) -> Result[Given]:
+        """Let the turn go on, and return its result."""
+        self.opened.set()
+        return await turn
+
+    def before(self, answer: Answer) -> Policy:
+        """Return a step of a script that waits at the door, and then answers."""
+
+        async def policy(request: Request) -> Answer:
+            await self.wait()
+            return answer
+
+        return policy
+
+    def tool(self, name: str = "wait", *, parallel: bool = False, effect: Effect | None = None) -> AnyTool:
+        """Return a tool that waits at the door."""
+
+        @tool(name=name, parallel=parallel, effect=effect)
+        async def wait() -> str:
+            """Wait."""
+            await self.wait()
+            return "waited"
+
+        return wait
+
+    async def work(self, task: TaskContext) -> str:
+        """Wait at the door, as the work of a background task."""
+        await self.wait()
+        return "let go"
+
+
+# -- chats ------------------------------------------------------------------------------------------------------------
+
+
+class Opening(Scripted):
+    """A model that holds something open, and always answers."""
+
+    def __init__(self) -> None:
+        super().__init__(["Hello."], repeat=True)
+        self.events: list[str] = []
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        self.events.append("open")
+        yield
+        self.events.append("close")
+
+    @property
+    def n_open(self) -> int:
+        """How often it was opened and not closed yet."""
+        return self.events.count("open") - self.events.count("close")
+
+
+def chatting(
+    model: Model | str,
+    *,
+    host: Host | None = None,
+    history: Sequence[Message] = (),
+    callbacks: Callbacks | None = None,
+    on_event: Listener | None = None,
+    **fields: Any,  # noqa: ANN401 - of the agent
+) -> Chat[Any, Any]:
+    """Return a chat with an agent called `tester` that plays this model."""
+    agent = Agent(name="tester", model=model, **fields)
+    return Chat(agent, host=host, history=history, callbacks=callbacks, on_event=on_event)
+
+
+def script_of(chat: Chat[Any, Any]) -> list[tuple[str, ...]]:
+    """Return the conversation in few words."""
+    return transcript(chat.messages)
+
+
+def once(kind: type[object], act: Callable[[], object]) -> Callable[[Event], None]:
+    """Return a listener that acts at the first event of one class."""
+    acted: list[bool] = []
+
+    def listener(event: Event) -> None:
+        if isinstance(event, kind) and not acted:
+            acted.append(True)
+            act()
+
+    return listener
+
+
+# -- background work --------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Told:
+    """Keeps every notification."""
+
+    notes: list[tuple[str, TaskInfo]] = field(default_factory=list[tuple[str, TaskInfo]])
+
+    def __call__(self, text: str, info: TaskInfo) -> None:
+        self.notes.append((text, info))
+
+    @property
+    def ids(self) -> list[str]:
+        return [info.id for info in self.infos]
+
+    @property
+    def infos(self) -> list[TaskInfo]:
+        return [info for _, info in self.notes]
+
+    @property
+    def ended(self) -> list[tuple[str, str]]:
+        return [(info.id, info.status) for info in self.infos]
+
+
+async def ended(tasks: Tasks, work: Work, **options: Any) -> TaskInfo:  # noqa: ANN401 - of the task
+    """Start work, wait for its end, and return what its task is then."""
+    id = tasks.start(work, description="work", **options)
+    await tasks.wait()
+    return tasks.get(id)
+
+
+def beginning(work: Work, **options: Any) -> AnyTool:  # noqa: ANN401 - of the task
+    """Return the tool `begin`, which starts work in the background."""
+
+    @tool
+    async def begin(ctx: ToolContext) -> str:
+        """Begin."""
+        assert ctx.tasks is not None
+        return ctx.tasks.start(work, description="work", **options)
+
+    return begin
+
+
+def giving(value: object) -> Work:
+    """Return work that gives a value at once."""
+
+    async def work(task: TaskContext) -> object:
+        return value
+
+    return work
+
+
+def raising(error: BaseException) -> Work:
+    """Return work that fails at once."""
+
+    async def work(task: TaskContext) -> object:
+        raise error
+
+    return work
+
+
+async def sleeping(task: TaskContext) -> str:
+    """Work that ends after an hour, and heeds no signal."""
+    await asyncio.sleep(3_600)
+    return "slept"
+
+
+async def heeding(task: TaskContext) -> str:
+    """Work that ends by itself, with an error, when it is told to stop."""
+    told = asyncio.Event()
+    task.abort.subscribe(told.set)
+    await told.wait()
+    task.count(n_calls=3)
+    raise RuntimeError("it had to stop")
+
+
+async def stubborn(task: TaskContext) -> str:
+    """Work that takes a cancellation for no reason to end, twice."""
+    for _ in range(2):
+        try:
+            await asyncio.sleep(3_600)
+        except asyncio.CancelledError:
+            continue
+    await asyncio.sleep(3_600)
+    return "slept"
+
+
+# -- delegation -------------------------------------------------------------------------------------------------------
+
+
+def scout(stage: Stage, *answers: Staged, name: str = "scout", **fields: Any) -> Agent:  # noqa: ANN401 - any field
+    """Return an agent that answers with text."""
+    return Agent(name=name, model=stage.model(answers or ["found"], repeat=True), tools=[look], **fields)
+
+
+def counter(stage: Stage, total: int = 4, *, name: str = "counter") -> Agent[Count]:
+    """Return an agent that hands in a count."""
+    answers = [call("output", total=total, places=["attic"])]
+    return Agent(name=name, model=stage.model(answers, repeat=True), output=Output(Count))
+
+
+def lead(stage: Stage, crew: Subagents, *arguments: dict[str, Any], **fields: Any) -> Agent:  # noqa: ANN401 - likewise
+    """Return an agent that makes these calls of `subagent`, one after the other, and is done."""
+    answers = [call("subagent", each, id=f"c{number}") for number, each in enumerate(arguments, start=1)]
+    return Agent(name="lead", model=stage.model([*answers, "done"]), tools=[crew], **fields)
+
+
+async def play(
+    stage: Stage,
+    crew: Subagents,
+    *arguments: dict[str, Any],
+    host: Host | None = None,
+    on_event: Listener | None = None,
+    **fields: Any,  # noqa: ANN401 - of the lead
+) -> Result[str]:
+    """Run a lead that makes these calls."""
+    return await run(lead(stage, crew, *arguments, **fields), "Go.", host=host, on_event=on_event)
+
+
+def results(result: Result[Any]) -> list[ToolResult]:
+    """Return what the lead read, in order."""
+    return [block for message in result.history for block in message.content if isinstance(block, ToolResult)]
+
+
+def read(result: Result[Any], number: int = 0) -> Any:  # noqa: ANN401 - parsed JSON
+    """Return what the lead read of one call, parsed."""
+    answer = results(result)[number]
+    assert not answer.is_error, answer.text
+    value: JsonValue = from_json(answer.text)
+    return value
+
+
+def errors(result: Result[Any]) -> list[str]:
+    """Return the errors that the lead read."""
+    return [answer.text for answer in results(result) if answer.is_error]
+
+
+# -- teams ------------------------------------------------------------------------------------------------------------
+
+MAIL = re.compile(r'<team-message from="([^"]*)"(?: id="([^"]*)")?[^>]*>\n(.*?)\n</team-message>', re.DOTALL)
+
+
+def member_of(
+    answers: Sequence[Answer | Policy] | Model, *, name: str = "scout", tools: Sequence[AnyTool] = ()
+) -> Agent:
+    """Return an agent that plays a script, or whatever model is given."""
+    model = Scripted(answers) if isinstance(answers, Sequence) else answers
+    return Agent(name=name, model=model, tools=tools)
+
+
+def wanted(agent: Agent[Any, Any], prompt: str = "Begin.", *, name: str = "", **more: Any) -> TeamSpawnRequest:  # noqa: ANN401 - the fields of the request
+    """Return a request for a member."""
+    return TeamSpawnRequest(agent=agent, prompt=prompt, name=name, **more)
+
+
+async def join(
+    team: Team, name: str, answers: Sequence[Answer | Policy] | Model, prompt: str = "Begin."
+) -> TeamSpawnResult:
+    """Let a member of that name join that plays a script."""
+    return await team.spawn(wanted(member_of(answers), prompt, name=name))
+
+
+async def done_by(
+    team: Team, name: str, answers: Sequence[Answer | Policy] | Model, prompt: str = "Begin."
+) -> TeamSpawnResult:
+    """Let a member join that plays a script, and wait until nobody has anything left to do."""
+    return await turn_of(team, wanted(member_of(answers), prompt, name=name))
+
+
+async def turn_of(team: Team, request: TeamSpawnRequest) -> TeamSpawnResult:
+    """Let a member join, and wait until nobody has anything left to do."""
+    made = await team.spawn(request)
+    await until_idle(team)
+    return made
+
+
+def mail_in(message: Message) -> list[tuple[str, str]]:
+    """Return the mail that is said in a message: who sent it, and the text."""
+    texts = [block.text for block in message.content if isinstance(block, Text)]
+    return [(found[1], found[3]) for text in texts for found in MAIL.finditer(text)]
+
+
+def mail_read(request: Request) -> list[tuple[str, str]]:
+    """Return all mail of the conversation that a request sends."""
+    return [mail for message in request.messages if message.role == "user" for mail in mail_in(message)]
+
+
+async def until_idle(team: Team, *names: str) -> None:
+    """Wait until these members, or all, have nothing left to do."""
+    while not all(member.liveness in ("idle", "gone") for member in members_of(team, names)):
+        await team_changes(team)
+
+
+async def read_by(team: Team, name: str, text: str) -> None:
+    """Send mail to a member, and wait until nobody has anything left to do."""
+    team.send(name, text)
+    await team_changes(team)
+    await until_idle(team)
+
+
+def members_of(team: Team, names: Sequence[str]) -> list[MemberInfo]:
+    return [member for member in team.roster().members if not names or member.name in names]
+
+
+async def team_changes(team: Team) -> None:
+    await team._post.changes.wait()  # pyright: ignore[reportPrivateUsage] - programs wait with `news` and `receive`
+
+
+def fates(recorder: Recorder) -> dict[str, list[str]]:
+    """Return what became of all mail, by id."""
+    found: dict[str, list[str]] = {}
+    for event in recorder.events:
+        match event:
+            case MailSent(mail=mail):
+                found.setdefault(mail.id, [])
+            case MailDelivered(mail=mail):
+                found[mail.id].append("delivered")
+            case MailReturned(letter=letter):
+                found[letter.mail.id].append(letter.reason)
+            case _:
+                continue
+    return found
+
+
+def lives(events: Sequence[Event], name: str) -> list[tuple[int, str]]:
+    """Return what a member did: its incarnation and liveness, in order."""
+    changes = [event for event in events if isinstance(event, MemberChanged) and event.name == name]
+    return [(event.incarnation, event.liveness) for event in changes]
