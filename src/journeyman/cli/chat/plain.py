@@ -19,8 +19,7 @@ from journeyman.chat.questions import NOBODY
 from journeyman.cli.chat.sessions import Place
 from journeyman.cli.chat.talk import Talk
 from journeyman.cli.chat.view import Entry, Prompt, Shows
-from journeyman.cli.documents import output_json
-from journeyman.cli.run import Stdout, parse_input
+from journeyman.cli.run import Stdout, output_json, parse_input
 from journeyman.cli.show.lines import Line
 from journeyman.cli.show.screen import Interrupt, PlainScreen, print_error, stderr_console
 from journeyman.endings import ErrorCode

@@ -10,10 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from pydantic_core import to_json
-
 from journeyman.agent import Agent
-from journeyman.cli.documents import output_json
+from journeyman.cli.run import output_text
 from journeyman.cli.show.lines import EMPTY, Line, arguments, count, duration, usage_sentence
 from journeyman.cli.show.tree import Tree
 from journeyman.endings import ErrorCode
@@ -162,8 +160,7 @@ def said(text: str, *, note: str = "") -> Line:
 
 
 def _handed_in(agent: Agent[Any, Any], output: object) -> Iterator[Line]:
-    text = output if isinstance(output, str) else to_json(output_json(agent, output), indent=2).decode()
-    yield from spoken(text)
+    yield from spoken(output_text(agent, output))
 
 
 # -- a conversation that goes on --------------------------------------------------------------------------------------
