@@ -81,11 +81,11 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "a file without agents": (["run", "empty.py", "hi"], ["empty.py holds no agent. Define one at the top level"]),
     "a file that raises": (
         ["run", "raises.py:a", "hi"],
-        ["raises.py, line 2 raises ValueError: it broke badly. Mend it; the whole traceback: python raises.py"],
+        ["raises.py, line 2 raises ValueError: it broke badly. Fix it; the whole traceback: python raises.py"],
     ),
     "a file that does not parse": (
         ["run", "unparsed.py:a", "hi"],
-        ["unparsed.py, line 2 does not parse: invalid syntax. Mend that line."],
+        ["unparsed.py, line 2 does not parse: invalid syntax. Fix that line."],
     ),
     "a file that is not UTF-8": (["run", "latin.py:a", "hi"], ["latin.py", "does not parse", "'utf-8' codec"]),
     "a file that exits": (

@@ -1,7 +1,6 @@
 """From what the user typed, `FILE:AGENT` or `package.module:AGENT`, to the agent.
 
-Whatever a stranger's file may do when it is imported becomes a `Mistake` with one line and the next step. Imports
-`agent` and `errors`.
+Whatever a stranger's file may do when it is imported becomes a `Mistake` with one line and the next step.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ from typing import Any, Final
 from journeyman.agent import Agent
 from journeyman.cli.app import Misdefined, Mistake
 from journeyman.cli.show.lines import one_line
-from journeyman.errors import DefinitionError
+from journeyman.connect import connect
+from journeyman.errors import DefinitionError, ModelUnavailable
+from journeyman.model import Model
 
 _EXAMPLE: Final = "agents.py:analyst"
 _MACHINERY: Final = (__file__, pkgutil.__file__)
@@ -32,7 +33,7 @@ def load_agent(target: str) -> Agent[Any, Any]:
         Mistake: there is no such file, module or agent, or importing it failed.
     """
     origin, attribute = _split(target)
-    module = load_module(origin)
+    module = load_file(Path(origin)) if _is_file(origin) else _guarded(origin, lambda: _import(origin))
     if not attribute:
         return _only_agent(module, origin)
     found: object = module
@@ -45,13 +46,16 @@ def load_agent(target: str) -> Agent[Any, Any]:
     return found  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
 
 
-def load_module(origin: str) -> ModuleType:
-    """Import a file by its path, or a module by its dotted name.
+def load_model(name: str | None) -> Model | None:
+    """Return the model of that name, or None for None.
 
     Raises:
-        Mistake: it is not there, or it raised.
+        Mistake: it cannot be used.
     """
-    return load_file(Path(origin)) if _is_file(origin) else _guarded(origin, lambda: _import(origin))
+    try:
+        return None if name is None else connect(name)
+    except ModelUnavailable as error:
+        raise Mistake(str(error), error.hint) from error
 
 
 def load_file(path: Path) -> ModuleType:
@@ -201,14 +205,14 @@ def _raised(origin: str, place: str, error: BaseException) -> tuple[str, str]:
     """Say what else a file did, and what to do about it."""
     match error:
         case SyntaxError():
-            return f"{place} does not parse: {error.msg}", "Mend that line."
+            return f"{place} does not parse: {error.msg}", "Fix that line."
         case SystemExit(code=code):
             shown = "" if code is None else repr(code)
             return f"{place} calls sys.exit({shown}) when it is imported", "Put that under if __name__ == '__main__'."
         case _:
             reason = str(error).strip().rstrip(".")
             text = f"{place} raises {type(error).__name__}{': ' if reason else ''}{reason}"
-            return text, f"Mend it; the whole traceback: python {'' if _is_file(origin) else '-m '}{_shown(origin)}"
+            return text, f"Fix it; the whole traceback: python {'' if _is_file(origin) else '-m '}{_shown(origin)}"
 
 
 def _place(error: BaseException) -> str:

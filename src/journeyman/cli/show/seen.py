@@ -134,8 +134,7 @@ class SeenRun:
     @property
     def open_calls(self) -> list[SeenCall]:
         """The calls under way."""
-        latest = self.iterations[-1].calls.values() if self.iterations else ()
-        return [call for call in latest if call.is_error is None]
+        return [call for call in self.calls if call.is_error is None]
 
     @property
     def below(self) -> Sequence[SeenRun]:
