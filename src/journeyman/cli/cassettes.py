@@ -133,7 +133,11 @@ def replay(
                 notice=f"Replaying {file}.",
                 cassette=cassette,
             )
-            return _run_again(job, cassette)
+            code = perform(job)
+            if cassette.unused and not cassette.misses and not quiet:
+                text = f"not asked for: {', '.join(cassette.unused)}"
+                open_screen(quiet=False).say([Line(mark="warning", text=text, rows=4)])
+            return code
     except CassetteError as error:
         raise Mistake(error.message, error.hint) from error
 
@@ -143,14 +147,6 @@ def _input(cassette: Cassette, given: str | None) -> str:
     if given is None and recorded is None:
         raise Mistake(f"{cassette.path} does not hold the agent's input.", "Give it as text after the agent.")
     return given if given is not None else recorded or ""
-
-
-def _run_again(job: Job, cassette: Cassette) -> int:
-    code = perform(job)
-    if cassette.unused and not cassette.misses and not job.quiet:
-        text = f"not asked for: {', '.join(cassette.unused)}"
-        open_screen(quiet=False).say([Line(mark="warning", text=text, rows=4)])
-    return code
 
 
 def _show(cassette: Cassette, stdout: Stdout, *, realtime: bool, quiet: bool) -> int:

@@ -1,7 +1,6 @@
 """Approvals and questions at the prompt: how they are shown, what the answers mean, and arguments that a person edits.
 
-Answers are words of their own, so that a sentence that was meant for the agent approves nothing. Read `chat_talk.py`
-next.
+Answers are words of their own, so that a sentence that was meant for the agent approves nothing.
 """
 
 from __future__ import annotations
