@@ -154,9 +154,9 @@ class Running:
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    def done(self, *, within_s: float = _PATIENCE_S) -> Done:
+    def done(self) -> Done:
         """Wait for the end."""
-        code = self._process.wait(within_s)
+        code = self._process.wait(_PATIENCE_S)
         for reader in self._readers:
             reader.join(_PATIENCE_S)
         return Done(code, self._printed["stdout"].decode(), self._printed["stderr"].decode())

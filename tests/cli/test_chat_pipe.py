@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chat_screen import AGENTS, chatting
 from tests.cli.program import Done, Warm, command, environment
+from tests.cli.terminal import CHAT_AGENTS as AGENTS
+from tests.cli.terminal import chatting
 
 
 def talk(warm: Warm, folder: Path, lines: str, *words: str, agent: str = "helper") -> Done:
