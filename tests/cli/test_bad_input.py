@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import AGENTS, Done, Warm
+from tests.cli.program import AGENTS, Warm, assert_one_error_line
 from tests.support.messages_api import MessagesApi
 
 FILES = {
@@ -125,15 +125,6 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "no agent": (["run"], ["FILE:AGENT requires an argument. See: journeyman --help"]),
     "too many words": (["run", "agents.py:analyst", "hi", "there"], ["there", "See: journeyman --help"]),
 }
-
-
-def assert_one_error_line(done: Done, code: int, parts: list[str]) -> None:
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1, done.stderr
-    assert [part for part in parts if part not in errors[0]] == [], errors[0]
-    assert ".." not in errors[0].replace("...", "")
-    assert "Traceback" not in done.stderr
-    assert (done.code, done.stdout) == (code, "")
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -152,7 +152,7 @@ def _input(cassette: Cassette, given: str | None) -> str:
 def _show(cassette: Cassette, stdout: Stdout, *, realtime: bool, quiet: bool) -> int:
     screen = open_screen(quiet=quiet)
     try:
-        said = Player(cassette, screen, time.sleep if realtime else None).play()
+        said = ShownCassette(cassette, screen, time.sleep if realtime else None).show()
     finally:
         screen.close()
     stdout.write_text(said)
@@ -162,8 +162,8 @@ def _show(cassette: Cassette, stdout: Stdout, *, realtime: bool, quiet: bool) ->
 # -- a cassette by itself ---------------------------------------------------------------------------------------------
 
 
-class Player:
-    """Shows what a cassette holds."""
+class ShownCassette:
+    """A cassette that is shown by itself, without the agent that was recorded."""
 
     def __init__(self, cassette: Cassette, screen: Screen, wait: Callable[[float], None] | None) -> None:
         """`wait` waits for so many seconds; None shows everything at once."""
@@ -179,10 +179,10 @@ class Player:
         name = (cassette.header.agent or "").rpartition(":")[2] if cassette.header is not None else ""
         self._name = name or "recorded"
 
-    def play(self) -> str:
-        """Show it. Return what the first run said last, or handed in."""
+    def show(self) -> str:
+        """Show all of it. Return what the first run said last, or handed in."""
         for take in self._cassette.takes:
-            self._play(take)
+            self._show_take(take)
         runs = [*self._seen.open.values()]
         for call in [call for run in runs for call in run.open_calls]:
             self._screen.say([Line(indent=4, mark="step", name=call.name, text=call.given)])
@@ -191,22 +191,22 @@ class Player:
         self._screen.say([EMPTY, end, Line(indent=2, text=usage_sentence(self._usage), style="dim")])
         return _last_words(runs[0]) if runs else ""
 
-    def _play(self, take: Take) -> None:
+    def _show_take(self, take: Take) -> None:
         path = (f"{self._name}#{take.run}" if self._has_several else self._name,)
         run = self._seen.open.get(path) or self._begin(path, take)
         for event in self._results(run, take):
-            self._show(event)
-        self._show(IterationStarted(path=path, attempt=1, iteration=len(run.iterations) + 1))
+            self._tell(event)
+        self._tell(IterationStarted(path=path, attempt=1, iteration=len(run.iterations) + 1))
         self._answer(run, take)
 
     def _begin(self, path: RunPath, take: Take) -> SeenRun:
         prompt = "\n".join(str(block["text"]) for block in _blocks(messages_of(take.body)[:1]) if "text" in block)
         model = str(take.body["model"])
-        self._show(RunStarted(path=path, agent=path[0], model=model, max_attempts=1, max_iterations=0))
-        self._show(MessageCommitted(path=path, message=Message("user", (Text(prompt),))))
+        self._tell(RunStarted(path=path, agent=path[0], model=model, max_attempts=1, max_iterations=0))
+        self._tell(MessageCommitted(path=path, message=Message("user", (Text(prompt),))))
         return self._seen.open[path]
 
-    def _show(self, event: Event) -> None:
+    def _tell(self, event: Event) -> None:
         self._seen.follow(event)
         self._screen.show(event)
 
@@ -239,7 +239,7 @@ class Player:
             so_far = ms
             collector.add(part)
             for event in _deltas(run.path, part):
-                self._show(event)
+                self._tell(event)
         self._usage += collector.used()
         if (error := take.error()) is not None:
             text = f"{error.kind}: {error} ({duration((take.answer.ms if take.answer else 0) / 1000)})"
@@ -252,7 +252,7 @@ class Player:
             return
         said = Message("assistant", response.content)
         for event in _answered(run, said, response.usage, response.model):
-            self._show(event)
+            self._tell(event)
 
     def _pause(self, seconds: float) -> None:
         if self._wait is not None and seconds > 0:

@@ -100,7 +100,7 @@ class Asking:
         self._tell()
 
     def remove(self, answered: Answered) -> Iterator[Line]:
-        """Take note of an answer, from whomever. Gives its line."""
+        """Take note of an answer, whoever gave it. Gives its line."""
         waiting = self._open.pop(answered.id, None)
         if waiting is not None:
             yield from _outcome(waiting, answered)

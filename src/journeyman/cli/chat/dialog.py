@@ -58,7 +58,7 @@ class Dialog:
         self.sessions: Final = sessions
         self.exit_code = 0
         self.left: Final = asyncio.Event()
-        """Set when the user wants to leave."""
+        """This event is set when the user wants to leave."""
         self._agent = agent
         self._tree = ChatTree(agent, shows_answers=shows_answers)
         self._asking = Asking(agent, lambda id, answer: self.chat.answer(id, answer), view.ask)

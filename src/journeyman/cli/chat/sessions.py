@@ -22,7 +22,7 @@ from journeyman.store.store import SessionInfo, Store
 from journeyman.tasks.tasks import Tasks
 
 LATEST: Final = "latest"
-"""As an id: the agent's conversation that was written to last."""
+"""The id that stands for the agent's conversation that was written to last."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """The terminal of a chat: the conversation above, and an input line that can be typed into at any time.
 
 It has a thread and an event loop of its own, so that keys are heard while a tool blocks that of the agent. What is
-finished is printed for good; the tail and the line are drawn anew. The terminal is kept for the chat: what is printed
-meanwhile, by whomever, becomes lines, and nobody else reads the keys.
+finished is printed for good; the tail and the line are drawn anew. The terminal is kept for the chat: what others print
+meanwhile becomes lines, and nobody else reads the keys.
 """
 
 from __future__ import annotations

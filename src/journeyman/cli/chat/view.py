@@ -63,7 +63,7 @@ class View:
         self._words = ""
         self._queued: tuple[Line, ...] = ()
         self._prompt = SAY
-        self._wake: Callable[[], None] = _nothing
+        self._wake: Callable[[], None] = lambda: None  # nobody watches yet
 
     # -- for the thread of the chat
 
@@ -148,7 +148,3 @@ class View:
         with self._lock:
             moving = [] if self._tail is None else list(self._tail.lines(unicode=True))
             return [*moving, *self._queued]
-
-
-def _nothing() -> None:
-    """Nobody watches yet."""

@@ -17,7 +17,7 @@ from journeyman.events import Event, RunFailed, RunStarted
 from journeyman.types import NOTHING_USED, Usage
 
 _CALL_MARKS: Final = {None: "…", False: "✓", True: "✗"}
-"""By whether the call failed; None: it never ended."""
+"""The marks of calls, by whether the call failed; None stands for a call that never ended."""
 _CALLS_ROWS: Final = 4
 
 

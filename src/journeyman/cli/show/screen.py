@@ -182,7 +182,7 @@ class Interrupt:
         self.exit_code: int | None = None
         """128 and the number of the first signal, as shells count; None while there was none."""
         self.has_ended = False
-        """Set when there is nothing left to stop: the next signal quits."""
+        """True when there is nothing left to stop: the next signal quits."""
 
     def listening(self) -> AbstractContextManager[None]:
         """Listen. A signal that the caller of the program ignores stays ignored."""

@@ -81,7 +81,7 @@ class SeenIteration:
     attempt: int
     number: int
     usage: Usage | None = None
-    """None when the model never answered."""
+    """What the model call used; None when the model never answered."""
     calls: dict[str, SeenCall] = field(default_factory=dict[str, SeenCall])
     """The calls by id."""
 
@@ -114,7 +114,7 @@ class SeenRun:
     n_open: int = 0
     """How many of the runs that it started have not ended."""
     ending: RunSucceeded | RunFailed | None = None
-    """How it ended. A run of which no end was told was stopped."""
+    """How it ended; None for a run that goes on, or that was stopped and has told of no end."""
 
     @property
     def is_child(self) -> bool:

@@ -55,7 +55,7 @@ class Tail:
         """Background work that is not a sub-agent's."""
         self._tokens = 0
         self.is_stopping = False
-        """Set when the user has asked to stop."""
+        """True when the user has asked to stop."""
 
     def follow(self, event: Event) -> None:
         """Take note of what happened."""

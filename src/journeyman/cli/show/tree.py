@@ -64,7 +64,7 @@ _RESULT_ROWS: Final = 2
 _TOGETHER: Final = ("parallel", BACKGROUND)
 """How runs are started that work at the same time as others."""
 _STOPPED: Final = Line(indent=2, mark="stopped", name="stopped")
-"""The end of a run that was cancelled by the one above, and so has told of none."""
+"""The end of a run that was cancelled by the one above, so that no event said how it ended."""
 _TASK_ENDS: Final[dict[TaskStatus, tuple[Mark, str]]] = {
     "running": ("background", "goes on"),
     "completed": ("done", "has ended"),
@@ -116,7 +116,7 @@ class Tree:
         return self._passed_on(path, entries)
 
     def rest(self) -> list[Line]:
-        """Return the lines that were kept, of runs of which no end was told."""
+        """Return the lines that were kept of runs that have not ended."""
         kept = [entry for entries in self._kept.values() for entry in entries]
         self._kept.clear()
         self._seen.open.clear()
@@ -170,7 +170,7 @@ def _indented(line: Line, path: RunPath) -> Line:
 
 
 def lines_of(run: SeenRun, event: Event) -> Iterator[Line]:  # noqa: C901, PLR0912 - a table
-    """Give the lines that `event` adds to what was told of its run; the first column is the run's own."""
+    """Give the lines that `event` adds to those of its run; the first column is the run's own."""
     match event:
         case RunStarted():
             how = f"· {event.mode} " if event.mode else ""
