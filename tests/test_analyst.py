@@ -18,8 +18,9 @@ from examples.analyst.report import Breakdown, Finding, Report, Share, checks, p
 from examples.analyst.tables import Table
 from journeyman import ErrorCode, Failure, Rejected, Success, run
 from journeyman.events import Event, LayerCompleted, ToolCalled, ToolFinished
-from journeyman.model import Prefix, Request, Settings
-from journeyman.types import Block, Message, Text, ToolResult, ToolUse
+from journeyman.model import Request
+from journeyman.types import Message, Text, ToolResult, ToolUse
+from tests.support.stand_ins import asked, assert_keeps_no_state
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "analyst"
 
@@ -316,20 +317,9 @@ async def test_a_draft_with_guesses_is_repaired_from_the_feedback(sales: Table) 
 # -- the stand-in as a model ------------------------------------------------------------------------------------------
 
 
-def asked(messages: Sequence[Message]) -> Request:
-    return Request(prefix=Prefix(), messages=messages, settings=Settings())
-
-
-def without_ids(blocks: Sequence[Block]) -> list[Block]:
-    return [replace(block, id="") if isinstance(block, ToolUse) else block for block in blocks]
-
-
 async def test_the_stand_in_keeps_no_state_the_conversation_alone_decides() -> None:
     result, _ = await watched(birdstrikes, demo_agent().question)
-    history = result.history
-    for number, message in enumerate(history):
-        if message.role == "assistant":
-            assert without_ids(answer(asked(history[:number])).content) == without_ids(message.content)
+    assert_keeps_no_state(answer, result.history)
 
 
 def exchange(*calls: tuple[str, str, ToolResult]) -> list[Message]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gc
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,13 @@ def write(folder: Path, content: str | bytes, name: str = "sales.csv") -> Path:
 
 def table(folder: Path, content: str, name: str = "sales.csv") -> Table:
     return Table.from_csv(write(folder, content, name))
+
+
+def refused(error: type[Exception], ask: Callable[[], object]) -> str:
+    """Return what is said when this is refused."""
+    with pytest.raises(error) as found:
+        ask()
+    return str(found.value)
 
 
 # -- the bundled data -------------------------------------------------------------------------------------------------
@@ -117,9 +125,7 @@ def test_blank_lines_and_quoted_line_breaks_are_no_rows(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_table_is_refused_in_one_line(tmp_path: Path, content: str, message: str) -> None:
     path = write(tmp_path, content)
-    with pytest.raises(DataError) as refused:
-        Table.from_csv(path)
-    assert str(refused.value) == f"{path} {message}"
+    assert refused(DataError, lambda: Table.from_csv(path)) == f"{path} {message}"
 
 
 @pytest.mark.parametrize(
@@ -130,9 +136,7 @@ def test_a_file_that_is_not_utf_8_is_refused_with_the_command_that_converts_it(
     tmp_path: Path, content: bytes, offset: int, encoding: str
 ) -> None:
     path = write(tmp_path, content)
-    with pytest.raises(DataError) as refused:
-        Table.from_csv(path)
-    assert str(refused.value) == (
+    assert refused(DataError, lambda: Table.from_csv(path)) == (
         f"{path} is not UTF-8: byte 0x{content[offset]:02x} at offset {offset}. "
         f"Convert it, for example: iconv -f {encoding} -t utf-8 {path} > converted.csv"
     )
@@ -213,9 +217,8 @@ def test_a_number_is_one_row_with_one_number(sales: Table) -> None:
         ("SELECT region FROM sales LIMIT 1", "1 rows, beginning [['north']]"),
         ("SELECT SUM(amount) FROM sales WHERE amount > 99", "1 rows, beginning [[None]]"),
     ]:
-        with pytest.raises(QueryError) as refused:
-            sales.number(sql)
-        assert str(refused.value) == f"It gives {given}, not one row with one number."
+        message = refused(QueryError, lambda sql=sql: sales.number(sql))
+        assert message == f"It gives {given}, not one row with one number."
 
 
 def test_rows_are_counted_by_the_text_of_a_value_and_by_empty(sales: Table) -> None:
@@ -238,9 +241,7 @@ COLUMNS = 'The table is "sales", its columns are "region", "amount".'
     ],
 )
 def test_a_wrong_query_is_refused_with_what_mends_it(sales: Table, sql: str, message: str) -> None:
-    with pytest.raises(QueryError) as refused:
-        sales.query(sql)
-    assert str(refused.value) == message
+    assert refused(QueryError, lambda: sales.query(sql)) == message
 
 
 def test_double_quotes_in_texts_and_comments_are_no_names(sales: Table) -> None:

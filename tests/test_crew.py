@@ -17,10 +17,11 @@ import pytest
 
 from journeyman import Agent, Chat, Host, Subagents, Success, Tasks, run
 from journeyman.events import Event, RunStarted
-from journeyman.model import Prefix, Request, Response, Settings
+from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction
 from journeyman.types import Block, Message, Text, ToolResult, ToolUse
 from tests.cli.program import journeyman as command_line
+from tests.support.stand_ins import asked, assert_keeps_no_state
 
 CREW = Path(__file__).parent.parent / "examples" / "crew"
 QUESTION = "What happens to ripe apples and lost keys?"
@@ -185,34 +186,23 @@ async def test_the_lead_is_told_of_the_check_and_does_not_check_again(folder: Pa
     assert begun.count("checker background") == 1
     assert begun.count("scout parallel") == 3
     assert begun.count("writer chain") == begun.count("reviewer chain") == 2
-    keeps_no_state(model_of(chat.agent), messages)
-
-
-def keeps_no_state(model: FromFunction, messages: Sequence[Message]) -> None:
-    """The conversation alone decides what is said."""
-    for number, message in enumerate(messages):
-        if message.role == "assistant":
-            assert without_ids(answer(model, messages[:number])) == without_ids(message.content)
+    assert_keeps_no_state(model_of(chat.agent).function, messages)
 
 
 def answer(model: FromFunction, messages: Sequence[Message]) -> Sequence[Block]:
-    said = model.function(Request(prefix=Prefix(), messages=messages, settings=Settings()))
+    said = model.function(asked(messages))
     assert isinstance(said, Response)
     return said.content
 
 
-def without_ids(blocks: Sequence[Block]) -> list[Block]:
-    return [replace(block, id="") if isinstance(block, ToolUse) else block for block in blocks]
-
-
 @dataclass(frozen=True, slots=True)
-class Talk:
+class Conversation:
     """A conversation with the lead, as far as the test wants it."""
 
     model: FromFunction
     messages: tuple[Message, ...]
 
-    def then(self, *results: str | tuple[str, bool]) -> Talk:
+    def then(self, *results: str | tuple[str, bool]) -> Conversation:
         """Let the lead answer, and give each of its calls a result; with True, an error."""
         said = [
             replace(block, id=f"{len(self.messages)}-{place}") if isinstance(block, ToolUse) else block
@@ -228,7 +218,7 @@ class Talk:
             self, messages=(*self.messages, Message("assistant", tuple(said)), Message("user", tuple(blocks)))
         )
 
-    def told(self, text: str) -> Talk:
+    def told(self, text: str) -> Conversation:
         said = answer(self.model, self.messages)
         user = Message("user", (Text(text),))
         return replace(self, messages=(*self.messages, Message("assistant", tuple(said)), user))
@@ -250,29 +240,29 @@ RUNNING = '{"task_id": "bg-1"}'
 
 
 @pytest.fixture
-def talk(folder: Path, agents: ModuleType) -> Talk:
-    return Talk(model_of(agents.crew(folder)), (Message("user", (Text("What about lost keys?"),)),))
+def so_far(folder: Path, agents: ModuleType) -> Conversation:
+    return Conversation(model_of(agents.crew(folder)), (Message("user", (Text("What about lost keys?"),)),))
 
 
-def test_a_chain_that_stopped_goes_on_from_the_step_that_failed_once(talk: Talk) -> None:
+def test_a_chain_that_stopped_goes_on_from_the_step_that_failed_once(so_far: Conversation) -> None:
     written = {"agent": "writer", "task": "Write.", "output": "A note."}
     stopped = json.dumps({"error": "Step 2 failed.", "results": [written, {"agent": "reviewer", "is_error": True}]})
-    after = talk.then(RUNNING, SCOUTED).then(stopped)
+    after = so_far.then(RUNNING, SCOUTED).then(stopped)
     [again] = after.calls
     assert (again["start_at"], again["previous"]) == (2, "A note.")
     assert after.then(stopped).words == "The note could not be written: Step 2 failed."
 
 
-def test_scouts_that_found_nothing_or_failed_leave_nothing_to_write(talk: Talk) -> None:
+def test_scouts_that_found_nothing_or_failed_leave_nothing_to_write(so_far: Conversation) -> None:
     failed = {"agent": "scout", "task": "What do the pages say about a?", "is_error": True, "output": "ill"}
     empty = {"agent": "scout", "task": "What do the pages say about b?", "output": {"findings": list[str]()}}
-    assert talk.then(RUNNING, json.dumps({"results": [failed, empty]})).words.startswith("The pages say nothing")
-    assert talk.then(RUNNING, ("Error: too deep", True)).words == "My scouts could not be sent out: Error: too deep"
+    assert so_far.then(RUNNING, json.dumps({"results": [failed, empty]})).words.startswith("The pages say nothing")
+    assert so_far.then(RUNNING, ("Error: too deep", True)).words == "My scouts could not be sent out: Error: too deep"
 
 
-def test_a_check_that_failed_is_said_to_have_failed(talk: Talk) -> None:
+def test_a_check_that_failed_is_said_to_have_failed(so_far: Conversation) -> None:
     reviewed = json.dumps({"output": {"note": "The note.", "removed": ["“x” (a.md:1)"]}})
-    after = talk.then(RUNNING, SCOUTED).then(reviewed)
+    after = so_far.then(RUNNING, SCOUTED).then(reviewed)
     assert after.words == "The note.\n\nThe reviewer took out 1."
     notice = "<background-task-completed>\n<status>failed</status>\n<summary>Agent &quot;x&quot; failed</summary>\n"
     assert after.told(notice).words == 'The check of the links came to nothing: Agent "x" failed'
@@ -281,7 +271,7 @@ def test_a_check_that_failed_is_said_to_have_failed(talk: Talk) -> None:
 def test_a_reviewer_takes_out_what_does_not_stand(folder: Path, agents: ModuleType) -> None:
     reviewer = model_of(member(agents.crew(folder), "reviewer"))
     task = "Check it.\n\nIt is “right” (a.md:1) and “wrong” (a.md:2)."
-    after = Talk(reviewer, (Message("user", (Text(task),)),)).then("1\tright so", "2\tno")
+    after = Conversation(reviewer, (Message("user", (Text(task),)),)).then("1\tright so", "2\tno")
     assert after.calls == [
         {"note": "It is “right” (a.md:1) and (a citation was taken out).", "removed": ["“wrong” (a.md:2)"]}
     ]

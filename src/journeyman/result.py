@@ -1,14 +1,18 @@
 """How a run ends: with a `Success`, or with a `Failure` whose `error` is one of a closed set of endings.
 
-Both carry the whole conversation, exact usage and what was checked.
+Both carry the whole conversation, exact usage and what was checked, and both become one JSON document.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Generic, Literal, NoReturn, TypeAlias
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from typing import Any, Generic, Literal, NoReturn, TypeAlias
 
+from pydantic import JsonValue, TypeAdapter
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 from typing_extensions import TypeVar
 
 from journeyman.endings import Ending, ErrorCode, Phase
@@ -197,3 +201,83 @@ class Failure:
 
 Result: TypeAlias = Success[Out] | Failure
 """How a run ends."""
+
+
+def result_document(result: Result[Any], *, agent: str, output: JsonValue) -> dict[str, object]:
+    """Return the document of a result: the object that `dump_document` writes as JSON.
+
+    `docs/result-document.schema.json` says what is in it. `agent` is the agent's name, and `output` is what it handed
+    in, in plain JSON values.
+    """
+    error, metadata = result.error if isinstance(result, Failure) else None, result.metadata
+    return {
+        "version": 1,
+        "agent": agent,
+        "code": "SUCCESS" if error is None else error.code,
+        "output": output if error is None else None,
+        "error": None if error is None else _error_document(error),
+        "candidate": result.candidate if isinstance(result, Failure) else None,
+        "state": result.state if isinstance(result, Success) else None,
+        "terminal_result": result.terminal_result if isinstance(result, Success) else None,
+        "usage": None if metadata.usage is None else _usage_document(metadata.usage),
+        "latency_s": metadata.latency_s,
+        "attempts": [_attempt_document(record) for record in metadata.attempts],
+        "tools": {name: _fields(stats) for name, stats in metadata.tools.items()},
+        "children": [_child_document(record) for record in metadata.children],
+        "callback_errors": [
+            f"{each.callback}: {type(each.error).__name__}: {each.error}" for each in metadata.callback_errors
+        ],
+        "history": _messages().dump_python(result.history, mode="json", fallback=repr),
+    }
+
+
+def dump_document(document: Mapping[str, object], *, indent: int | None = None) -> bytes:
+    """Return the document as JSON. What has no JSON becomes its `repr`, and a number that is none becomes null."""
+    try:
+        return to_json(document, indent=indent, fallback=repr, inf_nan_mode="null")
+    except PydanticSerializationError:  # half of a surrogate pair, which UTF-8 cannot hold
+        plain: object = to_jsonable_python(document, fallback=repr)
+        return json.dumps(plain, indent=indent, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _error_document(ending: Ending) -> dict[str, object]:
+    return {
+        "code": ending.code,
+        "category": ending.category,
+        "message": ending.message,
+        "hint": ending.hint,
+        "phase": ending.phase,
+        "context": {"attempt": ending.attempt, "iteration": ending.iteration, **asdict(ending.context)},
+    }
+
+
+def _usage_document(usage: Usage) -> dict[str, object]:
+    return {**_fields(usage), "total_tokens": usage.total_tokens}
+
+
+def _attempt_document(record: AttemptRecord) -> dict[str, object]:
+    layers = None if record.report is None else [_layer_document(outcome) for outcome in record.report.layers]
+    return {
+        "number": record.number,
+        "iterations": record.iterations,
+        "usage": _usage_document(record.usage),
+        "layers": layers,
+    }
+
+
+def _layer_document(outcome: LayerOutcome) -> dict[str, object]:
+    return {"name": outcome.name, "kind": outcome.kind, "passed": outcome.passed, "feedback": outcome.feedback}
+
+
+def _child_document(record: ChildRecord) -> dict[str, object]:
+    below = [_child_document(child) for child in record.children]
+    return {**_fields(record), "usage": _usage_document(record.usage), "children": below}
+
+
+def _fields(record: ToolStats | ChildRecord | Usage) -> dict[str, object]:
+    return {each.name: getattr(record, each.name) for each in fields(record)}
+
+
+@cache
+def _messages() -> TypeAdapter[tuple[Message, ...]]:
+    return TypeAdapter(tuple[Message, ...])

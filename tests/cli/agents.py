@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from threading import Event
 
 from pydantic import BaseModel
 
@@ -57,29 +57,29 @@ async def look(city: str) -> str:
 
 @tool
 def sleep() -> str:
-    """Sleep in a thread."""
-    time.sleep(60)
+    """Sleep in a thread, and never wake up."""
+    Event().wait()
     return "awake"
 
 
 @tool(thread=False)
 def block() -> str:
     """Sleep in the event loop."""
-    time.sleep(60)
+    Event().wait()
     return "awake"
 
 
 @tool
 async def wait() -> str:
     """Wait as async tools do."""
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
     return "awake"
 
 
 @tool
 async def leave_behind() -> str:
     """Wait for a thread that nobody can stop."""
-    await asyncio.to_thread(time.sleep, 60)
+    await asyncio.to_thread(Event().wait)
     return "awake"
 
 
@@ -95,7 +95,7 @@ class Silent:
     async def _parts(self) -> AsyncIterator[Part]:
         yield ResponseStarted("silent", "1", Usage(requests=1, input_tokens=7))
         yield TextPart("It was a dark and stormy night, and")
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
 
 greeter = Agent(name="greeter", model=Scripted(["Good morning!\nHow are you?"]))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
+from threading import Event
 
 from pydantic import BaseModel
 
@@ -24,15 +24,15 @@ def wait() -> str:
 
 @tool(effect="once")
 def sleep() -> str:
-    """Sleep in a thread."""
-    time.sleep(60)
+    """Sleep in a thread, and never wake up."""
+    Event().wait()
     return "awake"
 
 
 @tool(thread=False, effect="pure")
 def block() -> str:
     """Sleep in the event loop."""
-    time.sleep(60)
+    Event().wait()
     return "awake"
 
 

@@ -62,6 +62,16 @@ class Done:
         return self.stderr.rstrip("\n").rpartition("\n")[2]
 
 
+def assert_one_error_line(done: Done, code: int, parts: list[str]) -> None:
+    """Assert that the command failed with one line that holds `parts`, and put nothing on stdout."""
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1, done.stderr
+    assert [part for part in parts if part not in errors[0]] == [], errors[0]
+    assert ".." not in errors[0].replace("...", "")
+    assert "Traceback" not in done.stderr
+    assert (done.code, done.stdout) == (code, "")
+
+
 def journeyman(
     *words: str | Path, cwd: Path | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None
 ) -> Done:
@@ -154,9 +164,9 @@ class Running:
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    def done(self, *, within_s: float = _PATIENCE_S) -> Done:
+    def done(self) -> Done:
         """Wait for the end."""
-        code = self._process.wait(within_s)
+        code = self._process.wait(_PATIENCE_S)
         for reader in self._readers:
             reader.join(_PATIENCE_S)
         return Done(code, self._printed["stdout"].decode(), self._printed["stderr"].decode())

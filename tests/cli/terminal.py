@@ -1,7 +1,4 @@
-"""A terminal of 80 columns: a pseudo-terminal for a command, and the screen that its output draws.
-
-The screen knows the few control sequences that a calm program needs, and refuses any other.
-"""
+"""A pseudo-terminal for a command, and the screen that its output draws, with all that has scrolled away."""
 
 from __future__ import annotations
 
@@ -9,80 +6,42 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import termios
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager
+from pathlib import Path
 from threading import Condition, Thread
+from typing import Any
 
-COLUMNS, ROWS = 80, 24
+import pyte
 
-_PATIENCE_S = 30.0
-_TOKEN = re.compile(r"\x1b\[(?P<arguments>[?0-9;]*)(?P<command>[A-Za-z])|(?P<character>.)", re.DOTALL)
+from tests.cli.program import command, environment
 
+CHAT_AGENTS = Path(__file__).parent / "chat_agents.py"
+COLUMNS = 80
+PATIENCE_S = 30.0
 
-@dataclass(slots=True)
-class Screen:
-    """What a terminal shows, with all that has scrolled away."""
-
-    lines: list[str] = field(default_factory=lambda: [""])
-    has_cursor: bool = True
-    has_colours: bool = False
-    _row: int = 0
-    _column: int = 0
-
-    def draw(self, output: str) -> None:
-        for token in _TOKEN.finditer(output):
-            if token["command"]:
-                self._control(token["command"], token["arguments"])
-            else:
-                self._print(token["character"])
-
-    def _control(self, command: str, arguments: str) -> None:
-        match command, arguments:
-            case "m", _:
-                self.has_colours |= any(30 <= int(code or 0) < 48 for code in arguments.split(";"))
-            case "A", count:
-                self._row = max(0, self._row - int(count or 1))
-            case "K", "2":
-                self.lines[self._row] = ""
-            case (("h" | "l"), "?25"):
-                self.has_cursor = command == "h"
-            case _:
-                raise AssertionError(f"an unexpected control sequence: {arguments}{command}")
-
-    def _print(self, character: str) -> None:
-        if character == "\r":
-            self._column = 0
-        elif character == "\n":
-            self._move_down()
-        else:
-            if self._column == COLUMNS:
-                self._move_down()
-                self._column = 0
-            line = self.lines[self._row].ljust(self._column)
-            self.lines[self._row] = line[: self._column] + character + line[self._column + 1 :]
-            self._column += 1
-
-    def _move_down(self) -> None:
-        self._row += 1
-        if self._row == len(self.lines):
-            self.lines.append("")
-
-    @property
-    def text(self) -> str:
-        return "\n".join(line.rstrip() for line in self.lines)
+_LOUD = re.compile(r"\x1b(?!\[(?:[0-9;]*m|[0-9]*A|2K|\?25[hl]))")
+"""Begins a control sequence that does more than go up, clear a line, colour, or hide the cursor."""
 
 
 class Terminal:
     """A command in a terminal of its own."""
 
-    def __init__(self, process: subprocess.Popen[bytes], descriptor: int) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], ours: int, theirs: int, settings: list[Any], rows: int
+    ) -> None:
+        """`settings` are those of the terminal before the command had it."""
         self.process = process
-        self._descriptor = descriptor
+        self._ours = ours
+        self._theirs = theirs
+        self._settings = settings
+        self._screen: Any = pyte.HistoryScreen(COLUMNS, rows, history=10_000)
+        self._stream = pyte.ByteStream(self._screen)
         self._output = b""
         self.n_writes = 0
         """How many times there was something to draw."""
@@ -94,59 +53,117 @@ class Terminal:
         while data := self._next():
             with self._news:
                 self._output += data
+                self._stream.feed(data)
                 self.n_writes += 1
                 self._news.notify_all()
 
     def _next(self) -> bytes:
         try:
-            return os.read(self._descriptor, 65_536)
+            return os.read(self._ours, 65_536)
         except OSError:  # the other end was closed
             return b""
 
     @property
-    def screen(self) -> Screen:
-        screen = Screen()
-        screen.draw(self._output.decode("utf-8", "ignore"))
-        return screen
+    def output(self) -> str:
+        """What the command has written so far, with its control sequences."""
+        with self._news:
+            return self._output.decode("utf-8", "ignore")
+
+    @property
+    def text(self) -> str:
+        """All rows so far."""
+        with self._news:
+            above = ["".join(row[column].data for column in range(COLUMNS)) for row in self._screen.history.top]
+            return "\n".join(row.rstrip() for row in [*above, *self._screen.display]).rstrip()
+
+    @property
+    def has_cursor(self) -> bool:
+        return not self._screen.cursor.hidden
+
+    @property
+    def is_at_line_start(self) -> bool:
+        return self._screen.cursor.x == 0
+
+    @property
+    def has_colours(self) -> bool:
+        codes = ";".join(re.findall(r"\x1b\[([0-9;]*)m", self.output)).split(";")
+        return any(30 <= int(code or 0) < 48 for code in codes)
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether only the few control sequences were written that a calm program needs."""
+        return _LOUD.search(self.output) is None
 
     def times_drawn(self, text: str) -> int:
         """Return how many times `text` was drawn, also where it was drawn over since."""
-        return self._output.decode("utf-8", "ignore").count(text)
+        return self.output.count(text)
 
-    def wait_for(self, ready: Callable[[Screen], bool]) -> Screen:
-        """Wait until the screen is as it should be."""
-        until = time.monotonic() + _PATIENCE_S
-        with self._news:
-            while not ready(self.screen):
-                left = until - time.monotonic()
-                assert left > 0, f"the screen is not as it should be:\n{self.screen.text}"
-                self._news.wait(left)
-            return self.screen
+    def wait_for(self, ready: Callable[[str], bool]) -> str:
+        """Wait until the text on the screen is as it should be, and return it."""
+        until = time.monotonic() + PATIENCE_S
+        while not ready(shown := self.text):
+            left = until - time.monotonic()
+            assert left > 0, f"the screen is not as it should be:\n{shown}"
+            with self._news:
+                self._news.wait(min(left, 0.1))
+        return shown
+
+    def see(self, text: str) -> str:
+        """Wait until the screen shows `text`, and return all of it."""
+        return self.wait_for(lambda shown: text in shown)
+
+    def type(self, text: str) -> None:
+        """Type a line, and press Enter."""
+        self.press(text.encode() + b"\r")
 
     def press(self, keys: bytes) -> None:
-        os.write(self._descriptor, keys)
+        os.write(self._ours, keys)
+
+    def kill(self) -> None:
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE_S)
 
     def end(self) -> int:
-        """Wait for the end of the command, and return its exit code."""
-        code = self.process.wait(_PATIENCE_S)
-        self._reader.join(_PATIENCE_S)
+        """Wait for the end of the command, and return its exit code. It leaves the terminal as it was."""
+        code = self.process.wait(PATIENCE_S)
+        assert code < 0 or termios.tcgetattr(self._theirs)[:4] == self._settings[:4], "the terminal is not as it was"
         return code
+
+    def close(self) -> None:
+        """Stop the command if it goes on, and draw the rest of what it wrote."""
+        self.process.kill()
+        os.close(self._theirs)
+        self._reader.join(PATIENCE_S)
+        os.close(self._ours)
 
 
 @contextmanager
-def terminal(command: list[str], environment: dict[str, str]) -> Generator[Terminal]:
-    """Start a command in a terminal: stdin, stdout and stderr. It is killed when the block ends."""
+def terminal(*words: str, folder: Path | None = None, rows: int = 24, **more: str) -> Generator[Terminal]:
+    """Start `journeyman` in a terminal: stdin, stdout and stderr. It is killed when the block ends."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    try:
-        process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
-        )
-    finally:
-        os.close(theirs)
-    with process:
-        try:
-            yield Terminal(process, ours)
-        finally:
-            process.kill()
-            os.close(ours)
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, COLUMNS, 0, 0))
+    settings = termios.tcgetattr(theirs)
+    process = subprocess.Popen(
+        command(*words),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=folder,
+        env=environment(TERM="xterm-256color", **more),
+        start_new_session=True,
+    )
+    with process, closing(Terminal(process, ours, theirs, settings, rows)) as screen:
+        yield screen
+        if process.poll() is not None:
+            screen.end()
+
+
+@contextmanager
+def chatting(folder: Path, *words: str, agent: str = "helper", **more: str) -> Generator[Terminal]:
+    """Start `journeyman chat` in `folder`, and wait until it listens."""
+    if not (folder / "door").exists():
+        os.mkfifo(folder / "door")  # what the agents' tool waits for
+    more["XDG_DATA_HOME"] = str(folder / "data")
+    with terminal("chat", f"{CHAT_AGENTS}:{agent}", *words, folder=folder, rows=40, **more) as screen:
+        screen.see("/help shows what else there is.")
+        yield screen

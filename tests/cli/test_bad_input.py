@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import AGENTS, Done, Warm
+from tests.cli.program import AGENTS, Warm, assert_one_error_line
 from tests.support.messages_api import MessagesApi
 
 FILES = {
@@ -81,11 +81,11 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "a file without agents": (["run", "empty.py", "hi"], ["empty.py holds no agent. Define one at the top level"]),
     "a file that raises": (
         ["run", "raises.py:a", "hi"],
-        ["raises.py, line 2 raises ValueError: it broke badly. Mend it; the whole traceback: python raises.py"],
+        ["raises.py, line 2 raises ValueError: it broke badly. Fix it; the whole traceback: python raises.py"],
     ),
     "a file that does not parse": (
         ["run", "unparsed.py:a", "hi"],
-        ["unparsed.py, line 2 does not parse: invalid syntax. Mend that line."],
+        ["unparsed.py, line 2 does not parse: invalid syntax. Fix that line."],
     ),
     "a file that is not UTF-8": (["run", "latin.py:a", "hi"], ["latin.py", "does not parse", "'utf-8' codec"]),
     "a file that exits": (
@@ -125,15 +125,6 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "no agent": (["run"], ["FILE:AGENT requires an argument. See: journeyman --help"]),
     "too many words": (["run", "agents.py:analyst", "hi", "there"], ["there", "See: journeyman --help"]),
 }
-
-
-def assert_one_error_line(done: Done, code: int, parts: list[str]) -> None:
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1, done.stderr
-    assert [part for part in parts if part not in errors[0]] == [], errors[0]
-    assert ".." not in errors[0].replace("...", "")
-    assert "Traceback" not in done.stderr
-    assert (done.code, done.stdout) == (code, "")
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chat_screen import AGENTS, chatting
-from tests.cli.program import Done, Warm, command, environment
+from tests.cli.program import Done, Warm, assert_one_error_line, command, environment
+from tests.cli.terminal import CHAT_AGENTS as AGENTS
+from tests.cli.terminal import chatting
 
 
 def talk(warm: Warm, folder: Path, lines: str, *words: str, agent: str = "helper") -> Done:
@@ -74,9 +75,7 @@ def test_what_cannot_be_used_is_one_line_and_exit_code_2(
     warm: Warm, tmp_path: Path, words: list[str], error: str
 ) -> None:
     done = warm("chat", *words, cwd=tmp_path, stdin=b"Hello\n", env={"XDG_DATA_HOME": str(tmp_path / "data")})
-    assert (done.code, done.stdout) == (2, "")
-    assert error in done.error
-    assert done.error.startswith("error: ")
+    assert_one_error_line(done, 2, [error])
 
 
 @pytest.mark.timeout(60)

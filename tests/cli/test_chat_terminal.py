@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from signal import SIGTERM
 
 import pytest
 
-from tests.cli.chat_screen import COLUMNS, chatting
+from tests.cli.terminal import COLUMNS, chatting
 
 pytestmark = pytest.mark.timeout(60)
-
-PROMPTLY_S = 3.0
-"""For what takes under a second where the machine is idle."""
 
 
 def test_what_is_typed_while_a_tool_runs_is_queued_and_then_delivered(tmp_path: Path) -> None:
@@ -125,10 +121,8 @@ def test_leaving_does_not_wait_for_a_tool(tmp_path: Path, tool: str, keys: bytes
     with chatting(tmp_path, "--mode", "trust") as chat:
         chat.type(tool)
         chat.see(f"running {tool}")
-        asked = time.monotonic()
         chat.press(keys)
-        assert chat.end() == code
-        assert time.monotonic() - asked < PROMPTLY_S
+        assert chat.end() == code  # the tool would never end
 
 
 def test_a_termination_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Warm, command, environment
+from tests.cli.program import Warm, assert_one_error_line, command, environment
 
 pytestmark = pytest.mark.timeout(60)  # some start programs that import the SDK
 
@@ -43,29 +43,24 @@ def test_a_client_that_leaves_at_once_ends_the_server_cleanly(warm: Warm) -> Non
     ],
 )
 def test_what_cannot_be_served_is_one_line_and_exit_code_2(words: list[str], error: str, warm: Warm) -> None:
-    done = warm("mcp", *words)
-    assert (done.code, done.stdout) == (2, "")
-    assert done.error.startswith(error), done.stderr
+    assert_one_error_line(warm("mcp", *words), 2, [error])
 
 
 def test_a_public_server_is_told_its_names(warm: Warm) -> None:
     environment = {"JOURNEYMAN_MCP_TOKEN": "a-token-of-many-characters"}
     done = warm("mcp", f"{SERVED}:echo", "--http", "--host", "0.0.0.0", env=environment)
-    assert done.code == 2
-    assert done.error.endswith("under names that are not known. Say it: --allow-host agents.example.org")
+    assert_one_error_line(done, 2, ["under names that are not known. Say it: --allow-host agents.example.org"])
 
 
 def test_a_token_that_is_easy_to_guess_is_refused(warm: Warm) -> None:
     done = warm("mcp", f"{SERVED}:echo", "--http", env={"JOURNEYMAN_MCP_TOKEN": "secret"})
-    assert done.code == 2
-    assert done.error.startswith("error: The token has 6 characters, fewer than 16. Take a random one")
+    assert_one_error_line(done, 2, ["error: The token has 6 characters, fewer than 16. Take a random one"])
 
 
 def test_a_taken_port_is_one_line_and_exit_code_2(warm: Warm) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = warm("mcp", f"{SERVED}:echo", "--http", "--port", str(taken.getsockname()[1]))
-    assert (done.code, done.error.partition(":")[0]) == (2, "error")
-    assert "Choose another --port." in done.error
+    assert_one_error_line(done, 2, ["Choose another --port."])
 
 
 def test_without_its_package_the_command_says_what_to_install() -> None:
@@ -148,6 +143,4 @@ def test_a_file_of_servers_is_pinned_as_a_whole(warm: Warm, tmp_path: Path) -> N
     ],
 )
 def test_what_cannot_be_pinned_is_one_line(words: list[str], code: int, error: str, warm: Warm, tmp_path: Path) -> None:
-    done = warm("mcp", "pin", *words, cwd=tmp_path)
-    assert (done.code, done.stdout) == (code, "")
-    assert done.error.startswith(error), done.stderr
+    assert_one_error_line(warm("mcp", "pin", *words, cwd=tmp_path), code, [error])

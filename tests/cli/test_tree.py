@@ -5,16 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from journeyman.cli.show.lines import Line, clean, clock, duration, one_line, usage_sentence
-from journeyman.cli.show.tree import Tree
-from journeyman.events import (
-    CallAbandoned,
-    Event,
-    IterationStarted,
-    RunStarted,
-    RunSucceeded,
-)
-from journeyman.result import Metadata
+from journeyman.cli.show.lines import clean, clock, duration, one_line, usage_sentence
 from journeyman.types import Usage
 from tests.cli.program import AGENTS, Warm, journeyman, timeless
 
@@ -79,41 +70,7 @@ def test_lines_fit_and_plain_encodings_get_plain_symbols() -> None:
     assert "\n    > submit\n      + schema\n      x findings_match_the_data\n" in done.stderr
 
 
-# -- what no agent here can show yet ----------------------------------------------------------------------------------
-
-ROOT, CHILD = ("lead",), ("lead", "scout#2")
-NOTHING = Metadata(usage=None, latency_s=0.2)
-
-
-def lines(*events: Event) -> list[Line]:
-    tree = Tree()
-    return [line for event in events for line in tree.lines(event)]
-
-
-def texts(*events: Event) -> list[str]:
-    return [f"{' ' * line.indent}{line.mark}|{line.name}|{line.text}" for line in lines(*events)]
-
-
-def test_a_sub_agent_is_indented_and_named_when_the_lines_change_hands() -> None:
-    assert texts(
-        RunStarted(path=ROOT, agent="lead", model="m", max_attempts=1, max_iterations=9),
-        RunStarted(path=CHILD, agent="scout", model="m", max_attempts=2, max_iterations=9, mode="single"),
-        IterationStarted(path=CHILD, attempt=1, iteration=1),
-        IterationStarted(path=CHILD, attempt=2, iteration=1),
-        CallAbandoned(path=ROOT, tool_use_id="1", tool_name="nap"),
-        RunSucceeded(path=CHILD, output="", metadata=NOTHING),
-    ) == [
-        "|lead|· m",
-        "    child|scout#2|· single · m",
-        "      |attempt 2 of 2|",
-        "    warning|nap|goes on in its thread; what it returns is dropped",
-        "    ||scout#2",
-        "      done|done|· 200 ms",
-    ]
-
-
-def test_a_run_that_does_not_count_tokens_says_so() -> None:
-    assert texts(RunSucceeded(path=ROOT, output="", metadata=NOTHING))[-1] == "  ||tokens not counted"
+# -- words ------------------------------------------------------------------------------------------------------------
 
 
 def test_an_unknown_cost_is_never_zero() -> None:

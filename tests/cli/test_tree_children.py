@@ -15,6 +15,7 @@ from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.tail import Tail
 from journeyman.cli.show.tree import Tree
 from journeyman.events import (
+    CallAbandoned,
     DeadLetter,
     Event,
     Identity,
@@ -37,8 +38,8 @@ from journeyman.events import (
 )
 from journeyman.result import Metadata
 from journeyman.types import JsonObject, RunPath, Usage
-from tests.cli.program import AGENTS, Warm, command, environment, timeless
-from tests.cli.terminal import Screen, terminal
+from tests.cli.program import AGENTS, Warm, timeless
+from tests.cli.terminal import terminal
 
 LEAD: RunPath = ("lead",)
 ONE: RunPath = ("lead", "scout#1")
@@ -51,8 +52,8 @@ def started(path: RunPath, mode: str | None = None, *, call: str | None = None) 
     return RunStarted(path=path, agent=name, model="m", max_attempts=3, max_iterations=9, mode=mode, tool_use_id=call)
 
 
-def iteration(path: RunPath, number: int) -> IterationStarted:
-    return IterationStarted(path=path, attempt=1, iteration=number)
+def iteration(path: RunPath, number: int, attempt: int = 1) -> IterationStarted:
+    return IterationStarted(path=path, attempt=attempt, iteration=number)
 
 
 def responded(path: RunPath, number: int, text: str = "", usage: Usage | None = None) -> ModelResponded:
@@ -102,6 +103,28 @@ def shown(lines: list[Line]) -> list[str]:
 
 
 # -- the lines that stay ----------------------------------------------------------------------------------------------
+
+
+def test_a_sub_agent_is_indented_and_named_when_the_lines_change_hands() -> None:
+    assert told(
+        started(LEAD),
+        started(TWO, "single"),
+        iteration(TWO, 1),
+        iteration(TWO, 1, attempt=2),
+        CallAbandoned(path=LEAD, tool_use_id="1", tool_name="nap"),
+        ended(TWO),
+    ) == [
+        " lead · m",
+        "    child scout#2 · single · m",
+        "       attempt 2 of 3",
+        "    warning nap goes on in its thread; what it returns is dropped",
+        "      scout#2",
+        "      done done · 200 ms",
+    ]
+
+
+def test_a_run_that_does_not_count_tokens_says_so() -> None:
+    assert told(ended(LEAD))[-1] == "    tokens not counted"
 
 
 def test_what_works_at_the_same_time_is_told_iteration_by_iteration() -> None:
@@ -367,18 +390,18 @@ def test_a_terminal_shows_six_sub_agents_and_counts_the_others() -> None:
 
 
 def test_a_crowd_is_drawn_at_most_ten_times_a_second() -> None:
-    def has_run_for(screen: Screen, seconds: float) -> bool:
-        return any(float(time) >= seconds for time in re.findall(r"stander#1 · wait +([\d.]+) s", screen.text))
+    def has_run_for(shown: str, seconds: float) -> bool:
+        return any(float(time) >= seconds for time in re.findall(r"stander#1 · wait +([\d.]+) s", shown))
 
-    with terminal(command("run", f"{AGENTS}:crowd", "Go on"), environment(TERM="xterm-256color")) as tty:
-        tty.wait_for(lambda screen: has_run_for(screen, 0.3))
+    with terminal("run", f"{AGENTS}:crowd", "Go on") as tty:
+        tty.wait_for(lambda shown: has_run_for(shown, 0.3))
         before = tty.times_drawn("8 sub-agents at work")
-        tty.wait_for(lambda screen: has_run_for(screen, 1.3))
+        tty.wait_for(lambda shown: has_run_for(shown, 1.3))
         assert 0 < tty.times_drawn("8 sub-agents at work") - before <= 12
         tty.press(b"\x03")
         assert tty.end() == 130
-    assert "      ■ stopped" in tty.screen.text
-    assert max(len(line) for line in tty.screen.lines) <= 80
+    assert "      ■ stopped" in tty.text
+    assert tty.is_calm
 
 
 # -- all of it --------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import journeyman.cli
 
 _IMPORTED_BY_COMMANDS = (
-    *("cli.app", "cli.chat", "cli.check", "cli.demo", "cli.run", "cli.record", "cli.replay", "cli.mcp"),
+    *("cli.app", "cli.chat.command", "cli.check", "cli.demo", "cli.run", "cli.cassettes", "cli.mcp"),
     "models.anthropic",
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import pairwise
 
@@ -10,11 +11,11 @@ import pytest
 from pydantic import BaseModel
 
 from journeyman import Agent, Output, Price, Success, Text, ToolContext, run
-from journeyman.cli.documents import result_document
 from journeyman.cli.show.lines import usage_sentence
 from journeyman.connect import connect
 from journeyman.model import CachePolicy, Settings
 from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.result import dump_document, result_document
 from journeyman.tools.tools import tool
 from journeyman.types import Usage
 from tests.support import openai_answers as openai_says
@@ -170,9 +171,8 @@ async def test_what_the_cache_saved_is_counted_and_shown() -> None:
     assert plain is not None
     assert used.cost == pytest.approx(plain - saved)
     assert usage_sentence(used).endswith(f"· ${used.cost:.4f}, the cache saved ${saved:.4f}")
-    document = result_document(Agent(name="any", model="anthropic:any"), result)
-    assert document.usage is not None
-    assert document.usage.cache_saved == used.cache_saved
+    document = json.loads(dump_document(result_document(result, agent="any", output=None)))
+    assert document["usage"]["cache_saved"] == used.cache_saved
 
 
 def test_the_summary_says_what_the_cache_cost_and_nothing_of_what_is_unknown() -> None:

@@ -1,7 +1,6 @@
 """The command line: `journeyman run`, `chat`, `check`, `record`, `replay`, `mcp` and `demo`.
 
-This is its front door. It answers the plainest questions by itself, and imports what they do not need only for the
-others: `app.py`, which is to be read next.
+It answers the plainest questions by itself, and imports what they do not need only for the others.
 """
 
 from __future__ import annotations

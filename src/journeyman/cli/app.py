@@ -1,6 +1,6 @@
-"""The commands, as cyclopts sees them: each is one function in a module of its own, imported when it is called.
+"""The commands, as cyclopts sees them: each is one function, imported when it is called.
 
-What was asked for cannot be done as it was said.
+What cannot be done as it was said is a `Mistake`: one line that says what is wrong and what to do, and exit code 2.
 """
 
 from __future__ import annotations
@@ -12,29 +12,6 @@ from cyclopts import App, CycloptsError
 
 from journeyman.cli.show.screen import print_error
 from journeyman.errors import DefinitionError, JourneymanError
-
-
-class Mistake(JourneymanError):
-    """The command line, or a file that it names, cannot be used. Becomes one line on stderr and exit code 2."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(f"{message} {hint}")
-        self.message = message
-        """What is wrong, with the values."""
-        self.hint = hint
-        """What to do about it."""
-
-
-class Misdefined(Mistake):
-    """Importing the file raised `DefinitionError`."""
-
-    def __init__(self, message: str, hint: str, *, place: str, error: DefinitionError) -> None:
-        super().__init__(f"{place}: {message}", hint)
-        self.place = place
-        """The file and line."""
-        self.error = error
-        """Lists every problem."""
-
 
 USAGE, INTERRUPTED = 2, 130
 
@@ -93,3 +70,25 @@ def _extra_for(error: BaseException | None) -> tuple[str, str]:
     """Return what to install for a package that a command needs, and its name; nothing for any other error."""
     missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else ""
     return _EXTRAS.get(missing.partition(".")[0], ""), missing
+
+
+class Mistake(JourneymanError):
+    """The command line, or a file that it names, cannot be used."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(f"{message} {hint}")
+        self.message = message
+        """What is wrong, with the values."""
+        self.hint = hint
+        """What to do about it."""
+
+
+class Misdefined(Mistake):
+    """Importing the file raised `DefinitionError`."""
+
+    def __init__(self, message: str, hint: str, *, place: str, error: DefinitionError) -> None:
+        super().__init__(f"{place}: {message}", hint)
+        self.place = place
+        """The file and line where it was raised."""
+        self.error = error
+        """The error, which lists every problem."""

@@ -1,7 +1,4 @@
-"""`journeyman check`: what an agent is, as the model will see it, without asking a model.
-
-Imports `agent`, `connect` and what a definition is made of.
-"""
+"""`journeyman check`: what an agent is, as the model will see it, without asking a model."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from journeyman.cli.show.lines import count
 from journeyman.connect import connect
 from journeyman.errors import DefinitionError, ModelUnavailable
 from journeyman.loop.validation import layer_name
-from journeyman.model import ToolSpec, sent_tools
+from journeyman.model import sent_tools
 from journeyman.output import TEXT
 from journeyman.tools.tools import Tool
 
@@ -127,13 +124,14 @@ def _tool(tool: Tool[..., Any]) -> str:
 def _tools(agent: Agent[Any, Any]) -> Iterator[str]:
     yield "Input, as JSON Schema:" if agent.input is not str else "Input: any text."
     if agent.input is not str:
-        yield _json(_input_schema(agent))
+        yield to_json(_input_schema(agent), indent=2).decode()
     yield ""
     specs = sent_tools(agent.plan.specs, loads_tools=False)
     yield f"The model sees {count(len(specs), 'tool')}{':' if specs else '.'}"
     for spec in specs:
+        shown = {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
         yield ""
-        yield _json(_shown(spec))
+        yield to_json(shown | ({"strict": True} if spec.strict else {}), indent=2).decode()
 
 
 def _input_schema(agent: Agent[Any, Any]) -> object:
@@ -142,12 +140,3 @@ def _input_schema(agent: Agent[Any, Any]) -> object:
         return schema.input_schema
     properties = schema.input_schema["properties"]
     return properties["value"] if isinstance(properties, dict) else properties
-
-
-def _shown(spec: ToolSpec) -> dict[str, object]:
-    shown: dict[str, object] = {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
-    return shown | ({"strict": True} if spec.strict else {})
-
-
-def _json(value: object) -> str:
-    return to_json(value, indent=2).decode()

@@ -1,6 +1,6 @@
 """`journeyman demo`: the analyst of `examples/analyst`, which is also a part of the installed package.
 
-Imports the example when it is asked for, and nothing of it before.
+The example is imported when it is asked for, and nothing of it before.
 """
 
 from __future__ import annotations
@@ -53,7 +53,11 @@ def demo(
         quiet: Print nothing but the result, or the error.
     """
     stdout = Stdout(drop_others=quiet)
-    found = _demo(data)
+    make = cast("Callable[[Path | None], Demo]", load_file(_place()).demo_agent)
+    try:
+        found = make(data)
+    except ValueError as error:  # a file that cannot be used; its message says what to do
+        raise Mistake(str(error), "") from error
     job = Job(
         agent=found.agent,
         text=question or found.question,
@@ -65,14 +69,6 @@ def demo(
         notice=found.notice if model is None else f"At work: {model}.",
     )
     return perform(job)
-
-
-def _demo(data: Path | None) -> Demo:
-    make = cast("Callable[[Path | None], Demo]", load_file(_place()).demo_agent)
-    try:
-        return make(data)
-    except ValueError as error:  # a file that cannot be used; its message says what to do
-        raise Mistake(str(error), "") from error
 
 
 def _place() -> Path:

@@ -1,7 +1,6 @@
 """From what the user typed, `FILE:AGENT` or `package.module:AGENT`, to the agent.
 
-Whatever a stranger's file may do when it is imported becomes a `Mistake` with one line and the next step. Imports
-`agent` and `errors`.
+Whatever a stranger's file may do when it is imported becomes a `Mistake` with one line and the next step.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ from typing import Any, Final
 from journeyman.agent import Agent
 from journeyman.cli.app import Misdefined, Mistake
 from journeyman.cli.show.lines import one_line
-from journeyman.errors import DefinitionError
+from journeyman.connect import connect
+from journeyman.errors import DefinitionError, ModelUnavailable
+from journeyman.model import Model
 
 _EXAMPLE: Final = "agents.py:analyst"
 _MACHINERY: Final = (__file__, pkgutil.__file__)
@@ -32,7 +33,7 @@ def load_agent(target: str) -> Agent[Any, Any]:
         Mistake: there is no such file, module or agent, or importing it failed.
     """
     origin, attribute = _split(target)
-    module = load_module(origin)
+    module = load_file(Path(origin)) if _is_file(origin) else _guarded(origin, lambda: _import(origin))
     if not attribute:
         return _only_agent(module, origin)
     found: object = module
@@ -45,13 +46,16 @@ def load_agent(target: str) -> Agent[Any, Any]:
     return found  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
 
 
-def load_module(origin: str) -> ModuleType:
-    """Import a file by its path, or a module by its dotted name.
+def load_model(name: str | None) -> Model | None:
+    """Return the model of that name, or None for None.
 
     Raises:
-        Mistake: it is not there, or it raised.
+        Mistake: it cannot be used.
     """
-    return load_file(Path(origin)) if _is_file(origin) else _guarded(origin, lambda: _import(origin))
+    try:
+        return None if name is None else connect(name)
+    except ModelUnavailable as error:
+        raise Mistake(str(error), error.hint) from error
 
 
 def load_file(path: Path) -> ModuleType:
@@ -94,7 +98,10 @@ def _is_file(origin: str) -> bool:
 
 def _check_readable(path: Path) -> None:
     if not path.exists():
-        raise Mistake(f"There is no file {path}.", _where_to_look(path))
+        names = sorted(file.name for file in path.parent.glob("*.py")) if path.parent.is_dir() else []
+        close = get_close_matches(path.name, names, n=1, cutoff=0.6)
+        relative = "Check the path; it is relative to the current folder."
+        raise Mistake(f"There is no file {path}.", f"Did you mean {path.parent / close[0]}?" if close else relative)
     if path.is_dir():
         raise Mistake(f"{path} is a folder.", f"Name a file in it, for example {path / _EXAMPLE}.")
     if path.suffix != ".py":
@@ -103,15 +110,6 @@ def _check_readable(path: Path) -> None:
         path.open("rb").close()
     except OSError as error:
         raise Mistake(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
-
-
-def _where_to_look(path: Path) -> str:
-    folder = path.parent
-    names = sorted(file.name for file in folder.glob("*.py")) if folder.is_dir() else []
-    close = get_close_matches(path.name, names, n=1, cutoff=0.6)
-    if close:
-        return f"Did you mean {folder / close[0]}?"
-    return "Check the path; it is relative to the current folder."
 
 
 # -- importing --------------------------------------------------------------------------------------------------------
@@ -131,9 +129,9 @@ def _import(name: str) -> ModuleType:
 
 
 def _execute(path: Path, name: str) -> ModuleType:
-    loaded = next((module for module in list(sys.modules.values()) if _origin(module) == str(path)), None)
-    if loaded is not None:
-        return loaded  # its agents, named one by one, may know one another
+    for module in list(sys.modules.values()):
+        if getattr(getattr(module, "__spec__", None), "origin", None) == str(path):
+            return module  # its agents, named one by one, may know one another
     # A file named like a module that is loaded, or could be, must not stand in its place.
     taken = name in sys.modules or name in sys.stdlib_module_names or not name.isidentifier()
     spec = spec_from_file_location(f"journeyman_file_{name}" if taken else name, path)
@@ -147,11 +145,6 @@ def _execute(path: Path, name: str) -> ModuleType:
         del sys.modules[spec.name]
         raise
     return module
-
-
-def _origin(module: ModuleType) -> str | None:
-    spec = getattr(module, "__spec__", None)
-    return None if spec is None else spec.origin
 
 
 # -- what a file may do when it is imported ---------------------------------------------------------------------------
@@ -177,9 +170,16 @@ def _mistake_of(origin: str, error: BaseException) -> Mistake:
             return _misdefined(origin, place, error)
         case ModuleNotFoundError(name=str(name)):
             return _not_found(origin, place, name)
+        case SyntaxError():
+            text, hint = f"{place} does not parse: {error.msg}", "Fix that line."
+        case SystemExit(code=code):
+            text = f"{place} calls sys.exit({'' if code is None else repr(code)}) when it is imported"
+            hint = "Put that under if __name__ == '__main__'."
         case _:
-            text, hint = _raised(origin, place, error)
-            return Mistake(f"{one_line(text)}.", hint)
+            reason = str(error).strip().rstrip(".")
+            text = f"{place} raises {type(error).__name__}{': ' if reason else ''}{reason}"
+            hint = f"Fix it; the whole traceback: python {'' if _is_file(origin) else '-m '}{_shown(origin)}"
+    return Mistake(f"{one_line(text)}.", hint)
 
 
 def _misdefined(origin: str, place: str, error: DefinitionError) -> Misdefined:
@@ -195,20 +195,6 @@ def _not_found(origin: str, place: str, name: str) -> Mistake:
         return Mistake(f"There is no module {name}.", f"Install it, or name a file, for example {_EXAMPLE}.")
     text = f"{place} imports {name}, which is not installed."
     return Mistake(text, f"Install it where journeyman is: {sys.executable} -m pip install {name.partition('.')[0]}")
-
-
-def _raised(origin: str, place: str, error: BaseException) -> tuple[str, str]:
-    """Say what else a file did, and what to do about it."""
-    match error:
-        case SyntaxError():
-            return f"{place} does not parse: {error.msg}", "Mend that line."
-        case SystemExit(code=code):
-            shown = "" if code is None else repr(code)
-            return f"{place} calls sys.exit({shown}) when it is imported", "Put that under if __name__ == '__main__'."
-        case _:
-            reason = str(error).strip().rstrip(".")
-            text = f"{place} raises {type(error).__name__}{': ' if reason else ''}{reason}"
-            return text, f"Mend it; the whole traceback: python {'' if _is_file(origin) else '-m '}{_shown(origin)}"
 
 
 def _place(error: BaseException) -> str:

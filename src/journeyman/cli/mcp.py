@@ -1,7 +1,4 @@
-"""`journeyman mcp`: agents served over MCP, until the client leaves or Ctrl-C; `mcp pin`: the tools of others, pinned.
-
-Imports `mcp_server`, `mcp_tools`, `cancel` and the modules of this folder.
-"""
+"""`journeyman mcp`: agents served over MCP, until the client leaves or Ctrl-C; `mcp pin`: tools of others, pinned."""
 
 from __future__ import annotations
 
@@ -17,11 +14,10 @@ from cyclopts import App, Parameter
 from journeyman.agent import Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
-from journeyman.cli.loading import load_agent
-from journeyman.cli.run import Stdout
+from journeyman.cli.loading import load_agent, load_model
+from journeyman.cli.run import Flag, Stdout
 from journeyman.cli.show.screen import Interrupt, print_error
-from journeyman.connect import connect
-from journeyman.errors import DefinitionError, McpUnavailable, ModelUnavailable, PinsDiffer
+from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer
 from journeyman.mcp.tools import Target, load_servers
 from journeyman.mcp.tools import pin as pin_tools
 from journeyman.serve.server import AgentServer, agent_server, serve_http, serve_stdio
@@ -38,8 +34,6 @@ _EXAMPLE: Final = "journeyman mcp pin --name git uvx mcp-server-git"
 _PINS: Final = Path("mcp-pins.json")
 _ADDRESS: Final = "127.0.0.1"
 _PORT: Final = 8000
-
-Flag = Annotated[bool, Parameter(negative=())]
 
 mcp = App(name="mcp", help="Serve agents as MCP tools, over stdio or HTTP.")
 
@@ -96,7 +90,7 @@ def _serve(
     abort = Abort()
     interrupt = Interrupt(abort, lambda: _say("stopping; interrupt again to quit at once"))
     try:
-        server = agent_server(*map(load_agent, targets), host=_surroundings(model), abort=abort)
+        server = agent_server(*map(load_agent, targets), host=Host(model=load_model(model)), abort=abort)
         with interrupt.listening(), asyncio.Runner() as runner:
             runner.run(serving(server, abort))
             interrupt.has_ended = True
@@ -106,13 +100,6 @@ def _serve(
     except OSError as error:
         raise Mistake(f"That address cannot be used: {error.strerror or error}.", "Choose another --port.") from error
     return interrupt.exit_code or 0
-
-
-def _surroundings(model: str | None) -> Host:
-    try:
-        return Host(model=None if model is None else connect(model))
-    except ModelUnavailable as error:
-        raise Mistake(str(error), error.hint) from error
 
 
 def _say(text: str) -> None:
@@ -146,7 +133,7 @@ def pin(
         problem = error.problems[0]
         raise Mistake(problem.message, problem.hint) from error
     except PinsDiffer as error:
-        raise Mistake(f"{pins}: {error.differences[0]}.", "Mend it, or remove it and pin anew.") from error
+        raise Mistake(f"{pins}: {error.differences[0]}.", "Fix it, or remove it and pin anew.") from error
     except McpUnavailable as error:
         print_error(f"The MCP server {error.server!r} cannot be used: {error.reason}.", error.hint)
         return 1

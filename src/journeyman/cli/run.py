@@ -1,14 +1,7 @@
-"""`journeyman run`.
+"""`journeyman run`, and what the other commands that run an agent do as it does.
 
-Running one agent for the command line: shown as it goes, stopped by Ctrl-C, its result printed, its exit code given.
-
-`run` and `demo` differ only in where the agent comes from.
-
-The input of a run: from the command line, a file or stdin; as it is, or as JSON of the agent's input type.
-
-The stdout of the program, kept for the result: whatever else is printed, by whomever, goes to stderr.
-
-An agent's file, its tools and the programs that these start may all print.
+A run is shown as it goes, stopped by Ctrl-C, and ends with its result on stdout and an exit code. Stdout is for the
+result alone: whatever else is printed, by the agent's file, its tools or the programs that they start, goes to stderr.
 """
 
 from __future__ import annotations
@@ -24,26 +17,220 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from cyclopts import Parameter
-from pydantic_core import from_json, to_json
+from pydantic import JsonValue
+from pydantic_core import from_json, to_json, to_jsonable_python
 
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
-from journeyman.cli.documents import dump_document, output_json, result_document
 from journeyman.cli.loading import load_agent
 from journeyman.cli.show.lines import EMPTY, Line, clean, count, one_line
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.screen import Interrupt, PlainScreen, Screen, open_screen, print_error, stderr_console
 from journeyman.connect import connect
-from journeyman.endings import Context, Ending, ErrorCode, InvalidInputContext, ModelUnavailableContext
+from journeyman.endings import Ending, ErrorCode, InvalidInputContext, ModelUnavailableContext
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded
 from journeyman.events import Event, Listener
 from journeyman.loop.attempts import run as run_agent
-from journeyman.result import Failure, Metadata, Result, Success
+from journeyman.result import Failure, Metadata, Result, Success, dump_document, result_document
 from journeyman.types import Usage
 
 if TYPE_CHECKING:
     from journeyman.models.cassette.cassette import Cassette
+
+Flag = Annotated[bool, Parameter(negative=())]
+
+_SUCCESS, _FAILURE = 0, 1
+_MISS_ROWS: Final = 30
+_STDOUT: Final = 1
+_STDERR: Final = 2
+
+
+def run(
+    target: Annotated[str, Parameter(name="FILE:AGENT")],
+    input: str | None = None,
+    /,
+    *,
+    input_file: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
+    model: str | None = None,
+    json: Flag = False,
+    quiet: Flag = False,
+    tree: Flag = False,
+) -> int:
+    """Run an agent, and print what it hands in.
+
+    The result goes to stdout: a text as it is, anything else as JSON. Everything else goes to stderr.
+
+    Args:
+        target: A Python file or a module, a colon, and the agent in it: agents.py:analyst. Where there is one agent
+            only, the file is enough.
+        input: The agent's input: a text as it is; for any other input type JSON.
+        input_file: Read the input from this file; - is stdin.
+        model: Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5.
+        json: Print one JSON document: the result, usage, attempts and history.
+        quiet: Print nothing but the result, or the error.
+        tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
+    """
+    stdout = Stdout(drop_others=quiet)
+    job = Job(
+        text=read_text(input, input_file),
+        agent=load_agent(target),
+        stdout=stdout,
+        check=f"journeyman check {target}",
+        model=model,
+        json=json,
+        quiet=quiet,
+        tree=tree,
+    )
+    return perform(job)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What the command line asks for."""
+
+    agent: Agent[Any, Any]
+    text: str
+    """The input, not yet parsed."""
+    stdout: Stdout
+    check: str
+    """The command that shows what input the agent takes."""
+    model: str | None = None
+    """The model to use instead of the agent's own."""
+    json: bool = False
+    quiet: bool = False
+    tree: bool = False
+    """Whether the whole tree is printed at the end, also if `quiet`."""
+    notice: str = ""
+    """The first line to show."""
+    cassette: Cassette | None = None
+    """What records the run, or replays it."""
+
+
+def perform(job: Job) -> int:
+    """Run the agent, print its result, and return the exit code."""
+    screen = open_screen(quiet=job.quiet)
+    try:
+        if job.notice:
+            screen.say([Line(text=job.notice, rows=3), EMPTY])
+        return _perform(job, screen)
+    finally:
+        screen.close()
+
+
+def _perform(job: Job, screen: Screen) -> int:
+    try:
+        value, host = parse_input(job.agent, job.text), _host(job)
+    except (InvalidArguments, ModelUnavailable) as error:
+        return _present(job, screen, _not_started(error))
+    abort = Abort()
+    interrupt = Interrupt(abort, screen.stopping)
+    outline = Outline() if job.tree else None
+    with interrupt.listening(), asyncio.Runner() as runner:
+        on_event = _listener(job, screen, outline)
+        result = runner.run(run_agent(job.agent, value, on_event=on_event, abort=abort, host=host))
+        exit_code = _present(job, screen, result, outline)
+        # Leaving the block may wait for a thread of the user's. From here on a signal quits.
+        interrupt.has_ended = True
+    cancelled = isinstance(result, Failure) and result.code is ErrorCode.EXECUTION_CANCELLED
+    return interrupt.exit_code if cancelled and interrupt.exit_code is not None else exit_code
+
+
+def _host(job: Job) -> Host:
+    if job.cassette is None:
+        return Host(model=None if job.model is None else connect(job.model))
+    recorded = None if job.cassette.is_replaying else job.model or job.agent.model
+    return Host(model=job.cassette.model(recorded), journal=job.cassette.journal)
+
+
+def _not_started(error: InvalidArguments | ModelUnavailable) -> Failure:
+    """Return the failure that `run` would give, had it been called."""
+    is_input = isinstance(error, InvalidArguments)
+    context = InvalidInputContext(issues=error.issues) if is_input else ModelUnavailableContext.of(error)
+    nothing = Metadata(usage=Usage(), latency_s=0)
+    return Failure(error=Ending(context), metadata=nothing, history=())
+
+
+def _listener(job: Job, screen: Screen, outline: Outline | None) -> Listener | None:
+    """Return who is told of the events; None where nobody wants to know: then no event is made."""
+    if outline is None:
+        return None if job.quiet else screen.show
+
+    def tell_both(event: Event) -> None:
+        screen.show(event)
+        outline.follow(event)
+
+    return tell_both
+
+
+# -- the end of a run -------------------------------------------------------------------------------------------------
+
+
+def _present(job: Job, screen: Screen, result: Result[Any], outline: Outline | None = None) -> int:
+    """Print the result, the whole tree, and what went wrong. Return the exit code."""
+    if isinstance(result, Failure):
+        screen.say(_gathered(result))
+    screen.close()
+    if outline is not None:
+        PlainScreen(stderr_console()).say(list(outline.lines()))
+    if job.json:
+        output = output_json(job.agent, result.output) if isinstance(result, Success) else None
+        document = result_document(result, agent=job.agent.name, output=output)
+        job.stdout.write_json(dump_document(document, indent=2 if job.stdout.is_terminal else None))
+    if isinstance(result, Failure):
+        hint = f"What it takes: {job.check}" if result.code is ErrorCode.INVALID_INPUT else result.error.hint
+        print_error(f"{result.code}: {_message(job, result)}", hint)
+        return _FAILURE
+    if not job.json:
+        _print_output(job, screen, result)
+    return _SUCCESS
+
+
+def _message(job: Job, failure: Failure) -> str:
+    """Return what went wrong; of a miss in a cassette that was shown above, the first line."""
+    is_shown = isinstance(failure.error.cause, NotRecorded) and not job.quiet
+    return failure.error.message.partition("\n")[0].rstrip(":") if is_shown else failure.error.message
+
+
+def _gathered(failure: Failure) -> Sequence[Line]:
+    """Say what a failed run leaves behind."""
+    if isinstance(failure.error.cause, NotRecorded):
+        return [Line(indent=2, mark="bar", text=str(failure.error.cause), rows=_MISS_ROWS)]
+    answers = [message.text for message in failure.history if message.role == "assistant" and message.text.strip()]
+    if not answers:
+        return []
+    kept = f"{count(len(failure.history), 'message')} so far (--json prints them), the model's last words:"
+    return [
+        Line(indent=2, text=kept, style="dim"),
+        Line(indent=2, mark="bar", text=one_line(answers[-1]), rows=4),
+    ]
+
+
+def _print_output(job: Job, screen: Screen, success: Success[Any]) -> None:
+    if job.stdout.is_terminal:
+        screen.say([EMPTY])
+    job.stdout.write_text(output_text(job.agent, success.output))
+
+
+def output_text(agent: Agent[Any, Any], output: object) -> str:
+    """Return an output as people read it: a text as it is, anything else as indented JSON."""
+    return output if isinstance(output, str) else to_json(output_json(agent, output), indent=2).decode()
+
+
+def output_json(agent: Agent[Any, Any], output: object) -> JsonValue:
+    """Return an output as plain JSON values."""
+    schema = agent.plan.output
+    if schema is None:
+        plain: JsonValue = to_jsonable_python(output, fallback=repr)
+        return plain
+    dumped = schema.dump(output)
+    try:
+        return from_json(dumped)
+    except ValueError:  # what has no JSON is dumped as its repr
+        return dumped.decode()
+
+
+# -- the input --------------------------------------------------------------------------------------------------------
 
 
 def read_text(text: str | None, file: Path | None) -> str:
@@ -59,7 +246,12 @@ def read_text(text: str | None, file: Path | None) -> str:
     if file is None:
         raise Mistake("There is no input.", "Give it as text after the agent, or with --input-file FILE (- is stdin).")
     name = "stdin" if str(file) == "-" else str(file)
-    return _decoded(name, _bytes(file, name))
+    data = _bytes(file, name)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = f"byte 0x{data[error.start]:02x} at offset {error.start}"
+        raise Mistake(f"{name} is not UTF-8: {place}.", "Convert it, for example with iconv.") from error
 
 
 def _bytes(file: Path, name: str) -> bytes:
@@ -70,14 +262,6 @@ def _bytes(file: Path, name: str) -> bytes:
     except (OSError, AttributeError) as error:  # stdin is None where it is closed
         reason = getattr(error, "strerror", None) or "it is closed"
         raise Mistake(f"{name} cannot be read: {reason}.", "Give a file that you may read.") from error
-
-
-def _decoded(name: str, data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        place = f"byte 0x{data[error.start]:02x} at offset {error.start}"
-        raise Mistake(f"{name} is not UTF-8: {place}.", "Convert it, for example with iconv.") from error
 
 
 def parse_input(agent: Agent[Any, Any], text: str) -> object:
@@ -98,8 +282,7 @@ def parse_input(agent: Agent[Any, Any], text: str) -> object:
     return schema.parse(to_json({"value": value}))
 
 
-_STDOUT: Final = 1
-_STDERR: Final = 2
+# -- stdout -----------------------------------------------------------------------------------------------------------
 
 
 class Stdout:
@@ -147,188 +330,3 @@ def _is_open(descriptor: int) -> bool:
     except OSError:
         return False
     return True
-
-
-_SUCCESS, _FAILURE = 0, 1
-_MISS_ROWS = 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What the command line asks for."""
-
-    agent: Agent[Any, Any]
-    text: str
-    """The input, not yet parsed."""
-    stdout: Stdout
-    check: str
-    """The command that shows what input the agent takes."""
-    model: str | None = None
-    """Used instead of the agent's."""
-    json: bool = False
-    quiet: bool = False
-    tree: bool = False
-    """Print the whole tree at the end, also if `quiet`."""
-    notice: str = ""
-    """The first line to show."""
-    cassette: Cassette | None = None
-    """Records the run, or replays it."""
-
-
-def perform(job: Job) -> int:
-    """Run the agent, print its result, and return the exit code."""
-    screen = open_screen(quiet=job.quiet)
-    try:
-        if job.notice:
-            screen.say([Line(text=job.notice, rows=3), EMPTY])
-        return _perform(job, screen)
-    finally:
-        screen.close()
-
-
-def _perform(job: Job, screen: Screen) -> int:
-    try:
-        value, host = parse_input(job.agent, job.text), _host(job)
-    except InvalidArguments as invalid:
-        return _present(job, screen, _unstarted(InvalidInputContext(issues=invalid.issues)))
-    except ModelUnavailable as error:
-        return _present(job, screen, _unstarted(ModelUnavailableContext.of(error)))
-    return _run(job, screen, value, host)
-
-
-def _host(job: Job) -> Host:
-    if job.cassette is None:
-        return Host(model=None if job.model is None else connect(job.model))
-    recorded = None if job.cassette.is_replaying else job.model or job.agent.model
-    return Host(model=job.cassette.model(recorded), journal=job.cassette.journal)
-
-
-def _unstarted(context: Context) -> Failure:
-    """Return the failure that `run` would give, had it been called."""
-    return Failure(error=Ending(context), metadata=Metadata(usage=Usage(), latency_s=0), history=())
-
-
-def _run(job: Job, screen: Screen, value: object, host: Host) -> int:
-    abort = Abort()
-    interrupt = Interrupt(abort, screen.stopping)
-    outline = Outline() if job.tree else None
-    on_event = _listener(None if job.quiet else screen.show, None if outline is None else outline.follow)
-    with interrupt.listening(), asyncio.Runner() as runner:
-        result = runner.run(run_agent(job.agent, value, on_event=on_event, abort=abort, host=host))
-        exit_code = _present(job, screen, result, outline)
-        # Leaving the block may wait for a thread of the user's. From here on a signal quits.
-        interrupt.has_ended = True
-    cancelled = isinstance(result, Failure) and result.code is ErrorCode.EXECUTION_CANCELLED
-    return interrupt.exit_code if cancelled and interrupt.exit_code is not None else exit_code
-
-
-def _listener(*listeners: Listener | None) -> Listener | None:
-    """Return one listener for several, or None where there is none: then no event is made."""
-    match [listener for listener in listeners if listener is not None]:
-        case []:
-            return None
-        case [only]:
-            return only
-        case several:
-
-            def tell_all(event: Event) -> None:
-                for listener in several:
-                    listener(event)
-
-            return tell_all
-
-
-def _present(job: Job, screen: Screen, result: Result[Any], outline: Outline | None = None) -> int:
-    """Print the result, the whole tree, and what went wrong. Return the exit code."""
-    if isinstance(result, Failure):
-        screen.say(_gathered(result))
-    screen.close()
-    if outline is not None:
-        PlainScreen(stderr_console()).say(list(outline.lines()))
-    if job.json:
-        document = result_document(job.agent, result)
-        job.stdout.write_json(dump_document(document, indent=2 if job.stdout.is_terminal else None))
-    if isinstance(result, Failure):
-        print_error(f"{result.code}: {_message(job, result)}", _hint(job, result))
-        return _FAILURE
-    if not job.json:
-        _print_output(job, screen, result)
-    return _SUCCESS
-
-
-def _message(job: Job, failure: Failure) -> str:
-    """Return what went wrong; of a miss in a cassette that was shown above, the first line."""
-    is_shown = isinstance(failure.error.cause, NotRecorded) and not job.quiet
-    return failure.error.message.partition("\n")[0].rstrip(":") if is_shown else failure.error.message
-
-
-def _hint(job: Job, failure: Failure) -> str:
-    if failure.code is ErrorCode.INVALID_INPUT:
-        return f"What it takes: {job.check}"
-    return failure.error.hint
-
-
-def _gathered(failure: Failure) -> Sequence[Line]:
-    """Say what a failed run leaves behind."""
-    if isinstance(failure.error.cause, NotRecorded):
-        return [Line(indent=2, mark="bar", text=str(failure.error.cause), rows=_MISS_ROWS)]
-    answers = [message.text for message in failure.history if message.role == "assistant" and message.text.strip()]
-    if not answers:
-        return []
-    kept = f"{count(len(failure.history), 'message')} so far (--json prints them), the model's last words:"
-    return [
-        Line(indent=2, text=kept, style="dim"),
-        Line(indent=2, mark="bar", text=one_line(answers[-1]), rows=4),
-    ]
-
-
-def _print_output(job: Job, screen: Screen, success: Success[Any]) -> None:
-    if job.stdout.is_terminal:
-        screen.say([EMPTY])
-    if isinstance(success.output, str):
-        job.stdout.write_text(success.output)
-    else:
-        text = to_json(output_json(job.agent, success.output), indent=2).decode()
-        job.stdout.write_text(text)
-
-
-Flag = Annotated[bool, Parameter(negative=())]
-
-
-def run(
-    target: Annotated[str, Parameter(name="FILE:AGENT")],
-    input: str | None = None,
-    /,
-    *,
-    input_file: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
-    model: str | None = None,
-    json: Flag = False,
-    quiet: Flag = False,
-    tree: Flag = False,
-) -> int:
-    """Run an agent, and print what it hands in.
-
-    The result goes to stdout: a text as it is, anything else as JSON. Everything else goes to stderr.
-
-    Args:
-        target: A Python file or a module, a colon, and the agent in it: agents.py:analyst. Where there is one agent
-            only, the file is enough.
-        input: The agent's input: a text as it is; for any other input type JSON.
-        input_file: Read the input from this file; - is stdin.
-        model: Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5.
-        json: Print one JSON document: the result, usage, attempts and history.
-        quiet: Print nothing but the result, or the error.
-        tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
-    """
-    stdout = Stdout(drop_others=quiet)
-    job = Job(
-        text=read_text(input, input_file),
-        agent=load_agent(target),
-        stdout=stdout,
-        check=f"journeyman check {target}",
-        model=model,
-        json=json,
-        quiet=quiet,
-        tree=tree,
-    )
-    return perform(job)

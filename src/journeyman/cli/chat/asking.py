@@ -1,7 +1,6 @@
 """Approvals and questions at the prompt: how they are shown, what the answers mean, and arguments that a person edits.
 
-Answers are words of their own, so that a sentence that was meant for the agent approves nothing. Read `chat_talk.py`
-next.
+Answers are words of their own, so that a sentence that was meant for the agent approves nothing.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ class Asking:
         self._tell()
 
     def remove(self, answered: Answered) -> Iterator[Line]:
-        """Take note of an answer, from whomever. Gives its line."""
+        """Take note of an answer, whoever gave it. Gives its line."""
         waiting = self._open.pop(answered.id, None)
         if waiting is not None:
             yield from _outcome(waiting, answered)

@@ -1,7 +1,7 @@
 """`journeyman chat`: a conversation with an agent, in a terminal or over a pipe.
 
-Read `chat_talk.py` next for what is said, and `chat_terminal.py` for what is drawn. The latter is imported by its name,
-and only in a terminal: its package is an extra.
+What draws the terminal is imported by its name, and only in a terminal: its package is an extra. Over a pipe each line
+of stdin is said when the one before is answered, answers go to stdout, and nobody answers questions.
 """
 
 from __future__ import annotations
@@ -12,36 +12,42 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 from pkgutil import resolve_name
 from shlex import quote
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
+from pydantic_core import to_json
 
 from journeyman.agent import Agent, Host
+from journeyman.cancel import Abort
 from journeyman.chat.chat import Chat
+from journeyman.chat.questions import NOBODY
 from journeyman.cli.app import Mistake
-from journeyman.cli.chat.plain import converse_plainly
-from journeyman.cli.chat.sessions import Place, data_folder, make_folder
-from journeyman.cli.chat.talk import Talk
+from journeyman.cli.chat.dialog import Dialog
+from journeyman.cli.chat.sessions import SessionFile, data_folder, make_folder
 from journeyman.cli.chat.tree import recalled
-from journeyman.cli.chat.view import Keys, View
-from journeyman.cli.loading import load_agent
+from journeyman.cli.chat.view import Entry, Keys, View
+from journeyman.cli.loading import load_agent, load_model
+from journeyman.cli.run import Stdout, output_json, parse_input
 from journeyman.cli.show.lines import EMPTY, Line
-from journeyman.cli.show.screen import PlainScreen, hearing, stderr_console
-from journeyman.connect import connect
-from journeyman.errors import ModelUnavailable
-from journeyman.model import Model
+from journeyman.cli.show.screen import Interrupt, PlainScreen, hearing, print_error, stderr_console
+from journeyman.endings import ErrorCode
+from journeyman.errors import InvalidArguments
+from journeyman.events import ApprovalRequested, Event, QuestionAsked, TurnEnded
+from journeyman.gate import Deny
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import Mode, Permission
+from journeyman.result import Failure, Result, Success
 
 if TYPE_CHECKING:
     from journeyman.cli.chat.terminal import Terminal
 
 _DAY_S: Final = 86_400.0
+_FAILED: Final = 1
 _TERMINATED: Final = 143
 
 
@@ -69,33 +75,19 @@ def chat(
             or besides its own.
     """
     agent = load_agent(target)
-    host = Host(model=_model(model), gate=_gate(agent, target, mode))
-    place = Place(given=session_file, resume=resume)
-    job = Job(agent=agent, host=host, place=place, target=target)
-    return _converse(job) if _is_terminal() else converse_plainly(agent, host, place)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What the command line asks for."""
-
-    agent: Agent[Any, Any]
-    host: Host
-    place: Place
-    target: str
+    host = Host(model=load_model(model), gate=_gate(agent, target, mode))
+    sessions = SessionFile(given=session_file, resume=resume)
+    if not _is_terminal():
+        return _converse_plainly(agent, host, sessions)
+    try:
+        return _converse(agent, host, sessions)
+    finally:
+        if sessions.id:
+            PlainScreen(stderr_console()).say([_farewell(sessions, target)])
 
 
 def _is_terminal() -> bool:
     return os.isatty(0) and os.isatty(1) and os.environ.get("TERM", "") not in ("dumb", "unknown")
-
-
-def _model(name: str | None) -> Model | None:
-    if name is None:
-        return None
-    try:
-        return connect(name)
-    except ModelUnavailable as error:
-        raise Mistake(str(error), error.hint) from error
 
 
 def _gate(agent: Agent[Any, Any], target: str, mode: Mode | None) -> Permission | None:
@@ -112,32 +104,35 @@ def _gate(agent: Agent[Any, Any], target: str, mode: Mode | None) -> Permission 
 # -- in a terminal ----------------------------------------------------------------------------------------------------
 
 
-def _converse(job: Job) -> int:
+def _converse(agent: Agent[Any, Any], host: Host, sessions: SessionFile) -> int:
     view = View()
-    talk = Talk(job.agent, view, job.place)
-    with ExitStack() as stack:
-        # Leaving the runner may wait for a thread of the user's. The terminal ends the process then.
-        runner = asyncio.Runner()
-        stack.callback(lambda: PlainScreen(stderr_console()).say(_farewell(job)))
-        terminal = _terminal(view, talk, runner.get_loop(), data_folder() / "entered")
-        stack.callback(terminal.close)
-        stack.enter_context(hearing(lambda number: _heard(terminal, number)))
-        stack.enter_context(runner)
-        runner.run(_talked(job, talk, terminal))
-    return talk.exit_code
+    dialog = Dialog(agent, view, sessions)
+    # Leaving the runner may wait for a thread of the user's. The terminal ends the process then.
+    runner = asyncio.Runner()
+    with closing(_terminal(view, dialog, runner.get_loop(), data_folder() / "entered")) as terminal:
+
+        def hear(number: signal.Signals) -> None:
+            if number == signal.SIGINT:
+                terminal.interrupt()
+            else:
+                terminal.leave(_TERMINATED)
+
+        with hearing(hear), runner:
+            runner.run(_conversed_in_terminal(agent, host, dialog, terminal))
+    return dialog.exit_code
 
 
-async def _talked(job: Job, talk: Talk, terminal: Terminal) -> None:
-    async with job.place.opened(job.agent, job.host, talk.hear) as chat:
-        talk.say(list(_greeting(job, chat)))
-        talk.attach(chat)
+async def _conversed_in_terminal(agent: Agent[Any, Any], host: Host, dialog: Dialog, terminal: Terminal) -> None:
+    async with dialog.sessions.opened(agent, host, dialog.hear) as chat:
+        dialog.say(list(_greeting(agent, host, dialog.sessions, chat)))
+        dialog.attach(chat)
         terminal.start()
-        await talk.left.wait()
-        terminal.hurry(talk.exit_code)
-        await talk.close()
+        await dialog.left.wait()
+        terminal.hurry(dialog.exit_code)
+        await dialog.close()
 
 
-def _terminal(view: View, talk: Talk, loop: asyncio.AbstractEventLoop, entered_before: Path) -> Terminal:
+def _terminal(view: View, dialog: Dialog, loop: asyncio.AbstractEventLoop, entered_before: Path) -> Terminal:
     """Return the terminal, with keys that reach the thread of the chat."""
     try:
         open_terminal: Callable[..., Terminal] = resolve_name("journeyman.cli.chat.terminal:Terminal")
@@ -151,9 +146,9 @@ def _terminal(view: View, talk: Talk, loop: asyncio.AbstractEventLoop, entered_b
             loop.call_soon_threadsafe(do, *given)
 
     keys = Keys(
-        entered=lambda entry: then(talk.enter, entry),
-        interrupted=lambda: then(talk.interrupt),
-        left=lambda exit_code: then(talk.leave, exit_code),
+        entered=lambda entry: then(dialog.enter, entry),
+        interrupted=lambda: then(dialog.interrupt),
+        left=lambda exit_code: then(dialog.leave, exit_code),
     )
     return open_terminal(view, keys, history=_writable(entered_before))
 
@@ -168,20 +163,13 @@ def _writable(path: Path) -> Path | None:
     return path
 
 
-def _heard(terminal: Terminal, number: signal.Signals) -> None:
-    if number == signal.SIGINT:
-        terminal.interrupt()
-    else:
-        terminal.leave(_TERMINATED)
-
-
-def _greeting(job: Job, chat: Chat[Any, Any]) -> Iterator[Line]:
-    model = job.host.model or job.agent.model
+def _greeting(agent: Agent[Any, Any], host: Host, sessions: SessionFile, chat: Chat[Any, Any]) -> Iterator[Line]:
+    model = host.model or agent.model
     name = model if isinstance(model, str) else f"{model.provider}:{model.name}"
-    yield Line(name=job.agent.name, text=f"· {name}")
+    yield Line(name=agent.name, text=f"· {name}")
     yield Line(text="Type at any time, also while it works. /help shows what else there is.", style="dim")
-    if job.place.notice:
-        yield Line(mark="warning", text=job.place.notice, rows=4)
+    if sessions.notice:
+        yield Line(mark="warning", text=sessions.notice, rows=4)
     yield EMPTY
     if chat.messages:
         yield from recalled(chat.messages)
@@ -189,9 +177,109 @@ def _greeting(job: Job, chat: Chat[Any, Any]) -> Iterator[Line]:
             yield Line(mark="warning", text="The last turn was interrupted. /continue goes on where it was.")
 
 
-def _farewell(job: Job) -> list[Line]:
-    if not job.place.id:
-        return []
-    file = "" if job.place.is_default else f" --session-file {quote(str(job.place.path))}"
-    text = f"Go on with it: journeyman chat {quote(job.target)}{file} --resume {job.place.id}"
-    return [Line(text=text, style="dim", rows=3)]
+def _farewell(sessions: SessionFile, target: str) -> Line:
+    file = "" if sessions.given is None else f" --session-file {quote(str(sessions.path))}"
+    text = f"Go on with it: journeyman chat {quote(target)}{file} --resume {sessions.id}"
+    return Line(text=text, style="dim", rows=3)
+
+
+# -- without a terminal ------------------------------------------------------------------------------------------------
+
+
+def _converse_plainly(agent: Agent[Any, Any], host: Host, sessions: SessionFile) -> int:
+    """Say the lines of stdin to the agent, and return the exit code: 1 as soon as a turn fails."""
+    screen, view, abort = PlainScreen(stderr_console()), View(), Abort()
+    view.watch(lambda: screen.say(view.take()))
+    plain = _Plain(agent, Dialog(agent, view, sessions, shows_answers=False))
+    interrupt = Interrupt(abort, screen.stopping)
+    interrupt.has_ended = True  # nothing runs yet: a signal quits
+    with interrupt.listening(), asyncio.Runner() as runner:
+        code = runner.run(_conversed(plain, host, abort, interrupt))
+        interrupt.has_ended = True
+    return code if interrupt.exit_code is None else interrupt.exit_code
+
+
+class _Plain:
+    """A chat with nobody who answers."""
+
+    def __init__(self, agent: Agent[Any, Any], dialog: Dialog) -> None:
+        self.agent: Final = agent
+        self.dialog: Final = dialog
+        self.stdout: Final = Stdout()
+        self.results: list[Result[Any] | None] = []
+        """The results of the turns that have ended and were not printed, oldest first."""
+
+    def hear(self, event: Event) -> None:
+        """Listen to the chat, and answer that nobody is there."""
+        self.dialog.hear(event)
+        match event:
+            case ApprovalRequested():
+                self.dialog.chat.answer(event.id, Deny(f"{event.question} Nobody is there to approve it."))
+            case QuestionAsked():
+                self.dialog.chat.answer(event.id, NOBODY)
+            case TurnEnded(result=Success() | Failure() | None as result, path=path) if len(path) == 1:
+                self.results.append(result)
+            case _:
+                pass
+
+
+async def _conversed(plain: _Plain, host: Host, abort: Abort, interrupt: Interrupt) -> int:
+    dialog, sessions = plain.dialog, plain.dialog.sessions
+    async with sessions.opened(plain.agent, host, plain.hear) as chat:
+        dialog.attach(chat)
+        abort.subscribe(lambda: chat.abort(abort.reason or ""))
+        lines = _lines_of_stdin(asyncio.get_running_loop())
+        while not dialog.left.is_set() and (line := await lines.get()) is not None:
+            interrupt.has_ended = False
+            if not await _said(plain, line.strip()):
+                return _FAILED
+            interrupt.has_ended = True
+        while sessions.tasks.active and not dialog.left.is_set():  # nothing more is said, so that it ends
+            await sessions.tasks.wait()
+            await dialog.settle()
+            if not _print_all(plain):
+                return _FAILED
+    return dialog.exit_code
+
+
+def _lines_of_stdin(loop: asyncio.AbstractEventLoop) -> asyncio.Queue[str | None]:
+    """Return the lines of stdin as they come, and then None. A thread reads, which nobody has to wait for."""
+    lines: asyncio.Queue[str | None] = asyncio.Queue()
+
+    def read() -> None:
+        given = sys.stdin.buffer if sys.stdin is not None else ()
+        for line in given:
+            loop.call_soon_threadsafe(lines.put_nowait, line.decode("utf-8", "replace"))
+        loop.call_soon_threadsafe(lines.put_nowait, None)
+
+    Thread(target=read, name="journeyman-stdin", daemon=True).start()
+    return lines
+
+
+async def _said(plain: _Plain, line: str) -> bool:
+    """Say one line, or do what it commands, and print what comes of it. False: it failed."""
+    if not line.startswith("/"):
+        try:
+            parse_input(plain.agent, line)
+        except InvalidArguments as invalid:
+            print_error(f"{ErrorCode.INVALID_INPUT}: {invalid}", "Give one line of JSON for each prompt.")
+            return False
+    plain.dialog.enter(Entry(line))
+    await plain.dialog.settle()
+    return _print_all(plain)
+
+
+def _print_all(plain: _Plain) -> bool:
+    """Print what the turns that have ended gave. False: one of them failed."""
+    ended, plain.results = plain.results, []
+    for result in ended:
+        match result:
+            case Success(output=str() as text):
+                plain.stdout.write_text(text)
+            case Success(output=output):
+                plain.stdout.write_json(to_json(output_json(plain.agent, output)))
+            case Failure(error=error):
+                print_error(f"{error.code}: {error.message}", error.hint)
+            case None:
+                print_error("the turn was cancelled.", "Say it again.")
+    return all(isinstance(result, Success) for result in ended)

@@ -1,7 +1,4 @@
-"""Where the conversations of `journeyman chat` are kept, and which one goes on.
-
-Imports `chat`, `tasks` and `store`.
-"""
+"""Where the conversations of `journeyman chat` are kept, and which one goes on."""
 
 from __future__ import annotations
 
@@ -25,11 +22,11 @@ from journeyman.store.store import SessionInfo, Store
 from journeyman.tasks.tasks import Tasks
 
 LATEST: Final = "latest"
-"""As an id: the agent's conversation that was written to last."""
+"""The id that stands for the agent's conversation that was written to last."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Place:
+class SessionFile:
     """The file of the conversations, and the one that goes on."""
 
     given: Path | None = None
@@ -39,19 +36,13 @@ class Place:
     id: str = field(default="", init=False)
     """The id of the conversation, once it is open."""
     notice: str = field(default="", init=False)
-    """What its reader should know: it was damaged, and mended. Empty: nothing."""
+    """What its reader should know, for example that it was damaged and repaired. Empty: nothing."""
     tasks: Tasks = field(default_factory=Tasks, init=False)
     """The background work of the conversation, once it is open."""
 
     @property
     def path(self) -> Path:
-        """The file."""
         return self.given or data_folder() / "sessions.sqlite"
-
-    @property
-    def is_default(self) -> bool:
-        """True when the user named no file."""
-        return self.given is None
 
     @asynccontextmanager
     async def opened(self, agent: Agent[Any, Any], host: Host, on_event: Listener) -> AsyncGenerator[Chat[Any, Any]]:
@@ -76,16 +67,16 @@ class Place:
 
     def _wanted(self, agent: Agent[Any, Any]) -> str | None:
         """Return the id of the conversation to go on with."""
-        if self.is_default:
+        if self.given is None:
             make_folder(self.path.parent)
         if self.resume != LATEST:
             return self.resume
-        found = next((each.id for each in self.sessions() if each.agent == agent.name), None)
+        found = next((each.id for each in self.all() if each.agent == agent.name), None)
         if found is None:
             raise Mistake(f"{self.path} has no conversation with {agent.name}.", "Leave --resume out to begin one.")
         return found
 
-    def sessions(self) -> Sequence[SessionInfo]:
+    def all(self) -> Sequence[SessionInfo]:
         """Return the conversations that are kept, the one that was last written to first.
 
         Raises:

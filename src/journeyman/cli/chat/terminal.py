@@ -1,9 +1,8 @@
 """The terminal of a chat: the conversation above, and an input line that can be typed into at any time.
 
 It has a thread and an event loop of its own, so that keys are heard while a tool blocks that of the agent. What is
-finished is printed for good; the tail and the line are drawn anew.
-
-The terminal, kept for the chat: what is printed meanwhile, by whomever, becomes lines; nobody else reads the keys.
+finished is printed for good; the tail and the line are drawn anew. The terminal is kept for the chat: what others print
+meanwhile becomes lines, and nobody else reads the keys.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
@@ -44,56 +43,6 @@ _PRINTED: Final = (1, 2)
 _LONGEST_LINE: Final = 10_000
 _ROWS: Final = 100
 _PATIENCE_S: Final = 0.2
-
-
-class Taken:
-    """The terminal, taken from stdin, stdout and stderr until it is given back."""
-
-    def __init__(self, say: Callable[[Sequence[Line]], None]) -> None:
-        """`say` takes the lines that others print, in a thread of its own."""
-        self._say = say
-        self._kept = {number: os.dup(number) for number in (_STDIN, *_PRINTED) if os.isatty(number)}
-        self.input: Final = open(os.dup(self._kept[_STDIN]), encoding="utf-8", errors="replace")  # noqa: PTH123, SIM115
-        self.output: Final = open(os.dup(self._kept[1]), "w", encoding="utf-8", errors="replace")  # noqa: PTH123, SIM115
-        nothing, (heard, told) = os.open(os.devnull, os.O_RDONLY), os.pipe()
-        os.dup2(nothing, _STDIN)
-        for number in self._kept.keys() & _PRINTED:
-            os.dup2(told, number)
-        os.close(nothing)
-        os.close(told)
-        self._reader = Thread(target=self._listen, args=(heard,), name="journeyman-printed", daemon=True)
-        self._reader.start()
-
-    def _listen(self, heard: int) -> None:
-        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        rest = ""
-        while data := os.read(heard, 65_536):
-            *whole, rest = (rest + decode(data)).split("\n")
-            if len(rest) > _LONGEST_LINE:
-                whole, rest = [*whole, rest], ""
-            self._show(whole)
-        self._show([rest] if rest else [])
-        os.close(heard)
-
-    def _show(self, texts: Sequence[str]) -> None:
-        lines = [Line(indent=2, mark="bar", text=text, style="dim", rows=_ROWS) for text in texts]
-        if lines:
-            self._say(lines)
-
-    def give_back(self) -> None:
-        """Let everybody use the terminal again. What was printed until then has been shown."""
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-        for number, kept in self._kept.items():
-            os.dup2(kept, number)
-            os.close(kept)
-        self._kept = {}
-        self._reader.join(_PATIENCE_S)  # a program that the agent left running may still hold the other end
-        self.input.close()
-        self.output.close()
-
-
 _BETWEEN_PAINTS_S: Final = 0.1
 _GRACE_S: Final = 0.8
 """How long leaving may take, in seconds, before the process is ended."""
@@ -113,10 +62,10 @@ class Terminal:
         """`history` is the file of what was entered before; None keeps none."""
         self._view = view
         self._keys = keys
-        self._taken = Taken(view.say)
-        self._before = termios.tcgetattr(self._taken.input.fileno())
+        self._captured = CapturedTerminal(view.say)
+        self._before = termios.tcgetattr(self._captured.input.fileno())
         self._output = Vt100_Output(
-            self._taken.output, self._size, term=os.environ.get("TERM"), enable_cpr=False, enable_bell=False
+            self._captured.output, self._size, term=os.environ.get("TERM"), enable_cpr=False, enable_bell=False
         )
         self._console = Console(file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False)
         self._prompt = SAY
@@ -127,11 +76,12 @@ class Terminal:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._closing = Flag()
+        entered = InMemoryHistory() if history is None else FileHistory(history)
         self._buffer = Buffer(
-            multiline=True, history=_history(history), on_text_changed=lambda _: self._typed(), accept_handler=None
+            multiline=True, history=entered, on_text_changed=lambda _: self._typed(), accept_handler=None
         )
         self._app = self._application()
-        self._thread = Thread(target=self._work, name="journeyman-terminal", daemon=True)
+        self._thread = Thread(target=lambda: asyncio.run(self._draw()), name="journeyman-terminal", daemon=True)
 
     def start(self) -> None:
         """Draw, and listen."""
@@ -145,7 +95,7 @@ class Terminal:
             self._wake()
             self._thread.join()
         width = self._size().columns
-        self._taken.give_back()
+        self._captured.give_back()
         os.write(1, self._drawn(self._view.take(), width).encode("utf-8", "replace"))
 
     def interrupt(self) -> None:
@@ -170,15 +120,12 @@ class Terminal:
 
     def _quit(self, exit_code: int) -> None:
         """End the process without waiting for anything."""
-        descriptor = self._taken.output.fileno()
+        descriptor = self._captured.output.fileno()
         termios.tcsetattr(descriptor, termios.TCSANOW, self._before)
         os.write(descriptor, _RESTORE)
         os._exit(exit_code)
 
     # -- the thread of the terminal
-
-    def _work(self) -> None:
-        asyncio.run(self._draw())
 
     async def _draw(self) -> None:
         self._loop, self._news = asyncio.get_running_loop(), asyncio.Event()
@@ -233,7 +180,7 @@ class Terminal:
         return captured.get()
 
     def _size(self) -> Size:
-        columns, rows = os.get_terminal_size(self._taken.output.fileno())
+        columns, rows = os.get_terminal_size(self._captured.output.fileno())
         return Size(rows=rows or 24, columns=columns or 80)
 
     # -- what is drawn
@@ -251,15 +198,16 @@ class Terminal:
         return Application(
             layout=Layout(HSplit([ConditionalContainer(tail, has_tail), line]), focused_element=line),
             key_bindings=self._bindings(),
-            input=Vt100Input(self._taken.input),
+            input=Vt100Input(self._captured.input),
             output=self._output,
             erase_when_done=True,
         )
 
     def _tail(self) -> list[str]:
         """Return the rows between what is finished and the line."""
-        words = self._view.words
-        lines = [Line(text=words[-_most_chars(self._size()) :], rows=self._size().rows)] if words.strip() else []
+        words, size = self._view.words, self._size()
+        most_chars = size.columns * max(1, size.rows // _TAIL_SHARE - 4)
+        lines = [Line(text=words[-most_chars:], rows=size.rows)] if words.strip() else []
         lines += self._view.tail()
         if self._asked_to_leave:
             lines.append(_LEAVING)
@@ -267,7 +215,7 @@ class Terminal:
             lines.append(_WAITS)
         elif self._prompt.hint:
             lines.append(Line(text=self._prompt.hint, style="cyan", rows=3))
-        return self._drawn(lines).splitlines()[-max(1, self._size().rows // _TAIL_SHARE) :]
+        return self._drawn(lines).splitlines()[-max(1, size.rows // _TAIL_SHARE) :]
 
     # -- what is typed
 
@@ -340,9 +288,52 @@ class Terminal:
         self._wake()
 
 
-def _most_chars(size: Size) -> int:
-    return size.columns * max(1, size.rows // _TAIL_SHARE - 4)
+# -- what others print -------------------------------------------------------------------------------------------------
 
 
-def _history(path: Path | None) -> History:
-    return InMemoryHistory() if path is None else FileHistory(path)
+class CapturedTerminal:
+    """The terminal, taken from stdin, stdout and stderr until it is given back."""
+
+    def __init__(self, say: Callable[[Sequence[Line]], None]) -> None:
+        """`say` takes the lines that others print, in a thread of its own."""
+        self._say = say
+        self._kept = {number: os.dup(number) for number in (_STDIN, *_PRINTED) if os.isatty(number)}
+        self.input: Final = open(os.dup(self._kept[_STDIN]), encoding="utf-8", errors="replace")  # noqa: PTH123, SIM115
+        self.output: Final = open(os.dup(self._kept[1]), "w", encoding="utf-8", errors="replace")  # noqa: PTH123, SIM115
+        nothing, (heard, told) = os.open(os.devnull, os.O_RDONLY), os.pipe()
+        os.dup2(nothing, _STDIN)
+        for number in self._kept.keys() & _PRINTED:
+            os.dup2(told, number)
+        os.close(nothing)
+        os.close(told)
+        self._reader = Thread(target=self._listen, args=(heard,), name="journeyman-printed", daemon=True)
+        self._reader.start()
+
+    def _listen(self, heard: int) -> None:
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        rest = ""
+        while data := os.read(heard, 65_536):
+            *whole, rest = (rest + decode(data)).split("\n")
+            if len(rest) > _LONGEST_LINE:
+                whole, rest = [*whole, rest], ""
+            self._show(whole)
+        self._show([rest] if rest else [])
+        os.close(heard)
+
+    def _show(self, texts: Sequence[str]) -> None:
+        lines = [Line(indent=2, mark="bar", text=text, style="dim", rows=_ROWS) for text in texts]
+        if lines:
+            self._say(lines)
+
+    def give_back(self) -> None:
+        """Let everybody use the terminal again. What was printed until then has been shown."""
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        for number, kept in self._kept.items():
+            os.dup2(kept, number)
+            os.close(kept)
+        self._kept = {}
+        self._reader.join(_PATIENCE_S)  # a program that the agent left running may still hold the other end
+        self.input.close()
+        self.output.close()

@@ -1,7 +1,7 @@
 """From the events of a chat to the lines that stay: what was said, calls and their ends, what each turn used.
 
-The model's words come as it writes them, line by line. Calls, drafts, verdicts and sub-agents are told as `tree.py`
-tells them. Read `chat_talk.py` next.
+The model's words come as it writes them, line by line. Calls, drafts, verdicts and sub-agents are told as in the tree
+of a single run.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from pydantic_core import to_json
-
 from journeyman.agent import Agent
-from journeyman.cli.documents import output_json
+from journeyman.cli.run import output_text
 from journeyman.cli.show.lines import EMPTY, Line, arguments, count, duration, usage_sentence
 from journeyman.cli.show.tree import Tree
 from journeyman.endings import ErrorCode
@@ -33,7 +31,7 @@ from journeyman.output import TEXT
 from journeyman.result import Failure, Metadata
 from journeyman.types import NOTHING_USED, Message, ToolResult, ToolUse, Usage
 
-_TOLD_ANEW: Final = (
+_SHOWN_HERE: Final = (
     RunStarted,
     MessageCommitted,
     IterationStarted,
@@ -44,7 +42,7 @@ _TOLD_ANEW: Final = (
     TextDelta,
     TurnEnded,
 )
-"""Events of the chat's own runs that are not told as in the tree of a single run."""
+"""Events of the chat's own runs that are not shown as in the tree of a single run."""
 
 _OUTDENTED: Final = 2
 _LONGEST_PIECE: Final = 4_000
@@ -67,17 +65,17 @@ class ChatTree:
         self.words = ""
         """What the model has written of a line so far."""
         self._usage: Usage | None = NOTHING_USED
-        """Of this turn's runs so far; None when they do not count."""
+        """What this turn's runs have used so far; None when they do not count."""
         self._seconds = 0.0
 
     def lines(self, event: Event) -> list[Line]:
         """Return the lines that `event` adds."""
+        lines = self._tree.lines(event)
         if len(event.path) > 1:
-            return self._tree.lines(event)
-        told = self._tree.lines(event)
-        if isinstance(event, _TOLD_ANEW):
+            return lines
+        if isinstance(event, _SHOWN_HERE):
             return list(self._own(event))
-        return [replace(line, indent=max(0, line.indent - _OUTDENTED)) for line in told]
+        return [replace(line, indent=max(0, line.indent - _OUTDENTED)) for line in lines]
 
     def _own(self, event: Event) -> Iterator[Line]:
         match event:
@@ -94,7 +92,7 @@ class ChatTree:
             case RunSucceeded(output=output, metadata=metadata):
                 self._count(metadata)
                 if self._shows_answers and self._agent.output is not TEXT:
-                    yield from _handed_in(self._agent, output)
+                    yield from spoken(output_text(self._agent, output))
             case RunFailed(metadata=metadata):
                 self._count(metadata)
                 yield from self._broken_off()
@@ -159,11 +157,6 @@ def _cut(line: str) -> tuple[str, str]:
 def said(text: str, *, note: str = "") -> Line:
     """Return the line of what the user says."""
     return Line(name=">", text=text.strip(), note=note, rows=_PROMPT_ROWS)
-
-
-def _handed_in(agent: Agent[Any, Any], output: object) -> Iterator[Line]:
-    text = output if isinstance(output, str) else to_json(output_json(agent, output), indent=2).decode()
-    yield from spoken(text)
 
 
 # -- a conversation that goes on --------------------------------------------------------------------------------------

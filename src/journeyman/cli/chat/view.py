@@ -1,6 +1,6 @@
 """What is to be seen of a chat: finished lines, the tail below them, and what the input line is for.
 
-The thread of the chat writes it and the thread of the terminal reads it. Draws nothing. Read `chat_terminal.py` next.
+The thread of the chat writes it, and the thread of the terminal reads it. Nothing here draws.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
 from journeyman.cli.show.lines import Line
 from journeyman.cli.show.tail import Tail
@@ -20,13 +20,13 @@ class Prompt:
     """What the input line is for."""
 
     label: str
-    """Stands before the line."""
+    """The text before the line."""
     id: str = ""
-    """Of what the line answers; empty when it is said to the agent."""
+    """The id of the question that the line answers; empty when the line is said to the agent."""
     given: str = ""
-    """What stands in the line at first, to be edited."""
+    """The text in the line at first, to be edited."""
     hint: str = ""
-    """Stands above the line."""
+    """The text above the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Entry:
 
     text: str
     id: str = ""
-    """Of what it answers; empty when it is said to the agent."""
+    """The id of the question that it answers; empty when it is said to the agent."""
 
 
 SAY: Final = Prompt("> ")
@@ -52,44 +52,8 @@ class Keys:
     """The user wants to leave, with this exit code."""
 
 
-class Shows(Protocol):
-    """Where what is to be seen of a chat goes."""
-
-    def say(self, lines: Sequence[Line]) -> None:
-        """Show finished lines, after those before them. Any thread may."""
-        ...
-
-    def begin(self) -> None:
-        """A turn begins. Again, it changes nothing."""
-        ...
-
-    def end(self) -> None:
-        """The turn is over."""
-        ...
-
-    def follow(self, event: Event) -> None:
-        """Take note of what happened, for what is shown while it goes on."""
-        ...
-
-    def write(self, words: str) -> None:
-        """Show the line that the model is writing, instead of the one before."""
-        ...
-
-    def queue(self, lines: Sequence[Line]) -> None:
-        """Show what waits to be said."""
-        ...
-
-    def ask(self, prompt: Prompt) -> None:
-        """Say what the input line is for from now on."""
-        ...
-
-    def stop(self) -> bool:
-        """Note that the user wants the turn to stop. False: that was noted before."""
-        ...
-
-
 class View:
-    """What is to be seen of a chat in a terminal."""
+    """What is to be seen of a chat. Without a terminal, the lines are printed and the rest is not asked for."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -99,7 +63,7 @@ class View:
         self._words = ""
         self._queued: tuple[Line, ...] = ()
         self._prompt = SAY
-        self._wake: Callable[[], None] = _nothing
+        self._wake: Callable[[], None] = lambda: None  # nobody watches yet
 
     # -- for the thread of the chat
 
@@ -110,13 +74,13 @@ class View:
         self._wake()
 
     def begin(self) -> None:
-        """A turn begins. Again, it changes nothing."""
+        """Note that a turn has begun. During a turn, this changes nothing."""
         with self._lock:
             self._tail = self._tail or Tail(shows_words=False)
         self._wake()
 
     def end(self) -> None:
-        """The turn is over."""
+        """Note that the turn has ended."""
         with self._lock:
             self._tail, self._words = None, ""
         self._wake()
@@ -184,11 +148,3 @@ class View:
         with self._lock:
             moving = [] if self._tail is None else list(self._tail.lines(unicode=True))
             return [*moving, *self._queued]
-
-
-def _nothing() -> None:
-    """Nobody watches yet."""
-
-
-if TYPE_CHECKING:
-    _view: Shows = View()

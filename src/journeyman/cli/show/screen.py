@@ -1,12 +1,8 @@
-"""Where the tree goes: a live terminal, plain lines, or nowhere.
+"""Where the tree goes: a live terminal, plain lines, or nowhere; and the signals that stop what it shows.
 
 In a terminal finished lines are printed above, for good, and only the tail is drawn anew, by a thread of its own: ten
-times a second, even while a tool or a validator blocks the event loop.
-
-Ctrl-C and SIGTERM: the first stops the run and keeps what it gathered, the second quits at once.
-
-The signals are heard by a thread: the event loop, and Python's own signal handlers, may wait for a tool that blocks
-them.
+times a second, even while a tool or a validator blocks the event loop. For the same reason a thread hears Ctrl-C and
+SIGTERM: the first stops the run and keeps what it gathered, the second quits at once.
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import Event as Flag
 from threading import Lock, Thread
 from typing import Final, Protocol
@@ -31,95 +27,28 @@ from journeyman.cli.show.tail import Tail
 from journeyman.cli.show.tree import Tree
 from journeyman.events import Event
 
-_REASONS: Final = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "terminated (SIGTERM)"}
-_SHOW_CURSOR: Final = b"\x1b[?25h"
-
-
-class Interrupt:
-    """Listens for signals while its block runs."""
-
-    def __init__(self, abort: Abort, on_first: Callable[[], None]) -> None:
-        self._abort = abort
-        self._on_first = on_first
-        self.exit_code: int | None = None
-        """128 and the number of the first signal, as shells count; None while there was none."""
-        self.has_ended = False
-        """Set when there is nothing left to stop: the next signal quits."""
-
-    @contextmanager
-    def listening(self) -> Generator[None]:
-        """Listen. A signal that the caller of the program ignores stays ignored."""
-        with hearing(self._hear):
-            yield
-
-    def _hear(self, number: signal.Signals) -> None:
-        if self.exit_code is not None or self.has_ended:
-            _quit(128 + number)
-        self.exit_code = 128 + number
-        self._on_first()
-        self._abort.abort(_REASONS[number])
-
-
-@contextmanager
-def hearing(hear: Callable[[signal.Signals], None]) -> Generator[None]:
-    """Call `hear`, in a thread of its own, for each Ctrl-C and SIGTERM while the block runs."""
-    heard, told = socket.socketpair()
-    told.setblocking(False)
-    numbers = [number for number in _REASONS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _do_nothing) for number in numbers}
-    wakeup_before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
-    Thread(target=_listen, args=(heard, hear), name="journeyman-signals", daemon=True).start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(wakeup_before)
-        for number, previous in before.items():
-            signal.signal(number, previous)
-        told.close()
-
-
-def _listen(heard: socket.socket, hear: Callable[[signal.Signals], None]) -> None:
-    with heard:
-        while received := heard.recv(1):
-            if received[0] in _REASONS:
-                hear(signal.Signals(received[0]))
-
-
-def _do_nothing(number: int, frame: object) -> None:
-    """Stand where Python's own handler would raise KeyboardInterrupt."""
-
-
-def _quit(exit_code: int) -> None:
-    """End the process without waiting for anything, with a visible cursor on a line of its own."""
-    if os.isatty(2):
-        os.write(2, b"\r\n" + _SHOW_CURSOR)
-    os._exit(exit_code)
-
-
 _BETWEEN_PAINTS_S: Final = 0.1
 _ERROR: Final = "error:"
 _ERROR_ROWS: Final = 40
 _STOPPING: Final = Line(mark="stopped", text="stopping; interrupt again to quit at once")
+_REASONS: Final = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "terminated (SIGTERM)"}
+_SHOW_CURSOR: Final = b"\x1b[?25h"
 
 
 class Screen(Protocol):
-    """Shows a run. `show` may be called from the event loop, `stopping` from any thread."""
+    """Shows a run; this one shows nothing. `show` may be called from the event loop, `stopping` from any thread."""
 
     def show(self, event: Event) -> None:
         """Take in the next event."""
-        ...
 
     def say(self, lines: Sequence[Line]) -> None:
         """Print lines of one's own after what was shown so far."""
-        ...
 
     def stopping(self) -> None:
         """Say that the user's wish to stop was heard."""
-        ...
 
     def close(self) -> None:
         """Show what is left, and leave the terminal as it was."""
-        ...
 
 
 def open_screen(*, quiet: bool) -> Screen:
@@ -148,20 +77,8 @@ def print_error(message: str, hint: str) -> None:
         console.print(row)
 
 
-class Silence:
+class Silence(Screen):
     """Shows nothing."""
-
-    def show(self, event: Event) -> None:
-        return
-
-    def say(self, lines: Sequence[Line]) -> None:
-        return
-
-    def stopping(self) -> None:
-        return
-
-    def close(self) -> None:
-        return
 
 
 class PlainScreen:
@@ -227,10 +144,10 @@ class LiveScreen:
         self._print_waiting()
 
     def _print_waiting(self) -> None:
-        for row in self._laid_out(self._taken()):
+        for row in self._laid_out(self._take_waiting()):
             self._console.print(row)
 
-    def _taken(self) -> list[Line]:
+    def _take_waiting(self) -> list[Line]:
         with self._lock:
             finished, self._waiting = self._waiting, []
         return finished
@@ -240,7 +157,7 @@ class LiveScreen:
             self._paint()
 
     def _paint(self) -> None:
-        finished = self._laid_out(self._taken())
+        finished = self._laid_out(self._take_waiting())
         with self._lock:
             tail = list(self._tail.lines(unicode=speaks_unicode(self._console)))
         self._live.update(Group(*self._laid_out(tail)))
@@ -251,3 +168,65 @@ class LiveScreen:
 
     def _laid_out(self, lines: Sequence[Line]) -> list[RenderableType]:
         return [row for line in lines for row in laid_out(line, self._console)]
+
+
+# -- Ctrl-C and SIGTERM ------------------------------------------------------------------------------------------------
+
+
+class Interrupt:
+    """Listens for signals while its block runs."""
+
+    def __init__(self, abort: Abort, on_first: Callable[[], None]) -> None:
+        self._abort = abort
+        self._on_first = on_first
+        self.exit_code: int | None = None
+        """128 and the number of the first signal, as shells count; None while there was none."""
+        self.has_ended = False
+        """True when there is nothing left to stop: the next signal quits."""
+
+    def listening(self) -> AbstractContextManager[None]:
+        """Listen. A signal that the caller of the program ignores stays ignored."""
+        return hearing(self._hear)
+
+    def _hear(self, number: signal.Signals) -> None:
+        if self.exit_code is not None or self.has_ended:
+            _quit(128 + number)
+        self.exit_code = 128 + number
+        self._on_first()
+        self._abort.abort(_REASONS[number])
+
+
+@contextmanager
+def hearing(hear: Callable[[signal.Signals], None]) -> Generator[None]:
+    """Call `hear`, in a thread of its own, for each Ctrl-C and SIGTERM while the block runs."""
+    heard, told = socket.socketpair()
+    told.setblocking(False)
+    numbers = [number for number in _REASONS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _do_nothing) for number in numbers}
+    wakeup_before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+    Thread(target=_listen, args=(heard, hear), name="journeyman-signals", daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(wakeup_before)
+        for number, previous in before.items():
+            signal.signal(number, previous)
+        told.close()
+
+
+def _listen(heard: socket.socket, hear: Callable[[signal.Signals], None]) -> None:
+    with heard:
+        while received := heard.recv(1):
+            if received[0] in _REASONS:
+                hear(signal.Signals(received[0]))
+
+
+def _do_nothing(number: int, frame: object) -> None:
+    """Stand where Python's own handler would raise KeyboardInterrupt."""
+
+
+def _quit(exit_code: int) -> None:
+    """End the process without waiting for anything, with a visible cursor on a line of its own."""
+    if os.isatty(2):
+        os.write(2, b"\r\n" + _SHOW_CURSOR)
+    os._exit(exit_code)
