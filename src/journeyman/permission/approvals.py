@@ -12,7 +12,6 @@ Readable by its owner only, replaced at once, and believed only if nobody else c
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import stat
@@ -28,7 +27,7 @@ from typing import Final, Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from journeyman.errors import ApprovalsUnreadable
-from journeyman.files import replace_file
+from journeyman.files import NO_LINKS, open_lock, replace_file, take_lock
 from journeyman.gate import Allow, Approval, Decision, Deny, Extent, Rewrite, Stop
 from journeyman.types import JsonObject
 
@@ -114,10 +113,12 @@ def answer_of(decision: Decision, expires_at: float) -> Answer:
 @contextmanager
 def locked(path: Path) -> Generator[None]:
     """Keep other processes out while the block changes the file."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    lock = os.open(path.with_name(f"{path.name}.lock"), flags, 0o600)
+    lock = open_lock(path.with_name(f"{path.name}.lock"))
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            take_lock(lock, wait=True)
+        except OSError as error:
+            raise ApprovalsUnreadable(str(path), str(error.strerror)) from error
         yield
     finally:
         os.close(lock)
@@ -130,7 +131,7 @@ def load(path: Path) -> Stored:
         ApprovalsUnreadable: it cannot be trusted.
     """
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        file = os.open(path, os.O_RDONLY | NO_LINKS | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
         return Stored()
     except OSError as error:
@@ -159,6 +160,8 @@ def _check(path: Path, facts: os.stat_result) -> None:
     """Refuse what others may have written."""
     if not stat.S_ISREG(facts.st_mode):
         raise ApprovalsUnreadable(str(path), "it is not a regular file")
+    if not hasattr(os, "geteuid"):
+        raise ApprovalsUnreadable(str(path), "this system does not tell who may write to it")
     if facts.st_uid != os.geteuid():
         raise ApprovalsUnreadable(str(path), f"it belongs to another user ({facts.st_uid})")
     if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
 from journeyman.errors import DefinitionError, Problem
+from journeyman.files import NO_LINKS
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Verdict
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, Capability, Classifier, classify
@@ -59,7 +60,7 @@ class AuditLog:
             OSError: it cannot be written. The call is then denied.
         """
         line = f"{json.dumps(asdict(entry))}\n".encode()
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_LINKS, 0o600)
         try:
             if os.write(file, line) != len(line):
                 raise OSError(f"the audit log {self.path} took only a part of an entry")

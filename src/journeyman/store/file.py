@@ -11,30 +11,29 @@ The lock is the system's, on a file of its own: the number in that file is only 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 
 from journeyman.errors import SessionInUse, StoreError
-
-_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+from journeyman.files import NO_LINKS, open_lock, take_lock
 
 
 class Lock:
-    """Held from when it is made until it is released, or the process dies."""
+    """Held from when it is made until it is released, or until the process dies."""
 
     def __init__(self, store: Path, name: str, *, what: str) -> None:
-        """Take the lock called `name`; `what` it is for is said in the error.
+        """Take the lock called `name`; the error says `what` it is for.
 
         Raises:
             SessionInUse: somebody holds it.
-            StoreError: it cannot be made.
+            StoreError: the lock file cannot be made, or files cannot be locked here.
         """
         self._path = store.with_name(f"{store.name}-{_safe(name)}.lock")
         self._file = self._taken(what)
@@ -42,21 +41,20 @@ class Lock:
     def _taken(self, what: str) -> int:
         while True:
             try:
-                file = os.open(self._path, _FLAGS, 0o600)
+                file = open_lock(self._path)
             except OSError as error:
                 hint = "Make the folder writable, or use another path."
                 raise StoreError(f"{self._path} could not be opened: {error.strerror}.", hint=hint) from error
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                pid = _pid(file)
+                _take(file, what)
+                if self._is_there(file):
+                    os.ftruncate(file, 0)
+                    os.write(file, f" {os.getpid()}".encode())  # Windows lets nobody else read the first byte
+                    return file
+            except BaseException:
                 os.close(file)
-                raise _in_use(what, pid) from None
-            if self._is_there(file):
-                os.truncate(file, 0)
-                os.pwrite(file, str(os.getpid()).encode(), 0)
-                return file
-            os.close(file)  # who held it took it away in this moment
+                raise
+            os.close(file)  # who held it removed the file in this moment
 
     def _is_there(self, file: int) -> bool:
         try:
@@ -65,49 +63,43 @@ class Lock:
             return False
 
     def release(self) -> None:
-        """Let somebody else take it. Again, it changes nothing."""
+        """Let somebody else take it. Doing so again changes nothing."""
         if self._file >= 0:
-            self._path.unlink(missing_ok=True)
+            with suppress(PermissionError):  # Windows removes no file that is open: it stays, and can be taken again
+                self._path.unlink(missing_ok=True)
             os.close(self._file)
             self._file = -1
 
 
-def locks_of(store: Path) -> list[Path]:
-    """Return the lock files that are there, held or left behind."""
-    return sorted(store.parent.glob(f"{_escaped(store.name)}-*.lock"))
-
-
 def check_free(store: Path, *, what: str) -> None:
     """Raise `SessionInUse` if anybody holds a lock of the store."""
-    for path in locks_of(store):
+    for path in sorted(store.parent.glob(f"{escape(store.name)}-*.lock")):
         try:
-            file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            file = os.open(path, os.O_RDWR | NO_LINKS)
         except FileNotFoundError:
             continue
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _in_use(what, _pid(file)) from None
+            _take(file, what)
         finally:
             os.close(file)
 
 
-def _in_use(what: str, pid: int | None) -> SessionInUse:
-    whose = "this process" if pid == os.getpid() else f"process {pid}" if pid else "another process"
-    return SessionInUse(f"{what} is open in {whose}.", hint="Close it there first, or open another one.", pid=pid)
-
-
-def _pid(file: int) -> int | None:
-    text = os.pread(file, 20, 0)
-    return int(text) if text.isdigit() else None
+def _take(file: int, what: str) -> None:
+    try:
+        is_taken = take_lock(file)
+    except OSError as error:
+        hint = "Use a system, and a disk, on which files can be locked."
+        raise StoreError(f"{what} cannot be opened: {error.strerror}.", hint=hint) from error
+    if not is_taken:
+        os.lseek(file, 1, os.SEEK_SET)
+        text = os.read(file, 20)
+        pid = int(text) if text.isdigit() else None
+        whose = "this process" if pid == os.getpid() else f"process {pid}" if pid else "another process"
+        raise SessionInUse(f"{what} is open in {whose}.", hint="Close it there first, or open another one.", pid=pid)
 
 
 def _safe(name: str) -> str:
     return name if name.isalnum() and name.isascii() and len(name) <= 32 else sha256(name.encode()).hexdigest()[:16]
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{each}]" if each in "*?[" else each for each in name)
 
 
 VERSION: Final = 1
@@ -240,7 +232,7 @@ def _make(path: Path) -> None:
     """Make an empty file that its owner alone can read, if there is none."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
 
 
 @contextmanager
