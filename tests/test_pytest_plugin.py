@@ -12,7 +12,7 @@ import pytest
 pytest_plugins = ["pytester"]
 
 # The runs below are in this process, and forget the modules that they import. Those that are there stay.
-for _name in ("loop", "models.anthropic", "models.cassette", "models.scripted"):
+for _name in ("loop.attempts", "models.anthropic.model", "models.cassette.cassette", "models.scripted"):
     import_module(f"journeyman.{_name}")
 
 AGENT = """
