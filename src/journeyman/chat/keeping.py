@@ -15,7 +15,7 @@ from typing import Final
 from journeyman.errors import StoreError
 from journeyman.history import Closing, History
 from journeyman.inbox import Inbox, Queue, Receipt
-from journeyman.session import Kept, Session, Step
+from journeyman.session import Session, Snapshot, Step
 from journeyman.types import Message, ToolResult, Usage, UserContent
 
 BOTH: Final[tuple[Queue, Queue]] = ("steering", "follow_ups")
@@ -29,7 +29,7 @@ class Keeping:
         self.session = session
         self._inbox = inbox
         self._lock = RLock()
-        self._kept = kept = Kept() if session is None else session.kept
+        self._kept = kept = Snapshot() if session is None else session.snapshot
         self._n_messages = len(kept.messages)
         """How many messages the session holds."""
         self._staged: list[UserContent | ToolResult] = []
@@ -132,7 +132,7 @@ def noted_on(error: BaseException) -> Generator[None]:
         error.add_note(str(unsaved))
 
 
-def _first_difference(kept: Kept, messages: Sequence[Message]) -> int:
+def _first_difference(kept: Snapshot, messages: Sequence[Message]) -> int:
     pairs = zip(kept.messages, messages, strict=False)
     same = (number for number, (stored, loaded) in enumerate(pairs) if stored != loaded)
     return next(same, min(len(kept.messages), len(messages)))

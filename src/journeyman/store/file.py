@@ -1,12 +1,11 @@
-"""One SQLite file: opened, checked for its format, and written in transactions.
+"""The SQLite file of a store, and the locks beside it.
 
 Rows are only ever added, apart from `Store.delete`. Every write is a transaction of its own in a write-ahead log,
 without waiting for the disk: it survives the death of the process at any point and takes some 30 microseconds, so that
 it is made where the event loop runs. A power cut may cost the last moments, and never tears a record.
 
-One writer for each session: a lock beside the file, which dies with the process that holds it.
-
-The lock is the system's, on a file of its own: the number in that file is only for the message.
+A session, and the journal of a run, have one writer: a lock on a file beside the store, which dies with the process
+that holds it. The number in that file is only for the message.
 """
 
 from __future__ import annotations
@@ -23,6 +22,170 @@ from typing import Any, Final
 
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.files import NO_LINKS, open_lock, take_lock
+
+VERSION: Final = 1
+"""The version of the format. A file of a newer version is not touched."""
+
+APPLICATION: Final = 0x6A6D6E31
+"""Marks a file as a store of this library."""
+
+MAGIC: Final = b"SQLite format 3\x00"
+
+_BUSY_S: Final = 5.0
+
+TABLES: Final = """
+CREATE TABLE IF NOT EXISTS sessions (
+    n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, agent TEXT NOT NULL, created REAL NOT NULL, parent TEXT);
+CREATE TABLE IF NOT EXISTS records (
+    n INTEGER PRIMARY KEY, session TEXT NOT NULL, kind TEXT NOT NULL, position INTEGER NOT NULL, at REAL NOT NULL,
+    body BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS records_of_a_session ON records (session);
+CREATE INDEX IF NOT EXISTS facts_of_a_session ON records (session, kind) WHERE kind IN ('title', 'used');
+CREATE TABLE IF NOT EXISTS steps (
+    n INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, body BLOB, crc INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS steps_of_a_run ON steps (run, key);
+CREATE TABLE IF NOT EXISTS events (
+    n INTEGER PRIMARY KEY, run TEXT NOT NULL, at REAL NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS events_of_a_run ON events (run);
+"""
+
+
+class Damaged(StoreError):
+    """The file, or a part of it, is not as it was written."""
+
+
+class File:
+    """An open store. Any thread may use it; one does at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file at `path`, and make it if it is not there.
+
+        Raises:
+            StoreError: it cannot be opened, or it is not a store that this version can read.
+            Damaged: it cannot be read.
+        """
+        self.path = path
+        self.is_damaged = False
+        """True once damage was found."""
+        self._lock = RLock()
+        with _explained(path, "opened"):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not path.exists():  # SQLite would make a file that others can read
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+            self._connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            with _explained(path, "opened"):
+                self._prepare()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _prepare(self) -> None:
+        version = self._fact("user_version")
+        if version > VERSION:
+            raise StoreError(
+                f"{self.path} has format {version}; this version of journeyman reads formats up to {VERSION}.",
+                hint="Update journeyman, or use another file. Nothing was changed.",
+            )
+        if self._fact("application_id") != APPLICATION:
+            if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                raise not_a_store(self.path)
+            self._create()
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+
+    def _create(self) -> None:
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        with self.transaction() as connection:
+            for statement in filter(str.strip, TABLES.split(";")):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+
+    def _fact(self, name: str) -> int:
+        return self._connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+    @contextmanager
+    def transaction(self) -> Generator[sqlite3.Connection]:
+        """Write what the block writes: all of it, or nothing if it raises.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        with self._reporting("written"):
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """Return the rows of a query.
+
+        Raises:
+            StoreError: the file could not be read.
+            Damaged: it is not as it was written.
+        """
+        with self._reporting("read"):
+            return self._connection.execute(query, parameters).fetchall()
+
+    @contextmanager
+    def _reporting(self, what: str) -> Generator[None]:
+        """Work on the file alone, explain what goes wrong, and note damage."""
+        try:
+            with self._lock, _explained(self.path, what):
+                yield
+        except Damaged:
+            self.is_damaged = True
+            raise
+
+    def close(self) -> None:
+        """Close the file. Doing so again changes nothing."""
+        with self._lock:
+            self._connection.close()
+
+
+def damaged(path: Path, why: str) -> Damaged:
+    """Return the report of damage."""
+    hint = "Close it and open it again: what can be read of it is then recovered."
+    return Damaged(f"{path} is damaged: {why}.", hint=hint)
+
+
+def not_a_store(path: Path) -> StoreError:
+    """Return the refusal of a file that another program made."""
+    return StoreError(f"{path} is not a store of journeyman.", hint="Give another path. Nothing was changed.")
+
+
+_HINTS: Final = {
+    sqlite3.SQLITE_FULL: "The disk is full. Make room, and go on: nothing was lost that was written before.",
+    sqlite3.SQLITE_READONLY: "Make the file and its folder writable, or use another path.",
+    sqlite3.SQLITE_CANTOPEN: "Make the file and its folder writable, or use another path.",
+    sqlite3.SQLITE_BUSY: "Another program is writing to it. Try again when it has finished.",
+    sqlite3.SQLITE_IOERR: "The disk may be full or gone. Look at it, and try again.",
+}
+
+
+@contextmanager
+def _explained(path: Path, what: str) -> Generator[None]:
+    """Turn what SQLite and the system raise into words."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "decode" in str(error):
+            raise damaged(path, str(error)) from error
+        hint = _HINTS.get(code, "Close what else uses it, and open it again.")
+        raise StoreError(f"{path} could not be {what}: {error}.", hint=hint) from error
+    except UnicodeDecodeError as error:  # a name in the file that is no text
+        raise damaged(path, "it holds what is no text") from error
+    except OSError as error:
+        hint = "Make the folder writable, or use another path."
+        raise StoreError(f"{path} could not be {what}: {error.strerror or error}.", hint=hint) from error
+
+
+# -- locks -------------------------------------------------------------------------------------------------------------
 
 
 class Lock:
@@ -100,173 +263,3 @@ def _take(file: int, what: str) -> None:
 
 def _safe(name: str) -> str:
     return name if name.isalnum() and name.isascii() and len(name) <= 32 else sha256(name.encode()).hexdigest()[:16]
-
-
-VERSION: Final = 1
-"""Of the format. A file of a newer one is not touched."""
-
-APPLICATION: Final = 0x6A6D6E31
-"""Marks a file as ours."""
-
-MAGIC: Final = b"SQLite format 3\x00"
-
-_BUSY_S: Final = 5.0
-
-TABLES: Final = """
-CREATE TABLE IF NOT EXISTS sessions (
-    n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, agent TEXT NOT NULL, created REAL NOT NULL, parent TEXT);
-CREATE TABLE IF NOT EXISTS records (
-    n INTEGER PRIMARY KEY, session TEXT NOT NULL, kind TEXT NOT NULL, position INTEGER NOT NULL, at REAL NOT NULL,
-    body BLOB NOT NULL, crc INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS records_of_a_session ON records (session);
-CREATE INDEX IF NOT EXISTS facts_of_a_session ON records (session, kind) WHERE kind IN ('title', 'used');
-CREATE TABLE IF NOT EXISTS steps (
-    n INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, body BLOB, crc INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS steps_of_a_run ON steps (run, key);
-CREATE TABLE IF NOT EXISTS events (
-    n INTEGER PRIMARY KEY, run TEXT NOT NULL, at REAL NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS events_of_a_run ON events (run);
-"""
-
-
-class Damaged(StoreError):
-    """The file, or a part of it, is not as it was written."""
-
-
-class File:
-    """An open store. Any thread may use it; one does at a time."""
-
-    def __init__(self, path: Path) -> None:
-        """Open the file at `path`, and make it if it is not there.
-
-        Raises:
-            StoreError: it cannot be opened, or it is not a store that this version can read.
-            Damaged: it cannot be read.
-        """
-        self.path = path
-        self.is_damaged = False
-        """True once damage was met."""
-        self._lock = RLock()
-        with _explained(path, "opened"):
-            _make(path)
-            self._connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-        try:
-            with _explained(path, "opened"):
-                self._prepare()
-        except BaseException:
-            self._connection.close()
-            raise
-
-    def _prepare(self) -> None:
-        version = self._fact("user_version")
-        if version > VERSION:
-            raise StoreError(
-                f"{self.path} has format {version}; this version of journeyman reads formats up to {VERSION}.",
-                hint="Update journeyman, or use another file. Nothing was changed.",
-            )
-        if self._fact("application_id") != APPLICATION:
-            if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                raise not_a_store(self.path)
-            self._create()
-        self._connection.execute("PRAGMA synchronous = NORMAL")
-
-    def _create(self) -> None:
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        with self.transaction() as connection:
-            for statement in filter(str.strip, TABLES.split(";")):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-
-    def _fact(self, name: str) -> int:
-        return self._connection.execute(f"PRAGMA {name}").fetchone()[0]
-
-    @contextmanager
-    def transaction(self) -> Generator[sqlite3.Connection]:
-        """Write what the block writes: all of it, or nothing if it raises.
-
-        Raises:
-            StoreError: it could not be written.
-        """
-        with self._lock, self._noticing(), _explained(self.path, "written"), _rolled_back(self._connection):
-            self._connection.execute("BEGIN IMMEDIATE")
-            yield self._connection
-            self._connection.execute("COMMIT")
-
-    def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
-        """Return the rows of a query.
-
-        Raises:
-            StoreError: the file could not be read.
-            Damaged: it is not as it was written.
-        """
-        with self._lock, self._noticing(), _explained(self.path, "read"):
-            return self._connection.execute(query, parameters).fetchall()
-
-    @contextmanager
-    def _noticing(self) -> Generator[None]:
-        try:
-            yield
-        except Damaged:
-            self.is_damaged = True
-            raise
-
-    def close(self) -> None:
-        """Close the file. Again, it changes nothing."""
-        with self._lock:
-            self._connection.close()
-
-
-def damaged(path: Path, why: str) -> Damaged:
-    """Return the report of damage."""
-    hint = "Close it and open it again: what can be read of it is then recovered."
-    return Damaged(f"{path} is damaged: {why}.", hint=hint)
-
-
-def not_a_store(path: Path) -> StoreError:
-    """Return the refusal of a file of somebody else's."""
-    return StoreError(f"{path} is not a store of journeyman.", hint="Give another path. Nothing was changed.")
-
-
-def _make(path: Path) -> None:
-    """Make an empty file that its owner alone can read, if there is none."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not path.exists():
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-
-
-@contextmanager
-def _rolled_back(connection: sqlite3.Connection) -> Generator[None]:
-    try:
-        yield
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-_HINTS: Final = {
-    sqlite3.SQLITE_FULL: "The disk is full. Make room, and go on: nothing was lost that was written before.",
-    sqlite3.SQLITE_READONLY: "Make the file and its folder writable, or use another path.",
-    sqlite3.SQLITE_CANTOPEN: "Make the file and its folder writable, or use another path.",
-    sqlite3.SQLITE_BUSY: "Another program is writing to it. Try again when it has finished.",
-    sqlite3.SQLITE_IOERR: "The disk may be full or gone. Look at it, and try again.",
-}
-
-
-@contextmanager
-def _explained(path: Path, what: str) -> Generator[None]:
-    """Turn what SQLite and the system raise into words."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "decode" in str(error):
-            raise damaged(path, str(error)) from error
-        hint = _HINTS.get(code, "Close what else uses it, and open it again.")
-        raise StoreError(f"{path} could not be {what}: {error}.", hint=hint) from error
-    except UnicodeDecodeError as error:  # a name in the file that is none
-        raise damaged(path, "it holds what is no text") from error
-    except OSError as error:
-        hint = "Make the folder writable, or use another path."
-        raise StoreError(f"{path} could not be {what}: {error.strerror or error}.", hint=hint) from error
