@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias
 from zlib import crc32
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from journeyman.inbox import Queue
 from journeyman.session import Snapshot, Step, Waiting
-from journeyman.types import NOTHING_USED, Message, Text, ToolResult, Usage, UserContent, load_messages
-
-T = TypeVar("T")
+from journeyman.types import NOTHING_USED, Message, Text, ToolResult, Usage, UserContent, adapter_of, load_messages
 
 Kind: TypeAlias = Literal["message", "cut", "staged", "waiting", "gone", "used", "title"]
 """`message`: the message at `position`, which is now the last of the conversation. `cut`: the conversation ends before
@@ -92,22 +89,22 @@ def lines_of(step: Step) -> Iterator[Line]:
         if not step.messages:
             yield Line("cut", step.position, b"")
         if step.position == 0 and step.messages:
-            yield Line("title", 0, _adapter(str).dump_json(title_of(step.messages[0])))
+            yield Line("title", 0, adapter_of(str).dump_json(title_of(step.messages[0])))
         for position, message in enumerate(step.messages, step.position):
-            yield Line("message", position, _adapter(Message).dump_json(message, exclude_none=True))
+            yield Line("message", position, adapter_of(Message).dump_json(message, exclude_none=True))
     if step.staged:
         staged = Message("user", tuple(step.staged))
-        yield Line("staged", step.position, _adapter(Message).dump_json(staged, exclude_none=True))
+        yield Line("staged", step.position, adapter_of(Message).dump_json(staged, exclude_none=True))
     if step.gone:
-        yield Line("gone", step.position, _adapter(list[int]).dump_json(list(step.gone)))
+        yield Line("gone", step.position, adapter_of(list[int]).dump_json(list(step.gone)))
     if step.usage is not None:
         used = Used(step.usage, step.n_runs)
-        yield Line("used", step.position, _adapter(Used).dump_json(used, exclude_none=True, exclude_defaults=True))
+        yield Line("used", step.position, adapter_of(Used).dump_json(used, exclude_none=True, exclude_defaults=True))
 
 
 def queued(text: str, queue: Queue) -> Line:
     """Return what is to be written for a text that waits."""
-    return Line("waiting", 0, _adapter(Queued).dump_json(Queued(queue, text)))
+    return Line("waiting", 0, adapter_of(Queued).dump_json(Queued(queue, text)))
 
 
 def title_of(message: Message) -> str:
@@ -118,12 +115,12 @@ def title_of(message: Message) -> str:
 
 def title_from(body: bytes) -> str:
     """Read a title."""
-    return _adapter(str).validate_json(body)
+    return adapter_of(str).validate_json(body)
 
 
 def used_from(body: bytes) -> Used:
     """Read what was used."""
-    return _adapter(Used).validate_json(body)
+    return adapter_of(Used).validate_json(body)
 
 
 class Unreadable(Exception):
@@ -154,12 +151,12 @@ class _Sum:
             case "cut":
                 self._cut(record.position)
             case "staged":
-                _adapter(Message).validate_json(record.body)
+                adapter_of(Message).validate_json(record.body)
                 self.staged.append(record.body)
             case "waiting":
-                self.waiting[record.n] = _adapter(Queued).validate_json(record.body)
+                self.waiting[record.n] = adapter_of(Queued).validate_json(record.body)
             case "gone":
-                for number in _adapter(list[int]).validate_json(record.body):
+                for number in adapter_of(list[int]).validate_json(record.body):
                     self.waiting.pop(number, None)
             case "used":
                 self.used = used_from(record.body)
@@ -209,22 +206,13 @@ def _messages(total: _Sum) -> list[Message]:
     except ValidationError:
         for n, body in zip(total.numbers, total.bodies, strict=True):
             try:
-                _adapter(Message).validate_json(body)
+                adapter_of(Message).validate_json(body)
             except ValidationError as error:
                 raise Unreadable(n) from error
         raise
 
 
 def _user_content(body: bytes) -> Iterator[UserContent | ToolResult]:
-    for block in _adapter(Message).validate_json(body).content:
+    for block in adapter_of(Message).validate_json(body).content:
         if isinstance(block, UserContent | ToolResult):
             yield block
-
-
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
-    return _adapters(kind)
-
-
-@cache
-def _adapters(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - typed by its caller
-    return TypeAdapter(kind)
