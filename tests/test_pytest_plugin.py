@@ -93,8 +93,8 @@ def test_a_changed_prompt_fails_the_test_with_the_diff_and_can_be_recorded_again
     result.stdout.fnmatch_lines(
         [
             "request 1: messages[[]0[]].content[[]0[]].text differs (cassettes*, line 3; - recorded, + now):",
-            "- Is it warm?",
-            "+ Is it cold?",
+            '- *.text: "Is it warm?"',
+            '+ *.text: "Is it cold?"',
             "Undo the change, or record again: *--journeyman-record=all*",
         ]
     )
@@ -112,13 +112,13 @@ def test_a_miss_that_the_test_does_not_notice_fails_it_all_the_same(pytester: py
     pytester.makepyfile(test_weather=AGENT + "def test_it_answers(cassette):\n    ask(cassette, 'Is it cold?')\n")
     result = pytester.runpytest()
     assert outcomes(result) == {"failed": 1}
-    result.stdout.fnmatch_lines(["- Is it warm?", "+ Is it cold?"])
+    result.stdout.fnmatch_lines(['- *.text: "Is it warm?"', '+ *.text: "Is it cold?"'])
     pytester.makepyfile(
         test_weather=AGENT + "def test_it_answers(cassette):\n    ask(cassette, 'Is it cold?')\n    assert 1 == 2\n"
     )
     result = pytester.runpytest()
     assert outcomes(result) == {"failed": 1}
-    result.stdout.fnmatch_lines(["+ Is it cold?", "The test then failed with AssertionError: *1 == 2*"])
+    result.stdout.fnmatch_lines(['+ *.text: "Is it cold?"', "The test then failed with AssertionError: *1 == 2*"])
 
 
 def test_a_connection_over_our_transport_fails_a_test_that_replays(pytester: pytest.Pytester) -> None:

@@ -37,7 +37,7 @@ from journeyman.events import (
 )
 from journeyman.model import Collector, InputPart, Part, TextPart, ThinkingPart
 from journeyman.models.cassette.cassette import Cassette
-from journeyman.models.cassette.format import Take, messages_of
+from journeyman.models.cassette.format import RecordedRequest, messages_of
 from journeyman.models.transport import offline
 from journeyman.types import JsonObject, Message, RunPath, Text, ToolUse, Usage
 
@@ -67,7 +67,7 @@ class Player:
         self._took_s = {
             (call.call.run, call.call.key.rpartition("/")[2]): call.call.ms / 1000 for call in cassette.calls
         }
-        several = len({take.run for take in cassette.takes}) > 1
+        several = len({take.run for take in cassette.requests}) > 1
         header = cassette.header
         name = (header.agent or "").rpartition(":")[2] if header is not None else ""
         self._name = name or "recorded"
@@ -75,17 +75,17 @@ class Player:
 
     def play(self) -> str:
         """Show it. Return what the first run said last, or handed in."""
-        for take in self._cassette.takes:
+        for take in self._cassette.requests:
             self._play(take)
         for run in self._runs.values():
             for call in run.calls.values():
                 self._screen.say([Line(indent=4, mark="step", name=call.name, text=arguments(call.input))])
-        asked = f"{count(len(self._cassette.takes), 'request')}, {count(len(self._cassette.calls), 'recorded call')}"
+        asked = f"{count(len(self._cassette.requests), 'request')}, {count(len(self._cassette.calls), 'recorded call')}"
         end = Line(mark="done", name="end of the recording", text=f"· {asked}")
         self._screen.say([EMPTY, end, Line(indent=2, text=usage_sentence(self._usage), style="dim")])
         return _last_words(next(iter(self._runs.values()), None))
 
-    def _play(self, take: Take) -> None:
+    def _play(self, take: RecordedRequest) -> None:
         run = self._runs.get(take.run)
         if run is None:
             run = self._runs[take.run] = _Run((f"{self._name}#{take.run}" if self._several else self._name,))
@@ -100,7 +100,7 @@ class Player:
         for event in events:
             self._screen.show(event)
 
-    def _results(self, run: _Run, take: Take) -> Iterator[Event]:
+    def _results(self, run: _Run, take: RecordedRequest) -> Iterator[Event]:
         """Give the results that the last message holds."""
         for block in _blocks(messages_of(take.body)[-1:]):
             call = run.calls.pop(str(block.get("tool_use_id")), None)
@@ -120,7 +120,7 @@ class Player:
                     duration_s=took_s,
                 )
 
-    def _answer(self, run: _Run, take: Take) -> None:
+    def _answer(self, run: _Run, take: RecordedRequest) -> None:
         collector, so_far = Collector(), 0.0
         for ms, part in take.parts:
             self._pause((ms - so_far) / 1000)
@@ -154,7 +154,7 @@ def sleeping(*, realtime: bool) -> Callable[[float], None] | None:
     return time.sleep if realtime else None
 
 
-def _started(run: _Run, take: Take) -> list[Event]:
+def _started(run: _Run, take: RecordedRequest) -> list[Event]:
     model = str(take.body["model"])
     prompt = "\n".join(str(block["text"]) for block in _blocks(messages_of(take.body)[:1]) if "text" in block)
     return [
@@ -238,7 +238,7 @@ def replay(
         target: The agent to run again: a Python file or a module, a colon, and the agent in it. Without it, the
             recording is shown.
         input: The agent's input, where it shall not be the recorded one.
-        realtime: Take as long as it took.
+        realtime: RecordedRequest as long as it took.
         json: Print one JSON document: the result, usage, attempts and history. Needs an agent.
         quiet: Print nothing but the result, or the error.
     """

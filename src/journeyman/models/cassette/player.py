@@ -16,9 +16,17 @@ from journeyman.cancel import current_scope, is_failure
 from journeyman.errors import CassetteError, ModelUnavailable, NotRecorded, ProviderError, name_and_words
 from journeyman.journal import Codec
 from journeyman.model import InputPart, Model, Part, Request, TextPart, ThinkingPart, opened
-from journeyman.models.cassette.format import CallTake, ModelLine, Take
+from journeyman.models.cassette.format import ModelLine, RecordedCall, RecordedRequest
 from journeyman.models.cassette.pieces import json_line
-from journeyman.models.cassette.record import Asked, LiveRun, Recording, TimedPart, model_line, note_tools, outcome_of
+from journeyman.models.cassette.record import (
+    LiveRun,
+    NewRequest,
+    Recording,
+    TimedPart,
+    model_line,
+    note_tools,
+    outcome_of,
+)
 from journeyman.models.cassette.replay import Playback
 from journeyman.types import Effect, Price
 
@@ -35,7 +43,7 @@ _DISPLAYED = (TextPart, ThinkingPart, InputPart)
 
 
 @dataclass(slots=True, kw_only=True)
-class Deck:
+class CassetteState:
     """What the model and the journal of a cassette share."""
 
     recording: Recording
@@ -70,8 +78,8 @@ def _now_s() -> float:
 class CassetteModel:
     """A model around a model: asks it and records, or answers in its stead."""
 
-    def __init__(self, deck: Deck, line: ModelLine, inner: Callable[[], Model]) -> None:
-        self._deck = deck
+    def __init__(self, state: CassetteState, line: ModelLine, inner: Callable[[], Model]) -> None:
+        self._state = state
         self._line = line
         self._inner = inner
 
@@ -104,30 +112,30 @@ class CassetteModel:
 
     def open(self) -> AbstractAsyncContextManager[object]:
         """Hold open what the model needs, if it is sure to be asked."""
-        return opened(self._inner()) if self._deck.records == "all" else nullcontext()
+        return opened(self._inner()) if self._state.records == "all" else nullcontext()
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
         """Answer from the cassette, or ask the model and record; see `Model.stream`."""
-        deck = self._deck
-        asked = deck.recording.asked(deck.run(), self._line.model, request)
+        state = self._state
+        asked = state.recording.asked(state.run(), self._line.model, request)
         take = None
-        if deck.records != "all":
-            take = deck.playback.take(asked.run, asked.digest, complete=deck.records == "new")
+        if state.records != "all":
+            take = state.playback.request(asked.run, asked.digest, complete=state.records == "new")
         if take is not None:
-            yield _Replay(deck, take, asked.run, deltas=request.deltas)
-        elif deck.records == "nothing":
-            raise deck.missed(deck.playback.missing(asked.body, asked.digest, asked.number))
+            yield _Replay(state, take, asked.run, deltas=request.deltas)
+        elif state.records == "nothing":
+            raise state.missed(state.playback.missing(asked.body, asked.digest, asked.number))
         else:
             async with self._recorded(asked, request) as parts:
                 yield parts
 
     @asynccontextmanager
-    async def _recorded(self, asked: Asked, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
-        deck = self._deck
+    async def _recorded(self, asked: NewRequest, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        state = self._state
         inner = self._connected()
-        deck.recording.model(model_line(inner, self._line.called))
-        deck.recording.begin(asked)
+        state.recording.model(model_line(inner, self._line.called))
+        state.recording.begin(asked)
         if (started := _started_here.get()) is not None:
             started.append(asked.run)
         take = _Recorder(asked.run, deltas=request.deltas)
@@ -147,7 +155,7 @@ class CassetteModel:
             raise failure from error
         finally:
             stopped = failure is None and not take.is_over
-            deck.recording.end(asked, take.taken, ms=take.ms(), error=failure, stopped=stopped)
+            state.recording.end(asked, take.taken, ms=take.ms(), error=failure, stopped=stopped)
 
     def _connected(self) -> Model:
         try:
@@ -189,10 +197,10 @@ class _Recorder:
 class _Replay:
     """The parts of a recorded answer."""
 
-    __slots__ = ("_deck", "_deltas", "_parts", "_run", "_started_s", "_take")
+    __slots__ = ("_deltas", "_parts", "_run", "_started_s", "_state", "_take")
 
-    def __init__(self, deck: Deck, take: Take, run: LiveRun, *, deltas: bool) -> None:
-        self._deck = deck
+    def __init__(self, state: CassetteState, take: RecordedRequest, run: LiveRun, *, deltas: bool) -> None:
+        self._state = state
         self._take = take
         self._run = run
         self._deltas = deltas
@@ -211,7 +219,7 @@ class _Replay:
         return await self._end()
 
     async def _wait(self, ms: float) -> None:
-        if self._deck.realtime:
+        if self._state.realtime:
             await _wait_until(self._started_s + ms / 1000)
 
     async def _end(self) -> Part:
@@ -219,11 +227,11 @@ class _Replay:
         await self._wait(take.answer.ms if take.answer is not None else 0.0)
         error = take.error()
         if error is not None:
-            if not self._deck.realtime and self._deck.playback.is_repeated(take):
+            if not self._state.realtime and self._state.playback.is_repeated(take):
                 error.retry_after_s = 0.0  # it was waited for then
             raise error
         if take.answer is not None and take.answer.stopped:
-            raise self._deck.missed(self._deck.playback.cut_off(take))
+            raise self._state.missed(self._state.playback.cut_off(take))
         raise StopAsyncIteration
 
 
@@ -234,10 +242,10 @@ class _Replay:
 class CassetteJournal:
     """Records and replays what comes of tool calls. Model calls pass through: their cassette is the model's."""
 
-    deck: Deck
+    state: CassetteState
 
     def reserve(self, key: str) -> _Place:
-        return _Place(self.deck, self.deck.run(), key)
+        return _Place(self.state, self.state.run(), key)
 
     async def step(self, key: str, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
         return await self.reserve(key).step(work, codec=codec, effect=effect)
@@ -245,7 +253,7 @@ class CassetteJournal:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    deck: Deck
+    state: CassetteState
     run: LiveRun
     key: str
 
@@ -254,25 +262,25 @@ class _Place:
     async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
         if "/call/" not in self.key:
             return await work()
-        deck = self.deck
-        take = None if deck.records == "all" else deck.playback.call(self.run, self.key)
-        if take is not None and not deck.runs_tools and not (take.call.runs and effect != "once"):
+        state = self.state
+        take = None if state.records == "all" else state.playback.call(self.run, self.key)
+        if take is not None and not state.runs_tools and not (take.call.runs and effect != "once"):
             return await self._replayed(take, codec)
-        if deck.records != "nothing" and take is None:
+        if state.records != "nothing" and take is None:
             return await self._recorded(work, codec)
-        if effect == "pure" or take is not None or deck.runs_tools:
+        if effect == "pure" or take is not None or state.runs_tools:
             return await work()
         tool = self.run.tools.get(self.key.rpartition("/")[2])
-        raise deck.missed(deck.playback.missing_call(self.key, tool, effect))
+        raise state.missed(state.playback.missing_call(self.key, tool, effect))
 
-    async def _replayed(self, take: CallTake, codec: Codec[T]) -> T:
-        if self.deck.realtime:
+    async def _replayed(self, take: RecordedCall, codec: Codec[T]) -> T:
+        if self.state.realtime:
             await asyncio.sleep(take.call.ms / 1000)
-        self.deck.playback.skip(take.call.runs)
+        self.state.playback.skip(take.call.runs)
         try:
             return codec.decode(json_line(take.call.outcome))
         except ValueError as error:
-            what = f"{self.deck.playback.path}, line {take.line}: the outcome cannot be read: {name_and_words(error)}."
+            what = f"{self.state.playback.path}, line {take.line}: the outcome cannot be read: {name_and_words(error)}."
             raise CassetteError(what, hint="Record it again.", line=take.line) from error
 
     async def _recorded(self, work: Callable[[], Awaitable[T]], codec: Codec[T]) -> T:
@@ -289,7 +297,7 @@ class _Place:
             what = f"What came of {self.key} cannot be recorded: {name_and_words(error)}."
             hint = "Keep values in the run's states that Pydantic can write as JSON."
             raise CassetteError(what, hint=hint) from error
-        self.deck.recording.call(self.run, self.key, ms=ms, outcome=outcome, started=started)
+        self.state.recording.call(self.run, self.key, ms=ms, outcome=outcome, started=started)
         return value
 
 

@@ -41,24 +41,23 @@ from journeyman.model import (
 from journeyman.models.cassette.format import (
     AnswerLine,
     CallLine,
+    CassetteFile,
     Continues,
     ModelLine,
     RequestLine,
-    Tape,
     head_bytes,
     messages_of,
     written,
 )
 from journeyman.models.cassette.pieces import (
     ErrorJson,
-    canonical_bytes,
     digest_of,
     error_json,
     head_json,
     message_json,
     part_json,
 )
-from journeyman.types import Block, JsonObject, Message, Text, Thinking, ToolUse
+from journeyman.types import Block, JsonObject, Message, Text, Thinking, ToolUse, canonical_json
 
 Secret: TypeAlias = str | re.Pattern[str] | Callable[[str], str]
 """What else to take out: a text, everything that a pattern matches, or a function from a text to a text, which must
@@ -236,12 +235,12 @@ class LiveRun:
     head: _Head | None = None
     encoded: dict[int, _Encoded] = field(default_factory=dict[int, _Encoded])
     """The messages of the last request, by identity."""
-    last: Asked | None = None
+    last: NewRequest | None = None
     """The last request that was recorded."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked:
+class NewRequest:
     """One request, as it is compared and written."""
 
     run: LiveRun
@@ -257,12 +256,12 @@ class Asked:
 class Recording:
     """Encodes what is asked, and collects the lines of what is recorded."""
 
-    def __init__(self, redactor: Redactor, tape: Tape) -> None:
-        """`tape` is what the recording is added to."""
+    def __init__(self, redactor: Redactor, file: CassetteFile) -> None:
+        """`file` is what the recording is added to."""
         self._redactor = redactor
-        self._models = dict(tape.models)
-        self._last_request = max(tape.takes, default=0)
-        runs = [*(take.run for take in tape.takes.values()), *(call.call.run for call in tape.calls)]
+        self._models = dict(file.models)
+        self._last_request = max(file.requests, default=0)
+        runs = [*(take.run for take in file.requests.values()), *(call.call.run for call in file.calls)]
         self._last_run = max(runs, default=0)
         self._n_asked = 0
         self._runs: dict[int, LiveRun] = {}
@@ -277,7 +276,7 @@ class Recording:
 
     # -- requests
 
-    def asked(self, run: LiveRun, model: str, request: Request) -> Asked:
+    def asked(self, run: LiveRun, model: str, request: Request) -> NewRequest:
         """Return a request as it is compared."""
         self._n_asked += 1
         head = self._head(run, model, request)
@@ -285,7 +284,7 @@ class Recording:
         run.encoded = {id(each.message): each for each in encoded}
         messages: list[JsonValue] = [each.json for each in encoded]
         body: JsonObject = {**head.json, "messages": messages}
-        return Asked(
+        return NewRequest(
             run=run,
             number=self._n_asked,
             model=model,
@@ -302,7 +301,7 @@ class Recording:
 
     def _encoded(self, message: Message) -> _Encoded:
         content = self._redacted(message_json(message))
-        return _Encoded(message, content, canonical_bytes(content))
+        return _Encoded(message, content, canonical_json(content))
 
     def _redacted(self, value: JsonObject) -> JsonObject:
         return cast("JsonObject", self._redactor.redacted(value))
@@ -315,7 +314,7 @@ class Recording:
             self._models[line.model] = line
             self.lines.append(written(line))
 
-    def begin(self, asked: Asked) -> None:
+    def begin(self, asked: NewRequest) -> None:
         """Record a request."""
         self._last_request += 1
         asked.recorded_as = self._last_request
@@ -340,7 +339,7 @@ class Recording:
         asked.run.last = asked
 
     def end(
-        self, asked: Asked, parts: Sequence[TimedPart], *, ms: float, error: ProviderError | None, stopped: bool
+        self, asked: NewRequest, parts: Sequence[TimedPart], *, ms: float, error: ProviderError | None, stopped: bool
     ) -> None:
         """Record what came of a request."""
         shown: JsonValue = [part_json(part, ms) for ms, part in _without_secrets(parts, self._redactor)]
@@ -398,7 +397,7 @@ def note_tools(run: LiveRun, part: Part) -> None:
         run.tools[part.block.id] = part.block.name
 
 
-def _in_common(before: Asked | None, asked: Asked) -> int:
+def _in_common(before: NewRequest | None, asked: NewRequest) -> int:
     """Return how many messages a request has in common with the one before it."""
     if before is None:
         return 0
