@@ -1,8 +1,7 @@
 """The file of a cassette: one line of JSON for each event, in order, behind a line that says what it is.
 
 A request says only what is new in it, and which earlier one it goes on from: so the file grows with the conversation
-and not with its square, and a change of one prompt changes one line. Reading names the line that is wrong. Imports
-`recorded`, `errors`, `replacing` and `types`.
+and not with its square, and a change of one prompt changes one line. Reading names the line that is wrong.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ class Header:
     format: str
     version: int
     recorded: str
-    """When, as an ISO date and time in UTC."""
+    """When it was recorded, as an ISO date and time in UTC."""
     agent: str | None = None
-    """What the command line recorded."""
+    """The agent that the command line recorded."""
     input: str | None = None
-    """Its input, as it was given."""
+    """The agent's input, as it was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,7 @@ class ModelLine:
     model: str
     """The provider, a colon and the name."""
     called: str | None = None
-    """By which name the program asked for it, if by another."""
+    """The name by which the program asked for it, if that is another one."""
     max_output_tokens: int | None = None
     context_window: int | None = None
     price: Price | None = None
@@ -85,7 +84,7 @@ class RequestLine:
     """The run that asked, numbered in the order in which they came."""
     model: str
     digest: str | None = None
-    """Of the whole request; not checked where it was taken out."""
+    """The digest of the whole request; where it was taken out of the line, it is not checked."""
     continues: Continues | None = None
     system: JsonValue = None
     tools: JsonValue = None
@@ -95,17 +94,17 @@ class RequestLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerLine:
-    """What came of a request."""
+    """The answer to a request."""
 
     event: Literal["answer"] = "answer"
     request: int
     parts: list[PartJson]
     error: ErrorJson | None = None
-    """Why it failed."""
+    """Why the request failed."""
     ms: float = 0.0
-    """When it ended."""
+    """When the answer ended, in milliseconds since the request."""
     stopped: bool = False
-    """True: nobody waited for the rest."""
+    """True when nobody waited for the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +116,7 @@ class CallLine:
     key: str
     tool: str | None = None
     ms: float = 0.0
-    """How long it took."""
+    """How long the call took, in milliseconds."""
     runs: list[int] = field(default_factory=list[int])
     """The runs that it started, if it is the call of another agent."""
     outcome: JsonObject
@@ -153,10 +152,10 @@ class RecordedRequest:
     canonical: list[bytes]
     """The bytes of each message."""
     answer: AnswerLine | None = None
-    """None: recording ended before it."""
+    """None when the recording ended before the answer."""
     answer_line: int = 0
     parts: list[tuple[float, Part]] = field(default_factory=list[tuple[float, Part]])
-    """With the milliseconds since the request."""
+    """The parts of the answer, each with the milliseconds since the request."""
     is_used: bool = False
 
     @property
@@ -187,9 +186,9 @@ class CassetteFile:
     lines: list[bytes] = field(default_factory=list[bytes])
     """The lines after the first."""
     models: dict[str, ModelLine] = field(default_factory=dict[str, ModelLine])
-    """By `model`, and by `called`."""
+    """The models by their `model`, and by their `called`."""
     requests: dict[int, RecordedRequest] = field(default_factory=dict[int, RecordedRequest])
-    """By number, in order."""
+    """The requests by their numbers, in order."""
     calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
 
 
@@ -203,7 +202,7 @@ def read(path: Path) -> CassetteFile:
     first, *rest = _raw_lines(path)
     file.header = _header(path, first)
     for number, raw in enumerate(rest, 2):
-        _take_in(file, _parsed_line(path, raw, number), number)
+        _add(file, _parsed_line(path, raw, number), number)
         file.lines.append(raw)
     return file
 
@@ -290,20 +289,20 @@ def _fault(error: ValidationError) -> str:
             return f"{'.'.join(steps)} is wrong: {first['msg']}"
 
 
-def _take_in(file: CassetteFile, line: Line, number: int) -> None:
+def _add(file: CassetteFile, line: Line, number: int) -> None:
     match line:
         case ModelLine():
             file.models[line.model] = line
             file.models[line.called or line.model] = line
         case RequestLine():
-            file.requests[line.request] = _take(file, line, number)
+            file.requests[line.request] = _request(file, line, number)
         case AnswerLine():
             _answer(file, line, number)
         case CallLine():
             file.calls.append(RecordedCall(line=number, call=line))
 
 
-def _take(file: CassetteFile, line: RequestLine, number: int) -> RecordedRequest:
+def _request(file: CassetteFile, line: RequestLine, number: int) -> RecordedRequest:
     if line.request in file.requests:
         raise _wrong(file.path, number, f"there is a request {line.request} before")
     before, kept = _continued(file, line, number)
@@ -311,13 +310,10 @@ def _take(file: CassetteFile, line: RequestLine, number: int) -> RecordedRequest
     for name, value in (("system", line.system), ("tools", line.tools), ("settings", line.settings)):
         if value is None and before is None:
             raise _wrong(file.path, number, f"request {line.request} has no {name!r}")
-        body[name] = value if value is not None or before is None else before.body[name]
-    canonical = [*map(canonical_json, line.messages)]
-    if before is not None:
-        canonical = [*before.canonical[:kept], *canonical]
-        body["messages"] = [*messages_of(before.body)[:kept], *line.messages]
-    else:
-        body["messages"] = [*line.messages]
+        body[name] = before.body[name] if value is None and before is not None else value
+    messages, canonical = ([], []) if before is None else (messages_of(before.body)[:kept], before.canonical[:kept])
+    body["messages"] = [*messages, *line.messages]
+    canonical += map(canonical_json, line.messages)
     digest = digest_of(head_bytes(body), canonical)
     if line.digest not in (None, digest):
         what = f"request {line.request} was changed after it was recorded: its digest is {digest}"
@@ -341,14 +337,14 @@ def _continued(file: CassetteFile, line: RequestLine, number: int) -> tuple[Reco
 
 
 def _answer(file: CassetteFile, line: AnswerLine, number: int) -> None:
-    take = file.requests.get(line.request)
-    if take is None or take.answer is not None:
-        what = "is not before it" if take is None else "has an answer before"
+    request = file.requests.get(line.request)
+    if request is None or request.answer is not None:
+        what = "is not before it" if request is None else "has an answer before"
         raise _wrong(file.path, number, f"this answers request {line.request}, which {what}")
-    take.answer, take.answer_line = line, number
+    request.answer, request.answer_line = line, number
     for index, part in enumerate(line.parts):
         try:
-            take.parts.append(part_of(part))
+            request.parts.append(part_of(part))
         except KeyError as error:
             raise _wrong(file.path, number, f"parts.{index} has no known {error.args[0]!r}") from error
         except ValidationError as error:
