@@ -1,12 +1,8 @@
 """What people have approved, and what waits for them: in memory, or in a file that outlives the process.
 
 An answer is bound to the digest of the exact arguments, ends with its time, and is used up by the first call that it
-fits. What is approved for the session, or for ever, is bound to a key instead: see `Permission`. Imports
-`approval_file` and `gate`.
-
-The file in which approvals outlive a process: what it holds, and whether it can be trusted.
-
-Readable by its owner only, replaced at once, and believed only if nobody else can have written it.
+fits. What is approved for the session, or for ever, is bound to a key instead: see `Permission`. The file is readable
+by its owner only, replaced at once, and believed only if nobody else can have written it.
 """
 
 from __future__ import annotations
@@ -18,168 +14,25 @@ import stat
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
 from typing import Final, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, ValidationError
 
 from journeyman.errors import ApprovalsUnreadable
 from journeyman.files import NO_LINKS, open_lock, replace_file, take_lock
 from journeyman.gate import Allow, Approval, Decision, Deny, Extent, Rewrite, Stop
-from journeyman.types import JsonObject
-
-_MOST_BYTES: Final = 8_000_000
-
-_STRICT: Final = ConfigDict(extra="forbid", strict=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
-    """A question that waits for its answer."""
-
-    digest: str
-    """Of tool and arguments: what to answer to."""
-    key: str
-    """What a wider approval would be bound to."""
-    path: tuple[str, ...]
-    tool: str
-    arguments: JsonObject | None
-    """None: they are too long to be kept here."""
-    question: str
-    offers: tuple[Extent, ...]
-    expires_at: float
-    """Seconds since 1970."""
-
-    __pydantic_config__ = _STRICT
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """An answer that waits for its call."""
-
-    decision: Literal["approve", "modify", "deny", "stop"]
-    expires_at: float
-    reason: str = ""
-    arguments: JsonObject | None = None
-
-    __pydantic_config__ = _STRICT
-
-    def as_decision(self) -> Decision:
-        """Return it as a gate gives it."""
-        match self.decision:
-            case "approve":
-                return Allow()
-            case "modify" if self.arguments is not None:
-                return Rewrite(self.arguments, self.reason)
-            case "stop":
-                return Stop(self.reason)
-            case _:
-                return Deny(self.reason)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """All that is kept in the file."""
-
-    version: Literal[1] = 1
-    always: tuple[str, ...] = ()
-    answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
-    pending: dict[str, Pending] = field(default_factory=dict[str, Pending])
-
-    __pydantic_config__ = _STRICT
-
-
-@cache
-def _adapter() -> TypeAdapter[Stored]:
-    return TypeAdapter(Stored)
-
-
-def answer_of(decision: Decision, expires_at: float) -> Answer:
-    """Return a decision as it is kept."""
-    match decision:
-        case Allow():
-            return Answer(decision="approve", expires_at=expires_at)
-        case Rewrite(arguments, reason):
-            return Answer(decision="modify", expires_at=expires_at, reason=reason, arguments=arguments)
-        case Stop(reason):
-            return Answer(decision="stop", expires_at=expires_at, reason=reason)
-        case Deny(reason):
-            return Answer(decision="deny", expires_at=expires_at, reason=reason)
-
-
-@contextmanager
-def locked(path: Path) -> Generator[None]:
-    """Keep other processes out while the block changes the file."""
-    lock = open_lock(path.with_name(f"{path.name}.lock"))
-    try:
-        try:
-            take_lock(lock, wait=True)
-        except OSError as error:
-            raise ApprovalsUnreadable(str(path), str(error.strerror)) from error
-        yield
-    finally:
-        os.close(lock)
-
-
-def load(path: Path) -> Stored:
-    """Return what the file holds; nothing if there is none.
-
-    Raises:
-        ApprovalsUnreadable: it cannot be trusted.
-    """
-    try:
-        file = os.open(path, os.O_RDONLY | NO_LINKS | getattr(os, "O_NONBLOCK", 0))
-    except FileNotFoundError:
-        return Stored()
-    except OSError as error:
-        raise ApprovalsUnreadable(str(path), f"it cannot be opened ({error.strerror})") from error
-    try:
-        _check(path, os.fstat(file))
-        data = _read_all(file)
-    finally:
-        os.close(file)
-    try:
-        return _adapter().validate_json(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the whole"
-        raise ApprovalsUnreadable(str(path), f"it is damaged, at {where[:100]} ({first['msg'][:200]})") from error
-
-
-def _read_all(file: int) -> bytes:
-    parts: list[bytes] = []
-    while part := os.read(file, _MOST_BYTES):
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _check(path: Path, facts: os.stat_result) -> None:
-    """Refuse what others may have written."""
-    if not stat.S_ISREG(facts.st_mode):
-        raise ApprovalsUnreadable(str(path), "it is not a regular file")
-    if not hasattr(os, "geteuid"):
-        raise ApprovalsUnreadable(str(path), "this system does not tell who may write to it")
-    if facts.st_uid != os.geteuid():
-        raise ApprovalsUnreadable(str(path), f"it belongs to another user ({facts.st_uid})")
-    if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ApprovalsUnreadable(str(path), f"others may write to it (mode {stat.S_IMODE(facts.st_mode):o})")
-    if facts.st_size > _MOST_BYTES:
-        raise ApprovalsUnreadable(str(path), f"it is {facts.st_size:,} bytes long")
-
-
-def save(path: Path, stored: Stored) -> None:
-    """Replace the file at once, or not at all."""
-    text = json.dumps(_adapter().dump_python(stored, mode="json"), indent=1, sort_keys=True)
-    replace_file(path, text.encode(), mode=0o600)
-
+from journeyman.types import JsonObject, RunPath, adapter_of
 
 HOUR_S: Final = 3_600.0
 _MOST_PENDING: Final = 200
 _LONGEST_QUESTION: Final = 3_000
 _LONGEST_ARGUMENTS: Final = 8_000
+_MOST_BYTES: Final = 8_000_000
+
+_STRICT: Final = ConfigDict(extra="forbid", strict=True)
 
 
 class Approvals:
@@ -218,16 +71,15 @@ class Approvals:
             LookupError: no such question waits, or no longer.
             ApprovalsUnreadable: the file cannot be trusted.
         """
-        with self._changed() as change:
-            asked = change.stored.pending.get(digest)
+        with self._changed() as stored:
+            asked = stored.pending.get(digest)
             if asked is None:
                 raise LookupError(f"No question waits under {digest[:12]}…, or it has expired.")
             if isinstance(decision, Allow):
-                change.stored = self._granted(change.stored, asked.key, decision.extent, asked.offers)
-            if not self._handed_over(digest, decision):
-                change.stored = _without_question(change.stored, digest)
-                answer = answer_of(decision, self._now() + self._expires_s)
-                change.stored = replace(change.stored, answers={**change.stored.answers, digest: answer})
+                self._grant(stored, asked.key, decision.extent, asked.offers)
+            if not self._hand_over(digest, decision):
+                del stored.pending[digest]
+                stored.answers[digest] = stored_answer(decision, self._now() + self._expires_s)
 
     def grant(self, key: str, extent: Extent) -> None:
         """Approve whatever has this key, for the session or for ever.
@@ -235,8 +87,8 @@ class Approvals:
         Raises:
             ApprovalsUnreadable: the file cannot be trusted.
         """
-        with self._changed() as change:
-            change.stored = self._granted(change.stored, key, extent, ("session", "always"))
+        with self._changed() as stored:
+            self._grant(stored, key, extent, ("session", "always"))
 
     def revoke(self, key: str) -> None:
         """Take back what was approved for a key.
@@ -245,9 +97,8 @@ class Approvals:
             ApprovalsUnreadable: the file cannot be trusted.
         """
         self._session.discard(key)
-        with self._changed() as change:
-            kept = tuple(each for each in change.stored.always if each != key)
-            change.stored = replace(change.stored, always=kept)
+        with self._changed() as stored:
+            stored.always = tuple(each for each in stored.always if each != key)
 
     async def wait(self, approval: Approval) -> Decision:
         """Wait for `answer`: an approver for `Host.approve`, where somebody answers from elsewhere in this process."""
@@ -285,10 +136,8 @@ class Approvals:
         with self._opened() as stored:
             if digest not in stored.answers:
                 return None
-        with self._changed() as change:
-            answer = change.stored.answers.get(digest)
-            left = {each: kept for each, kept in change.stored.answers.items() if each != digest}
-            change.stored = replace(change.stored, answers=left)
+        with self._changed() as stored:
+            answer = stored.answers.pop(digest, None)
             return None if answer is None else answer.as_decision()
 
     def ask(self, approval: Approval, key: str) -> None:
@@ -308,10 +157,9 @@ class Approvals:
             offers=approval.offers,
             expires_at=self._now() + self._expires_s,
         )
-        with self._changed() as change:
-            kept = sorted(change.stored.pending.values(), key=lambda each: each.expires_at)[-_MOST_PENDING + 1 :]
-            pending = {**{each.digest: each for each in kept}, asked.digest: asked}
-            change.stored = replace(change.stored, pending=pending)
+        with self._changed() as stored:
+            newest = sorted(stored.pending.values(), key=lambda each: each.expires_at)[-_MOST_PENDING + 1 :]
+            stored.pending = {**{each.digest: each for each in newest}, asked.digest: asked}
 
     def close(self, digest: str) -> bool:
         """Forget a question that was answered. False: it has expired before.
@@ -319,22 +167,21 @@ class Approvals:
         Raises:
             ApprovalsUnreadable: the file cannot be trusted.
         """
-        with self._changed() as change:
-            is_open = digest in change.stored.pending
+        with self._changed() as stored:
+            is_open = digest in stored.pending
             if not self._waiting.get(digest):  # the same call may wait for an answer of its own
-                change.stored = _without_question(change.stored, digest)
+                stored.pending.pop(digest, None)
             return is_open
 
     # -- inside
 
-    def _granted(self, stored: Stored, key: str, extent: Extent, offers: tuple[Extent, ...]) -> Stored:
+    def _grant(self, stored: Stored, key: str, extent: Extent, offers: tuple[Extent, ...]) -> None:
         if extent == "session" and "session" in offers:
             self._session.add(key)
         if extent == "always" and "always" in offers:
-            return replace(stored, always=tuple(sorted({*stored.always, key})))
-        return stored
+            stored.always = tuple(sorted({*stored.always, key}))
 
-    def _handed_over(self, digest: str, decision: Decision) -> bool:
+    def _hand_over(self, digest: str, decision: Decision) -> bool:
         """Give the answer to one that waits for it; False if nobody does."""
         waiting = self._waiting.get(digest)
         if not waiting:
@@ -345,37 +192,27 @@ class Approvals:
 
     @contextmanager
     def _opened(self) -> Generator[Stored]:
-        yield self._current(self._memory if self._path is None else load(self._path))
+        """Let the block read what is stored."""
+        with self._lock:
+            stored = self._memory if self._path is None else load(self._path)
+            stored.drop_expired(self._now())
+            yield stored
 
     @contextmanager
-    def _changed(self) -> Generator[_Change]:
+    def _changed(self) -> Generator[Stored]:
         """Let the block change what is stored, alone."""
         if self._path is None:
-            with self._lock:
-                change = _Change(self._current(self._memory))
-                yield change
-                self._memory = change.stored
+            with self._opened() as stored:
+                yield stored
             return
         with self._lock, locked(self._path):
-            before = load(self._path)
-            change = _Change(self._current(before))
-            yield change
-            if change.stored != before:
-                save(self._path, change.stored)
-
-    def _current(self, stored: Stored) -> Stored:
-        """Leave out what has expired."""
-        now = self._now()
-        return replace(
-            stored,
-            answers={digest: each for digest, each in stored.answers.items() if each.expires_at > now},
-            pending={digest: each for digest, each in stored.pending.items() if each.expires_at > now},
-        )
-
-
-@dataclass(slots=True)
-class _Change:
-    stored: Stored
+            stored = load(self._path)
+            before = stored.as_json()
+            stored.drop_expired(self._now())
+            yield stored
+            after = stored.as_json()
+            if after != before:
+                replace_file(self._path, after, mode=0o600)
 
 
 def _resolve(future: asyncio.Future[Decision], decision: Decision) -> None:
@@ -383,5 +220,138 @@ def _resolve(future: asyncio.Future[Decision], decision: Decision) -> None:
         future.set_result(decision)
 
 
-def _without_question(stored: Stored, digest: str) -> Stored:
-    return replace(stored, pending={each: kept for each, kept in stored.pending.items() if each != digest})
+# -- what is stored ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A question that waits for its answer."""
+
+    digest: str
+    """The digest of tool and arguments: what to answer to."""
+    key: str
+    """What a wider approval would be bound to."""
+    path: RunPath
+    """The run that wants the call."""
+    tool: str
+    arguments: JsonObject | None
+    """The arguments; None when they are too long to be stored."""
+    question: str
+    offers: tuple[Extent, ...]
+    expires_at: float
+    """Seconds since 1970."""
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAnswer:
+    """An answer that waits for its call."""
+
+    decision: Literal["approve", "modify", "deny", "stop"]
+    expires_at: float
+    reason: str = ""
+    arguments: JsonObject | None = None
+
+    __pydantic_config__ = _STRICT
+
+    def as_decision(self) -> Decision:
+        """Return it as a gate gives it."""
+        match self.decision:
+            case "approve":
+                return Allow()
+            case "modify" if self.arguments is not None:
+                return Rewrite(self.arguments, self.reason)
+            case "stop":
+                return Stop(self.reason)
+            case _:
+                return Deny(self.reason)
+
+
+def stored_answer(decision: Decision, expires_at: float) -> StoredAnswer:
+    """Return a decision as it is stored."""
+    match decision:
+        case Allow():
+            return StoredAnswer(decision="approve", expires_at=expires_at)
+        case Rewrite(arguments, reason):
+            return StoredAnswer(decision="modify", expires_at=expires_at, reason=reason, arguments=arguments)
+        case Stop(reason):
+            return StoredAnswer(decision="stop", expires_at=expires_at, reason=reason)
+        case Deny(reason):
+            return StoredAnswer(decision="deny", expires_at=expires_at, reason=reason)
+
+
+@dataclass(slots=True, kw_only=True)
+class Stored:
+    """All that outlives the process."""
+
+    version: Literal[1] = 1
+    always: tuple[str, ...] = ()
+    """The keys that are approved for ever."""
+    answers: dict[str, StoredAnswer] = field(default_factory=dict[str, StoredAnswer])
+    """The answers that wait for their calls, by digest."""
+    pending: dict[str, Pending] = field(default_factory=dict[str, Pending])
+    """The questions that wait for their answers, by digest."""
+
+    __pydantic_config__ = _STRICT
+
+    def drop_expired(self, now: float) -> None:
+        self.answers = {digest: each for digest, each in self.answers.items() if each.expires_at > now}
+        self.pending = {digest: each for digest, each in self.pending.items() if each.expires_at > now}
+
+    def as_json(self) -> bytes:
+        return json.dumps(adapter_of(Stored).dump_python(self, mode="json"), indent=1, sort_keys=True).encode()
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Keep other processes out while the block changes the file."""
+    lock = open_lock(path.with_name(f"{path.name}.lock"))
+    try:
+        try:
+            take_lock(lock, wait=True)
+        except OSError as error:
+            raise ApprovalsUnreadable(str(path), str(error.strerror)) from error
+        yield
+    finally:
+        os.close(lock)
+
+
+def load(path: Path) -> Stored:
+    """Return what the file holds; nothing if there is none.
+
+    Raises:
+        ApprovalsUnreadable: it cannot be trusted.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | NO_LINKS | getattr(os, "O_NONBLOCK", 0))
+    except FileNotFoundError:
+        return Stored()
+    except OSError as error:
+        raise ApprovalsUnreadable(str(path), f"it cannot be opened ({error.strerror})") from error
+    try:
+        _check(path, os.fstat(file))
+        with os.fdopen(file, "rb", closefd=False) as opened:
+            data = opened.read()
+    finally:
+        os.close(file)
+    try:
+        return adapter_of(Stored).validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        raise ApprovalsUnreadable(str(path), f"it is damaged, at {where[:100]} ({first['msg'][:200]})") from error
+
+
+def _check(path: Path, facts: os.stat_result) -> None:
+    """Refuse what others may have written."""
+    if not stat.S_ISREG(facts.st_mode):
+        raise ApprovalsUnreadable(str(path), "it is not a regular file")
+    if not hasattr(os, "geteuid"):
+        raise ApprovalsUnreadable(str(path), "this system does not tell who may write to it")
+    if facts.st_uid != os.geteuid():
+        raise ApprovalsUnreadable(str(path), f"it belongs to another user ({facts.st_uid})")
+    if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ApprovalsUnreadable(str(path), f"others may write to it (mode {stat.S_IMODE(facts.st_mode):o})")
+    if facts.st_size > _MOST_BYTES:
+        raise ApprovalsUnreadable(str(path), f"it is {facts.st_size:,} bytes long")
