@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from urllib.parse import unquote, urlsplit
 
 from journeyman.errors import Problem
-from journeyman.permission.capability import Action, Capability
+from journeyman.permission.capability import Action, Capability, fits_name
 from journeyman.permission.shell import RUNS_OTHERS, Word, every_command, plain_words, program_name
 
 _LONGEST_PATH: Final = 4_096
@@ -250,7 +250,7 @@ class Rules:
 
     def _may_mean(self, rule: Rule, action: Action, names: Sequence[str]) -> bool:
         if rule.kind is None:
-            return any(_fits_name(rule.pattern, name) for name in names)
+            return any(fits_name(rule.pattern, name) for name in names)
         if action.capability not in (_CAPABILITY[rule.kind], "unknown"):
             return False
         match rule.kind:
@@ -259,7 +259,7 @@ class Rules:
             case "WebFetch":
                 return action.url is not None and _may_reach(rule.pattern, action.url)
             case "Subagent":
-                return any(_fits_name(rule.pattern, agent) for agent in action.agents)
+                return any(fits_name(rule.pattern, agent) for agent in action.agents)
             case _:
                 return any(self._may_touch(rule.pattern, path) for path in action.paths)
 
@@ -276,7 +276,7 @@ class Rules:
     def _surely_means(self, rule: Rule, action: Action) -> bool:
         if rule.kind is None:
             is_plain = action.capability != "exec" or self._runs_plainly("*", action)
-            return is_plain and _fits_name(rule.pattern, action.tool)
+            return is_plain and fits_name(rule.pattern, action.tool)
         if action.capability != _CAPABILITY[rule.kind]:
             return False
         match rule.kind:
@@ -286,7 +286,7 @@ class Rules:
                 host = None if action.url is None else plain_host(action.url)
                 return host is not None and _fits_host(rule.pattern.lower(), host)
             case "Subagent":
-                return bool(action.agents) and all(_fits_name(rule.pattern, agent) for agent in action.agents)
+                return bool(action.agents) and all(fits_name(rule.pattern, agent) for agent in action.agents)
             case _:
                 return bool(action.paths) and all(self._surely_touches(rule.pattern, path) for path in action.paths)
 
@@ -404,10 +404,6 @@ def _may_be(tokens: Sequence[str], words: Sequence[Word]) -> bool:
 
 
 # -- names and hosts --------------------------------------------------------------------------------------------------
-
-
-def _fits_name(pattern: str, name: str) -> bool:
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def _fits_host(pattern: str, host: str) -> bool:

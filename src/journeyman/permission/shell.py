@@ -2,7 +2,7 @@
 
 Two readings that err on different sides. `plain_words` gives the words of a command that can only be one program with
 its arguments, and None of anything else, so that what it gives may be allowed. `every_command` gives whatever might
-run in a command, nested ones included, so that what it gives may be denied. Imports nothing of this package.
+run in a command, nested ones included, so that what it gives may be denied.
 """
 
 from __future__ import annotations
