@@ -38,7 +38,8 @@ _STRICT: Final = ConfigDict(extra="forbid", strict=True)
 class Approvals:
     """What was approved, and what waits to be.
 
-    With a `path`, all but what is approved for the session is in that file, which several processes may share.
+    With a `path`, all but what is approved for the session is in that file, which several processes may share. Where it
+    cannot be trusted, or not be locked, whatever looks into it raises `ApprovalsUnreadable`.
     """
 
     def __init__(
@@ -56,11 +57,7 @@ class Approvals:
     # -- for people and programs that answer
 
     def pending(self) -> tuple[Pending, ...]:
-        """Return the questions that wait, the oldest first.
-
-        Raises:
-            ApprovalsUnreadable: the file cannot be trusted.
-        """
+        """Return the questions that wait, the oldest first."""
         with self._opened() as stored:
             return tuple(sorted(stored.pending.values(), key=lambda each: each.expires_at))
 
@@ -69,7 +66,6 @@ class Approvals:
 
         Raises:
             LookupError: no such question waits, or no longer.
-            ApprovalsUnreadable: the file cannot be trusted.
         """
         with self._changed() as stored:
             asked = stored.pending.get(digest)
@@ -82,20 +78,12 @@ class Approvals:
                 stored.answers[digest] = stored_answer(decision, self._now() + self._expires_s)
 
     def grant(self, key: str, extent: Extent) -> None:
-        """Approve whatever has this key, for the session or for ever.
-
-        Raises:
-            ApprovalsUnreadable: the file cannot be trusted.
-        """
+        """Approve whatever has this key, for the session or for ever."""
         with self._changed() as stored:
             self._grant(stored, key, extent, ("session", "always"))
 
     def revoke(self, key: str) -> None:
-        """Take back what was approved for a key.
-
-        Raises:
-            ApprovalsUnreadable: the file cannot be trusted.
-        """
+        """Take back what was approved for a key."""
         self._session.discard(key)
         with self._changed() as stored:
             stored.always = tuple(each for each in stored.always if each != key)
@@ -117,22 +105,14 @@ class Approvals:
     # -- for the gate
 
     def allows(self, key: str) -> bool:
-        """Tell whether a key was approved, for the session or for ever.
-
-        Raises:
-            ApprovalsUnreadable: the file cannot be trusted.
-        """
+        """Tell whether a key was approved, for the session or for ever."""
         if key in self._session:
             return True
         with self._opened() as stored:
             return key in stored.always
 
     def take(self, digest: str) -> Decision | None:
-        """Return the answer that waits for a call, and use it up.
-
-        Raises:
-            ApprovalsUnreadable: the file cannot be trusted.
-        """
+        """Return the answer that waits for a call, and use it up."""
         with self._opened() as stored:
             if digest not in stored.answers:
                 return None
@@ -141,11 +121,7 @@ class Approvals:
             return None if answer is None else answer.as_decision()
 
     def ask(self, approval: Approval, key: str) -> None:
-        """Note a question, so that it can be answered later.
-
-        Raises:
-            ApprovalsUnreadable: the file cannot be trusted.
-        """
+        """Note a question, so that it can be answered later."""
         request = approval.request
         asked = Pending(
             digest=approval.digest,
@@ -162,11 +138,7 @@ class Approvals:
             stored.pending = {**{each.digest: each for each in newest}, asked.digest: asked}
 
     def close(self, digest: str) -> bool:
-        """Forget a question that was answered. False: it has expired before.
-
-        Raises:
-            ApprovalsUnreadable: the file cannot be trusted.
-        """
+        """Forget a question that was answered. False: it has expired before."""
         with self._changed() as stored:
             is_open = digest in stored.pending
             if not self._waiting.get(digest):  # the same call may wait for an answer of its own

@@ -1,10 +1,8 @@
 """Rules that allow or deny calls: `Bash(git *)`, `Edit(src/**)`, `Read(**/.env)`, `WebFetch(*.example.org)`,
-`Subagent(writer)`, `mcp_*`.
+`Subagent(writer)`, `mcp_*`; and the folders that paths are judged by.
 
 An allow matches only what it is sure of, with everything that the call touches; a deny matches whatever might be
 meant.
-
-Which folders an agent may work in, and where a path that it names really leads.
 """
 
 from __future__ import annotations
@@ -23,104 +21,12 @@ from journeyman.errors import Problem
 from journeyman.permission.capability import Action, Capability, fits_name
 from journeyman.permission.shell import RUNS_OTHERS, Word, every_command, plain_words, program_name
 
-_LONGEST_PATH: Final = 4_096
-
-Place: TypeAlias = Literal["inside", "read_only", "internal", "internal_read_only", "outside"]
-"""Where a path is. `internal`: in a folder of the program's own, which needs nobody's approval."""
-
-
-@dataclass(frozen=True, slots=True)
-class Root:
-    """A folder that an agent may work in."""
-
-    path: str | Path
-    read_only: bool = False
-
-
-class Roots:
-    """The folders that an agent may work in, links followed."""
-
-    def __init__(
-        self,
-        roots: Sequence[str | Path | Root],
-        internal: Sequence[str | Path | Root] = (),
-        resolve: Callable[[str], str] = os.path.realpath,
-    ) -> None:
-        self._resolve: Final = resolve
-        self.folders: Final = tuple(self._resolved(each) for each in roots)
-        """Each root with whether it is read-only; relative paths belong to the first."""
-        self._internal: Final = tuple(self._resolved(each) for each in internal)
-
-    @property
-    def base(self) -> str:
-        """The folder to which relative paths belong."""
-        return self.folders[0][0]
-
-    def locate(self, path: str) -> str:
-        """Return where a path leads: absolute, every link followed, also where nothing exists there yet.
-
-        Raises:
-            ValueError: it cannot be a path.
-        """
-        if "\0" in path:
-            raise ValueError(f"{path[:200]!r} holds a NUL, so it cannot be a path")
-        if len(path) > _LONGEST_PATH:
-            raise ValueError(f"{path[:200]!r}… is {len(path):,} characters long, so it cannot be a path")
-        try:
-            return self._resolve(self._absolute(path))
-        except (OSError, UnicodeError) as error:
-            raise ValueError(f"{path[:200]!r} cannot be a path: {error}") from error
-
-    def spelled(self, path: str) -> str:
-        """Return a path as it is written: absolute, no link followed."""
-        return os.path.normpath(self._absolute(path))
-
-    def place(self, path: str) -> Place:
-        """Say where a located path is. Of several folders the innermost counts; a root wins over an internal one."""
-        found = _innermost(path, self.folders)
-        if found is not None:
-            return "read_only" if found else "inside"
-        found = _innermost(path, self._internal)
-        if found is None:
-            return "outside"
-        return "internal_read_only" if found else "internal"
-
-    def _absolute(self, path: str) -> str:
-        path = os.path.expanduser(path) if path == "~" or path.startswith("~/") else path  # noqa: PTH111 - as `toolbox`
-        return path if path.startswith("/") else f"{self.base}/{path}"
-
-    def _resolved(self, given: str | Path | Root) -> tuple[str, bool]:
-        root = given if isinstance(given, Root) else Root(given)
-        return self._resolve(os.path.expanduser(root.path)), root.read_only  # noqa: PTH111 - a string is wanted
-
-
-def _innermost(path: str, folders: Sequence[tuple[str, bool]]) -> bool | None:
-    """Return whether the innermost folder around a path is read-only; None if there is none."""
-    around = [(len(folder), read_only) for folder, read_only in folders if is_inside(path, folder)]
-    return max(around)[1] if around else None
-
-
-def is_inside(path: str, folder: str) -> bool:
-    """Tell whether a path is a folder, or somewhere in it. Both are absolute."""
-    return path == folder or path.startswith("/" if folder == "/" else f"{folder}/")
-
-
 Kind: TypeAlias = Literal["Bash", "Edit", "Write", "Read", "WebFetch", "Subagent"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 
-_RULE = re.compile(r"([A-Za-z]+)\((.*)\)", re.DOTALL)
 _TOOL = re.compile(r"[A-Za-z0-9_-]*\*?")
 _TOKEN = re.compile(r"[A-Za-z0-9_@%+=:,./*-]+")
 _HOST = re.compile(r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*|\*|\[[0-9a-f:.]+\]")
-
-_CAPABILITY: Final[dict[str, Capability]] = {
-    "Bash": "exec",
-    "Edit": "write",
-    "Write": "write",
-    "Read": "read",
-    "WebFetch": "network",
-    "Subagent": "internal",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +35,7 @@ class Rule:
 
     text: str
     kind: Kind | None
-    """None: it is about tools by their names."""
+    """None when the rule is about tools by their names."""
     pattern: str
 
 
@@ -150,81 +56,18 @@ def rule_problems(text: object, *, where: str, allows: bool) -> Iterator[Problem
         yield Problem("UNKNOWN_RULE_KIND", f"The rule {text!r} in {where} is of no known kind.", hint)
     else:
         kind, _, rest = text.partition("(")
-        fault = _PATTERN_FAULTS[kind](rest.rstrip()[:-1], allows)
+        fault = _FACTS[kind].fault(rest.rstrip()[:-1], allows)
         if fault is not None:
             yield Problem("INVALID_RULE", f"The pattern of {text!r} in {where} {fault[0]}.", fault[1])
 
 
 def read_rule(text: str) -> Rule:
     """Return a rule that has no problems."""
-    found = _RULE.fullmatch(text.strip())
-    kind = next((each for each in get_args(Kind) if each == (found.group(1) if found else text.strip())), None)
-    if found is None:
-        return Rule(text, kind, _ANYTHING[kind] if kind else text.strip())
-    return Rule(text, kind, found.group(2).strip())
-
-
-_ANYTHING: Final[dict[str, str]] = {
-    "Bash": "*",
-    "Edit": "/**",
-    "Write": "/**",
-    "Read": "/**",
-    "WebFetch": "*",
-    "Subagent": "*",
-}
-"""What a kind without a pattern means."""
-
-
-# -- what may be wrong with a pattern ---------------------------------------------------------------------------------
-
-
-def _command_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
-    tokens = pattern.split()
-    if not tokens or not all(map(_TOKEN.fullmatch, tokens)):
-        return (
-            "is no plain command",
-            "Write a program and its arguments, with '*' for what may vary; several commands are several rules.",
-        )
-    if allows and "/" in tokens[0]:
-        return (
-            "names a program with its path",
-            "Name it without: a command that names its program with a path is never allowed by a rule.",
-        )
-    return None
-
-
-def _path_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
-    parts = pattern.split("/")
-    if not pattern.strip() or ".." in parts or "\0" in pattern:
-        return "is no path", "Write a path below a root, or an absolute one, without '..'."
-    if any("**" in part and part != "**" for part in parts):
-        return (
-            "has '**' inside of a name",
-            "Write '**' between slashes, for any number of folders; '*' inside of a name.",
-        )
-    return None
-
-
-def _host_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
-    if _HOST.fullmatch(pattern.strip().lower()) is None:
-        return "is no host", "Write 'example.org', '*.example.org' or '*', without scheme, port and path."
-    return None
-
-
-def _agent_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
-    if not pattern.strip() or _TOOL.fullmatch(pattern.strip()) is None:
-        return "is no name of an agent", "Write the name, perhaps with a '*' at its end."
-    return None
-
-
-_PATTERN_FAULTS: Final[dict[str, Callable[[str, bool], tuple[str, str] | None]]] = {
-    "Bash": _command_fault,
-    "Edit": _path_fault,
-    "Write": _path_fault,
-    "Read": _path_fault,
-    "WebFetch": _host_fault,
-    "Subagent": _agent_fault,
-}
+    name, bracket, rest = text.strip().partition("(")
+    kind = next((each for each in get_args(Kind) if each == name), None)
+    if bracket:
+        return Rule(text, kind, rest[:-1].strip())
+    return Rule(text, kind, name if kind is None else _FACTS[kind].anything)
 
 
 # -- matching ---------------------------------------------------------------------------------------------------------
@@ -251,7 +94,7 @@ class Rules:
     def _may_mean(self, rule: Rule, action: Action, names: Sequence[str]) -> bool:
         if rule.kind is None:
             return any(fits_name(rule.pattern, name) for name in names)
-        if action.capability not in (_CAPABILITY[rule.kind], "unknown"):
+        if action.capability not in (_FACTS[rule.kind].capability, "unknown"):
             return False
         match rule.kind:
             case "Bash":
@@ -277,7 +120,7 @@ class Rules:
         if rule.kind is None:
             is_plain = action.capability != "exec" or self._runs_plainly("*", action)
             return is_plain and fits_name(rule.pattern, action.tool)
-        if action.capability != _CAPABILITY[rule.kind]:
+        if action.capability != _FACTS[rule.kind].capability:
             return False
         match rule.kind:
             case "Bash":
@@ -347,13 +190,8 @@ def _path_regex(pattern: str, *, below: bool) -> re.Pattern[str]:
             regex += "(?:/[^/]+)*"
         elif part:
             regex += "/" + "".join({"*": "[^/]*", "?": "[^/]"}.get(each, re.escape(each)) for each in part)
-    return re.compile(
-        f"(?:{regex or '/'}{'(?:/.*)?' if below else ''})" + ("|/" if _spans_all(pattern) else ""), re.DOTALL
-    )
-
-
-def _spans_all(pattern: str) -> bool:
-    return set(pattern.split("/")) <= {"", "**"}
+    root = "|/" if set(pattern.split("/")) <= {"", "**"} else ""
+    return re.compile(f"(?:{regex or '/'}{'(?:/.*)?' if below else ''}){root}", re.DOTALL)
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
@@ -434,3 +272,151 @@ def _may_reach(pattern: str, url: str) -> bool:
         return _fits_host(pattern, host)
     readings = re.split(r"[/\\@?#\s:]+", unicodedata.normalize("NFKC", unquote(url)).casefold())
     return pattern == "*" or any(_fits_host(pattern, each.rstrip(".")) for each in readings)
+
+
+# -- what may be wrong with a pattern ---------------------------------------------------------------------------------
+
+
+def _command_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
+    tokens = pattern.split()
+    if not tokens or not all(map(_TOKEN.fullmatch, tokens)):
+        return (
+            "is no plain command",
+            "Write a program and its arguments, with '*' for what may vary; several commands are several rules.",
+        )
+    if allows and "/" in tokens[0]:
+        return (
+            "names a program with its path",
+            "Name it without: a command that names its program with a path is never allowed by a rule.",
+        )
+    return None
+
+
+def _path_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
+    parts = pattern.split("/")
+    if not pattern.strip() or ".." in parts or "\0" in pattern:
+        return "is no path", "Write a path below a root, or an absolute one, without '..'."
+    if any("**" in part and part != "**" for part in parts):
+        return (
+            "has '**' inside of a name",
+            "Write '**' between slashes, for any number of folders; '*' inside of a name.",
+        )
+    return None
+
+
+def _host_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
+    if _HOST.fullmatch(pattern.strip().lower()) is None:
+        return "is no host", "Write 'example.org', '*.example.org' or '*', without scheme, port and path."
+    return None
+
+
+def _agent_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
+    if not pattern.strip() or _TOOL.fullmatch(pattern.strip()) is None:
+        return "is no name of an agent", "Write the name, perhaps with a '*' at its end."
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What is known of one kind of rule."""
+
+    capability: Capability
+    """What the calls can do that it is about."""
+    anything: str
+    """The pattern that is meant where there is none."""
+    fault: Callable[[str, bool], tuple[str, str] | None]
+    """Says what is wrong with a pattern, and what to do about it."""
+
+
+_FACTS: Final[dict[str, _Facts]] = {
+    "Bash": _Facts("exec", "*", _command_fault),
+    "Edit": _Facts("write", "/**", _path_fault),
+    "Write": _Facts("write", "/**", _path_fault),
+    "Read": _Facts("read", "/**", _path_fault),
+    "WebFetch": _Facts("network", "*", _host_fault),
+    "Subagent": _Facts("internal", "*", _agent_fault),
+}
+
+
+# -- folders -----------------------------------------------------------------------------------------------------------
+
+_LONGEST_PATH: Final = 4_096
+
+Place: TypeAlias = Literal["inside", "read_only", "internal", "internal_read_only", "outside"]
+"""Where a path is. `internal`: in a folder of the program itself, for which nobody need approve anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder that an agent may work in."""
+
+    path: str | Path
+    read_only: bool = False
+
+
+class Roots:
+    """The folders that an agent may work in, links followed."""
+
+    def __init__(
+        self,
+        roots: Sequence[str | Path | Root],
+        internal: Sequence[str | Path | Root] = (),
+        resolve: Callable[[str], str] = os.path.realpath,
+    ) -> None:
+        self._resolve: Final = resolve
+        self.folders: Final = tuple(self._resolved(each) for each in roots)
+        """Each root with whether it is read-only; relative paths belong to the first."""
+        self._internal: Final = tuple(self._resolved(each) for each in internal)
+
+    @property
+    def base(self) -> str:
+        """The folder to which relative paths belong."""
+        return self.folders[0][0]
+
+    def locate(self, path: str) -> str:
+        """Return where a path leads: absolute, every link followed, also where nothing exists there yet.
+
+        Raises:
+            ValueError: it cannot be a path.
+        """
+        if "\0" in path:
+            raise ValueError(f"{path[:200]!r} holds a NUL, so it cannot be a path")
+        if len(path) > _LONGEST_PATH:
+            raise ValueError(f"{path[:200]!r}… is {len(path):,} characters long, so it cannot be a path")
+        try:
+            return self._resolve(self._absolute(path))
+        except (OSError, UnicodeError) as error:
+            raise ValueError(f"{path[:200]!r} cannot be a path: {error}") from error
+
+    def spelled(self, path: str) -> str:
+        """Return a path as it is written: absolute, no link followed."""
+        return os.path.normpath(self._absolute(path))
+
+    def place(self, path: str) -> Place:
+        """Say where a located path is. Of several folders the innermost counts; a root wins over an internal one."""
+        found = _innermost(path, self.folders)
+        if found is not None:
+            return "read_only" if found else "inside"
+        found = _innermost(path, self._internal)
+        if found is None:
+            return "outside"
+        return "internal_read_only" if found else "internal"
+
+    def _absolute(self, path: str) -> str:
+        path = os.path.expanduser(path) if path == "~" or path.startswith("~/") else path  # noqa: PTH111 - as `toolbox`
+        return path if path.startswith("/") else f"{self.base}/{path}"
+
+    def _resolved(self, given: str | Path | Root) -> tuple[str, bool]:
+        root = given if isinstance(given, Root) else Root(given)
+        return self._resolve(os.path.expanduser(root.path)), root.read_only  # noqa: PTH111 - a string is wanted
+
+
+def _innermost(path: str, folders: Sequence[tuple[str, bool]]) -> bool | None:
+    """Return whether the innermost folder around a path is read-only; None if there is none."""
+    around = [(len(folder), read_only) for folder, read_only in folders if is_inside(path, folder)]
+    return max(around)[1] if around else None
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Tell whether a path is a folder, or somewhere in it. Both are absolute."""
+    return path == folder or path.startswith("/" if folder == "/" else f"{folder}/")
