@@ -71,6 +71,7 @@ HOMES: dict[str, str] = {
     "aiohttp": "models.transport toolbox.fetch",  # fetch talks to any site, the transport only to providers
     "anthropic": "models.anthropic.client",
     "cyclopts": "cli",
+    "filelock": "files",
     "griffe": "tools.signature",
     "httpx2": "mcp.http",
     "jsonschema_rs": "tools.raw_schema",
@@ -84,7 +85,7 @@ HOMES: dict[str, str] = {
     "uvicorn": "serve.http",
 }
 # Imported inside a function, in its home: needed by few programs, and paid for in start-up time by all.
-LAZY_PACKAGES = {"anthropic", "griffe", "httpx2", "jsonschema_rs", "mcp", "openai"}
+LAZY_PACKAGES = {"anthropic", "filelock", "griffe", "httpx2", "jsonschema_rs", "mcp", "openai"}
 # Turns a name into a module at run time; nothing else may.
 LAZY_MODULES = {"connect", "faces"}
 

@@ -1,6 +1,7 @@
-"""Writing a file whole: whoever reads it finds what was there before, or all of what is new, also after a crash.
+"""Files that several processes share: written whole, and locked.
 
-Imports nothing of this package.
+Whoever reads a file that was replaced here finds what was there before, or all of what is new, also after a crash. A
+lock is one of the system's, never a file that stands for a lock: so it ends with the process that holds it.
 """
 
 from __future__ import annotations
@@ -8,8 +9,13 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import suppress
+from errno import ENOSYS
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+
+NO_LINKS: Final[int] = getattr(os, "O_NOFOLLOW", 0)
+"""The flag of `os.open` that refuses a symbolic link, where the system has one."""
 
 _NAME_CHARACTERS: Final = 100  # a name with more may not have room for what is added
 
@@ -21,7 +27,7 @@ def replace_file(path: Path, data: bytes, *, mode: int) -> None:
         OSError: the folder does not exist or cannot be written, or there is no room.
     """
     new = path.with_name(f".{path.name[:_NAME_CHARACTERS]}.{secrets.token_hex(8)}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -33,3 +39,25 @@ def replace_file(path: Path, data: bytes, *, mode: int) -> None:
         with suppress(OSError):
             new.unlink()
         raise
+
+
+def open_lock(path: Path) -> int:
+    """Return the descriptor of a lock file, which its owner alone can read. It is made if it is not there.
+
+    Raises:
+        OSError: it cannot be opened, or it is a symbolic link.
+    """
+    return os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o600)
+
+
+def take_lock(file: int, *, wait: bool = False) -> bool:
+    """Lock an open file until it is closed. False: somebody holds the lock, and this is not to `wait`.
+
+    Raises:
+        OSError: this system, or the file system, cannot lock files.
+    """
+    if find_spec("fcntl") is None and find_spec("msvcrt") is None:
+        raise OSError(ENOSYS, "this system cannot lock files: its Python has neither fcntl nor msvcrt")
+    from filelock import lock_descriptor  # noqa: PLC0415 - slow to import, and few programs lock a file
+
+    return lock_descriptor(file, blocking=wait, poll_interval=0.005)

@@ -1,7 +1,7 @@
 """The memory of finished steps, so that a run that died can go on where it was.
 
 A step is one model call or one tool call, under a key that says where in the run it stands. What a journal stores is
-JSON. Imports `errors` and, for the declared effects, `tools`.
+JSON.
 """
 
 from __future__ import annotations
@@ -45,44 +45,68 @@ class Journal(Protocol):
 
     async def step(self, key: str, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
         """Reserve the step and do it."""
+        return await self.reserve(key).step(work, codec=codec, effect=effect)
+
+
+class Steps(Protocol):
+    """The steps that a journal stores."""
+
+    def found(self, key: str) -> tuple[bool, bytes | None]:
+        """Return whether a step was begun, and its value if it was finished."""
+        ...
+
+    def put(self, key: str, value: bytes | None) -> None:
+        """Store the value of a finished step; None says that it was begun."""
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class StoredStep:
+    """The place of a step in a journal that stores the steps itself.
+
+    That a step was begun is stored only where beginning it twice would matter.
+    """
+
+    steps: Steps
+    key: str
+
+    async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
+        was_begun, stored = self.steps.found(self.key)
+        if stored is not None:
+            return codec.decode(stored)
+        if effect == "once":
+            if was_begun:
+                raise OutcomeUnknown(self.key)
+            self.steps.put(self.key, None)
+        value = await work()
+        self.steps.put(self.key, codec.encode(value))
+        return value
+
+
 @dataclass(slots=True)
-class InMemoryJournal:
+class InMemoryJournal(Journal):
     """A journal that lives as long as the process. Give the same one to the next run to go on from this one."""
 
     finished: dict[str, bytes] = field(default_factory=dict[str, bytes])
     """The values of finished steps, by key."""
     started: set[str] = field(default_factory=set[str])
-    """The keys of steps that were started."""
+    """The keys of the steps that were started and must not be started again."""
 
-    def reserve(self, key: str) -> _Place:
-        return _Place(self, key)
+    def reserve(self, key: str) -> StoredStep:
+        return StoredStep(self, key)
 
-    async def step(self, key: str, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
-        return await self.reserve(key).step(work, codec=codec, effect=effect)
+    def found(self, key: str) -> tuple[bool, bytes | None]:
+        return key in self.started, self.finished.get(key)
 
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    journal: InMemoryJournal
-    key: str
-
-    async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
-        stored = self.journal.finished.get(self.key)
-        if stored is not None:
-            return codec.decode(stored)
-        if self.key in self.journal.started and effect == "once":
-            raise OutcomeUnknown(self.key)
-        self.journal.started.add(self.key)
-        value = await work()
-        self.journal.finished[self.key] = codec.encode(value)
-        return value
+    def put(self, key: str, value: bytes | None) -> None:
+        if value is None:
+            self.started.add(key)
+        else:
+            self.finished[key] = value
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class Section(Journal):
     """A part of a journal, where every key begins with `prefix`: for one of several runs that share it."""
 
     journal: Journal
@@ -91,10 +115,6 @@ class Section:
     def reserve(self, key: str) -> Reservation:
         return self.journal.reserve(f"{self.prefix}/{key}")
 
-    async def step(self, key: str, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
-        return await self.journal.step(f"{self.prefix}/{key}", work, codec=codec, effect=effect)
-
 
 if TYPE_CHECKING:
-    _journal: Journal = InMemoryJournal()
-    _section: Journal = Section(InMemoryJournal(), "run/1")
+    _steps: Steps = InMemoryJournal()

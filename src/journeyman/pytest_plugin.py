@@ -1,6 +1,6 @@
 """What pytest gets where this package is installed: the fixtures `cassette` and `scripted`, and `--journeyman-record`.
 
-A test that uses neither pays for nothing: the modules behind them are imported when a fixture is. Imports pytest.
+A test that uses neither pays for nothing: the modules behind a fixture are imported when the fixture is first used.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class MakeScripted(Protocol):
     ) -> Scripted: ...
 
 
-class _Played:
-    """What is judged when the test has ended."""
+class _Used:
+    """What a test has used, to be judged when it has ended."""
 
     def __init__(self) -> None:
         self.cassette: Cassette | None = None
@@ -69,7 +69,7 @@ class _Played:
         return [f"A script was not used up: it has {count} answers left." for count in left]
 
 
-_PLAYED: Final = pytest.StashKey[_Played]()
+_USED: Final = pytest.StashKey[_Used]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -87,18 +87,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a test whose cassette lacks something, and say what, however the test itself ends."""
-    played = item.stash.get(_PLAYED, None)
-    if played is None:
+    used = item.stash.get(_USED, None)
+    if used is None:
         return (yield)
     try:
         result = yield
     except Exception as error:
-        faults = played.faults()
+        faults = used.faults()
         if not faults:
             raise
         faults += _own_words(error, faults)
     else:
-        faults = played.faults() or played.unspoken()
+        faults = used.faults() or used.unspoken()
         if not faults:
             return result
     pytest.fail("\n\n".join(faults), pytrace=False)  # outside of `except`, or the whole chain would be shown
@@ -129,11 +129,11 @@ def cassette(request: pytest.FixtureRequest, cassette_options: CassetteOptions) 
             made = ended.enter_context(make(_place(request), _mode(request.config), **cassette_options))
         except cast("type[Exception]", resolve_name("journeyman.errors:CassetteError")) as error:
             pytest.fail(str(error), pytrace=False)
-        played = _played(request)
-        played.cassette = made
+        used = _used(request)
+        used.cassette = made
         if made.is_replaying:
             offline = resolve_name("journeyman.models.transport:offline")
-            played.silence = ended.enter_context(offline(_OFFLINE))
+            used.silence = ended.enter_context(offline(_OFFLINE))
         yield made
 
 
@@ -141,19 +141,19 @@ def cassette(request: pytest.FixtureRequest, cassette_options: CassetteOptions) 
 def scripted(request: pytest.FixtureRequest) -> MakeScripted:
     """Return a function that makes a `Scripted` model; a passing test must have used all its answers."""
     make = cast("type[Scripted]", resolve_name("journeyman.models.scripted:Scripted"))
-    played = _played(request)
+    used = _used(request)
 
     def made(answers: Sequence[Answer | Policy], **options: Any) -> Scripted:  # noqa: ANN401 - typed by MakeScripted
         script = make(answers, **options)
-        played.scripts.append(script)
+        used.scripts.append(script)
         return script
 
     return made
 
 
-def _played(request: pytest.FixtureRequest) -> _Played:
+def _used(request: pytest.FixtureRequest) -> _Used:
     node = cast("pytest.Item", request.node)  # of a fixture for one test
-    return node.stash.setdefault(_PLAYED, _Played())
+    return node.stash.setdefault(_USED, _Used())
 
 
 def _mode(config: pytest.Config) -> Mode:

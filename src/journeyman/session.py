@@ -1,6 +1,6 @@
-"""What a chat needs of whatever keeps its conversation: a log of steps, each written whole or not at all.
+"""What a chat needs of whatever stores its conversation: a log of steps, each written whole or not at all.
 
-A `Session` is one conversation that outlives its process. A chat writes to it; a store is what opens it.
+A `Session` is one conversation that outlives its process, and has one writer.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Snapshot:
     messages: Sequence[Message] = ()
     """The messages as they were: the last calls may have no results."""
     staged: tuple[UserContent | ToolResult, ...] = ()
-    """Results and texts that were to be part of the next user message."""
+    """Results and texts that were on their way into the next user message."""
     waiting: tuple[Waiting, ...] = ()
-    """What had been queued and not said, oldest first."""
+    """The texts that had been queued and not said, oldest first."""
     usage: Usage = NOTHING_USED
     n_runs: int = 0
 
@@ -42,27 +42,27 @@ class Step:
     """What is new in a conversation."""
 
     position: int
-    """Where `messages` begin in the conversation. They replace what was there."""
+    """Where `messages` begin. The messages that stood there before are replaced."""
     messages: Sequence[Message] | None = None
-    """All messages from there on; None when none has changed."""
+    """All messages from that position on; None when no message has changed."""
     staged: Sequence[UserContent | ToolResult] = ()
-    """All that is staged, when a message has changed; else what was staged since the last step."""
+    """What is staged. Where no message has changed, it is added to what was staged before."""
     gone: Sequence[int] = ()
-    """The numbers of texts that wait no longer."""
+    """The numbers of the texts that no longer wait."""
     usage: Usage | None = None
-    """What all turns have used so far; None when it has not changed."""
+    """The usage of all turns so far; None when it has not changed."""
     n_runs: int = 0
 
 
 class Session(Protocol):
-    """One conversation that is kept, open for one writer."""
+    """One stored conversation, open for one writer."""
 
     @property
     def id(self) -> str: ...
 
     @property
     def notice(self) -> str | None:
-        """What its reader should know: that it was damaged and repaired. None where there is nothing to know."""
+        """What its reader should know: that it was damaged, and repaired. None when there is nothing to know."""
         ...
 
     @property
@@ -71,7 +71,7 @@ class Session(Protocol):
         ...
 
     def add(self, text: str, queue: Queue) -> int:
-        """Keep a text that waits, and return its number. Any thread may.
+        """Store a text that waits, and return its number. Any thread may call this.
 
         Raises:
             StoreError: it could not be written.
@@ -79,7 +79,7 @@ class Session(Protocol):
         ...
 
     def write(self, step: Step) -> None:
-        """Keep what is new: all of it, or nothing.
+        """Store what is new: all of it, or nothing.
 
         Raises:
             StoreError: it could not be written.
@@ -92,7 +92,7 @@ class Session(Protocol):
 
 
 class Sessions(Protocol):
-    """Many conversations that are kept."""
+    """Many stored conversations."""
 
     def session(self, id: str | None = None, *, agent: str, any_agent: bool = False) -> Session:
         """Open a session of the agent called `agent`: a new one, or the one with this id.

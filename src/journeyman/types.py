@@ -5,15 +5,19 @@ Frozen, slotted and provider-neutral. `history.py` owns the rules by which these
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from operator import attrgetter
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, JsonValue, TypeAdapter
 from pydantic_core import from_json
+from typing_extensions import TypeForm
+
+T = TypeVar("T")
 
 JsonObject: TypeAlias = dict[str, JsonValue]
 RunPath: TypeAlias = tuple[str, ...]
@@ -367,14 +371,24 @@ class Price:
         return None if price is not self and usage.requests > 1 else price
 
 
+def adapter_of(kind: TypeForm[T]) -> TypeAdapter[T]:
+    """Return the adapter of a type. It is made when it is first asked for, since that takes time."""
+    return _adapters(kind)
+
+
 @cache
-def _messages() -> TypeAdapter[list[Message]]:
-    return TypeAdapter(list[Message])
+def _adapters(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - `adapter_of` types it
+    return TypeAdapter(kind)
+
+
+def canonical_json(value: JsonValue) -> bytes:
+    """Return bytes that are the same for equal JSON, so that a digest can be taken of them."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def dump_messages(messages: Sequence[Message]) -> bytes:
     """Return the messages as JSON, to be read by `load_messages`."""
-    return _messages().dump_json(list(messages), exclude_none=True)
+    return adapter_of(list[Message]).dump_json(list(messages), exclude_none=True)
 
 
 def load_messages(data: bytes | str) -> list[Message]:
@@ -383,7 +397,7 @@ def load_messages(data: bytes | str) -> list[Message]:
     Raises:
         pydantic.ValidationError: `data` is not a list of messages.
     """
-    return _messages().validate_json(data)
+    return adapter_of(list[Message]).validate_json(data)
 
 
 Effect: TypeAlias = Literal["pure", "idempotent", "once"]

@@ -39,7 +39,7 @@ def session_of(chat: Chat[object]) -> Session:
 def on_disk(path: Path, id: str) -> list[Message]:
     """Return what another process would find now, not closed."""
     with Store(path) as store:
-        return list(store.kept(id).messages)
+        return list(store.snapshot(id).messages)
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ async def test_a_reset_and_a_replaced_conversation_are_kept(path: Path) -> None:
         id = session_of(chat).id
         with Store(path) as store:
             assert (store.messages(id), store.sessions()[0].usage.requests) == ([], 0)
-            assert store.kept(id).waiting == ()
+            assert store.snapshot(id).waiting == ()
         chat.replace([Message("user", (Text("Other."),)), Message("assistant", (ToolUse("a", "look"),))])
         said = chat.messages
     async with Chat.open(agent, path, id=id) as chat:

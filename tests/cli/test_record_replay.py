@@ -80,9 +80,10 @@ async def test_an_agent_that_changed_fails_with_the_difference(tmp_path: Path, w
     await recorded_clerk(warm, tmp_path)
     done = warm("replay", "clerk.jsonl", "clerk.py", cwd=tmp_path, env={"SYSTEM": "You never pay."})
     assert_one_error_line(done, 1, ["API_ERROR: ", "(not_recorded): request 1: system[0].text differs"])
-    assert "  │ - You pay.\n  │ + You never pay.\n" in done.stderr
+    assert '  │ - system[0].text: "You pay."\n  │ + system[0].text: "You never pay."\n' in done.stderr
     done = warm("replay", "clerk.jsonl", "clerk.py", "Pay B8.", "--quiet", cwd=tmp_path)
-    assert_one_error_line(done, 1, ["messages[0].content[0].text differs (clerk.jsonl, line 3", "- Pay A7. + Pay B8."])
+    said = ["messages[0].content[0].text differs (clerk.jsonl, line 3", '+ messages[0].content[0].text: "Pay B8."']
+    assert_one_error_line(done, 1, said)
     assert done.stderr.count("\n") == 1
 
 

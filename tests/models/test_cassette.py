@@ -319,8 +319,8 @@ def test_a_changed_prompt_fails_with_a_diff_that_names_the_message(
     assert result.error.context.kind == "not_recorded"
     assert result.error.context.message == snapshot("""\
 request 1: messages[0].content[0].text differs (weather.jsonl, line 3; - recorded, + now):
-- Is it warm in Oslo?
-+ Is it cold in Oslo?
+- messages[0].content[0].text: "Is it warm in Oslo?"
++ messages[0].content[0].text: "Is it cold in Oslo?"
 Undo the change, or record again: mode="all", pytest --journeyman-record=all, journeyman record.\
 """)
     assert isinstance(result.error.cause, NotRecorded)
@@ -342,15 +342,14 @@ def test_what_differs_is_named_and_shown(tmp_path: Path) -> None:
     changed = LONG.replace("Rule 20: be kind.", "Rule 20: be stern.").replace("Rule 31: be kind.\n", "")
     assert differing(path, system=changed) == snapshot("""\
 request 1: system[0].text differs (a.jsonl, line 3; - recorded, + now):
-  Rule 19: be kind.
-- Rule 20: be kind.
-+ Rule 20: be stern.
-  Rule 21: be kind.
+  system[0].text: "Rule 19: be kind.\\n"
+- system[0].text: "Rule 20: be kind.\\n"
++ system[0].text: "Rule 20: be stern.\\n"
+  system[0].text: "Rule 21: be kind.\\n"
   …
-  Rule 30: be kind.
-- Rule 31: be kind.
-  Rule 32: be kind.
-  …\
+  system[0].text: "Rule 30: be kind.\\n"
+- system[0].text: "Rule 31: be kind.\\n"
+  system[0].text: "Rule 32: be kind.\\n"\
 """)
 
     @tool
@@ -359,14 +358,23 @@ request 1: system[0].text differs (a.jsonl, line 3; - recorded, + now):
         return "fresh"
 
     assert differing(path, system=LONG, tools=[smell, fall]) == snapshot("""\
-request 1: tools['smell'] is new (and 1 more) (a.jsonl, line 3; - recorded, + now):
-+ {"name": "smell", "description": "Smell the air.", "input_schema": {"additionalProperties": false, "properties…
-tools['look'] is missing:
-- {"name": "look", "description": "Look at the weather.", "input_schema": {"additionalProperties": false, "prope…\
+request 1: tools["look"].description differs (and 11 more) (a.jsonl, line 3; - recorded, + now):
+- tools["look"].description: "Look at the weather."
+- tools["look"].input_schema.additionalProperties: false
+- tools["look"].input_schema.properties.city.type: "string"
+- tools["look"].input_schema.required[0]: "city"
+- tools["look"].input_schema.type: "object"
+- tools["look"].name: "look"
++ tools["smell"].description: "Smell the air."
++ tools["smell"].input_schema.additionalProperties: false
++ tools["smell"].input_schema.properties.city.type: "string"
++ tools["smell"].input_schema.required[0]: "city"
++ tools["smell"].input_schema.type: "object"
++ tools["smell"].name: "smell"\
 """)
     assert differing(path, system=LONG, settings=Settings(thinking="high")) == snapshot("""\
-request 1: settings.thinking is new (a.jsonl, line 3; - recorded, + now):
-+ high\
+request 1: settings.thinking differs (a.jsonl, line 3; - recorded, + now):
++ settings.thinking: "high"\
 """)
 
 
@@ -376,10 +384,12 @@ def test_a_changed_tool_shows_in_the_request_that_follows_it(tmp_path: Path) -> 
     record(path, [call("look", city=long, id="1"), "Clouds."])
     with Cassette(path, tools="run") as cassette:
         asyncio.run(play(forecaster, cassette))
-        assert str(cassette.misses[0]).splitlines()[:3] == [
-            f"request 2: messages[2].content[0].content differs ({path}, line 6; - recorded, + now):",
-            f"- 1 clouds over {long}"[:112] + "…",
-            f"+ 2 clouds over {long}"[:112] + "…",
+        start, place = "clouds over ", "messages[2].content[0].content"
+        assert str(cassette.misses[0]).splitlines()[:4] == [
+            f"request 2: {place} differs ({path}, line 6; - recorded, + now):",
+            f'- {place}: "1 {start}{long[:86]}"',
+            f'+ {place}: "2 {start}{long[:86]}"',
+            f'  {place}: "{long[:100]}"',
         ]
     assert looked == [long, long]
 
@@ -402,7 +412,7 @@ def test_another_model_is_another_conversation(tmp_path: Path) -> None:
         result = asyncio.run(play(forecaster, cassette, "anthropic:claude-sonnet-5-5"))
     assert isinstance(result, Failure)
     assert "request 1: model differs" in result.error.message
-    assert "- scripted:scripted\n+ anthropic:claude-sonnet-5-5\n" in result.error.message
+    assert '- model: "scripted:scripted"\n+ model: "anthropic:claude-sonnet-5-5"\n' in result.error.message
 
 
 def test_a_miss_is_not_retried(tmp_path: Path) -> None:

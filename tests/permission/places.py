@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from journeyman import Agent, Host, Result, Tool, run, tool
+from journeyman import Agent, Host, Message, Result, Tool, run, tool
 from journeyman.gate import Approval, Decision, Deny, Gate, GateRequest
 from journeyman.models.scripted import Answer, Scripted
 from journeyman.types import Effect, JsonObject, ToolResult
@@ -99,8 +99,20 @@ class Workshop:
         self, gate: Gate | Sequence[Gate], *answers: Answer, approve: Approver | None = None, input: str = "Go."
     ) -> Result[str]:
         """Run an agent with these tools and this gate over scripted answers."""
-        agent = Agent(name="tester", model=Scripted([*answers, "Done."]), tools=self.tools())
-        return await run(agent, input, host=Host(gate=gate, approve=approve))
+        return await play(self.tools(), *answers, input=input, host=Host(gate=gate, approve=approve))
+
+
+async def play(
+    tools: Sequence[Tool[..., Any]],
+    *answers: Answer,
+    input: str = "Go.",
+    history: Sequence[Message] = (),
+    host: Host | None = None,
+    **fields: Any,  # noqa: ANN401 - of an `Agent`
+) -> Result[str]:
+    """Run an agent with these tools over scripted answers."""
+    agent = Agent(name="tester", model=Scripted([*answers, "Done."]), tools=tools, **fields)
+    return await run(agent, input, history=history, host=host)
 
 
 def results(result: Result[str]) -> list[str]:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Agent, Host, run, tool
+from journeyman import Host, tool
 from journeyman.errors import ApprovalsUnreadable
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, Rewrite, Stop
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import call
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import Permission
-from tests.permission.places import Approver, Workshop, request, results
+from tests.permission.places import Approver, Workshop, play, request, results
 
 
 class Clock:
@@ -30,11 +30,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
-
-
-@pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path)
 
 
 PUSH = request("bash", command="git push")
@@ -116,8 +111,8 @@ async def test_an_approver_that_fails_denies(workshop: Workshop) -> None:
     async def broken(approval: Approval) -> Decision:
         raise ValueError("no connection")
 
-    agent = Agent(name="tester", model=Scripted([call("bash", command="touch trace"), "Done."]), tools=workshop.tools())
-    result = await run(agent, "Go.", host=Host(gate=Permission(roots=[workshop.root]), approve=broken))
+    host = Host(gate=Permission(roots=[workshop.root]), approve=broken)
+    result = await play(workshop.tools(), call("bash", command="touch trace"), host=host)
     assert results(result) == ["Error: denied: the gate failed: ValueError: no connection"]
     assert workshop.trace() == set()
 
@@ -272,17 +267,12 @@ async def test_in_parallel_calls_an_approval_is_used_exactly_once(opened: Opener
         ran.append(what)
         return "pushed"
 
-    gate = Permission(roots=[tmp_path], approvals=opened())
-    agent = Agent(
-        name="tester",
-        model=Scripted([[call("push", what="main", id=f"{n}") for n in range(5)], "Done."], repeat=True),
-        tools=[push],
-    )
-    await run(agent, "Go.", host=Host(gate=gate))
+    host = Host(gate=Permission(roots=[tmp_path], approvals=opened()))
+    pushes = [call("push", what="main", id=f"{n}") for n in range(5)]
+    await play([push], pushes, host=host)
     assert (ran, len(opened().pending())) == ([], 1)
     opened().answer(opened().pending()[0].digest, Allow())
-    again = replace(agent, model=Scripted([[call("push", what="main", id=f"{n}") for n in range(5)], "Done."]))
-    result = await run(again, "Go.", host=Host(gate=gate))
+    result = await play([push], pushes, host=host)
     assert ran == ["main"]
     assert sorted(text.partition(":")[0] for text in results(result)) == ["Error"] * 4 + ["pushed"]
 
@@ -291,14 +281,13 @@ async def test_a_run_can_wait_for_an_answer_from_elsewhere(workshop: Workshop) -
     approvals = Approvals()
     gate = Permission(roots=[workshop.root], approvals=approvals)
     touch = call("bash", command="touch trace")
-    agent = Agent(name="tester", model=Scripted([touch, "Done."]), tools=workshop.tools())
     waits = asyncio.Event()
 
     async def approve(approval: Approval) -> Decision:
         waits.set()
         return await approvals.wait(approval)
 
-    playing = asyncio.create_task(run(agent, "Go.", host=Host(gate=gate, approve=approve)))
+    playing = asyncio.create_task(play(workshop.tools(), touch, host=Host(gate=gate, approve=approve)))
     await waits.wait()
     assert workshop.trace() == set()
     approvals.answer(approvals.pending()[0].digest, Allow())
@@ -317,11 +306,6 @@ async def test_calls_that_are_alike_wait_for_an_answer_each(tmp_path: Path) -> N
         return "pushed"
 
     approvals = Approvals()
-    agent = Agent(
-        name="tester",
-        model=Scripted([[call("push", what="main", id="a"), call("push", what="main", id="b")], "Done."]),
-        tools=[push],
-    )
     both_wait = asyncio.Barrier(3)
 
     async def approve(approval: Approval) -> Decision:
@@ -330,7 +314,8 @@ async def test_calls_that_are_alike_wait_for_an_answer_each(tmp_path: Path) -> N
         return await answer
 
     host = Host(gate=Permission(roots=[tmp_path], approvals=approvals), approve=approve)
-    playing = asyncio.create_task(run(agent, "Go.", host=host))
+    pushes = [call("push", what="main", id=id) for id in "ab"]
+    playing = asyncio.create_task(play([push], pushes, host=host))
     await both_wait.wait()
     digest = approvals.pending()[0].digest
     approvals.answer(digest, Allow())
@@ -391,9 +376,8 @@ async def test_a_file_that_cannot_be_trusted_approves_nothing(tmp_path: Path, sp
     async def mystery(n: int) -> None:
         ran.append(n)
 
-    gate = Permission(roots=[tmp_path], approvals=Approvals(path))
-    agent = Agent(name="tester", model=Scripted([call("mystery", n=1), "Done."]), tools=[mystery])
-    result = await run(agent, "Go.", host=Host(gate=gate, approve=Approver(Allow())))
+    host = Host(gate=Permission(roots=[tmp_path], approvals=Approvals(path)), approve=Approver(Allow()))
+    result = await play([mystery], call("mystery", n=1), host=host)
     assert ran == []
     assert f"ApprovalsUnreadable: The approvals in {path} cannot be used: " in results(result)[0]
     with pytest.raises(ApprovalsUnreadable, match="Look at the file, or remove it"):

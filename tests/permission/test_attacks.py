@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from journeyman.gate import Allow, Deny
@@ -102,11 +100,6 @@ COMMANDS = {
     "nul": "touch a\0; touch trace",
     "endless": f"touch {'a' * 9_000}",
 }
-
-
-@pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path)
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=list(COMMANDS))

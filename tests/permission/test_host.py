@@ -12,7 +12,7 @@ from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Gate, GateRequ
 from journeyman.models.scripted import Answer, Scripted, call
 from journeyman.types import ToolUse
 from tests.loop.players import context_of
-from tests.permission.places import Approver, results
+from tests.permission.places import Approver, play, results
 
 
 class Says:
@@ -43,8 +43,7 @@ class Ledger:
         return [pay]
 
     async def play(self, *answers: Answer, own: Gate | list[Gate] | None = None, **around: Any) -> Any:  # noqa: ANN401
-        agent = Agent(name="tester", model=Scripted([*answers, "Done."]), tools=self.tools(), gate=own)
-        return await run(agent, "Go.", host=Host(**around))
+        return await play(self.tools(), *answers, gate=own, host=Host(**around))
 
 
 @pytest.fixture
@@ -71,11 +70,8 @@ async def test_an_approver_answers_what_a_gate_asks(
     result = await ledger.play(PAY, gate=Says(Ask("Pay 5?")), approve=approver)
     assert (ledger.paid, results(result)) == (paid, [read])
     [approval] = approver.asked
-    assert (approval.question, approval.request.arguments, approval.digest) == (
-        "Pay 5?",
-        {"amount": 5},
-        approval.request.digest,
-    )
+    assert (approval.question, approval.request.arguments) == ("Pay 5?", {"amount": 5})
+    assert approval.digest == approval.request.digest
 
 
 async def test_modified_arguments_are_validated_again(ledger: Ledger) -> None:
@@ -90,8 +86,7 @@ async def test_a_value_of_another_type_is_a_change(ledger: Ledger) -> None:
     async def tell(value: bool | int) -> str:
         return repr(value)
 
-    agent = Agent(name="tester", model=Scripted([call("tell", value=True), "Done."]), tools=[tell])
-    result = await run(agent, "Go.", host=Host(gate=Says(Rewrite({"value": 1}))))
+    result = await play([tell], call("tell", value=True), host=Host(gate=Says(Rewrite({"value": 1}))))
     assert results(result) == ['The call was made with other arguments: {"value":1}\n1']
 
 
@@ -167,10 +162,8 @@ async def test_arguments_that_json_can_hold_but_few_libraries_can_are_asked_abou
     async def keep(value: dict[str, Any]) -> str:
         return "kept"
 
-    agent = Agent(
-        name="tester", model=Scripted([ToolUse("k", "keep", f'{{"value": {{"n": {2**70}}}}}'), "Done."]), tools=[keep]
-    )
-    result = await run(agent, "Go.", host=Host(gate=Says(Ask("Keep?")), approve=Approver(Allow())))
+    answer = ToolUse("k", "keep", f'{{"value": {{"n": {2**70}}}}}')
+    result = await play([keep], answer, host=Host(gate=Says(Ask("Keep?")), approve=Approver(Allow())))
     assert results(result) == ["kept"]
 
 
@@ -191,11 +184,12 @@ def nested(ledger: Ledger, depth: int, answer: Answer, **around: Any) -> Agent: 
     return Agent(name=f"d{depth}", model=Scripted([call("delegate"), "Done."]), tools=[delegate])
 
 
-async def test_the_gates_of_a_run_hold_for_every_run_below_it_and_the_root_is_asked(ledger: Ledger) -> None:
-    class AsksToPay:
-        async def decide(self, request: GateRequest) -> Verdict:
-            return Ask("Pay?") if request.tool_name == "pay" else Allow()
+class AsksToPay:
+    async def decide(self, request: GateRequest) -> Verdict:
+        return Ask("Pay?") if request.tool_name == "pay" else Allow()
 
+
+async def test_the_gates_of_a_run_hold_for_every_run_below_it_and_the_root_is_asked(ledger: Ledger) -> None:
     approver, child_approver = Approver(Allow()), Approver(Allow())
     agent = nested(ledger, 3, PAY, approve=child_approver)
     await run(agent, "Go.", host=Host(gate=AsksToPay(), approve=approver))
@@ -217,10 +211,6 @@ async def test_a_run_below_passes_its_own_gate_and_then_those_above(ledger: Ledg
 
 
 async def test_a_stop_below_ends_the_outermost_run(ledger: Ledger) -> None:
-    class AsksToPay:
-        async def decide(self, request: GateRequest) -> Verdict:
-            return Ask("Pay?") if request.tool_name == "pay" else Allow()
-
     result = await run(nested(ledger, 2, PAY), "Go.", host=Host(gate=AsksToPay(), approve=Approver(Stop("enough"))))
     assert context_of(result, CancelledContext).reason == "enough"
     assert ledger.paid == []
@@ -258,15 +248,9 @@ class Flaky:
         return [flaky, steady]
 
     async def play(self, *answers: Answer, most: int = 2, **agent: Any) -> list[str]:  # noqa: ANN401 - of an `Agent`
-        parallel = agent.pop("parallel", False)
-        player = Agent(
-            name="tester",
-            model=Scripted([*answers, "Done."]),
-            tools=self.tools(parallel=parallel),
-            limits=Limits(tool_failures=most, **agent.pop("limits", {})),
-            **agent,
-        )
-        return results(await run(player, "Go."))
+        tools = self.tools(parallel=agent.pop("parallel", False))
+        limits = Limits(tool_failures=most, **agent.pop("limits", {}))
+        return results(await play(tools, *answers, limits=limits, **agent))
 
 
 FAILING = "Error: not run: flaky failed 2 times in a row. Do not call it again; go on without it, or say so."
@@ -316,6 +300,5 @@ async def test_denials_and_the_breakers_own_answers_do_not_count() -> None:
 
 async def test_without_a_limit_nothing_is_counted() -> None:
     player = Flaky(*[False] * 6)
-    agent = Agent(name="tester", model=Scripted([*flaky(6), "Done."]), tools=player.tools())
-    await run(agent, "Go.")
+    await play(player.tools(), *flaky(6))
     assert player.n_run == 6

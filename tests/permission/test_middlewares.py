@@ -6,12 +6,13 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from journeyman import Agent, run, tool
+from journeyman import tool
 from journeyman.gate import Allow, GateRequest
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import call
 from journeyman.tools.tools import Middleware, MiddlewareCall, Next
 from journeyman.types import ToolResult
 from tests.loop.players import succeeded
+from tests.permission import places
 from tests.permission.places import results
 from tests.support.clock import virtual_clock
 
@@ -31,9 +32,15 @@ async def echo(n: str) -> str:
     return f"<{n}>"
 
 
-async def play(*middlewares: Middleware, answers: Any = None, **more: Any) -> list[str]:  # noqa: ANN401 - of an `Agent`
-    model = Scripted([answers or call("echo", n="0"), "Done."])
-    result = await run(Agent(name="tester", model=model, tools=[echo], middlewares=middlewares, **more), "Go.")
+@tool
+async def fail() -> str:
+    raise ValueError("broken")
+
+
+async def play(*middlewares: Middleware, answer: Any = None, calls: Any = echo, **more: Any) -> list[str]:  # noqa: ANN401
+    """Run an agent that makes one call, or what `answer` says, and return what came of it."""
+    made = answer or (call("echo", n="0") if calls is echo else call(calls.name))
+    result = await places.play([calls], made, middlewares=middlewares, **more)
     succeeded(result)
     return results(result)
 
@@ -80,17 +87,13 @@ async def test_one_can_time_a_call_and_the_tools_time_out_holds_for_all_of_it() 
         finally:
             times.append(clock() - started)
 
-    model = Scripted([[call("wait", seconds=3, id="a"), call("wait", seconds=30, id="b")], "Done."])
-    result = await run(Agent(name="tester", model=model, tools=[wait], middlewares=[timed]), "Go.")
-    assert (times, results(result)) == ([3, 10], ["waited", "Error: wait timed out after 10s"])
+    answer = [call("wait", seconds=3, id="a"), call("wait", seconds=30, id="b")]
+    assert await play(timed, calls=wait, answer=answer) == ["waited", "Error: wait timed out after 10s"]
+    assert times == [3, 10]
 
 
 async def test_what_a_tool_raises_passes_through_all_of_them() -> None:
     seen: list[str] = []
-
-    @tool
-    async def fail() -> str:
-        raise ValueError("broken")
 
     async def watching(call: MiddlewareCall, proceed: Next) -> ToolResult:
         try:
@@ -99,25 +102,18 @@ async def test_what_a_tool_raises_passes_through_all_of_them() -> None:
             seen.append(str(error))
             raise
 
-    model = Scripted([call("fail"), "Done."])
-    result = await run(Agent(name="tester", model=model, tools=[fail], middlewares=[watching, watching]), "Go.")
-    assert (seen, results(result)) == (["broken", "broken"], ["Error: broken"])
+    assert await play(watching, watching, calls=fail) == ["Error: broken"]
+    assert seen == ["broken", "broken"]
 
 
 async def test_one_may_turn_a_failure_into_a_result() -> None:
-    @tool
-    async def fail() -> str:
-        raise ValueError("broken")
-
     async def forgiving(call: MiddlewareCall, proceed: Next) -> ToolResult:
         try:
             return await proceed(call)
         except ValueError:
             return ToolResult("never mind")
 
-    model = Scripted([call("fail"), "Done."])
-    result = await run(Agent(name="tester", model=model, tools=[fail], middlewares=[forgiving]), "Go.")
-    assert results(result) == ["never mind"]
+    assert await play(forgiving, calls=fail) == ["never mind"]
 
 
 async def test_gates_are_asked_before_the_middlewares_and_only_once() -> None:
@@ -134,5 +130,5 @@ async def test_gates_are_asked_before_the_middlewares_and_only_once() -> None:
 
 async def test_each_call_of_a_response_goes_through_by_itself() -> None:
     trace: list[str] = []
-    texts = await play(tracing("a", trace), answers=[call("echo", n=n, id=n) for n in "12"])
+    texts = await play(tracing("a", trace), answer=[call("echo", n=n, id=n) for n in "12"])
     assert texts == ["<1a>a", "<2a>a"]

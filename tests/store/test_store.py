@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -219,6 +222,43 @@ async def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(
         assert chat.messages == said
         assert [each.text[:6] for each in said] == ["One.", "Hello.", "Two. T", "Hello."]
         assert said[2].text.endswith("Three.")
+
+
+WITHOUT_LOCKS = """
+import importlib, pkgutil, sys
+sys.modules["fcntl"] = sys.modules["msvcrt"] = None
+import journeyman.cli.chat, journeyman.permission, journeyman.store
+from journeyman.errors import ApprovalsUnreadable, StoreError
+for room in (journeyman.cli.chat, journeyman.permission, journeyman.store):
+    for each in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+        importlib.import_module(each.name)
+store = journeyman.store.Store(sys.argv[1])
+for work in (lambda: store.session(agent="tester"), lambda: store.journal("7"), lambda: store.sessions()):
+    try:
+        print(work())
+    except StoreError as error:
+        print(error)
+approvals = journeyman.permission.Approvals(sys.argv[2])
+try:
+    print(approvals.pending())
+    approvals.grant("tool:a", "always")
+except ApprovalsUnreadable as error:
+    print(error)
+"""
+
+
+def test_where_files_cannot_be_locked_all_can_be_imported_and_opening_a_session_says_so(path: Path) -> None:
+    approvals = path.with_name("approvals.json")
+    command = [sys.executable, "-W", "error", "-c", WITHOUT_LOCKS, path, approvals]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    why = "this system cannot lock files: its Python has neither fcntl nor msvcrt"
+    hint = "Use a system, and a disk, on which files can be locked."
+    session, journal, sessions, pending, granted = done.stdout.splitlines()
+    assert re.sub(r"Session \w+ in", "Session … in", session) == f"Session … in {path} cannot be opened: {why}. {hint}"
+    assert journal == f"The journal of run '7' cannot be opened: {why}. {hint}"
+    assert (sessions, pending) == ("[]", "()")
+    assert granted.startswith(f"The approvals in {approvals} cannot be used: {why}.")
+    assert (done.stderr, approvals.exists()) == ("", False)
 
 
 # -- journals and events ----------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from journeyman.events import (
 )
 from journeyman.model import Collector, InputPart, Part, TextPart, ThinkingPart
 from journeyman.models.cassette.cassette import Cassette
-from journeyman.models.cassette.format import Take, messages_of
+from journeyman.models.cassette.format import RecordedRequest, messages_of
 from journeyman.models.transport import offline
 from journeyman.types import JsonObject, Message, RunPath, Text, Usage
 
@@ -175,33 +175,33 @@ class ShownCassette:
         self._took_s = {
             (call.call.run, call.call.key.rpartition("/")[2]): call.call.ms / 1000 for call in cassette.calls
         }
-        self._has_several = len({take.run for take in cassette.takes}) > 1
+        self._has_several = len({request.run for request in cassette.requests}) > 1
         name = (cassette.header.agent or "").rpartition(":")[2] if cassette.header is not None else ""
         self._name = name or "recorded"
 
     def show(self) -> str:
         """Show all of it. Return what the first run said last, or handed in."""
-        for take in self._cassette.takes:
-            self._show_take(take)
+        for request in self._cassette.requests:
+            self._show(request)
         runs = [*self._seen.open.values()]
         for call in [call for run in runs for call in run.open_calls]:
             self._screen.say([Line(indent=4, mark="step", name=call.name, text=call.given)])
-        asked = f"{count(len(self._cassette.takes), 'request')}, {count(len(self._cassette.calls), 'recorded call')}"
+        asked = f"{count(len(self._cassette.requests), 'request')}, {count(len(self._cassette.calls), 'recorded call')}"
         end = Line(mark="done", name="end of the recording", text=f"· {asked}")
         self._screen.say([EMPTY, end, Line(indent=2, text=usage_sentence(self._usage), style="dim")])
         return _last_words(runs[0]) if runs else ""
 
-    def _show_take(self, take: Take) -> None:
-        path = (f"{self._name}#{take.run}" if self._has_several else self._name,)
-        run = self._seen.open.get(path) or self._begin(path, take)
-        for event in self._results(run, take):
+    def _show(self, request: RecordedRequest) -> None:
+        path = (f"{self._name}#{request.run}" if self._has_several else self._name,)
+        run = self._seen.open.get(path) or self._begin(path, request)
+        for event in self._results(run, request):
             self._tell(event)
         self._tell(IterationStarted(path=path, attempt=1, iteration=len(run.iterations) + 1))
-        self._answer(run, take)
+        self._answer(run, request)
 
-    def _begin(self, path: RunPath, take: Take) -> SeenRun:
-        prompt = "\n".join(str(block["text"]) for block in _blocks(messages_of(take.body)[:1]) if "text" in block)
-        model = str(take.body["model"])
+    def _begin(self, path: RunPath, request: RecordedRequest) -> SeenRun:
+        prompt = "\n".join(str(block["text"]) for block in _blocks(messages_of(request.body)[:1]) if "text" in block)
+        model = str(request.body["model"])
         self._tell(RunStarted(path=path, agent=path[0], model=model, max_attempts=1, max_iterations=0))
         self._tell(MessageCommitted(path=path, message=Message("user", (Text(prompt),))))
         return self._seen.open[path]
@@ -210,14 +210,14 @@ class ShownCassette:
         self._seen.follow(event)
         self._screen.show(event)
 
-    def _results(self, run: SeenRun, take: Take) -> Iterator[Event]:
+    def _results(self, run: SeenRun, request: RecordedRequest) -> Iterator[Event]:
         """Give the results that the last message holds."""
         calls = {call.id: call for call in run.open_calls}
-        for block in _blocks(messages_of(take.body)[-1:]):
+        for block in _blocks(messages_of(request.body)[-1:]):
             call = calls.get(str(block.get("tool_use_id")))
             if call is None or call.is_error is not None:
                 continue
-            took_s = self._took_s.get((take.run, call.id), 0.0)
+            took_s = self._took_s.get((request.run, call.id), 0.0)
             self._pause(took_s)
             yield ToolFinished(
                 path=run.path,
@@ -232,17 +232,17 @@ class ShownCassette:
                 duration_s=took_s,
             )
 
-    def _answer(self, run: SeenRun, take: Take) -> None:
+    def _answer(self, run: SeenRun, request: RecordedRequest) -> None:
         collector, so_far = Collector(), 0.0
-        for ms, part in take.parts:
+        for ms, part in request.parts:
             self._pause((ms - so_far) / 1000)
             so_far = ms
             collector.add(part)
             for event in _deltas(run.path, part):
                 self._tell(event)
         self._usage += collector.used()
-        if (error := take.error()) is not None:
-            text = f"{error.kind}: {error} ({duration((take.answer.ms if take.answer else 0) / 1000)})"
+        if (error := request.error()) is not None:
+            text = f"{error.kind}: {error} ({duration((request.answer.ms if request.answer else 0) / 1000)})"
             self._screen.say([Line(indent=4, mark="failed", text=text, rows=4)])
             return
         try:

@@ -5,13 +5,22 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.permission.approvals import Approvals
-    from journeyman.permission.permission import Permission
+    from journeyman.permission.approvals import Approvals, Pending
+    from journeyman.permission.capability import Action, Capability, Classifier
+    from journeyman.permission.permission import AuditEntry, Mode, Permission
+    from journeyman.permission.rules import Root
     from journeyman.permission.taint import TaintGate
 
 __all__ = [
+    "Action",
     "Approvals",
+    "AuditEntry",
+    "Capability",
+    "Classifier",
+    "Mode",
+    "Pending",
     "Permission",
+    "Root",
     "TaintGate",
 ]
 
@@ -19,8 +28,10 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "approvals": "Approvals",
-            "permission": "Permission",
+            "approvals": "Approvals Pending",
+            "capability": "Action Capability Classifier",
+            "permission": "AuditEntry Mode Permission",
+            "rules": "Root",
             "taint": "TaintGate",
         },
     )

@@ -1,7 +1,7 @@
 """What a call would do, as far as its tool's name, arguments and declarations tell.
 
 `classify` knows the tools of `toolbox`, and takes every other for what its declared effect allows at most. What a tool
-declares can only make it worse: a `read` that says it changes something is no longer taken for a read. Imports `gate`.
+declares can only make it worse: a `read` that says it changes something is no longer taken for a read.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ class Action:
     """What a call would do."""
 
     tool: str
-    """The tool that runs in the end: of a call through `call_tool`, the one that it names."""
+    """The tool that runs in the end: where `call_tool` is called, the tool that it names."""
     capability: Capability
     paths: tuple[str, ...] = ()
-    """What it touches, as the model wrote it; of a command, the folder it runs in."""
+    """The paths that it touches, as the model wrote them; for a command, the folder that it runs in."""
     command: str | None = None
     url: str | None = None
     agents: tuple[str, ...] = ()
-    """Whom it gives a task."""
+    """The agents that it gives a task."""
 
 
 Classifier: TypeAlias = Callable[[GateRequest], Action]
+"""Says what a call would do: `classify`, or a function of the user's that knows more tools."""
+
+
+def fits_name(pattern: str, name: str) -> bool:
+    """Tell whether a name is the pattern, or begins as it does where the pattern ends with `*`."""
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def classify(request: GateRequest) -> Action:
     """Say what a call would do."""
     read = _READERS.get(request.tool_name)
-    if read is None:
-        return Action(tool=request.tool_name, capability=_by_effect(request))
+    if read is None:  # only its declarations are known
+        pure: Capability = "network" if request.untrusted else "read"
+        return Action(tool=request.tool_name, capability=pure if request.effect == "pure" else "unknown")
     action = read(request)
     if action is None:
         return Action(tool=request.tool_name, capability="unknown")
     if action.capability == "read" and request.effect != "pure":
         return replace(action, capability="unknown")
     return action
-
-
-def _by_effect(request: GateRequest) -> Capability:
-    """Say what a tool may do of which only its declarations are known."""
-    if request.effect != "pure":
-        return "unknown"
-    return "network" if request.untrusted else "read"
 
 
 # -- one reader for each kind of tool: None if the arguments are not what its tool takes ------------------------------

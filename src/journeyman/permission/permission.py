@@ -4,9 +4,7 @@
 
 Each call is judged in this order, and the first that has something to say decides: a folder that is read-only; a deny
 rule; plan mode; a folder of the program's own; a path outside of the roots, which is asked about; what was approved; an
-allow rule; the mode.
-
-A line for every decision of a permission: when, in which mode, about what, and why.
+allow rule; the mode. What is decided goes to the audit, with the reason.
 """
 
 from __future__ import annotations
@@ -21,58 +19,15 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
 from journeyman.errors import DefinitionError, Problem
+from journeyman.files import NO_LINKS
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Verdict
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, Capability, Classifier, classify
 from journeyman.permission.rules import Place, Root, Roots, Rules, plain_host, rule_problems
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditEntry:
-    """One decision about one call."""
-
-    time: float
-    """Seconds since 1970."""
-    mode: str
-    path: tuple[str, ...]
-    """The run that wanted the call, from the root down."""
-    tool: str
-    capability: Capability
-    summary: str
-    """What it would have done, in at most 200 characters."""
-    digest: str
-    """Of tool and arguments."""
-    decision: Literal["allow", "deny", "rewrite", "stop", "unanswered"]
-    reason: str
-
-
-class AuditLog:
-    """A file with one JSON line for each decision, readable by its owner only."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-
-    def __call__(self, entry: AuditEntry) -> None:
-        """Append the entry.
-
-        Raises:
-            OSError: it cannot be written. The call is then denied.
-        """
-        line = f"{json.dumps(asdict(entry))}\n".encode()
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            if os.write(file, line) != len(line):
-                raise OSError(f"the audit log {self.path} took only a part of an entry")
-        finally:
-            os.close(file)
-
-
-Audit = Callable[[AuditEntry], None]
-"""Takes every decision. What it raises denies the call."""
-
+from journeyman.types import RunPath
 
 Mode: TypeAlias = Literal["strict", "balanced", "auto", "trust", "plan"]
-"""What happens to a call of which no rule speaks; see `MODES`. `plan`: look, and change nothing."""
+"""What happens to a call that no rule is about; see `MODES`. `plan`: look, and change nothing."""
 
 _Step: TypeAlias = Literal["allow", "ask", "deny"]
 
@@ -85,6 +40,13 @@ MODES: Final[dict[Mode, dict[Capability, _Step]]] = {
 }
 """What each mode does; reads inside of the roots and what is internal are allowed in every mode."""
 
+Decided: TypeAlias = Literal["allow", "deny", "rewrite", "stop", "unanswered"]
+"""What was decided about a call. `unanswered`: nobody was there to be asked."""
+
+Audit: TypeAlias = "Callable[[AuditEntry], None]"
+"""Takes every decision. What it raises denies the call."""
+
+_LOOKS: Final = ("read", "network")
 _WIDER: Final[tuple[Extent, ...]] = ("once", "session", "always")
 
 
@@ -175,7 +137,8 @@ class Permission:
         is_own = bool(places) and all(place.startswith("internal") for place in places)
         if is_own and action.capability in ("read", "write"):
             return _Judgement("allow", "in a folder of the program's own.")
-        if self.mode == "plan" and not self._fits_plan(action):
+        allowed = action.tool in self._in_plan if action.capability == "internal" else action.capability in _LOOKS
+        if self.mode == "plan" and not allowed:
             return _Judgement("deny", "this is a plan: look, and describe what you would do, but change nothing.")
         judgement = self._by_rule_or_mode(action)
         if "outside" in places and judgement.step != "deny":
@@ -189,11 +152,6 @@ class Permission:
             return f"{_summary(action, request)}: the folder is read-only."
         rule = self._rules.denying(action, (request.tool_name, action.tool))
         return None if rule is None else f"the rule {rule} forbids it."
-
-    def _fits_plan(self, action: Action) -> bool:
-        if action.capability == "internal":
-            return action.tool in self._in_plan
-        return action.capability in ("read", "network")
 
     def _by_rule_or_mode(self, action: Action) -> _Judgement:
         rule = self._rules.allowing(action)
@@ -255,35 +213,23 @@ class Permission:
 
     # -- telling
 
-    def _record(
-        self,
-        request: GateRequest,
-        action: Action,
-        decision: Literal["allow", "deny", "rewrite", "stop", "unanswered"],
-        reason: str,
-    ) -> None:
-        if self._audit is None:
-            return
-        entry = AuditEntry(
-            time=time.time(),
-            mode=self.mode,
-            path=request.path,
-            tool=request.tool_name,
-            capability=action.capability,
-            summary=_summary(action, request),
-            digest=request.digest,
-            decision=decision,
-            reason=reason,
-        )
-        self._audit(entry)
+    def _record(self, request: GateRequest, action: Action, decision: Decided, reason: str) -> None:
+        if self._audit is not None:
+            entry = AuditEntry(
+                time=time.time(),
+                mode=self.mode,
+                path=request.path,
+                tool=request.tool_name,
+                capability=action.capability,
+                summary=_summary(action, request),
+                digest=request.digest,
+                decision=decision,
+                reason=reason,
+            )
+            self._audit(entry)
 
 
-_LABELS: Final[dict[type, Literal["allow", "deny", "rewrite", "stop"]]] = {
-    Allow: "allow",
-    Deny: "deny",
-    Rewrite: "rewrite",
-    Stop: "stop",
-}
+_LABELS: Final[dict[type, Decided]] = {Allow: "allow", Deny: "deny", Rewrite: "rewrite", Stop: "stop"}
 
 _LONGEST_SUMMARY: Final = 200
 _LONGEST_QUESTION: Final = 2_000
@@ -294,9 +240,7 @@ def _hashed(*parts: str) -> str:
 
 
 def _reason(decision: Decision) -> str:
-    if isinstance(decision, Allow):
-        return f"approved: {decision.extent}."
-    return decision.reason
+    return f"approved: {decision.extent}." if isinstance(decision, Allow) else decision.reason
 
 
 def _summary(action: Action, request: GateRequest, longest: int = _LONGEST_SUMMARY) -> str:
@@ -328,3 +272,46 @@ def _problems(
         path = given.path if isinstance(given, Root) else given
         if not str(path).strip() or "\0" in str(path):
             yield Problem("INVALID_ROOT", f"The root {str(path)!r} is no path.", "Name a folder.")
+
+
+# -- the audit ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One decision about one call: one line of the log."""
+
+    time: float
+    """Seconds since 1970."""
+    mode: str
+    path: RunPath
+    """The run that wanted the call."""
+    tool: str
+    capability: Capability
+    summary: str
+    """What the call would have done, in at most 200 characters."""
+    digest: str
+    """The digest of tool and arguments."""
+    decision: Decided
+    reason: str
+
+
+class AuditLog:
+    """A file with one JSON line for each decision, readable by its owner only."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def __call__(self, entry: AuditEntry) -> None:
+        """Append the entry.
+
+        Raises:
+            OSError: it cannot be written. The call is then denied.
+        """
+        line = f"{json.dumps(asdict(entry))}\n".encode()
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_LINKS, 0o600)
+        try:
+            if os.write(file, line) != len(line):
+                raise OSError(f"the audit log {self.path} took only a part of an entry")
+        finally:
+            os.close(file)

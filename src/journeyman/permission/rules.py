@@ -1,10 +1,8 @@
 """Rules that allow or deny calls: `Bash(git *)`, `Edit(src/**)`, `Read(**/.env)`, `WebFetch(*.example.org)`,
-`Subagent(writer)`, `mcp_*`.
+`Subagent(writer)`, `mcp_*`; and the folders that paths are judged by.
 
 An allow matches only what it is sure of, with everything that the call touches; a deny matches whatever might be
 meant.
-
-Which folders an agent may work in, and where a path that it names really leads.
 """
 
 from __future__ import annotations
@@ -20,13 +18,332 @@ from typing import Final, Literal, TypeAlias, get_args
 from urllib.parse import unquote, urlsplit
 
 from journeyman.errors import Problem
-from journeyman.permission.capability import Action, Capability
+from journeyman.permission.capability import Action, Capability, fits_name
 from journeyman.permission.shell import RUNS_OTHERS, Word, every_command, plain_words, program_name
+
+Kind: TypeAlias = Literal["Bash", "Edit", "Write", "Read", "WebFetch", "Subagent"]
+KINDS: Final[tuple[str, ...]] = get_args(Kind)
+
+_TOOL = re.compile(r"[A-Za-z0-9_-]*\*?")
+_TOKEN = re.compile(r"[A-Za-z0-9_@%+=:,./*-]+")
+_HOST = re.compile(r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*|\*|\[[0-9a-f:.]+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule, read."""
+
+    text: str
+    kind: Kind | None
+    """None when the rule is about tools by their names."""
+    pattern: str
+
+
+def rule_problems(text: object, *, where: str, allows: bool) -> Iterator[Problem]:
+    """Give everything that is wrong with a rule."""
+    if not isinstance(text, str) or not text.strip():
+        yield Problem(
+            "INVALID_RULE", f"{where} holds {text!r}.", "Write a rule such as 'Bash(git *)' or 'Edit(src/**)'."
+        )
+    elif "(" in text and not text.rstrip().endswith(")"):
+        yield Problem("UNCLOSED_RULE", f"The rule {text!r} in {where} does not end with ')'.", "Close the parenthesis.")
+    elif "(" not in text:
+        if _TOOL.fullmatch(text) is None:
+            hint = "Give the name of a tool, perhaps with a '*' at its end, or a rule such as 'Bash(git *)'."
+            yield Problem("INVALID_RULE", f"The rule {text!r} in {where} names no tool.", hint)
+    elif text.partition("(")[0] not in KINDS:
+        hint = f"There are {', '.join(f'{kind}(…)' for kind in KINDS)}, and names of tools."
+        yield Problem("UNKNOWN_RULE_KIND", f"The rule {text!r} in {where} is of no known kind.", hint)
+    else:
+        kind, _, rest = text.partition("(")
+        fault = _FACTS[kind].fault(rest.rstrip()[:-1], allows)
+        if fault is not None:
+            yield Problem("INVALID_RULE", f"The pattern of {text!r} in {where} {fault[0]}.", fault[1])
+
+
+def read_rule(text: str) -> Rule:
+    """Return a rule that has no problems."""
+    name, bracket, rest = text.strip().partition("(")
+    kind = next((each for each in get_args(Kind) if each == name), None)
+    if bracket:
+        return Rule(text, kind, rest[:-1].strip())
+    return Rule(text, kind, name if kind is None else _FACTS[kind].anything)
+
+
+# -- matching ---------------------------------------------------------------------------------------------------------
+
+
+class Rules:
+    """The rules of one permission."""
+
+    def __init__(self, allow: Sequence[str], deny: Sequence[str], roots: Roots) -> None:
+        self._allow: Final = tuple(map(read_rule, allow))
+        self._deny: Final = tuple(map(read_rule, deny))
+        self._roots: Final = roots
+
+    def denying(self, action: Action, names: Sequence[str]) -> str | None:
+        """Return the rule that forbids an action; None if there is none. `names` are those of all tools involved."""
+        return next((rule.text for rule in self._deny if self._may_mean(rule, action, names)), None)
+
+    def allowing(self, action: Action) -> str | None:
+        """Return the rule that allows an action; None if there is none."""
+        return next((rule.text for rule in self._allow if self._surely_means(rule, action)), None)
+
+    # -- a deny: in doubt, it matches
+
+    def _may_mean(self, rule: Rule, action: Action, names: Sequence[str]) -> bool:
+        if rule.kind is None:
+            return any(fits_name(rule.pattern, name) for name in names)
+        if action.capability not in (_FACTS[rule.kind].capability, "unknown"):
+            return False
+        match rule.kind:
+            case "Bash":
+                return action.command is not None and _may_run(rule.pattern, action.command)
+            case "WebFetch":
+                return action.url is not None and _may_reach(rule.pattern, action.url)
+            case "Subagent":
+                return any(fits_name(rule.pattern, agent) for agent in action.agents)
+            case _:
+                return any(self._may_touch(rule.pattern, path) for path in action.paths)
+
+    def _may_touch(self, pattern: str, path: str) -> bool:
+        try:
+            places = {self._roots.locate(path), self._roots.spelled(path)}
+        except ValueError:
+            return True
+        wanted = [_path_regex(_folded(each), below=True) for each in self._absolute(pattern)]
+        return any(regex.fullmatch(_folded(place)) for regex in wanted for place in places)
+
+    # -- an allow: only what is sure
+
+    def _surely_means(self, rule: Rule, action: Action) -> bool:
+        if rule.kind is None:
+            is_plain = action.capability != "exec" or self._runs_plainly("*", action)
+            return is_plain and fits_name(rule.pattern, action.tool)
+        if action.capability != _FACTS[rule.kind].capability:
+            return False
+        match rule.kind:
+            case "Bash":
+                return self._runs_plainly(rule.pattern, action)
+            case "WebFetch":
+                host = None if action.url is None else plain_host(action.url)
+                return host is not None and _fits_host(rule.pattern.lower(), host)
+            case "Subagent":
+                return bool(action.agents) and all(fits_name(rule.pattern, agent) for agent in action.agents)
+            case _:
+                return bool(action.paths) and all(self._surely_touches(rule.pattern, path) for path in action.paths)
+
+    def _surely_touches(self, pattern: str, path: str) -> bool:
+        places = {self._roots.locate(each) for each in (path, unicodedata.normalize("NFKC", path))}
+        wanted = [_path_regex(each, below=False) for each in self._absolute(pattern)]
+        return all(any(regex.fullmatch(place) for regex in wanted) for place in places)
+
+    def _runs_plainly(self, pattern: str, action: Action) -> bool:
+        words = None if action.command is None else plain_words(action.command)
+        if words is None:
+            return False
+        free = _free_words(pattern.split(), words)
+        folder = action.paths[0] if action.paths else "."
+        return free is not None and all(self._stays_inside(word, folder) for word in free)
+
+    def _stays_inside(self, word: str, folder: str) -> bool:
+        """Tell whether a word that a `*` stands for leads nowhere outside of the roots, should it be a path."""
+        named = [word, word.partition("=")[2]]
+        if word.startswith("-"):
+            named += [word[index:] for index in (word.find("/"), word.find("..")) if index >= 0]
+        return all(self._is_inside(each, folder) for each in named if each)
+
+    def _is_inside(self, path: str, folder: str) -> bool:
+        whole = path if path.startswith(("/", "~")) else f"{folder}/{path}"
+        try:
+            return self._roots.place(self._roots.locate(whole)) != "outside"
+        except ValueError:
+            return False
+
+    # -- paths
+
+    def _absolute(self, pattern: str) -> list[str]:
+        """Return a pattern as patterns of absolute paths: below each root, or anywhere."""
+        if pattern.startswith("**"):
+            return [f"/{pattern}"]
+        if not pattern.startswith(("/", "~")):
+            pattern = pattern.removeprefix("./")
+            return [f"{'' if folder == '/' else folder}/{pattern}" for folder, _ in self._roots.folders]
+        parts = pattern.split("/")
+        n_fixed = next((index for index, part in enumerate(parts) if {*"*?"} & {*part}), len(parts))
+        fixed = "/".join(parts[:n_fixed])
+        located = [each.rstrip("/") for each in (self._roots.locate(fixed or "/"), self._roots.spelled(fixed or "/"))]
+        return ["/".join([each, *parts[n_fixed:]]) for each in dict.fromkeys(located)]
+
+
+def _folded(path: str) -> str:
+    """Return a path as a file system that does not tell letters apart might take it."""
+    return unicodedata.normalize("NFKC", path).casefold()
+
+
+@cache
+def _path_regex(pattern: str, *, below: bool) -> re.Pattern[str]:
+    """Return what a pattern of absolute paths matches: `**` any number of folders, `*` and `?` within a name."""
+    regex = ""
+    for part in pattern.split("/")[1:]:
+        if part == "**":
+            regex += "(?:/[^/]+)*"
+        elif part:
+            regex += "/" + "".join({"*": "[^/]*", "?": "[^/]"}.get(each, re.escape(each)) for each in part)
+    root = "|/" if set(pattern.split("/")) <= {"", "**"} else ""
+    return re.compile(f"(?:{regex or '/'}{'(?:/.*)?' if below else ''}){root}", re.DOTALL)
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+
+def _free_words(tokens: Sequence[str], words: Sequence[str]) -> list[str] | None:
+    """Return the words that a `*` of the pattern stands for; None if the pattern does not match."""
+    if "*" in tokens[0] and words[0] in RUNS_OTHERS:
+        return None
+    has_tail = tokens[-1] == "*"
+    fixed = tokens[:-1] if has_tail and len(tokens) > 1 else tokens
+    if len(words) < len(fixed) or (len(words) > len(fixed) and not has_tail):
+        return None
+    if not all(_fits_token(token, word) for token, word in zip(fixed, words, strict=False)):
+        return None
+    varying = [word for token, word in zip(fixed[1:], words[1:], strict=False) if "*" in token]
+    return [*varying, *words[len(fixed) :]]
+
+
+@cache
+def _token_regex(token: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, token.split("*"))), re.DOTALL)
+
+
+def _fits_token(token: str, word: str) -> bool:
+    return token == word or ("*" in token and _token_regex(token).fullmatch(word) is not None)
+
+
+def _may_run(pattern: str, command: str) -> bool:
+    commands = every_command(command)
+    return commands is None or any(_may_be(pattern.split(), words) for words in commands)
+
+
+def _may_be(tokens: Sequence[str], words: Sequence[Word]) -> bool:
+    """Tell whether a command begins as the pattern says. What is not known may be anything."""
+    if tokens[-1] == "*" and len(tokens) > 1:
+        tokens = tokens[:-1]
+    for index, token in enumerate(tokens):
+        if index == len(words):
+            return False
+        word = words[index]
+        if not word.is_known:
+            return True
+        fits = _fits_token(token, word.text)
+        if not fits and not (index == 0 and _fits_token(program_name(token), program_name(word.text))):
+            return False
+    return True
+
+
+# -- names and hosts --------------------------------------------------------------------------------------------------
+
+
+def _fits_host(pattern: str, host: str) -> bool:
+    if pattern.startswith("*."):
+        return host.endswith(pattern[1:]) and len(host) >= len(pattern)
+    return pattern in ("*", host)
+
+
+_PLAIN_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(?:[/?#][\x21-\x5b\x5d-\x7e]*)?", re.IGNORECASE)
+
+
+def plain_host(url: str) -> str | None:
+    """Return the host of a URL that every program reads alike; None of any other."""
+    if _PLAIN_URL.fullmatch(url) is None:
+        return None
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        return None
+    return host.rstrip(".") if host else None
+
+
+def _may_reach(pattern: str, url: str) -> bool:
+    """Tell whether a URL may lead to a host. Of one that programs may read differently, each reading counts."""
+    host = plain_host(url)
+    pattern = pattern.lower()
+    if host is not None:
+        return _fits_host(pattern, host)
+    readings = re.split(r"[/\\@?#\s:]+", unicodedata.normalize("NFKC", unquote(url)).casefold())
+    return pattern == "*" or any(_fits_host(pattern, each.rstrip(".")) for each in readings)
+
+
+# -- what may be wrong with a pattern ---------------------------------------------------------------------------------
+
+
+def _command_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
+    tokens = pattern.split()
+    if not tokens or not all(map(_TOKEN.fullmatch, tokens)):
+        return (
+            "is no plain command",
+            "Write a program and its arguments, with '*' for what may vary; several commands are several rules.",
+        )
+    if allows and "/" in tokens[0]:
+        return (
+            "names a program with its path",
+            "Name it without: a command that names its program with a path is never allowed by a rule.",
+        )
+    return None
+
+
+def _path_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
+    parts = pattern.split("/")
+    if not pattern.strip() or ".." in parts or "\0" in pattern:
+        return "is no path", "Write a path below a root, or an absolute one, without '..'."
+    if any("**" in part and part != "**" for part in parts):
+        return (
+            "has '**' inside of a name",
+            "Write '**' between slashes, for any number of folders; '*' inside of a name.",
+        )
+    return None
+
+
+def _host_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
+    if _HOST.fullmatch(pattern.strip().lower()) is None:
+        return "is no host", "Write 'example.org', '*.example.org' or '*', without scheme, port and path."
+    return None
+
+
+def _agent_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
+    if not pattern.strip() or _TOOL.fullmatch(pattern.strip()) is None:
+        return "is no name of an agent", "Write the name, perhaps with a '*' at its end."
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What is known of one kind of rule."""
+
+    capability: Capability
+    """What the calls can do that it is about."""
+    anything: str
+    """The pattern that is meant where there is none."""
+    fault: Callable[[str, bool], tuple[str, str] | None]
+    """Says what is wrong with a pattern, and what to do about it."""
+
+
+_FACTS: Final[dict[str, _Facts]] = {
+    "Bash": _Facts("exec", "*", _command_fault),
+    "Edit": _Facts("write", "/**", _path_fault),
+    "Write": _Facts("write", "/**", _path_fault),
+    "Read": _Facts("read", "/**", _path_fault),
+    "WebFetch": _Facts("network", "*", _host_fault),
+    "Subagent": _Facts("internal", "*", _agent_fault),
+}
+
+
+# -- folders -----------------------------------------------------------------------------------------------------------
 
 _LONGEST_PATH: Final = 4_096
 
 Place: TypeAlias = Literal["inside", "read_only", "internal", "internal_read_only", "outside"]
-"""Where a path is. `internal`: in a folder of the program's own, which needs nobody's approval."""
+"""Where a path is. `internal`: in a folder of the program itself, for which nobody need approve anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,338 +420,3 @@ def _innermost(path: str, folders: Sequence[tuple[str, bool]]) -> bool | None:
 def is_inside(path: str, folder: str) -> bool:
     """Tell whether a path is a folder, or somewhere in it. Both are absolute."""
     return path == folder or path.startswith("/" if folder == "/" else f"{folder}/")
-
-
-Kind: TypeAlias = Literal["Bash", "Edit", "Write", "Read", "WebFetch", "Subagent"]
-KINDS: Final[tuple[str, ...]] = get_args(Kind)
-
-_RULE = re.compile(r"([A-Za-z]+)\((.*)\)", re.DOTALL)
-_TOOL = re.compile(r"[A-Za-z0-9_-]*\*?")
-_TOKEN = re.compile(r"[A-Za-z0-9_@%+=:,./*-]+")
-_HOST = re.compile(r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*|\*|\[[0-9a-f:.]+\]")
-
-_CAPABILITY: Final[dict[str, Capability]] = {
-    "Bash": "exec",
-    "Edit": "write",
-    "Write": "write",
-    "Read": "read",
-    "WebFetch": "network",
-    "Subagent": "internal",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One rule, read."""
-
-    text: str
-    kind: Kind | None
-    """None: it is about tools by their names."""
-    pattern: str
-
-
-def rule_problems(text: object, *, where: str, allows: bool) -> Iterator[Problem]:
-    """Give everything that is wrong with a rule."""
-    if not isinstance(text, str) or not text.strip():
-        yield Problem(
-            "INVALID_RULE", f"{where} holds {text!r}.", "Write a rule such as 'Bash(git *)' or 'Edit(src/**)'."
-        )
-    elif "(" in text and not text.rstrip().endswith(")"):
-        yield Problem("UNCLOSED_RULE", f"The rule {text!r} in {where} does not end with ')'.", "Close the parenthesis.")
-    elif "(" not in text:
-        if _TOOL.fullmatch(text) is None:
-            hint = "Give the name of a tool, perhaps with a '*' at its end, or a rule such as 'Bash(git *)'."
-            yield Problem("INVALID_RULE", f"The rule {text!r} in {where} names no tool.", hint)
-    elif text.partition("(")[0] not in KINDS:
-        hint = f"There are {', '.join(f'{kind}(…)' for kind in KINDS)}, and names of tools."
-        yield Problem("UNKNOWN_RULE_KIND", f"The rule {text!r} in {where} is of no known kind.", hint)
-    else:
-        kind, _, rest = text.partition("(")
-        fault = _PATTERN_FAULTS[kind](rest.rstrip()[:-1], allows)
-        if fault is not None:
-            yield Problem("INVALID_RULE", f"The pattern of {text!r} in {where} {fault[0]}.", fault[1])
-
-
-def read_rule(text: str) -> Rule:
-    """Return a rule that has no problems."""
-    found = _RULE.fullmatch(text.strip())
-    kind = next((each for each in get_args(Kind) if each == (found.group(1) if found else text.strip())), None)
-    if found is None:
-        return Rule(text, kind, _ANYTHING[kind] if kind else text.strip())
-    return Rule(text, kind, found.group(2).strip())
-
-
-_ANYTHING: Final[dict[str, str]] = {
-    "Bash": "*",
-    "Edit": "/**",
-    "Write": "/**",
-    "Read": "/**",
-    "WebFetch": "*",
-    "Subagent": "*",
-}
-"""What a kind without a pattern means."""
-
-
-# -- what may be wrong with a pattern ---------------------------------------------------------------------------------
-
-
-def _command_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
-    tokens = pattern.split()
-    if not tokens or not all(map(_TOKEN.fullmatch, tokens)):
-        return (
-            "is no plain command",
-            "Write a program and its arguments, with '*' for what may vary; several commands are several rules.",
-        )
-    if allows and "/" in tokens[0]:
-        return (
-            "names a program with its path",
-            "Name it without: a command that names its program with a path is never allowed by a rule.",
-        )
-    return None
-
-
-def _path_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
-    parts = pattern.split("/")
-    if not pattern.strip() or ".." in parts or "\0" in pattern:
-        return "is no path", "Write a path below a root, or an absolute one, without '..'."
-    if any("**" in part and part != "**" for part in parts):
-        return (
-            "has '**' inside of a name",
-            "Write '**' between slashes, for any number of folders; '*' inside of a name.",
-        )
-    return None
-
-
-def _host_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
-    if _HOST.fullmatch(pattern.strip().lower()) is None:
-        return "is no host", "Write 'example.org', '*.example.org' or '*', without scheme, port and path."
-    return None
-
-
-def _agent_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
-    if not pattern.strip() or _TOOL.fullmatch(pattern.strip()) is None:
-        return "is no name of an agent", "Write the name, perhaps with a '*' at its end."
-    return None
-
-
-_PATTERN_FAULTS: Final[dict[str, Callable[[str, bool], tuple[str, str] | None]]] = {
-    "Bash": _command_fault,
-    "Edit": _path_fault,
-    "Write": _path_fault,
-    "Read": _path_fault,
-    "WebFetch": _host_fault,
-    "Subagent": _agent_fault,
-}
-
-
-# -- matching ---------------------------------------------------------------------------------------------------------
-
-
-class Rules:
-    """The rules of one permission."""
-
-    def __init__(self, allow: Sequence[str], deny: Sequence[str], roots: Roots) -> None:
-        self._allow: Final = tuple(map(read_rule, allow))
-        self._deny: Final = tuple(map(read_rule, deny))
-        self._roots: Final = roots
-
-    def denying(self, action: Action, names: Sequence[str]) -> str | None:
-        """Return the rule that forbids an action; None if there is none. `names` are those of all tools involved."""
-        return next((rule.text for rule in self._deny if self._may_mean(rule, action, names)), None)
-
-    def allowing(self, action: Action) -> str | None:
-        """Return the rule that allows an action; None if there is none."""
-        return next((rule.text for rule in self._allow if self._surely_means(rule, action)), None)
-
-    # -- a deny: in doubt, it matches
-
-    def _may_mean(self, rule: Rule, action: Action, names: Sequence[str]) -> bool:
-        if rule.kind is None:
-            return any(_fits_name(rule.pattern, name) for name in names)
-        if action.capability not in (_CAPABILITY[rule.kind], "unknown"):
-            return False
-        match rule.kind:
-            case "Bash":
-                return action.command is not None and _may_run(rule.pattern, action.command)
-            case "WebFetch":
-                return action.url is not None and _may_reach(rule.pattern, action.url)
-            case "Subagent":
-                return any(_fits_name(rule.pattern, agent) for agent in action.agents)
-            case _:
-                return any(self._may_touch(rule.pattern, path) for path in action.paths)
-
-    def _may_touch(self, pattern: str, path: str) -> bool:
-        try:
-            places = {self._roots.locate(path), self._roots.spelled(path)}
-        except ValueError:
-            return True
-        wanted = [_path_regex(_folded(each), below=True) for each in self._absolute(pattern)]
-        return any(regex.fullmatch(_folded(place)) for regex in wanted for place in places)
-
-    # -- an allow: only what is sure
-
-    def _surely_means(self, rule: Rule, action: Action) -> bool:
-        if rule.kind is None:
-            is_plain = action.capability != "exec" or self._runs_plainly("*", action)
-            return is_plain and _fits_name(rule.pattern, action.tool)
-        if action.capability != _CAPABILITY[rule.kind]:
-            return False
-        match rule.kind:
-            case "Bash":
-                return self._runs_plainly(rule.pattern, action)
-            case "WebFetch":
-                host = None if action.url is None else plain_host(action.url)
-                return host is not None and _fits_host(rule.pattern.lower(), host)
-            case "Subagent":
-                return bool(action.agents) and all(_fits_name(rule.pattern, agent) for agent in action.agents)
-            case _:
-                return bool(action.paths) and all(self._surely_touches(rule.pattern, path) for path in action.paths)
-
-    def _surely_touches(self, pattern: str, path: str) -> bool:
-        places = {self._roots.locate(each) for each in (path, unicodedata.normalize("NFKC", path))}
-        wanted = [_path_regex(each, below=False) for each in self._absolute(pattern)]
-        return all(any(regex.fullmatch(place) for regex in wanted) for place in places)
-
-    def _runs_plainly(self, pattern: str, action: Action) -> bool:
-        words = None if action.command is None else plain_words(action.command)
-        if words is None:
-            return False
-        free = _free_words(pattern.split(), words)
-        folder = action.paths[0] if action.paths else "."
-        return free is not None and all(self._stays_inside(word, folder) for word in free)
-
-    def _stays_inside(self, word: str, folder: str) -> bool:
-        """Tell whether a word that a `*` stands for leads nowhere outside of the roots, should it be a path."""
-        named = [word, word.partition("=")[2]]
-        if word.startswith("-"):
-            named += [word[index:] for index in (word.find("/"), word.find("..")) if index >= 0]
-        return all(self._is_inside(each, folder) for each in named if each)
-
-    def _is_inside(self, path: str, folder: str) -> bool:
-        whole = path if path.startswith(("/", "~")) else f"{folder}/{path}"
-        try:
-            return self._roots.place(self._roots.locate(whole)) != "outside"
-        except ValueError:
-            return False
-
-    # -- paths
-
-    def _absolute(self, pattern: str) -> list[str]:
-        """Return a pattern as patterns of absolute paths: below each root, or anywhere."""
-        if pattern.startswith("**"):
-            return [f"/{pattern}"]
-        if not pattern.startswith(("/", "~")):
-            pattern = pattern.removeprefix("./")
-            return [f"{'' if folder == '/' else folder}/{pattern}" for folder, _ in self._roots.folders]
-        parts = pattern.split("/")
-        n_fixed = next((index for index, part in enumerate(parts) if {*"*?"} & {*part}), len(parts))
-        fixed = "/".join(parts[:n_fixed])
-        located = [each.rstrip("/") for each in (self._roots.locate(fixed or "/"), self._roots.spelled(fixed or "/"))]
-        return ["/".join([each, *parts[n_fixed:]]) for each in dict.fromkeys(located)]
-
-
-def _folded(path: str) -> str:
-    """Return a path as a file system that does not tell letters apart might take it."""
-    return unicodedata.normalize("NFKC", path).casefold()
-
-
-@cache
-def _path_regex(pattern: str, *, below: bool) -> re.Pattern[str]:
-    """Return what a pattern of absolute paths matches: `**` any number of folders, `*` and `?` within a name."""
-    regex = ""
-    for part in pattern.split("/")[1:]:
-        if part == "**":
-            regex += "(?:/[^/]+)*"
-        elif part:
-            regex += "/" + "".join({"*": "[^/]*", "?": "[^/]"}.get(each, re.escape(each)) for each in part)
-    return re.compile(
-        f"(?:{regex or '/'}{'(?:/.*)?' if below else ''})" + ("|/" if _spans_all(pattern) else ""), re.DOTALL
-    )
-
-
-def _spans_all(pattern: str) -> bool:
-    return set(pattern.split("/")) <= {"", "**"}
-
-
-# -- commands ---------------------------------------------------------------------------------------------------------
-
-
-def _free_words(tokens: Sequence[str], words: Sequence[str]) -> list[str] | None:
-    """Return the words that a `*` of the pattern stands for; None if the pattern does not match."""
-    if "*" in tokens[0] and words[0] in RUNS_OTHERS:
-        return None
-    has_tail = tokens[-1] == "*"
-    fixed = tokens[:-1] if has_tail and len(tokens) > 1 else tokens
-    if len(words) < len(fixed) or (len(words) > len(fixed) and not has_tail):
-        return None
-    if not all(_fits_token(token, word) for token, word in zip(fixed, words, strict=False)):
-        return None
-    varying = [word for token, word in zip(fixed[1:], words[1:], strict=False) if "*" in token]
-    return [*varying, *words[len(fixed) :]]
-
-
-@cache
-def _token_regex(token: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, token.split("*"))), re.DOTALL)
-
-
-def _fits_token(token: str, word: str) -> bool:
-    return token == word or ("*" in token and _token_regex(token).fullmatch(word) is not None)
-
-
-def _may_run(pattern: str, command: str) -> bool:
-    commands = every_command(command)
-    return commands is None or any(_may_be(pattern.split(), words) for words in commands)
-
-
-def _may_be(tokens: Sequence[str], words: Sequence[Word]) -> bool:
-    """Tell whether a command begins as the pattern says. What is not known may be anything."""
-    if tokens[-1] == "*" and len(tokens) > 1:
-        tokens = tokens[:-1]
-    for index, token in enumerate(tokens):
-        if index == len(words):
-            return False
-        word = words[index]
-        if not word.is_known:
-            return True
-        fits = _fits_token(token, word.text)
-        if not fits and not (index == 0 and _fits_token(program_name(token), program_name(word.text))):
-            return False
-    return True
-
-
-# -- names and hosts --------------------------------------------------------------------------------------------------
-
-
-def _fits_name(pattern: str, name: str) -> bool:
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
-
-
-def _fits_host(pattern: str, host: str) -> bool:
-    if pattern.startswith("*."):
-        return host.endswith(pattern[1:]) and len(host) >= len(pattern)
-    return pattern in ("*", host)
-
-
-_PLAIN_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(?:[/?#][\x21-\x5b\x5d-\x7e]*)?", re.IGNORECASE)
-
-
-def plain_host(url: str) -> str | None:
-    """Return the host of a URL that every program reads alike; None of any other."""
-    if _PLAIN_URL.fullmatch(url) is None:
-        return None
-    try:
-        host = urlsplit(url).hostname
-    except ValueError:
-        return None
-    return host.rstrip(".") if host else None
-
-
-def _may_reach(pattern: str, url: str) -> bool:
-    """Tell whether a URL may lead to a host. Of one that programs may read differently, each reading counts."""
-    host = plain_host(url)
-    pattern = pattern.lower()
-    if host is not None:
-        return _fits_host(pattern, host)
-    readings = re.split(r"[/\\@?#\s:]+", unicodedata.normalize("NFKC", unquote(url)).casefold())
-    return pattern == "*" or any(_fits_host(pattern, each.rstrip(".")) for each in readings)

@@ -2,7 +2,7 @@
 
 Two readings that err on different sides. `plain_words` gives the words of a command that can only be one program with
 its arguments, and None of anything else, so that what it gives may be allowed. `every_command` gives whatever might
-run in a command, nested ones included, so that what it gives may be denied. Imports nothing of this package.
+run in a command, nested ones included, so that what it gives may be denied.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def plain_words(command: str) -> tuple[str, ...] | None:
             position += 1
         if position == after and position < len(text):
             return None
-    return tuple(words) if words and _is_plain_program(text, words[0]) else None
+    is_plain = bool(words) and text.startswith(words[0]) and _PROGRAM.fullmatch(words[0]) is not None
+    return tuple(words) if is_plain and words[0] not in _RESERVED else None
 
 
 def _plain_word(text: str, position: int) -> tuple[str | None, int]:
@@ -74,11 +75,6 @@ def _plain_word(text: str, position: int) -> tuple[str | None, int]:
                 break
         else:
             return ("".join(parts) if parts else None), position
-
-
-def _is_plain_program(text: str, program: str) -> bool:
-    is_as_written = text.startswith(program) and _PROGRAM.fullmatch(program) is not None
-    return is_as_written and program not in _RESERVED
 
 
 # -- what may have to be denied ---------------------------------------------------------------------------------------
@@ -275,17 +271,11 @@ def _read_expansion(cursor: _Cursor, segments: _Segments, mark: str) -> None:
             cursor.position += 1
             segments.inner.append(cursor.upto("}"))
         case "'":
-            _skip_escaped(cursor)
+            cursor.position += 1
+            while cursor.peek() and (character := cursor.take()) != "'":
+                cursor.position += character == "\\"  # a quote behind a backslash does not end it
         case _:
             pass
-
-
-def _skip_escaped(cursor: _Cursor) -> None:
-    """Pass over the rest of `$'`…`'`, in which a backslash may stand before a quote."""
-    cursor.position += 1
-    while cursor.peek() and cursor.take() != "'":
-        if cursor.text[cursor.position - 1] == "\\":
-            cursor.position += 1
 
 
 def _commands_in(segment: Sequence[Word]) -> Iterator[tuple[Word, ...]]:

@@ -3,7 +3,7 @@
 Once the model has read a result that is not trusted, whatever it writes may be that result's doing. From then on a call
 that has consequences asks for approval, unless its arguments stood fixed before: in what the user said, in what trusted
 tools told, or in what the model itself had written by then. A run that a call starts is as tainted as what it is told,
-and what taints it taints the runs above. Imports `capability` and `gate`.
+and what taints it taints the runs above.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from journeyman.gate import Allow, Ask, GateRequest, RunGate, Seen, Verdict
-from journeyman.permission.capability import Capability, Classifier, classify
+from journeyman.permission.capability import Capability, Classifier, classify, fits_name
 from journeyman.types import JsonObject
 
 _EGRESS: Final[frozenset[Capability]] = frozenset(("network", "exec"))
@@ -30,10 +30,10 @@ class Source:
     """What is not trusted, and when the model could first have read it."""
 
     name: str
-    """The tool, with its arguments; or what else it is."""
+    """The tool with its arguments, or what else the text is."""
     text: str
     after: int
-    """The number of model calls by then: those that follow have read it."""
+    """The number of model calls by then: the calls that follow have read it."""
     is_from_below: bool = False
     """True when a run that a call started has read it, so that any result may hold it by now."""
 
@@ -76,13 +76,13 @@ class TaintGate:
 
     def has_consequences(self, request: GateRequest) -> bool:
         """Tell whether a call does more than look."""
-        if any(_fits(pattern, request.tool_name) for pattern in self._exempt):
+        if any(fits_name(pattern, request.tool_name) for pattern in self._exempt):
             return False
         return request.effect != "pure" or self._classify(request).capability in _EGRESS
 
     def is_untrusted(self, seen: Seen) -> bool:
         """Tell whether a result is not trusted."""
-        return seen.untrusted or any(_fits(pattern, seen.tool_name) for pattern in self._untrusted)
+        return seen.untrusted or any(fits_name(pattern, seen.tool_name) for pattern in self._untrusted)
 
 
 class TaintedRun:
@@ -95,7 +95,7 @@ class TaintedRun:
         self._n_model_calls = 0
         """How many model calls the run had made when it was last heard of."""
         self._texts: list[str] = []
-        """What stood fixed."""
+        """The texts that stood fixed."""
         self._scalars: set[tuple[str, str, str]] = set()
         """The tool, name and JSON of each number, boolean and null in earlier calls."""
         self._calls: set[str] = set()
@@ -125,7 +125,8 @@ class TaintedRun:
 
     def see(self, seen: Seen) -> None:
         self._n_model_calls = max(self._n_model_calls, seen.n_model_calls)
-        digest = _digest(seen)
+        made = GateRequest(path=(), tool_use_id="", tool_name=seen.tool_name, arguments=seen.arguments, effect="once")
+        digest = made.digest
         is_clean = not self._read_before(seen.n_model_calls)
         if self._gate.is_untrusted(seen):
             self._taint(Source(f"{seen.tool_name} {_shown(seen.arguments)}", seen.text, seen.n_model_calls))
@@ -225,15 +226,6 @@ def _ends_at(text: str, end: int) -> bool:
     return not after or after in _AFTER
 
 
-def _digest(seen: Seen) -> str:
-    request = GateRequest(path=(), tool_use_id="", tool_name=seen.tool_name, arguments=seen.arguments, effect="once")
-    return request.digest
-
-
 def _shown(arguments: JsonObject) -> str:
     text = json.dumps(arguments)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-def _fits(pattern: str, name: str) -> bool:
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern

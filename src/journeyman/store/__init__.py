@@ -5,16 +5,25 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.store.store import Store
+    from journeyman.store.journal import EventLog, FileJournal
+    from journeyman.store.repair import StoreRepaired
+    from journeyman.store.store import FileSession, SessionInfo, Store
 
 __all__ = [
+    "EventLog",
+    "FileJournal",
+    "FileSession",
+    "SessionInfo",
     "Store",
+    "StoreRepaired",
 ]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "store": "Store",
+            "journal": "EventLog FileJournal",
+            "repair": "StoreRepaired",
+            "store": "FileSession SessionInfo Store",
         },
     )

@@ -1,120 +1,33 @@
-"""One SQLite file: opened, checked for its format, and written in transactions.
+"""The SQLite file of a store, and the locks beside it.
 
 Rows are only ever added, apart from `Store.delete`. Every write is a transaction of its own in a write-ahead log,
 without waiting for the disk: it survives the death of the process at any point and takes some 30 microseconds, so that
 it is made where the event loop runs. A power cut may cost the last moments, and never tears a record.
 
-One writer for each session: a lock beside the file, which dies with the process that holds it.
-
-The lock is the system's, on a file of its own: the number in that file is only for the message.
+A session, and the journal of a run, have one writer: a lock on a file beside the store, which dies with the process
+that holds it. The number in that file is only for the message.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 
 from journeyman.errors import SessionInUse, StoreError
-
-_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-
-
-class Lock:
-    """Held from when it is made until it is released, or the process dies."""
-
-    def __init__(self, store: Path, name: str, *, what: str) -> None:
-        """Take the lock called `name`; `what` it is for is said in the error.
-
-        Raises:
-            SessionInUse: somebody holds it.
-            StoreError: it cannot be made.
-        """
-        self._path = store.with_name(f"{store.name}-{_safe(name)}.lock")
-        self._file = self._taken(what)
-
-    def _taken(self, what: str) -> int:
-        while True:
-            try:
-                file = os.open(self._path, _FLAGS, 0o600)
-            except OSError as error:
-                hint = "Make the folder writable, or use another path."
-                raise StoreError(f"{self._path} could not be opened: {error.strerror}.", hint=hint) from error
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                pid = _pid(file)
-                os.close(file)
-                raise _in_use(what, pid) from None
-            if self._is_there(file):
-                os.truncate(file, 0)
-                os.pwrite(file, str(os.getpid()).encode(), 0)
-                return file
-            os.close(file)  # who held it took it away in this moment
-
-    def _is_there(self, file: int) -> bool:
-        try:
-            return os.path.samestat(os.fstat(file), self._path.stat())
-        except FileNotFoundError:
-            return False
-
-    def release(self) -> None:
-        """Let somebody else take it. Again, it changes nothing."""
-        if self._file >= 0:
-            self._path.unlink(missing_ok=True)
-            os.close(self._file)
-            self._file = -1
-
-
-def locks_of(store: Path) -> list[Path]:
-    """Return the lock files that are there, held or left behind."""
-    return sorted(store.parent.glob(f"{_escaped(store.name)}-*.lock"))
-
-
-def check_free(store: Path, *, what: str) -> None:
-    """Raise `SessionInUse` if anybody holds a lock of the store."""
-    for path in locks_of(store):
-        try:
-            file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            continue
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _in_use(what, _pid(file)) from None
-        finally:
-            os.close(file)
-
-
-def _in_use(what: str, pid: int | None) -> SessionInUse:
-    whose = "this process" if pid == os.getpid() else f"process {pid}" if pid else "another process"
-    return SessionInUse(f"{what} is open in {whose}.", hint="Close it there first, or open another one.", pid=pid)
-
-
-def _pid(file: int) -> int | None:
-    text = os.pread(file, 20, 0)
-    return int(text) if text.isdigit() else None
-
-
-def _safe(name: str) -> str:
-    return name if name.isalnum() and name.isascii() and len(name) <= 32 else sha256(name.encode()).hexdigest()[:16]
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{each}]" if each in "*?[" else each for each in name)
-
+from journeyman.files import NO_LINKS, open_lock, take_lock
 
 VERSION: Final = 1
-"""Of the format. A file of a newer one is not touched."""
+"""The version of the format. A file of a newer version is not touched."""
 
 APPLICATION: Final = 0x6A6D6E31
-"""Marks a file as ours."""
+"""Marks a file as a store of this library."""
 
 MAGIC: Final = b"SQLite format 3\x00"
 
@@ -153,10 +66,12 @@ class File:
         """
         self.path = path
         self.is_damaged = False
-        """True once damage was met."""
+        """True once damage was found."""
         self._lock = RLock()
         with _explained(path, "opened"):
-            _make(path)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not path.exists():  # SQLite would make a file that others can read
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
             self._connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             with _explained(path, "opened"):
@@ -196,10 +111,15 @@ class File:
         Raises:
             StoreError: it could not be written.
         """
-        with self._lock, self._noticing(), _explained(self.path, "written"), _rolled_back(self._connection):
-            self._connection.execute("BEGIN IMMEDIATE")
-            yield self._connection
-            self._connection.execute("COMMIT")
+        with self._reporting("written"):
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
         """Return the rows of a query.
@@ -208,19 +128,21 @@ class File:
             StoreError: the file could not be read.
             Damaged: it is not as it was written.
         """
-        with self._lock, self._noticing(), _explained(self.path, "read"):
+        with self._reporting("read"):
             return self._connection.execute(query, parameters).fetchall()
 
     @contextmanager
-    def _noticing(self) -> Generator[None]:
+    def _reporting(self, what: str) -> Generator[None]:
+        """Work on the file alone, explain what goes wrong, and note damage."""
         try:
-            yield
+            with self._lock, _explained(self.path, what):
+                yield
         except Damaged:
             self.is_damaged = True
             raise
 
     def close(self) -> None:
-        """Close the file. Again, it changes nothing."""
+        """Close the file. Doing so again changes nothing."""
         with self._lock:
             self._connection.close()
 
@@ -232,25 +154,8 @@ def damaged(path: Path, why: str) -> Damaged:
 
 
 def not_a_store(path: Path) -> StoreError:
-    """Return the refusal of a file of somebody else's."""
+    """Return the refusal of a file that another program made."""
     return StoreError(f"{path} is not a store of journeyman.", hint="Give another path. Nothing was changed.")
-
-
-def _make(path: Path) -> None:
-    """Make an empty file that its owner alone can read, if there is none."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not path.exists():
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-
-
-@contextmanager
-def _rolled_back(connection: sqlite3.Connection) -> Generator[None]:
-    try:
-        yield
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 _HINTS: Final = {
@@ -273,8 +178,88 @@ def _explained(path: Path, what: str) -> Generator[None]:
             raise damaged(path, str(error)) from error
         hint = _HINTS.get(code, "Close what else uses it, and open it again.")
         raise StoreError(f"{path} could not be {what}: {error}.", hint=hint) from error
-    except UnicodeDecodeError as error:  # a name in the file that is none
+    except UnicodeDecodeError as error:  # a name in the file that is no text
         raise damaged(path, "it holds what is no text") from error
     except OSError as error:
         hint = "Make the folder writable, or use another path."
         raise StoreError(f"{path} could not be {what}: {error.strerror or error}.", hint=hint) from error
+
+
+# -- locks -------------------------------------------------------------------------------------------------------------
+
+
+class Lock:
+    """Held from when it is made until it is released, or until the process dies."""
+
+    def __init__(self, store: Path, name: str, *, what: str) -> None:
+        """Take the lock called `name`; the error says `what` it is for.
+
+        Raises:
+            SessionInUse: somebody holds it.
+            StoreError: the lock file cannot be made, or files cannot be locked here.
+        """
+        self._path = store.with_name(f"{store.name}-{_safe(name)}.lock")
+        self._file = self._taken(what)
+
+    def _taken(self, what: str) -> int:
+        while True:
+            try:
+                file = open_lock(self._path)
+            except OSError as error:
+                hint = "Make the folder writable, or use another path."
+                raise StoreError(f"{self._path} could not be opened: {error.strerror}.", hint=hint) from error
+            try:
+                _take(file, what)
+                if self._is_there(file):
+                    os.ftruncate(file, 0)
+                    os.write(file, f" {os.getpid()}".encode())  # Windows lets nobody else read the first byte
+                    return file
+            except BaseException:
+                os.close(file)
+                raise
+            os.close(file)  # who held it removed the file in this moment
+
+    def _is_there(self, file: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(file), self._path.stat())
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Let somebody else take it. Doing so again changes nothing."""
+        if self._file >= 0:
+            with suppress(PermissionError):  # Windows removes no file that is open: it stays, and can be taken again
+                self._path.unlink(missing_ok=True)
+            os.close(self._file)
+            self._file = -1
+
+
+def check_free(store: Path, *, what: str) -> None:
+    """Raise `SessionInUse` if anybody holds a lock of the store."""
+    for path in sorted(store.parent.glob(f"{escape(store.name)}-*.lock")):
+        try:
+            file = os.open(path, os.O_RDWR | NO_LINKS)
+        except FileNotFoundError:
+            continue
+        try:
+            _take(file, what)
+        finally:
+            os.close(file)
+
+
+def _take(file: int, what: str) -> None:
+    try:
+        is_taken = take_lock(file)
+    except OSError as error:
+        hint = "Use a system, and a disk, on which files can be locked."
+        raise StoreError(f"{what} cannot be opened: {error.strerror}.", hint=hint) from error
+    if not is_taken:
+        os.lseek(file, 1, os.SEEK_SET)
+        text = os.read(file, 20)
+        pid = int(text) if text.isdigit() else None
+        whose = "this process" if pid == os.getpid() else f"process {pid}" if pid else "another process"
+        raise SessionInUse(f"{what} is open in {whose}.", hint="Close it there first, or open another one.", pid=pid)
+
+
+def _safe(name: str) -> str:
+    return name if name.isalnum() and name.isascii() and len(name) <= 32 else sha256(name.encode()).hexdigest()[:16]

@@ -1,41 +1,34 @@
-"""A journal and a log of events in a file.
+"""What is stored of a run: the journal of its steps, and its events.
 
-The journal writes a line when a step begins, if beginning it twice would matter, and one when it is finished. Imports
-`journal`, `store_file` and `store_lock`. Read `store.py` next.
+Each row carries a checksum, so that a damaged step counts as not finished, and a damaged event is left out.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
-from journeyman.errors import OutcomeUnknown
-from journeyman.journal import Codec, Journal
+from journeyman.journal import Journal, Steps, StoredStep
 from journeyman.store.file import File, Lock
-from journeyman.types import Effect, JsonObject
-
-T = TypeVar("T")
+from journeyman.types import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class FileJournal:
+class FileJournal(Journal):
     """The journal of one run. Give it to the same run again, and finished steps are not repeated."""
 
     file: File
     run: str
     lock: Lock
 
-    def reserve(self, key: str) -> _Place:
-        return _Place(self, key)
-
-    async def step(self, key: str, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
-        return await self.reserve(key).step(work, codec=codec, effect=effect)
+    def reserve(self, key: str) -> StoredStep:
+        return StoredStep(self, key)
 
     def steps(self) -> tuple[str, ...]:
         """Return the keys of the finished steps, oldest first."""
@@ -43,14 +36,12 @@ class FileJournal:
         return tuple(row[0] for row in rows)
 
     def found(self, key: str) -> tuple[bool, bytes | None]:
-        """Return whether a step was begun, and what it came to if it was finished."""
         rows = self.file.rows("SELECT body, crc FROM steps WHERE run = ? AND key = ? ORDER BY n", (self.run, key))
         finished = [body for body, crc in rows if isinstance(body, bytes) and crc == crc_of_step(self.run, key, body)]
         return bool(rows), finished[-1] if finished else None
 
-    def put(self, key: str, body: bytes | None) -> None:
-        """Write that a step was begun, or what it came to."""
-        row = (self.run, key, time.time(), body, crc_of_step(self.run, key, body))
+    def put(self, key: str, value: bytes | None) -> None:
+        row = (self.run, key, time.time(), value, crc_of_step(self.run, key, value))
         with self.file.transaction() as connection:
             connection.execute("INSERT INTO steps (run, key, at, body, crc) VALUES (?, ?, ?, ?, ?)", row)
 
@@ -62,24 +53,6 @@ class FileJournal:
 def crc_of_step(run: str, key: str, body: bytes | None) -> int:
     """Return the checksum of one step."""
     return crc32(body or b"", crc32(f"{run}\n{key}\n".encode()))
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    journal: FileJournal
-    key: str
-
-    async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
-        was_begun, stored = self.journal.found(self.key)
-        if stored is not None:
-            return codec.decode(stored)
-        if effect == "once":
-            if was_begun:
-                raise OutcomeUnknown(self.key)
-            self.journal.put(self.key, None)
-        value = await work()
-        self.journal.put(self.key, codec.encode(value))
-        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,4 +84,4 @@ class EventLog:
 
 
 if TYPE_CHECKING:
-    _journal: type[Journal] = FileJournal
+    _steps: type[Steps] = FileJournal

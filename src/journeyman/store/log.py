@@ -1,26 +1,26 @@
 """The records of a session: what they hold, and how they add up to a conversation.
 
 Each record carries a checksum over itself and the one before it, so that a record that is damaged, missing or out of
-place is found, and with it everything behind it. Imports `session` and `types`. Read `store_session.py` next.
+place is found, and with it everything behind it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Final, Literal, TypeAlias
 from zlib import crc32
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from journeyman.inbox import Queue
 from journeyman.session import Snapshot, Step, Waiting
-from journeyman.types import NOTHING_USED, Message, Text, ToolResult, Usage, UserContent, load_messages
+from journeyman.types import NOTHING_USED, Message, Text, ToolResult, Usage, UserContent, adapter_of, load_messages
 
 Kind: TypeAlias = Literal["message", "cut", "staged", "waiting", "gone", "used", "title"]
-"""`message`: the message at `position`, which ends the conversation. `cut`: it ends before `position`. `staged`: what
-the next message will hold. `waiting`, `gone`: texts in the queues. `used`: usage and runs so far. `title`: a name."""
+"""`message`: the message at `position`, which is now the last of the conversation. `cut`: the conversation ends before
+`position`. `staged`: what the next message will hold. `waiting`, `gone`: texts in the queues. `used`: the usage and the
+number of runs so far. `title`: the name of the session in lists."""
 
 _TITLE_CHARS: Final = 80
 
@@ -47,7 +47,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A text as it is kept."""
+    """A text that waits in a queue, as it is stored."""
 
     queue: Queue
     text: str
@@ -55,19 +55,19 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What the turns of a session have used."""
+    """What all turns of a session have used."""
 
     usage: Usage
     runs: int
 
 
 def first_crc(session: str) -> int:
-    """Return what the first record's checksum builds on."""
+    """Return what the checksum of a session's first record builds on."""
     return crc32(session.encode())
 
 
 def crc_of(kind: str, position: int, body: bytes, before: int) -> int:
-    """Return the checksum of a record behind one that has `before`."""
+    """Return the checksum of a record that stands behind one with the checksum `before`."""
     return crc32(body, crc32(f"{kind} {position} ".encode(), before))
 
 
@@ -89,22 +89,22 @@ def lines_of(step: Step) -> Iterator[Line]:
         if not step.messages:
             yield Line("cut", step.position, b"")
         if step.position == 0 and step.messages:
-            yield Line("title", 0, _texts().dump_json(title_of(step.messages[0])))
+            yield Line("title", 0, adapter_of(str).dump_json(title_of(step.messages[0])))
         for position, message in enumerate(step.messages, step.position):
-            yield Line("message", position, _message().dump_json(message, exclude_none=True))
+            yield Line("message", position, adapter_of(Message).dump_json(message, exclude_none=True))
     if step.staged:
         staged = Message("user", tuple(step.staged))
-        yield Line("staged", step.position, _message().dump_json(staged, exclude_none=True))
+        yield Line("staged", step.position, adapter_of(Message).dump_json(staged, exclude_none=True))
     if step.gone:
-        yield Line("gone", step.position, _numbers().dump_json(list(step.gone)))
+        yield Line("gone", step.position, adapter_of(list[int]).dump_json(list(step.gone)))
     if step.usage is not None:
         used = Used(step.usage, step.n_runs)
-        yield Line("used", step.position, _used().dump_json(used, exclude_none=True, exclude_defaults=True))
+        yield Line("used", step.position, adapter_of(Used).dump_json(used, exclude_none=True, exclude_defaults=True))
 
 
 def queued(text: str, queue: Queue) -> Line:
     """Return what is to be written for a text that waits."""
-    return Line("waiting", 0, _queued().dump_json(Queued(queue, text)))
+    return Line("waiting", 0, adapter_of(Queued).dump_json(Queued(queue, text)))
 
 
 def title_of(message: Message) -> str:
@@ -115,16 +115,16 @@ def title_of(message: Message) -> str:
 
 def title_from(body: bytes) -> str:
     """Read a title."""
-    return _texts().validate_json(body)
+    return adapter_of(str).validate_json(body)
 
 
 def used_from(body: bytes) -> Used:
     """Read what was used."""
-    return _used().validate_json(body)
+    return adapter_of(Used).validate_json(body)
 
 
 class Unreadable(Exception):
-    """A record that is as it was written holds what is no record. `n` names it."""
+    """A record is as it was written, but its content is no record. `n` is its number."""
 
     def __init__(self, n: int) -> None:
         super().__init__(f"record {n} cannot be read")
@@ -137,7 +137,7 @@ class _Sum:
 
     bodies: list[bytes] = field(default_factory=list[bytes])
     numbers: list[int] = field(default_factory=list[int])
-    """The record of each body."""
+    """The number of the record of each body."""
     staged: list[bytes] = field(default_factory=list[bytes])
     waiting: dict[int, Queued] = field(default_factory=dict[int, Queued])
     used: Used = field(default_factory=lambda: Used(NOTHING_USED, 0))
@@ -151,12 +151,12 @@ class _Sum:
             case "cut":
                 self._cut(record.position)
             case "staged":
-                _message().validate_json(record.body)
+                adapter_of(Message).validate_json(record.body)
                 self.staged.append(record.body)
             case "waiting":
-                self.waiting[record.n] = _queued().validate_json(record.body)
+                self.waiting[record.n] = adapter_of(Queued).validate_json(record.body)
             case "gone":
-                for number in _numbers().validate_json(record.body):
+                for number in adapter_of(list[int]).validate_json(record.body):
                     self.waiting.pop(number, None)
             case "used":
                 self.used = used_from(record.body)
@@ -170,10 +170,10 @@ class _Sum:
 
 
 def added_up(records: Sequence[Record]) -> Snapshot:
-    """Return the conversation that the records tell.
+    """Return the conversation that the records make.
 
     Raises:
-        Unreadable: one of them is none.
+        Unreadable: one of them is no record.
     """
     total = _Sum()
     for record in records:
@@ -191,7 +191,7 @@ def added_up(records: Sequence[Record]) -> Snapshot:
 
 
 def readable(records: Sequence[Record], session: str) -> tuple[list[Record], Snapshot]:
-    """Return the records up to the first that is damaged or none, and the conversation that they tell."""
+    """Return the records up to the first that is damaged or no record, and the conversation that they make."""
     good = list(sound(records, session))
     while True:
         try:
@@ -206,38 +206,13 @@ def _messages(total: _Sum) -> list[Message]:
     except ValidationError:
         for n, body in zip(total.numbers, total.bodies, strict=True):
             try:
-                _message().validate_json(body)
+                adapter_of(Message).validate_json(body)
             except ValidationError as error:
                 raise Unreadable(n) from error
         raise
 
 
 def _user_content(body: bytes) -> Iterator[UserContent | ToolResult]:
-    for block in _message().validate_json(body).content:
+    for block in adapter_of(Message).validate_json(body).content:
         if isinstance(block, UserContent | ToolResult):
             yield block
-
-
-@cache
-def _message() -> TypeAdapter[Message]:
-    return TypeAdapter(Message)
-
-
-@cache
-def _queued() -> TypeAdapter[Queued]:
-    return TypeAdapter(Queued)
-
-
-@cache
-def _used() -> TypeAdapter[Used]:
-    return TypeAdapter(Used)
-
-
-@cache
-def _numbers() -> TypeAdapter[list[int]]:
-    return TypeAdapter(list[int])
-
-
-@cache
-def _texts() -> TypeAdapter[str]:
-    return TypeAdapter(str)

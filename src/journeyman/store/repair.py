@@ -1,7 +1,7 @@
-"""What becomes of a damaged store: it is put aside as it is, and what can be read of it goes into a new one.
+"""The repair of a damaged store: it is put aside as it is, and what can be read of it goes into a new one.
 
-SQLite gives up at the first damaged page, so the rows are read around such pages; each session is then as long as its
-chain of checksums holds. Imports `store_file`, `store_lock`, `store_log` and `store_journal`.
+SQLite gives up at the first damaged page, so the rows are read around such pages. Each session then has the records up
+to the first whose checksum is wrong.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import shutil
 import sqlite3
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 from journeyman.store.file import APPLICATION, MAGIC, File, check_free, not_a_store
@@ -33,6 +33,9 @@ _TYPES: Final[dict[str, tuple[type | tuple[type, ...], ...]]] = {
     "steps": (str, str, float, (bytes, type(None)), int),
     "events": (str, float, bytes, int),
 }
+_Found: TypeAlias = dict[str, dict[int, tuple[Any, ...]]]
+"""For each table its rows, by their numbers."""
+
 _WAL: Final = ("-wal", "-shm")
 _UNKNOWN_ROWS: Final = 100_000
 """How far to look for rows when their number cannot be read."""
@@ -40,12 +43,6 @@ _UNKNOWN_ROWS: Final = 100_000
 
 class StoreRepaired(UserWarning):
     """A store was damaged. What could be read of it is in its place; the damaged file is kept beside."""
-
-
-def put_aside(path: Path) -> Path:
-    """Return a free name for the damaged file beside the store."""
-    names = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
-    return next(name for name in names if not name.exists())
 
 
 def rescue(path: Path) -> str:
@@ -57,12 +54,13 @@ def rescue(path: Path) -> str:
     if not _is_ours(path):
         raise not_a_store(path)
     check_free(path, what=f"The damaged store {path}")
-    aside = put_aside(path)
+    names = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
+    aside = next(name for name in names if not name.exists())
     for suffix in ("", *_WAL):
         source = path.with_name(path.name + suffix)
         if source.exists():
             source.replace(aside.with_name(aside.name + suffix))
-    found = _Found({}, {}, {}, {})
+    found: _Found = {table: {} for table in _COLUMNS}
     with TemporaryDirectory(prefix=".rescue-", dir=path.parent) as folder:
         for is_headless in (True, False):  # twice, as either way may find what the other does not
             copy = Path(folder) / f"copy-{is_headless}"
@@ -83,16 +81,6 @@ def _is_ours(path: Path) -> bool:
     return head[68:72] == APPLICATION.to_bytes(4, "big") or (len(head) < 72 and head.startswith(MAGIC))
 
 
-@dataclass(slots=True)
-class _Found:
-    """Rows by their number, for each table."""
-
-    sessions: dict[int, tuple[Any, ...]]
-    records: dict[int, tuple[Any, ...]]
-    steps: dict[int, tuple[Any, ...]]
-    events: dict[int, tuple[Any, ...]]
-
-
 def _give_head(copy: Path, model: Path) -> None:
     """Replace the first page, which says where the tables are, by that of a new store: they are always there."""
     File(model).close()
@@ -104,17 +92,9 @@ def _give_head(copy: Path, model: Path) -> None:
 
 
 def _read(path: Path, found: _Found) -> None:
-    connection = sqlite3.connect(path)
-    try:
-        for table, rows in (
-            ("sessions", found.sessions),
-            ("records", found.records),
-            ("steps", found.steps),
-            ("events", found.events),
-        ):
+    with closing(sqlite3.connect(path)) as connection:
+        for table, rows in found.items():
             rows.update(_rows(connection, table))
-    finally:
-        connection.close()
 
 
 def _rows(connection: sqlite3.Connection, table: str) -> Iterator[tuple[int, tuple[Any, ...]]]:
@@ -140,35 +120,31 @@ def _write(path: Path, found: _Found) -> tuple[int, int]:
     """Write what is sound into a new store. Return how many records that were, and how many are lost."""
     records = dict(_sound_records(found))
     written = {row[0] for row in records.values()}
-    heads = {n: row for n, row in found.sessions.items() if row[0] in written}
+    heads = {n: row for n, row in found["sessions"].items() if row[0] in written}
     missing = written - {row[0] for row in heads.values()}
     tables = {
         "sessions": heads,
         "records": records,
-        "steps": {n: row for n, row in found.steps.items() if row[4] == crc_of_step(row[0], row[1], row[3])},
-        "events": {n: row for n, row in found.events.items() if row[3] == crc32(row[2])},
+        "steps": {n: row for n, row in found["steps"].items() if row[4] == crc_of_step(row[0], row[1], row[3])},
+        "events": {n: row for n, row in found["events"].items() if row[3] == crc32(row[2])},
     }
-    new = File(path)
-    try:
-        with new.transaction() as connection:
-            for table, rows in tables.items():
-                marks = ", ".join("?" * (1 + len(_TYPES[table])))
-                statement = f"INSERT INTO {table} (n, {_COLUMNS[table]}) VALUES ({marks})"
-                connection.executemany(statement, [(n, *row) for n, row in rows.items()])
-            for session in sorted(missing):
-                began = min(row[3] for row in records.values() if row[0] == session)
-                statement = "INSERT INTO sessions (id, agent, created, parent) VALUES (?, '', ?, NULL)"
-                connection.execute(statement, (session, began))
-    finally:
-        new.close()
-    return len(records), len(found.records) - len(records)
+    with closing(File(path)) as new, new.transaction() as connection:
+        for table, rows in tables.items():
+            marks = ", ".join("?" * (1 + len(_TYPES[table])))
+            statement = f"INSERT INTO {table} (n, {_COLUMNS[table]}) VALUES ({marks})"
+            connection.executemany(statement, [(n, *row) for n, row in rows.items()])
+        for session in sorted(missing):
+            began = min(row[3] for row in records.values() if row[0] == session)
+            statement = "INSERT INTO sessions (id, agent, created, parent) VALUES (?, '', ?, NULL)"
+            connection.execute(statement, (session, began))
+    return len(records), len(found["records"]) - len(records)
 
 
 def _sound_records(found: _Found) -> Iterator[tuple[int, tuple[Any, ...]]]:
     sessions: dict[str, list[Record]] = {}
-    for n, row in sorted(found.records.items()):
+    for n, row in sorted(found["records"].items()):
         sessions.setdefault(row[0], []).append(Record(n, row[1], row[2], row[4], row[5]))
     for session, records in sessions.items():
         good, _ = readable(records, session)
         for record in good:
-            yield record.n, found.records[record.n]
+            yield record.n, found["records"][record.n]

@@ -3,15 +3,12 @@
 `Chat.open` uses it for conversations that outlive their process, `Store.journal` is for runs that do, and
 `Store.events` keeps what happened for whoever looks at it later. Everything is appended as JSON; nothing is changed
 afterwards.
-
-A session in a file: loads a conversation, and appends to its log.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -20,7 +17,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic_core import from_json, to_json
 
@@ -34,101 +31,7 @@ from journeyman.store.log import Line, Record, crc_of, first_crc, lines_of, queu
 from journeyman.store.repair import StoreRepaired, rescue
 from journeyman.types import NOTHING_USED, Message, Usage, dump_messages
 
-_INSERT = "INSERT INTO records (session, kind, position, at, body, crc) VALUES (?, ?, ?, ?, ?, ?)"
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What a session is from its beginning."""
-
-    id: str
-    agent: str
-    created: float
-    """Seconds since 1970."""
-    parent: str | None = None
-    """The session that it was branched from."""
-
-
-@dataclass(slots=True)
-class Log:
-    """The end of one session's log."""
-
-    file: File
-    head: Head
-    crc: int
-    """Of the last record."""
-    is_new: bool
-    """True until the first record was written: a session in which nothing was said is not kept."""
-
-    @classmethod
-    def new(cls, file: File, head: Head) -> Log:
-        """Begin a log."""
-        return cls(file, head, first_crc(head.id), is_new=True)
-
-    @classmethod
-    def after(cls, file: File, head: Head, records: Sequence[Record]) -> Log:
-        """Go on behind these records."""
-        return cls(file, head, records[-1].crc if records else first_crc(head.id), is_new=False)
-
-    def append(self, lines: Sequence[Line]) -> int:
-        """Write the lines, all or none. Return the number of the last one."""
-        crc, n = self.crc, 0
-        with self.file.transaction() as connection:
-            if self.is_new:
-                _insert_head(connection, self.head)
-            for line in lines:
-                crc = crc_of(line.kind, line.position, line.body, crc)
-                row = (self.head.id, line.kind, line.position, time.time(), line.body, crc)
-                n = connection.execute(_INSERT, row).lastrowid or 0
-        self.crc, self.is_new = crc, False
-        return n
-
-
-def _insert_head(connection: sqlite3.Connection, head: Head) -> None:
-    row = (head.id, head.agent, head.created, head.parent)
-    connection.execute("INSERT INTO sessions (id, agent, created, parent) VALUES (?, ?, ?, ?)", row)
-
-
-class FileSession:
-    """One session, open for writing."""
-
-    def __init__(self, log: Log, lock: Lock, snapshot: Snapshot, notice: str | None) -> None:
-        self.notice = notice
-        self.snapshot = snapshot
-        self.on_close: Callable[[], None] | None = None
-        """What is closed with it."""
-        self._log = log
-        self._lock = lock
-
-    @property
-    def id(self) -> str:
-        return self._log.head.id
-
-    def add(self, text: str, queue: Queue) -> int:
-        """Keep a text that waits, and return its number."""
-        return self._log.append([queued(text, queue)])
-
-    def write(self, step: Step) -> None:
-        """Keep what is new: all of it, or nothing."""
-        self._log.append(list(lines_of(step)))
-
-    def close(self) -> None:
-        """Let somebody else open it."""
-        self._lock.release()
-        if self.on_close is not None:
-            self.on_close()
-
-    def __repr__(self) -> str:
-        return f"<FileSession {self.id} in {self._log.file.path}>"
-
-
-if TYPE_CHECKING:
-    _session: type[Session] = FileSession
-
-
 T = TypeVar("T")
-
-_NEWEST = "SELECT body FROM records WHERE session = ? AND kind = ? ORDER BY n DESC LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +74,7 @@ class Store:
         """
         self.path = Path(path).absolute()
         self.notice: str | None = None
-        """What was repaired; None: nothing."""
+        """What was repaired; None when nothing was."""
         self._journals: list[FileJournal] = []
         try:
             self._file = File(self.path)
@@ -203,7 +106,7 @@ class Store:
         """
         if id is None:
             head = Head(self._free_id(), agent, time.time())
-            return FileSession(Log.new(self._file, head), self._lock(head.id), Snapshot(), self.notice)
+            return FileSession(Log(self._file, head), self._lock(head.id), Snapshot(), self.notice)
         return self._read(lambda: self._resumed(id, agent=agent, any_agent=any_agent))
 
     def _resumed(self, id: str, *, agent: str, any_agent: bool) -> FileSession:
@@ -216,13 +119,14 @@ class Store:
         lock = self._lock(id)
         try:
             records = self._records(id)
-            good, kept = readable(records, id)
+            good, snapshot = readable(records, id)
             if len(good) < len(records) or self._has_more(id, records):
                 raise damaged(self.path, f"session {id} ends after {len(good)} records of {len(records)}")
         except BaseException:
             lock.release()
             raise
-        return FileSession(Log.after(self._file, head, good), lock, kept, self.notice)
+        log = Log(self._file, head, good[-1].crc if good else first_crc(id))
+        return FileSession(log, lock, snapshot, self.notice)
 
     def sessions(self) -> list[SessionInfo]:
         """Return all sessions, the one that was last written to first."""
@@ -235,28 +139,27 @@ class Store:
         Raises:
             StoreError: there is no such session, or it has fewer messages.
         """
-        head, kept = self._read(lambda: self._head(id)), self.kept(id)
-        if not 0 < at <= len(kept.messages):
-            have = f"it has {len(kept.messages)}"
-            raise StoreError(f"Session {id} cannot be branched at message {at}: {have}.", hint="Give one of these.")
-        log = Log.new(self._file, Head(self._free_id(), head.agent, time.time(), parent=id))
-        log.append(list(lines_of(Step(position=0, messages=kept.messages[:at]))))
+        head, messages = self._read(lambda: self._head(id)), self.snapshot(id).messages
+        if not 0 < at <= len(messages):
+            what = f"Session {id} cannot be branched at message {at}: it has {len(messages)}."
+            raise StoreError(what, hint="Give one of these.")
+        log = Log(self._file, Head(self._free_id(), head.agent, time.time(), parent=id))
+        log.append([*lines_of(Step(position=0, messages=messages[:at]))])
         return log.head.id
 
-    def kept(self, id: str) -> Snapshot:
-        """Return what is kept of a session, as it is: the last calls may have no results."""
+    def snapshot(self, id: str) -> Snapshot:
+        """Return what is stored of a session, as it is: the last calls may have no results."""
         return self._read(lambda: readable(self._records(self._head(id).id), id)[1])
 
     def messages(self, id: str) -> list[Message]:
         """Return the conversation of a session, its open calls closed."""
-        kept = self.kept(id)
-        staged = (Message("user", kept.staged),) if kept.staged else ()
-        return list(History((*kept.messages, *staged)).export())
+        stored = self.snapshot(id)
+        staged = (Message("user", stored.staged),) if stored.staged else ()
+        return list(History((*stored.messages, *staged)).export())
 
     def export(self, id: str) -> bytes:
         """Return a session as one JSON object. `load_messages` reads what is in its `messages`."""
-        info, kept = self._read(lambda: self._info(self._head(id))), self.kept(id)
-        waiting = [{"queue": text.queue, "text": text.text} for text in kept.waiting]
+        info, waiting = self._read(lambda: self._info(self._head(id))), self.snapshot(id).waiting
         document = {
             "id": info.id,
             "agent": info.agent,
@@ -265,7 +168,7 @@ class Store:
             "updated": info.updated,
             "parent": info.parent,
             "usage": info.usage,
-            "waiting": waiting,
+            "waiting": [{"queue": text.queue, "text": text.text} for text in waiting],
             "messages": from_json(dump_messages(self.messages(id))),
         }
         return to_json(document, indent=2)
@@ -308,13 +211,9 @@ class Store:
         for journal in self._journals:
             journal.close()
         self._file.close()
-        if self._file.is_damaged:
-            self._repair_quietly()
-
-    def _repair_quietly(self) -> None:
-        """Repair what turned out to be damaged when it was written to; whoever opens it next does it, if not we."""
-        with suppress(StoreError, OSError):
-            self._rescued().close()
+        if self._file.is_damaged:  # which turned out when it was written to
+            with suppress(StoreError, OSError):  # if it cannot be repaired now, whoever opens it next does it
+                self._rescued().close()
 
     def __enter__(self) -> Store:
         return self
@@ -371,13 +270,85 @@ class Store:
         )
 
     def _newest(self, id: str, kind: str) -> bytes | None:
-        rows = self._file.rows(_NEWEST, (id, kind))
+        query = "SELECT body FROM records WHERE session = ? AND kind = ? ORDER BY n DESC LIMIT 1"
+        rows = self._file.rows(query, (id, kind))
         return rows[0][0] if rows else None
 
     def _n_messages(self, id: str) -> int:
         ends = "SELECT kind, position FROM records WHERE session = ? AND kind IN ('message', 'cut')"
         rows = self._file.rows(f"{ends} ORDER BY n DESC LIMIT 1", (id,))
         return 0 if not rows else rows[0][1] + (rows[0][0] == "message")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The facts of a session that never change."""
+
+    id: str
+    agent: str
+    created: float
+    """Seconds since 1970."""
+    parent: str | None = None
+    """The session that it was branched from."""
+
+
+@dataclass(slots=True)
+class Log:
+    """The end of one session's log."""
+
+    file: File
+    head: Head
+    crc: int | None = None
+    """The checksum of the last record. None until the first is written: a session in which nothing was said is not
+    stored."""
+
+    def append(self, lines: Sequence[Line]) -> int:
+        """Write the lines, all or none. Return the number of the last one."""
+        head, n = self.head, 0
+        crc = first_crc(head.id) if self.crc is None else self.crc
+        with self.file.transaction() as connection:
+            if self.crc is None:
+                row = (head.id, head.agent, head.created, head.parent)
+                connection.execute("INSERT INTO sessions (id, agent, created, parent) VALUES (?, ?, ?, ?)", row)
+            for line in lines:
+                crc = crc_of(line.kind, line.position, line.body, crc)
+                row = (head.id, line.kind, line.position, time.time(), line.body, crc)
+                n = connection.execute(_INSERT, row).lastrowid or 0
+        self.crc = crc
+        return n
+
+
+_INSERT: Final = "INSERT INTO records (session, kind, position, at, body, crc) VALUES (?, ?, ?, ?, ?, ?)"
+
+
+class FileSession:
+    """One session of a store, open for writing."""
+
+    def __init__(self, log: Log, lock: Lock, snapshot: Snapshot, notice: str | None) -> None:
+        self.notice = notice
+        self.snapshot = snapshot
+        self.on_close: Callable[[], None] | None = None
+        """Called when the session is closed: it closes the store that was opened for it."""
+        self._log = log
+        self._lock = lock
+
+    @property
+    def id(self) -> str:
+        return self._log.head.id
+
+    def add(self, text: str, queue: Queue) -> int:
+        return self._log.append([queued(text, queue)])
+
+    def write(self, step: Step) -> None:
+        self._log.append([*lines_of(step)])
+
+    def close(self) -> None:
+        self._lock.release()
+        if self.on_close is not None:
+            self.on_close()
+
+    def __repr__(self) -> str:
+        return f"<FileSession {self.id} in {self._log.file.path}>"
 
 
 def open_session(path: str, id: str | None, *, agent: str, any_agent: bool) -> FileSession:
@@ -393,4 +364,5 @@ def open_session(path: str, id: str | None, *, agent: str, any_agent: bool) -> F
 
 
 if TYPE_CHECKING:
+    _session: type[Session] = FileSession
     _sessions: type[Sessions] = Store

@@ -5,16 +5,24 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.models.cassette.cassette import Cassette
+    from journeyman.models.cassette.cassette import Cassette, Mode
+    from journeyman.models.cassette.format import RecordedCall, RecordedRequest
+    from journeyman.models.cassette.record import Secret
 
 __all__ = [
     "Cassette",
+    "Mode",
+    "RecordedCall",
+    "RecordedRequest",
+    "Secret",
 ]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "cassette": "Cassette",
+            "cassette": "Cassette Mode",
+            "format": "RecordedCall RecordedRequest",
+            "record": "Secret",
         },
     )

@@ -3,8 +3,7 @@
 A `Cassette` gives a Model around a Model for the requests, and a `Journal` for the tool calls. A journal, and not a
 middleware, because only it stands around a call as a whole: it knows the tool's effect, so that a replay can refuse to
 run what has one; it keeps whatever came of the call, refusals of gates and time-outs included, with the states that the
-call left; and it is the host's, so that runs inside a run have it, too. Imports `deck`, `recording`,
-`playback` and `tape`. Read `tape.py` next: what the file looks like.
+call left; and it is the host's, so that runs inside a run have it, too.
 """
 
 from __future__ import annotations
@@ -18,8 +17,18 @@ from typing import Literal, Self, TypeAlias
 from journeyman.connect import connect
 from journeyman.errors import CassetteError, NotRecorded
 from journeyman.model import Model
-from journeyman.models.cassette.format import FORMAT, VERSION, CallTake, Header, ModelLine, Take, Tape, read, write
-from journeyman.models.cassette.player import CassetteJournal, CassetteModel, Deck
+from journeyman.models.cassette.format import (
+    FORMAT,
+    VERSION,
+    CassetteFile,
+    Header,
+    ModelLine,
+    RecordedCall,
+    RecordedRequest,
+    read,
+    write,
+)
+from journeyman.models.cassette.player import CassetteJournal, CassetteModel, CassetteState
 from journeyman.models.cassette.record import Recording, Redactor, Secret, model_line
 from journeyman.models.cassette.replay import Playback
 
@@ -56,48 +65,48 @@ class Cassette:
         is_there = self.path.exists()
         self.is_anew = mode == "all" or (mode == "once" and not is_there)
         """Whether everything is recorded, and nothing replayed."""
-        self._tape = read(self.path) if is_there and not self.is_anew else Tape(self.path)
+        self._file = read(self.path) if is_there and not self.is_anew else CassetteFile(self.path)
         self._redactor = Redactor(redact, known=redact_known)
-        self._deck = Deck(
-            recording=Recording(self._redactor, self._tape),
-            playback=Playback(self._tape),
+        self._state = CassetteState(
+            recording=Recording(self._redactor, self._file),
+            playback=Playback(self._file),
             records="all" if self.is_anew else "new" if mode == "new" else "nothing",
             runs_tools=tools == "run",
             realtime=realtime,
         )
         self._n_written = 0
-        header = self._tape.header
+        header = self._file.header
         self._agent, self._input = (None, None) if header is None else (header.agent, header.input)
 
     @property
     def is_replaying(self) -> bool:
         """Whether nothing is recorded: every model is left alone."""
-        return self._deck.records == "nothing"
+        return self._state.records == "nothing"
 
     @property
     def header(self) -> Header | None:
         """The first line of the file; None where nothing was recorded before."""
-        return self._tape.header
+        return self._file.header
 
     @property
-    def takes(self) -> Sequence[Take]:
+    def requests(self) -> Sequence[RecordedRequest]:
         """The recorded requests, with their answers, in order."""
-        return tuple(self._tape.takes.values())
+        return tuple(self._file.requests.values())
 
     @property
-    def calls(self) -> Sequence[CallTake]:
+    def calls(self) -> Sequence[RecordedCall]:
         """The recorded tool calls, in order."""
-        return tuple(self._tape.calls)
+        return tuple(self._file.calls)
 
     @property
     def unused(self) -> tuple[str, ...]:
         """What was recorded before and not asked for, each with its line."""
-        return tuple(self._deck.playback.unused())
+        return tuple(self._state.playback.unused())
 
     @property
     def misses(self) -> tuple[NotRecorded, ...]:
         """What was asked for and not recorded."""
-        return tuple(self._deck.misses)
+        return tuple(self._state.misses)
 
     def model(self, model: Model | str | None = None) -> Model:
         """Return a model that is recorded or replayed; `model` itself is asked only for what is recorded.
@@ -111,24 +120,24 @@ class Cassette:
         if model is None:
             model = self._first_model()
         if not isinstance(model, str):
-            return CassetteModel(self._deck, model_line(model, None), lambda: model)
-        known = self._tape.models.get(model)
+            return CassetteModel(self._state, model_line(model, None), lambda: model)
+        known = self._file.models.get(model)
         if known is not None:
-            return CassetteModel(self._deck, known, _connecting(model))
+            return CassetteModel(self._state, known, _connecting(model))
         if self.is_replaying:
-            return CassetteModel(self._deck, ModelLine(model=model), _connecting(model))
+            return CassetteModel(self._state, ModelLine(model=model), _connecting(model))
         connected = connect(model)
-        return CassetteModel(self._deck, model_line(connected, model), lambda: connected)
+        return CassetteModel(self._state, model_line(connected, model), lambda: connected)
 
     def _first_model(self) -> str:
-        for line in self._tape.models.values():
+        for line in self._file.models.values():
             return line.called or line.model
         raise CassetteError(f"{self.path} holds no model.", hint="Say which one: cassette.model(agent.model).")
 
     @property
     def journal(self) -> CassetteJournal:
         """The journal for `Host(journal=…)`: it records and replays what comes of tool calls."""
-        return CassetteJournal(self._deck)
+        return CassetteJournal(self._state)
 
     def describe(self, *, agent: str, input: str) -> None:
         """Say in the file which agent is recorded, with which input."""
@@ -140,13 +149,13 @@ class Cassette:
         Raises:
             CassetteError: the file cannot be written.
         """
-        lines = self._deck.recording.lines
+        lines = self._state.recording.lines
         if len(lines) == self._n_written:
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
         header = Header(format=FORMAT, version=VERSION, recorded=now, agent=self._agent, input=self._input)
-        superseded = self._deck.playback.superseded
-        kept = [line for number, line in enumerate(self._tape.lines, 2) if number not in superseded]
+        superseded = self._state.playback.superseded
+        kept = [line for number, line in enumerate(self._file.lines, 2) if number not in superseded]
         write(self.path, header, [*kept, *lines])
         self._n_written = len(lines)
 

@@ -1,8 +1,7 @@
 """The file of a cassette: one line of JSON for each event, in order, behind a line that says what it is.
 
 A request says only what is new in it, and which earlier one it goes on from: so the file grows with the conversation
-and not with its square, and a change of one prompt changes one line. Reading names the line that is wrong. Imports
-`recorded`, `errors`, `replacing` and `types`.
+and not with its square, and a change of one prompt changes one line. Reading names the line that is wrong.
 """
 
 from __future__ import annotations
@@ -10,11 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from journeyman.errors import CassetteError, ProviderError
 from journeyman.files import replace_file
@@ -22,13 +20,12 @@ from journeyman.model import Part
 from journeyman.models.cassette.pieces import (
     ErrorJson,
     PartJson,
-    canonical_bytes,
     digest_of,
     error_of,
     json_line,
     part_of,
 )
-from journeyman.types import JsonObject, Price
+from journeyman.types import JsonObject, Price, adapter_of, canonical_json
 
 FORMAT: Final = "journeyman cassette"
 VERSION: Final = 1
@@ -46,11 +43,11 @@ class Header:
     format: str
     version: int
     recorded: str
-    """When, as an ISO date and time in UTC."""
+    """When it was recorded, as an ISO date and time in UTC."""
     agent: str | None = None
-    """What the command line recorded."""
+    """The agent that the command line recorded."""
     input: str | None = None
-    """Its input, as it was given."""
+    """The agent's input, as it was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +58,7 @@ class ModelLine:
     model: str
     """The provider, a colon and the name."""
     called: str | None = None
-    """By which name the program asked for it, if by another."""
+    """The name by which the program asked for it, if that is another one."""
     max_output_tokens: int | None = None
     context_window: int | None = None
     price: Price | None = None
@@ -87,7 +84,7 @@ class RequestLine:
     """The run that asked, numbered in the order in which they came."""
     model: str
     digest: str | None = None
-    """Of the whole request; not checked where it was taken out."""
+    """The digest of the whole request; where it was taken out of the line, it is not checked."""
     continues: Continues | None = None
     system: JsonValue = None
     tools: JsonValue = None
@@ -97,17 +94,17 @@ class RequestLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerLine:
-    """What came of a request."""
+    """The answer to a request."""
 
     event: Literal["answer"] = "answer"
     request: int
     parts: list[PartJson]
     error: ErrorJson | None = None
-    """Why it failed."""
+    """Why the request failed."""
     ms: float = 0.0
-    """When it ended."""
+    """When the answer ended, in milliseconds since the request."""
     stopped: bool = False
-    """True: nobody waited for the rest."""
+    """True when nobody waited for the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +116,7 @@ class CallLine:
     key: str
     tool: str | None = None
     ms: float = 0.0
-    """How long it took."""
+    """How long the call took, in milliseconds."""
     runs: list[int] = field(default_factory=list[int])
     """The runs that it started, if it is the call of another agent."""
     outcome: JsonObject
@@ -128,19 +125,9 @@ class CallLine:
 Line: TypeAlias = Annotated[ModelLine | RequestLine | AnswerLine | CallLine, Field(discriminator="event")]
 
 
-@cache
-def _lines() -> TypeAdapter[Line]:
-    return TypeAdapter(Line)
-
-
-@cache
-def _headers() -> TypeAdapter[Header]:
-    return TypeAdapter(Header)
-
-
 def written(line: Header | Line) -> bytes:
     """Return a line as it stands in the file, without its end."""
-    adapter = _headers() if isinstance(line, Header) else _lines()
+    adapter = adapter_of(Header) if isinstance(line, Header) else adapter_of(Line)
     dumped: JsonObject = adapter.dump_python(line, mode="json")  # pyright: ignore[reportArgumentType] - fits its class
     return json_line({name: value for name, value in dumped.items() if not _is_usual(name, value)})
 
@@ -153,7 +140,7 @@ def _is_usual(name: str, value: JsonValue) -> bool:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Take:
+class RecordedRequest:
     """One recorded request and its answer."""
 
     number: int
@@ -165,11 +152,16 @@ class Take:
     canonical: list[bytes]
     """The bytes of each message."""
     answer: AnswerLine | None = None
-    """None: recording ended before it."""
+    """None when the recording ended before the answer."""
     answer_line: int = 0
     parts: list[tuple[float, Part]] = field(default_factory=list[tuple[float, Part]])
-    """With the milliseconds since the request."""
+    """The parts of the answer, each with the milliseconds since the request."""
     is_used: bool = False
+
+    @property
+    def is_stopped(self) -> bool:
+        """True when nobody waited for the whole answer."""
+        return self.answer is None or self.answer.stopped
 
     def error(self) -> ProviderError | None:
         """Return why the request failed, in an exception of its own."""
@@ -177,7 +169,7 @@ class Take:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class CallTake:
+class RecordedCall:
     """One recorded tool call."""
 
     line: int
@@ -186,7 +178,7 @@ class CallTake:
 
 
 @dataclass(slots=True)
-class Tape:
+class CassetteFile:
     """What a file holds."""
 
     path: Path
@@ -194,25 +186,25 @@ class Tape:
     lines: list[bytes] = field(default_factory=list[bytes])
     """The lines after the first."""
     models: dict[str, ModelLine] = field(default_factory=dict[str, ModelLine])
-    """By `model`, and by `called`."""
-    takes: dict[int, Take] = field(default_factory=dict[int, Take])
-    """By number, in order."""
-    calls: list[CallTake] = field(default_factory=list[CallTake])
+    """The models by their `model`, and by their `called`."""
+    requests: dict[int, RecordedRequest] = field(default_factory=dict[int, RecordedRequest])
+    """The requests by their numbers, in order."""
+    calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
 
 
-def read(path: Path) -> Tape:
+def read(path: Path) -> CassetteFile:
     """Return what the file holds.
 
     Raises:
         CassetteError: it cannot be read, or is not what a cassette is; the error names the line.
     """
-    tape = Tape(path)
+    file = CassetteFile(path)
     first, *rest = _raw_lines(path)
-    tape.header = _header(path, first)
+    file.header = _header(path, first)
     for number, raw in enumerate(rest, 2):
-        _take_in(tape, _parsed_line(path, raw, number), number)
-        tape.lines.append(raw)
-    return tape
+        _add(file, _parsed_line(path, raw, number), number)
+        file.lines.append(raw)
+    return file
 
 
 def write(path: Path, header: Header, lines: Sequence[bytes]) -> None:
@@ -270,7 +262,7 @@ def _header(path: Path, raw: bytes) -> Header:
         what = f"the cassette is of version {json.dumps(given.get('version'))}, and this journeyman reads {VERSION}"
         raise _wrong(path, 1, what, "Update journeyman, or record it again.")
     try:
-        return _headers().validate_python(given)
+        return adapter_of(Header).validate_python(given)
     except ValidationError as error:
         raise _wrong(path, 1, _fault(error)) from error
 
@@ -278,7 +270,7 @@ def _header(path: Path, raw: bytes) -> Header:
 def _parsed_line(path: Path, raw: bytes, number: int) -> Line:
     given = _object(path, raw, number)
     try:
-        return _lines().validate_python(given)
+        return adapter_of(Line).validate_python(given)
     except ValidationError as error:
         raise _wrong(path, number, _fault(error)) from error
 
@@ -297,67 +289,66 @@ def _fault(error: ValidationError) -> str:
             return f"{'.'.join(steps)} is wrong: {first['msg']}"
 
 
-def _take_in(tape: Tape, line: Line, number: int) -> None:
+def _add(file: CassetteFile, line: Line, number: int) -> None:
     match line:
         case ModelLine():
-            tape.models[line.model] = line
-            tape.models[line.called or line.model] = line
+            file.models[line.model] = line
+            file.models[line.called or line.model] = line
         case RequestLine():
-            tape.takes[line.request] = _take(tape, line, number)
+            file.requests[line.request] = _request(file, line, number)
         case AnswerLine():
-            _answer(tape, line, number)
+            _answer(file, line, number)
         case CallLine():
-            tape.calls.append(CallTake(line=number, call=line))
+            file.calls.append(RecordedCall(line=number, call=line))
 
 
-def _take(tape: Tape, line: RequestLine, number: int) -> Take:
-    if line.request in tape.takes:
-        raise _wrong(tape.path, number, f"there is a request {line.request} before")
-    before, kept = _continued(tape, line, number)
+def _request(file: CassetteFile, line: RequestLine, number: int) -> RecordedRequest:
+    if line.request in file.requests:
+        raise _wrong(file.path, number, f"there is a request {line.request} before")
+    before, kept = _continued(file, line, number)
     body: JsonObject = {"model": line.model}
     for name, value in (("system", line.system), ("tools", line.tools), ("settings", line.settings)):
         if value is None and before is None:
-            raise _wrong(tape.path, number, f"request {line.request} has no {name!r}")
-        body[name] = value if value is not None or before is None else before.body[name]
-    canonical = [*map(canonical_bytes, line.messages)]
-    if before is not None:
-        canonical = [*before.canonical[:kept], *canonical]
-        body["messages"] = [*messages_of(before.body)[:kept], *line.messages]
-    else:
-        body["messages"] = [*line.messages]
+            raise _wrong(file.path, number, f"request {line.request} has no {name!r}")
+        body[name] = before.body[name] if value is None and before is not None else value
+    messages, canonical = ([], []) if before is None else (messages_of(before.body)[:kept], before.canonical[:kept])
+    body["messages"] = [*messages, *line.messages]
+    canonical += map(canonical_json, line.messages)
     digest = digest_of(head_bytes(body), canonical)
     if line.digest not in (None, digest):
         what = f"request {line.request} was changed after it was recorded: its digest is {digest}"
-        raise _wrong(tape.path, number, what, "Record it again, or take the digest out of the line if it is meant.")
-    return Take(number=line.request, run=line.run, line=number, body=body, digest=digest, canonical=canonical)
+        raise _wrong(file.path, number, what, "Record it again, or take the digest out of the line if it is meant.")
+    return RecordedRequest(
+        number=line.request, run=line.run, line=number, body=body, digest=digest, canonical=canonical
+    )
 
 
-def _continued(tape: Tape, line: RequestLine, number: int) -> tuple[Take | None, int]:
+def _continued(file: CassetteFile, line: RequestLine, number: int) -> tuple[RecordedRequest | None, int]:
     """Return the request that this one goes on from, and how many of its messages they have in common."""
     if line.continues is None:
         return None, 0
-    before, kept = tape.takes.get(line.continues.request), line.continues.messages
+    before, kept = file.requests.get(line.continues.request), line.continues.messages
     if before is None:
-        raise _wrong(tape.path, number, f"it continues request {line.continues.request}, which is not before it")
+        raise _wrong(file.path, number, f"it continues request {line.continues.request}, which is not before it")
     if not 0 <= kept <= len(before.canonical):
         what = f"it continues {kept} messages of request {before.number}, which has {len(before.canonical)}"
-        raise _wrong(tape.path, number, what)
+        raise _wrong(file.path, number, what)
     return before, kept
 
 
-def _answer(tape: Tape, line: AnswerLine, number: int) -> None:
-    take = tape.takes.get(line.request)
-    if take is None or take.answer is not None:
-        what = "is not before it" if take is None else "has an answer before"
-        raise _wrong(tape.path, number, f"this answers request {line.request}, which {what}")
-    take.answer, take.answer_line = line, number
+def _answer(file: CassetteFile, line: AnswerLine, number: int) -> None:
+    request = file.requests.get(line.request)
+    if request is None or request.answer is not None:
+        what = "is not before it" if request is None else "has an answer before"
+        raise _wrong(file.path, number, f"this answers request {line.request}, which {what}")
+    request.answer, request.answer_line = line, number
     for index, part in enumerate(line.parts):
         try:
-            take.parts.append(part_of(part))
+            request.parts.append(part_of(part))
         except KeyError as error:
-            raise _wrong(tape.path, number, f"parts.{index} has no known {error.args[0]!r}") from error
+            raise _wrong(file.path, number, f"parts.{index} has no known {error.args[0]!r}") from error
         except ValidationError as error:
-            raise _wrong(tape.path, number, f"parts.{index}: {_fault(error)}") from error
+            raise _wrong(file.path, number, f"parts.{index}: {_fault(error)}") from error
 
 
 def messages_of(body: JsonObject) -> list[JsonValue]:
@@ -368,4 +359,4 @@ def messages_of(body: JsonObject) -> list[JsonValue]:
 
 def head_bytes(body: JsonObject) -> bytes:
     """Return the bytes of a request without its messages, for its digest."""
-    return canonical_bytes({name: value for name, value in body.items() if name != "messages"})
+    return canonical_json({name: value for name, value in body.items() if name != "messages"})

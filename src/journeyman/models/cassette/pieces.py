@@ -1,7 +1,7 @@
 """Requests and answers as the JSON that a cassette holds: requests to be compared and read, answers to be given again.
 
 A request's JSON is the same for every provider, and leaves out what is as usual, so that a recording stays equal to
-what later versions of this package ask. Imports `errors`, `model` and `types`.
+what later versions of this package ask.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import json
 from base64 import b64decode
 from binascii import Error as NotBase64
 from dataclasses import fields
-from functools import cache
 from hashlib import sha256
 from typing import Final, TypeAlias
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
+from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
 from journeyman.errors import ProviderError, ProviderErrorKind
@@ -34,13 +34,13 @@ from journeyman.model import (
     ToolSpec,
     UsageSeen,
 )
-from journeyman.types import Block, JsonObject, Message, Usage
+from journeyman.types import Block, JsonObject, Message, Usage, adapter_of
 
 PartJson: TypeAlias = JsonObject
 """One part: `part` says which, `ms` when it came, and its fields."""
 
 _LONGEST_DATA: Final = 200
-"""Of pictures and documents in a request that are longer only the hash is kept: they are compared, never given back."""
+"""Longer pictures and documents in a request are kept as a hash: they are compared, and never given back."""
 
 _USUAL: Final = frozenset({"cache_mark", "is_error", "continues"})
 """Fields that are left out when they are false."""
@@ -65,7 +65,7 @@ def head_json(prefix: Prefix, settings: Settings) -> JsonObject:
         "system": [_readable(block) for block in prefix.system],
         "tools": [_tool(tool) for tool in sorted(prefix.tools, key=lambda tool: tool.name)],
         "settings": {
-            each.name: _plain(value)
+            each.name: to_jsonable_python(value)
             for each in fields(settings)
             if (value := getattr(settings, each.name)) != getattr(_SETTINGS, each.name)
         },
@@ -88,18 +88,9 @@ def digest_of(head: bytes, messages: list[bytes]) -> str:
     return whole.hexdigest()[:32]
 
 
-def canonical_bytes(value: JsonValue) -> bytes:
-    """Return bytes that are the same for equal JSON."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-
 def _tool(tool: ToolSpec) -> JsonObject:
     spec: JsonObject = {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
     return spec | ({"strict": True} if tool.strict else {}) | ({"deferred": True} if tool.deferred else {})
-
-
-def _plain(value: object) -> JsonValue:
-    return _any().dump_python(value, mode="json")
 
 
 def _readable(block: Block) -> JsonObject:
@@ -143,7 +134,7 @@ def _short(data: str) -> str:
 
 def block_json(block: Block) -> JsonObject:
     """Return a block with all that it takes to make it again."""
-    dumped: JsonObject = _blocks().dump_python(block, mode="json", exclude_none=True)
+    dumped: JsonObject = adapter_of(Block).dump_python(block, mode="json", exclude_none=True)
     kept = {name: value for name, value in dumped.items() if name != "type" and not _is_usual(name, value)}
     return {"type": block.type, **kept}
 
@@ -176,14 +167,14 @@ def part_json(part: Part, ms: float) -> PartJson:
                 "attempt": part.attempt,
                 "max_attempts": part.max_attempts,
                 "delay_s": part.delay_s,
-                "error": _plain(error_json(part.error)),
+                "error": to_jsonable_python(error_json(part.error)),
             }
             return shown | retried
         case BlockFinished():
             finished: PartJson = {"part": "block", "block": block_json(part.block)}
             return shown | finished
         case _:
-            dumped: JsonObject = _part_adapter(type(part)).dump_python(part, mode="json", exclude_none=True)
+            dumped: JsonObject = adapter_of(type(part)).dump_python(part, mode="json", exclude_none=True)
             return {**shown, "part": _NAMES[type(part)], **dumped}
 
 
@@ -195,11 +186,11 @@ def part_of(given: PartJson) -> tuple[float, Part]:
         pydantic.ValidationError: a field is missing or wrong.
     """
     rest = {key: value for key, value in given.items() if key not in ("ms", "part")}
-    ms = _number().validate_python(given["ms"])
+    ms = adapter_of(float).validate_python(given["ms"])
     if given["part"] == "retried":
-        retried = _retried().validate_python(rest)
+        retried = adapter_of(_RetriedJson).validate_python(rest)
         return ms, Retried(retried["attempt"], retried["max_attempts"], retried["delay_s"], error_of(retried["error"]))
-    return ms, _part_adapter(_PARTS[str(given["part"])]).validate_python(rest)
+    return ms, adapter_of(_PARTS[str(given["part"])]).validate_python(rest)
 
 
 class ErrorJson(TypedDict, total=False):
@@ -223,7 +214,7 @@ class _RetriedJson(TypedDict):
 
 def error_json(error: ProviderError) -> ErrorJson:
     """Return a failed request."""
-    usage = None if error.usage is None else _usage().dump_python(error.usage, mode="json", exclude_none=True)
+    usage = None if error.usage is None else adapter_of(Usage).dump_python(error.usage, mode="json", exclude_none=True)
     facts = {
         "kind": error.kind,
         "message": str(error),
@@ -233,7 +224,7 @@ def error_json(error: ProviderError) -> ErrorJson:
         "retry_after_s": error.retry_after_s,
         "usage": usage,
     }
-    return _errors().validate_python({name: value for name, value in facts.items() if value is not None})
+    return adapter_of(ErrorJson).validate_python({name: value for name, value in facts.items() if value is not None})
 
 
 def error_of(given: ErrorJson) -> ProviderError:
@@ -246,40 +237,5 @@ def error_of(given: ErrorJson) -> ProviderError:
         type=given.get("type"),
         request_id=given.get("request_id"),
         retry_after_s=given.get("retry_after_s"),
-        usage=None if usage is None else _usage().validate_python(usage),
+        usage=None if usage is None else adapter_of(Usage).validate_python(usage),
     )
-
-
-@cache
-def _blocks() -> TypeAdapter[Block]:
-    return TypeAdapter(Block)
-
-
-@cache
-def _usage() -> TypeAdapter[Usage]:
-    return TypeAdapter(Usage)
-
-
-@cache
-def _number() -> TypeAdapter[float]:
-    return TypeAdapter(float)
-
-
-@cache
-def _errors() -> TypeAdapter[ErrorJson]:
-    return TypeAdapter(ErrorJson)
-
-
-@cache
-def _retried() -> TypeAdapter[_RetriedJson]:
-    return TypeAdapter(_RetriedJson)
-
-
-@cache
-def _any() -> TypeAdapter[object]:
-    return TypeAdapter(object)
-
-
-@cache
-def _part_adapter(kind: type[Part]) -> TypeAdapter[Part]:
-    return TypeAdapter[Part](kind)

@@ -1,29 +1,39 @@
 """The two things that a cassette puts into a run: a model that is recorded or replayed, and the journal for its calls.
 
-Imports `recording`, `playback` and the ports. Read `cassette.py` first.
+Both ask the recording first, unless all is recorded anew; what they pass on is what whoever asked would have seen
+without a cassette.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from pydantic import JsonValue
+
 from journeyman.cancel import current_scope, is_failure
 from journeyman.errors import CassetteError, ModelUnavailable, NotRecorded, ProviderError, name_and_words
-from journeyman.journal import Codec
+from journeyman.journal import Codec, Journal
 from journeyman.model import InputPart, Model, Part, Request, TextPart, ThinkingPart, opened
-from journeyman.models.cassette.format import CallTake, ModelLine, Take
+from journeyman.models.cassette.format import ModelLine, RecordedCall, RecordedRequest
 from journeyman.models.cassette.pieces import json_line
-from journeyman.models.cassette.record import Asked, LiveRun, Recording, TimedPart, model_line, note_tools, outcome_of
+from journeyman.models.cassette.record import (
+    LiveRun,
+    NewRequest,
+    Recording,
+    TimedPart,
+    model_line,
+    note_tools,
+)
 from journeyman.models.cassette.replay import Playback
 from journeyman.types import Effect, Price
 
 if TYPE_CHECKING:
-    from journeyman.journal import Journal
     from journeyman.model import Opens, Priced
 
 T = TypeVar("T")
@@ -35,7 +45,7 @@ _DISPLAYED = (TextPart, ThinkingPart, InputPart)
 
 
 @dataclass(slots=True, kw_only=True)
-class Deck:
+class CassetteState:
     """What the model and the journal of a cassette share."""
 
     recording: Recording
@@ -53,11 +63,10 @@ class Deck:
         self.misses.append(miss)
         return miss
 
-
-async def _wait_until(moment_s: float) -> None:
-    delay_s = moment_s - _now_s()
-    if delay_s > 0:
-        await asyncio.sleep(delay_s)
+    async def wait_until(self, moment_s: float) -> None:
+        """Wait as long as the model did, in a replay that takes its time."""
+        if self.realtime and (delay_s := moment_s - _now_s()) > 0:
+            await asyncio.sleep(delay_s)
 
 
 def _now_s() -> float:
@@ -70,8 +79,8 @@ def _now_s() -> float:
 class CassetteModel:
     """A model around a model: asks it and records, or answers in its stead."""
 
-    def __init__(self, deck: Deck, line: ModelLine, inner: Callable[[], Model]) -> None:
-        self._deck = deck
+    def __init__(self, state: CassetteState, line: ModelLine, inner: Callable[[], Model]) -> None:
+        self._state = state
         self._line = line
         self._inner = inner
 
@@ -104,39 +113,62 @@ class CassetteModel:
 
     def open(self) -> AbstractAsyncContextManager[object]:
         """Hold open what the model needs, if it is sure to be asked."""
-        return opened(self._inner()) if self._deck.records == "all" else nullcontext()
+        return opened(self._inner()) if self._state.records == "all" else nullcontext()
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
         """Answer from the cassette, or ask the model and record; see `Model.stream`."""
-        deck = self._deck
-        asked = deck.recording.asked(deck.run(), self._line.model, request)
-        take = None
-        if deck.records != "all":
-            take = deck.playback.take(asked.run, asked.digest, complete=deck.records == "new")
-        if take is not None:
-            yield _Replay(deck, take, asked.run, deltas=request.deltas)
-        elif deck.records == "nothing":
-            raise deck.missed(deck.playback.missing(asked.body, asked.digest, asked.number))
+        state = self._state
+        new = state.recording.compared(state.run(), self._line.model, request)
+        found = None
+        if state.records != "all":
+            found = state.playback.request(new.run, new.digest, complete=state.records == "new")
+        if found is not None:
+            async with aclosing(self._replayed(found, new.run, deltas=request.deltas)) as parts:
+                yield parts
+        elif state.records == "nothing":
+            raise state.missed(state.playback.missing(new.body, new.digest, new.number))
         else:
-            async with self._recorded(asked, request) as parts:
+            async with self._recorded(new, request) as parts:
                 yield parts
 
+    async def _replayed(self, found: RecordedRequest, run: LiveRun, *, deltas: bool) -> AsyncGenerator[Part]:
+        """Give the parts of a recorded answer."""
+        state, started_s = self._state, _now_s()
+        for ms, part in found.parts:
+            note_tools(run, part)
+            if deltas or not isinstance(part, _DISPLAYED):
+                await state.wait_until(started_s + ms / 1000)
+                yield part
+        if found.answer is not None:
+            await state.wait_until(started_s + found.answer.ms / 1000)
+        error = found.error()
+        if error is not None:
+            if not state.realtime and state.playback.is_repeated(found):
+                error.retry_after_s = 0.0  # it was waited for when it was recorded
+            raise error
+        if found.is_stopped:
+            raise state.missed(state.playback.cut_off(found))
+
     @asynccontextmanager
-    async def _recorded(self, asked: Asked, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
-        deck = self._deck
-        inner = self._connected()
-        deck.recording.model(model_line(inner, self._line.called))
-        deck.recording.begin(asked)
+    async def _recorded(self, new: NewRequest, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        recording = self._state.recording
+        try:
+            inner = self._inner()
+        except ModelUnavailable as error:
+            raise error.in_stream() from error
+        recording.model(model_line(inner, self._line.called))
+        recording.begin(new)
         if (started := _started_here.get()) is not None:
-            started.append(asked.run)
-        take = _Recorder(asked.run, deltas=request.deltas)
-        whole = request if request.deltas else replace(request, deltas=True)
+            started.append(new.run)
+        answer = _Answer(run=new.run, deltas=request.deltas, started_s=_now_s())
         failure: ProviderError | None = None
         try:
-            async with inner.stream(whole) as parts:
-                take.parts = parts
-                yield take
+            async with (
+                inner.stream(request if request.deltas else replace(request, deltas=True)) as parts,
+                aclosing(answer.passed_on(parts)) as shown,
+            ):
+                yield shown
         except ProviderError as error:
             failure = error
             raise
@@ -146,106 +178,51 @@ class CassetteModel:
             failure = ProviderError(f"The model {self._line.model} raised {name_and_words(error)}.", kind="unknown")
             raise failure from error
         finally:
-            stopped = failure is None and not take.is_over
-            deck.recording.end(asked, take.taken, ms=take.ms(), error=failure, stopped=stopped)
-
-    def _connected(self) -> Model:
-        try:
-            return self._inner()
-        except ModelUnavailable as error:
-            raise error.in_stream() from error
+            stopped = failure is None and not answer.is_whole
+            recording.end(new, answer.parts, ms=answer.ms(), error=failure, stopped=stopped)
 
 
-class _Recorder:
-    """Passes parts on, and keeps them."""
+@dataclass(slots=True, kw_only=True)
+class _Answer:
+    """An answer that is recorded while it comes."""
 
-    __slots__ = ("_deltas", "_run", "_started_s", "is_over", "parts", "taken")
-
-    def __init__(self, run: LiveRun, *, deltas: bool) -> None:
-        self.parts: AsyncIterator[Part] | None = None
-        self.taken: list[TimedPart] = []
-        self.is_over = False
-        self._run = run
-        self._deltas = deltas
-        self._started_s = _now_s()
+    run: LiveRun
+    deltas: bool
+    """Whether the pieces of a text are passed on; they are recorded in any case."""
+    started_s: float
+    parts: list[TimedPart] = field(default_factory=list[TimedPart])
+    is_whole: bool = False
 
     def ms(self) -> float:
-        return (_now_s() - self._started_s) * 1000
+        return (_now_s() - self.started_s) * 1000
 
-    def __aiter__(self) -> AsyncIterator[Part]:
-        return self
-
-    async def __anext__(self) -> Part:
-        assert self.parts is not None, "handed out once the stream is there"
-        async for part in self.parts:
-            self.taken.append((self.ms(), part))
-            note_tools(self._run, part)
-            if self._deltas or not isinstance(part, _DISPLAYED):
-                return part
-        self.is_over = True
-        raise StopAsyncIteration
-
-
-class _Replay:
-    """The parts of a recorded answer."""
-
-    __slots__ = ("_deck", "_deltas", "_parts", "_run", "_started_s", "_take")
-
-    def __init__(self, deck: Deck, take: Take, run: LiveRun, *, deltas: bool) -> None:
-        self._deck = deck
-        self._take = take
-        self._run = run
-        self._deltas = deltas
-        self._parts: Iterator[TimedPart] = iter(take.parts)
-        self._started_s = _now_s()
-
-    def __aiter__(self) -> AsyncIterator[Part]:
-        return self
-
-    async def __anext__(self) -> Part:
-        for ms, part in self._parts:
-            note_tools(self._run, part)
-            if self._deltas or not isinstance(part, _DISPLAYED):
-                await self._wait(ms)
-                return part
-        return await self._end()
-
-    async def _wait(self, ms: float) -> None:
-        if self._deck.realtime:
-            await _wait_until(self._started_s + ms / 1000)
-
-    async def _end(self) -> Part:
-        take = self._take
-        await self._wait(take.answer.ms if take.answer is not None else 0.0)
-        error = take.error()
-        if error is not None:
-            if not self._deck.realtime and self._deck.playback.is_repeated(take):
-                error.retry_after_s = 0.0  # it was waited for then
-            raise error
-        if take.answer is not None and take.answer.stopped:
-            raise self._deck.missed(self._deck.playback.cut_off(take))
-        raise StopAsyncIteration
+    async def passed_on(self, parts: AsyncIterator[Part]) -> AsyncGenerator[Part]:
+        async for part in parts:
+            self.parts.append((self.ms(), part))
+            note_tools(self.run, part)
+            if self.deltas or not isinstance(part, _DISPLAYED):
+                yield part
+        self.is_whole = True
 
 
 # -- tool calls -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class CassetteJournal:
-    """Records and replays what comes of tool calls. Model calls pass through: their cassette is the model's."""
+class CassetteJournal(Journal):
+    """Records and replays what comes of tool calls. Model calls pass through: `CassetteModel` records them."""
 
-    deck: Deck
+    state: CassetteState
 
-    def reserve(self, key: str) -> _Place:
-        return _Place(self.deck, self.deck.run(), key)
-
-    async def step(self, key: str, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
-        return await self.reserve(key).step(work, codec=codec, effect=effect)
+    def reserve(self, key: str) -> CallStep:
+        return CallStep(self.state, self.state.run(), key)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    deck: Deck
+class CallStep:
+    """One step of a run; only what comes of a call is recorded and replayed."""
+
+    state: CassetteState
     run: LiveRun
     key: str
 
@@ -254,26 +231,27 @@ class _Place:
     async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
         if "/call/" not in self.key:
             return await work()
-        deck = self.deck
-        take = None if deck.records == "all" else deck.playback.call(self.run, self.key)
-        if take is not None and not deck.runs_tools and not (take.call.runs and effect != "once"):
-            return await self._replayed(take, codec)
-        if deck.records != "nothing" and take is None:
+        state = self.state
+        found = None if state.records == "all" else state.playback.call(self.run, self.key)
+        if found is not None and not state.runs_tools and not (found.call.runs and effect != "once"):
+            return await self._replayed(found, codec)
+        if state.records != "nothing" and found is None:
             return await self._recorded(work, codec)
-        if effect == "pure" or take is not None or deck.runs_tools:
+        if effect == "pure" or found is not None or state.runs_tools:
             return await work()
         tool = self.run.tools.get(self.key.rpartition("/")[2])
-        raise deck.missed(deck.playback.missing_call(self.key, tool, effect))
+        raise state.missed(state.playback.missing_call(self.key, tool, effect))
 
-    async def _replayed(self, take: CallTake, codec: Codec[T]) -> T:
-        if self.deck.realtime:
-            await asyncio.sleep(take.call.ms / 1000)
-        self.deck.playback.skip(take.call.runs)
+    async def _replayed(self, found: RecordedCall, codec: Codec[T]) -> T:
+        if self.state.realtime:
+            await asyncio.sleep(found.call.ms / 1000)
+        self.state.playback.skip(found.call.runs)
         try:
-            return codec.decode(json_line(take.call.outcome))
+            return codec.decode(json_line(found.call.outcome))
         except ValueError as error:
-            what = f"{self.deck.playback.path}, line {take.line}: the outcome cannot be read: {name_and_words(error)}."
-            raise CassetteError(what, hint="Record it again.", line=take.line) from error
+            where = f"{self.state.playback.path}, line {found.line}"
+            what = f"{where}: the outcome cannot be read: {name_and_words(error)}."
+            raise CassetteError(what, hint="Record it again.", line=found.line) from error
 
     async def _recorded(self, work: Callable[[], Awaitable[T]], codec: Codec[T]) -> T:
         started_s, started = _now_s(), list[LiveRun]()
@@ -284,12 +262,14 @@ class _Place:
             _started_here.reset(token)
         ms = (_now_s() - started_s) * 1000
         try:
-            outcome = outcome_of(codec.encode(value))
+            outcome: JsonValue = json.loads(codec.encode(value))
+            if not isinstance(outcome, dict):
+                raise ValueError("it is no JSON object")
         except (ValueError, TypeError) as error:
             what = f"What came of {self.key} cannot be recorded: {name_and_words(error)}."
             hint = "Keep values in the run's states that Pydantic can write as JSON."
             raise CassetteError(what, hint=hint) from error
-        self.deck.recording.call(self.run, self.key, ms=ms, outcome=outcome, started=started)
+        self.state.recording.call(self.run, self.key, ms=ms, outcome=outcome, started=started)
         return value
 
 
@@ -297,4 +277,3 @@ if TYPE_CHECKING:
     _model: Model = CassetteModel.__new__(CassetteModel)
     _opens: Opens = CassetteModel.__new__(CassetteModel)
     _priced: Priced = CassetteModel.__new__(CassetteModel)
-    _journal: Journal = CassetteJournal.__new__(CassetteJournal)

@@ -1,12 +1,8 @@
 """Turning what happens into the lines of a cassette, without its secrets.
 
-A message is encoded once for each run that sends it.
-
-Taking secrets out of what is recorded.
-
-Every secret becomes the same mark, whatever it was found by, so that a conversation recorded on one machine is the same
-on another. Redacting twice changes nothing more: what is replayed was redacted, and is redacted again when the model is
-asked.
+A message is encoded once for each run that sends it. Every secret becomes the same mark, whatever it was found by, so
+that a conversation recorded on one machine is the same on another. Redacting twice changes nothing more: what is
+replayed was redacted, and is redacted again when the model is asked.
 """
 
 from __future__ import annotations
@@ -14,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from typing import Final, TypeAlias, cast
 from urllib.parse import quote
 
@@ -41,28 +38,286 @@ from journeyman.model import (
 from journeyman.models.cassette.format import (
     AnswerLine,
     CallLine,
+    CassetteFile,
     Continues,
     ModelLine,
     RequestLine,
-    Tape,
     head_bytes,
     messages_of,
     written,
 )
 from journeyman.models.cassette.pieces import (
-    ErrorJson,
-    canonical_bytes,
     digest_of,
     error_json,
     head_json,
     message_json,
     part_json,
 )
-from journeyman.types import Block, JsonObject, Message, Text, Thinking, ToolUse
+from journeyman.types import Block, JsonObject, Message, Text, Thinking, ToolUse, canonical_json
+
+TimedPart = tuple[float, Part]
+"""A part, and when it came: milliseconds since the request."""
+
+
+@dataclass(slots=True)
+class _Encoded:
+    message: Message
+    """Kept, so that its identity stays its own."""
+    json: JsonObject
+    canonical: bytes
+
+
+@dataclass(slots=True)
+class _Head:
+    model: str
+    prefix: Prefix
+    settings: Settings
+    json: JsonObject
+    canonical: bytes
+
+
+@dataclass(slots=True, eq=False)
+class LiveRun:
+    """What is remembered of a run that is going on now."""
+
+    scope: object
+    """Kept, so that its identity stays its own."""
+    number: int = 0
+    """Its number in the recording; 0 while nothing of it is recorded."""
+    tools: dict[str, str] = field(default_factory=dict[str, str])
+    """The names of the tools that were called, by the id of the call."""
+    head: _Head | None = None
+    encoded: dict[int, _Encoded] = field(default_factory=dict[int, _Encoded])
+    """The messages of the last request, by identity."""
+    last: NewRequest | None = None
+    """The last request that was recorded."""
+
+
+@dataclass(slots=True, kw_only=True)
+class NewRequest:
+    """One request, as it is compared and written."""
+
+    run: LiveRun
+    number: int
+    """The number of this request among all that the program made, from 1."""
+    model: str
+    body: JsonObject
+    digest: str
+    recorded_as: int = 0
+    """Its number in the file; 0 while it is not recorded."""
+
+
+class Recording:
+    """Encodes what is asked, and collects the lines of what is recorded."""
+
+    def __init__(self, redactor: Redactor, file: CassetteFile) -> None:
+        """`file` is what the recording is added to."""
+        self._redactor = redactor
+        self._models = dict(file.models)
+        self._last_request = max(file.requests, default=0)
+        runs = [*(take.run for take in file.requests.values()), *(call.call.run for call in file.calls)]
+        self._last_run = max(runs, default=0)
+        self._n_asked = 0
+        self._runs: dict[int, LiveRun] = {}
+        self.lines: list[bytes] = []
+
+    def run_of(self, scope: object) -> LiveRun:
+        """Return what is remembered of the run that has this scope; None is a program that asks outside of a run."""
+        run = self._runs.get(id(scope))
+        if run is None:
+            run = self._runs[id(scope)] = LiveRun(scope)
+        return run
+
+    # -- requests
+
+    def compared(self, run: LiveRun, model: str, request: Request) -> NewRequest:
+        """Return a request as it is compared."""
+        self._n_asked += 1
+        head = self._head(run, model, request)
+        encoded = [run.encoded.get(id(message)) or self._encoded(message) for message in request.messages]
+        run.encoded = {id(each.message): each for each in encoded}
+        messages: list[JsonValue] = [each.json for each in encoded]
+        body: JsonObject = {**head.json, "messages": messages}
+        return NewRequest(
+            run=run,
+            number=self._n_asked,
+            model=model,
+            body=body,
+            digest=digest_of(head.canonical, [each.canonical for each in encoded]),
+        )
+
+    def _head(self, run: LiveRun, model: str, request: Request) -> _Head:
+        head = run.head
+        if head is None or (head.model, head.prefix, head.settings) != (model, request.prefix, request.settings):
+            content = self._redacted({"model": model} | head_json(request.prefix, request.settings))
+            head = run.head = _Head(model, request.prefix, request.settings, content, head_bytes(content))
+        return head
+
+    def _encoded(self, message: Message) -> _Encoded:
+        content = self._redacted(message_json(message))
+        return _Encoded(message, content, canonical_json(content))
+
+    def _redacted(self, value: JsonObject) -> JsonObject:
+        return cast("JsonObject", self._redactor.redacted(value))
+
+    # -- lines
+
+    def model(self, line: ModelLine) -> None:
+        """Record what is known of a model, unless it is recorded."""
+        if self._models.get(line.model) != line:
+            self._models[line.model] = line
+            self.lines.append(written(line))
+
+    def begin(self, asked: NewRequest) -> None:
+        """Record a request."""
+        self._last_request += 1
+        asked.recorded_as = self._last_request
+        before, kept = asked.run.last, _in_common(asked.run.last, asked)
+        body: JsonObject = {
+            name: value
+            for name, value in asked.body.items()
+            if before is None or name == "messages" or before.body[name] != value
+        }
+        line = RequestLine(
+            request=asked.recorded_as,
+            run=self._number(asked.run),
+            model=asked.model,
+            digest=asked.digest,
+            continues=None if before is None else Continues(request=before.recorded_as, messages=kept),
+            system=body.get("system"),
+            tools=body.get("tools"),
+            settings=body.get("settings"),
+            messages=messages_of(asked.body)[kept:],
+        )
+        self.lines.append(written(line))
+        asked.run.last = asked
+
+    def end(
+        self, asked: NewRequest, parts: Sequence[TimedPart], *, ms: float, error: ProviderError | None, stopped: bool
+    ) -> None:
+        """Record what came of a request."""
+        shown: JsonValue = [part_json(part, ms) for ms, part in _without_secrets(parts, self._redactor)]
+        line = AnswerLine(
+            request=asked.recorded_as,
+            parts=cast("list[JsonObject]", self._redactor.redacted(shown)),
+            error=None if error is None else {**error_json(error), "message": self._redactor.redacted_text(str(error))},
+            ms=round(ms, 1),
+            stopped=stopped,
+        )
+        self.lines.append(written(line))
+
+    def call(self, run: LiveRun, key: str, *, ms: float, outcome: JsonObject, started: Sequence[LiveRun]) -> None:
+        """Record what came of a call; `started` are the runs that it started."""
+        compact: JsonObject = {
+            name: value for name, value in outcome.items() if value is not None and value is not False
+        }
+        line = CallLine(
+            run=self._number(run),
+            key=key,
+            tool=run.tools.get(key.rpartition("/")[2]),
+            ms=round(ms, 1),
+            runs=sorted({each.number for each in started}),
+            outcome=self._redacted(compact),
+        )
+        self.lines.append(written(line))
+
+    def _number(self, run: LiveRun) -> int:
+        if not run.number:
+            self._last_run += 1
+            run.number = self._last_run
+        return run.number
+
+
+def model_line(model: Model, called: str | None) -> ModelLine:
+    """Return what is known of a model; `called` is the name that it was asked for by."""
+    name = f"{model.provider}:{model.name}"
+    return ModelLine(
+        model=name,
+        called=None if called == name else called,
+        max_output_tokens=max_output_tokens_of(model),
+        context_window=context_window_of(model),
+        price=price_of(model),
+        loads_tools=loads_tools_of(model),
+    )
+
+
+def note_tools(run: LiveRun, part: Part) -> None:
+    """Remember the name of a tool that is called."""
+    if isinstance(part, BlockFinished) and isinstance(part.block, ToolUse):
+        run.tools[part.block.id] = part.block.name
+
+
+def _in_common(before: NewRequest | None, asked: NewRequest) -> int:
+    """Return how many messages a request has in common with the one before it."""
+    if before is None:
+        return 0
+    mine, theirs = messages_of(before.body), messages_of(asked.body)
+    pairs = enumerate(zip(mine, theirs, strict=False))
+    return next((index for index, (one, other) in pairs if one is not other), min(len(mine), len(theirs)))
+
+
+# -- secrets that are cut into pieces ---------------------------------------------------------------------------------
+
+_Piece: TypeAlias = TextPart | ThinkingPart | InputPart
+
+
+def _without_secrets(parts: Sequence[TimedPart], redactor: Redactor) -> list[TimedPart]:
+    """Return the parts, with the pieces of each text redacted as a whole: a secret may be spread over several."""
+    changed = list(parts)
+    for pieces in _texts(parts):
+        texts = [each.json if isinstance(each, InputPart) else each.text for each in pieces.values()]
+        whole = "".join(texts)
+        is_json = any(isinstance(each, InputPart) for each in pieces.values())
+        redacted = redactor.redacted_json_text(whole) if is_json else redactor.redacted_text(whole)
+        if redacted != whole:
+            for (index, piece), text in zip(pieces.items(), _cut_alike(redacted, map(len, texts)), strict=True):
+                new = replace(piece, json=text) if isinstance(piece, InputPart) else replace(piece, text=text)
+                changed[index] = (parts[index][0], new)
+    return changed
+
+
+def _texts(parts: Sequence[TimedPart]) -> Iterator[dict[int, _Piece]]:
+    """Give the pieces of each text that came in pieces, by their place in the answer."""
+    open_texts: dict[str, dict[int, _Piece]] = {}
+    for index, (_, part) in enumerate(parts):
+        match part:
+            case TextPart() | ThinkingPart() | InputPart():
+                open_texts.setdefault(_text_name(part), {})[index] = part
+            case BlockFinished(block) if pieces := open_texts.pop(_text_name(block), None):
+                yield pieces
+            case Restarted():
+                yield from open_texts.values()
+                open_texts.clear()
+            case _:
+                pass
+    yield from open_texts.values()
+
+
+def _text_name(of: Part | Block) -> str:
+    """Return the same for the pieces of a text and for the block that they make."""
+    match of:
+        case TextPart() | Text():
+            return "text"
+        case ThinkingPart() | Thinking():
+            return "thinking"
+        case InputPart(tool_use_id=id) | ToolUse(id=id):
+            return f"call {id}"
+        case _:
+            return ""
+
+
+def _cut_alike(text: str, lengths: Iterable[int]) -> list[str]:
+    """Cut `text` into as many pieces, in about the same proportions."""
+    done = [*accumulate(lengths)]
+    ends = [len(text) * each // (done[-1] or 1) for each in done]
+    return [text[start:end] for start, end in pairwise([0, *ends])]
+
+
+# -- what is a secret --------------------------------------------------------------------------------------------------
 
 Secret: TypeAlias = str | re.Pattern[str] | Callable[[str], str]
-"""What else to take out: a text, everything that a pattern matches, or a function from a text to a text, which must
-change nothing when it is applied to its own result."""
+"""What else to take out: a text, everything that a pattern matches, or a function from a text to a text. Applied to its
+own result, the function must change nothing."""
 
 MARK: Final = "[redacted]"
 
@@ -200,301 +455,3 @@ def _forms(value: str) -> Iterator[str]:
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
     yield quote(value, safe="")
-
-
-TimedPart = tuple[float, Part]
-"""A part, and when it came: milliseconds since the request."""
-
-
-@dataclass(slots=True)
-class _Encoded:
-    message: Message
-    """Kept, so that its identity stays its own."""
-    json: JsonObject
-    canonical: bytes
-
-
-@dataclass(slots=True)
-class _Head:
-    model: str
-    prefix: Prefix
-    settings: Settings
-    json: JsonObject
-    canonical: bytes
-
-
-@dataclass(slots=True, eq=False)
-class LiveRun:
-    """What is remembered of a run that goes on now."""
-
-    scope: object
-    """Kept, so that its identity stays its own."""
-    number: int = 0
-    """Its number in the recording; 0 while nothing of it is recorded."""
-    tools: dict[str, str] = field(default_factory=dict[str, str])
-    """The names of the tools that were called, by the id of the call."""
-    head: _Head | None = None
-    encoded: dict[int, _Encoded] = field(default_factory=dict[int, _Encoded])
-    """The messages of the last request, by identity."""
-    last: Asked | None = None
-    """The last request that was recorded."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Asked:
-    """One request, as it is compared and written."""
-
-    run: LiveRun
-    number: int
-    """The how manieth of the program."""
-    model: str
-    body: JsonObject
-    digest: str
-    recorded_as: int = 0
-    """Its number in the recording."""
-
-
-class Recording:
-    """Encodes what is asked, and collects the lines of what is recorded."""
-
-    def __init__(self, redactor: Redactor, tape: Tape) -> None:
-        """`tape` is what the recording is added to."""
-        self._redactor = redactor
-        self._models = dict(tape.models)
-        self._last_request = max(tape.takes, default=0)
-        runs = [*(take.run for take in tape.takes.values()), *(call.call.run for call in tape.calls)]
-        self._last_run = max(runs, default=0)
-        self._n_asked = 0
-        self._runs: dict[int, LiveRun] = {}
-        self.lines: list[bytes] = []
-
-    def run_of(self, scope: object) -> LiveRun:
-        """Return what is remembered of the run that has this scope; None is a program that asks outside of a run."""
-        run = self._runs.get(id(scope))
-        if run is None:
-            run = self._runs[id(scope)] = LiveRun(scope)
-        return run
-
-    # -- requests
-
-    def asked(self, run: LiveRun, model: str, request: Request) -> Asked:
-        """Return a request as it is compared."""
-        self._n_asked += 1
-        head = self._head(run, model, request)
-        encoded = [run.encoded.get(id(message)) or self._encoded(message) for message in request.messages]
-        run.encoded = {id(each.message): each for each in encoded}
-        messages: list[JsonValue] = [each.json for each in encoded]
-        body: JsonObject = {**head.json, "messages": messages}
-        return Asked(
-            run=run,
-            number=self._n_asked,
-            model=model,
-            body=body,
-            digest=digest_of(head.canonical, [each.canonical for each in encoded]),
-        )
-
-    def _head(self, run: LiveRun, model: str, request: Request) -> _Head:
-        head = run.head
-        if head is None or (head.model, head.prefix, head.settings) != (model, request.prefix, request.settings):
-            content = self._redacted({"model": model} | head_json(request.prefix, request.settings))
-            head = run.head = _Head(model, request.prefix, request.settings, content, head_bytes(content))
-        return head
-
-    def _encoded(self, message: Message) -> _Encoded:
-        content = self._redacted(message_json(message))
-        return _Encoded(message, content, canonical_bytes(content))
-
-    def _redacted(self, value: JsonObject) -> JsonObject:
-        return cast("JsonObject", self._redactor.redacted(value))
-
-    # -- lines
-
-    def model(self, line: ModelLine) -> None:
-        """Record what is known of a model, unless it is recorded."""
-        if self._models.get(line.model) != line:
-            self._models[line.model] = line
-            self.lines.append(written(line))
-
-    def begin(self, asked: Asked) -> None:
-        """Record a request."""
-        self._last_request += 1
-        asked.recorded_as = self._last_request
-        before, kept = asked.run.last, _in_common(asked.run.last, asked)
-        body: JsonObject = {
-            name: value
-            for name, value in asked.body.items()
-            if before is None or name == "messages" or before.body[name] != value
-        }
-        line = RequestLine(
-            request=asked.recorded_as,
-            run=self._number(asked.run),
-            model=asked.model,
-            digest=asked.digest,
-            continues=None if before is None else Continues(request=before.recorded_as, messages=kept),
-            system=body.get("system"),
-            tools=body.get("tools"),
-            settings=body.get("settings"),
-            messages=messages_of(asked.body)[kept:],
-        )
-        self.lines.append(written(line))
-        asked.run.last = asked
-
-    def end(
-        self, asked: Asked, parts: Sequence[TimedPart], *, ms: float, error: ProviderError | None, stopped: bool
-    ) -> None:
-        """Record what came of a request."""
-        shown: JsonValue = [part_json(part, ms) for ms, part in _without_secrets(parts, self._redactor)]
-        line = AnswerLine(
-            request=asked.recorded_as,
-            parts=cast("list[JsonObject]", self._redactor.redacted(shown)),
-            error=None if error is None else self._error(error),
-            ms=round(ms, 1),
-            stopped=stopped,
-        )
-        self.lines.append(written(line))
-
-    def _error(self, error: ProviderError) -> ErrorJson:
-        shown = error_json(error)
-        return {**shown, "message": self._redactor.redacted_text(str(error))}
-
-    def call(self, run: LiveRun, key: str, *, ms: float, outcome: JsonObject, started: Sequence[LiveRun]) -> None:
-        """Record what came of a call; `started` are the runs that it started."""
-        compact: JsonObject = {
-            name: value for name, value in outcome.items() if value is not None and value is not False
-        }
-        line = CallLine(
-            run=self._number(run),
-            key=key,
-            tool=run.tools.get(key.rpartition("/")[2]),
-            ms=round(ms, 1),
-            runs=sorted({each.number for each in started}),
-            outcome=self._redacted(compact),
-        )
-        self.lines.append(written(line))
-
-    def _number(self, run: LiveRun) -> int:
-        if not run.number:
-            self._last_run += 1
-            run.number = self._last_run
-        return run.number
-
-
-def model_line(model: Model, called: str | None) -> ModelLine:
-    """Return what is known of a model; `called` is the name that it was asked for by."""
-    name = f"{model.provider}:{model.name}"
-    return ModelLine(
-        model=name,
-        called=None if called == name else called,
-        max_output_tokens=max_output_tokens_of(model),
-        context_window=context_window_of(model),
-        price=price_of(model),
-        loads_tools=loads_tools_of(model),
-    )
-
-
-def note_tools(run: LiveRun, part: Part) -> None:
-    """Remember the name of a tool that is called."""
-    if isinstance(part, BlockFinished) and isinstance(part.block, ToolUse):
-        run.tools[part.block.id] = part.block.name
-
-
-def _in_common(before: Asked | None, asked: Asked) -> int:
-    """Return how many messages a request has in common with the one before it."""
-    if before is None:
-        return 0
-    mine, theirs = messages_of(before.body), messages_of(asked.body)
-    pairs = enumerate(zip(mine, theirs, strict=False))
-    return next((index for index, (one, other) in pairs if one is not other), min(len(mine), len(theirs)))
-
-
-# -- secrets that are cut into pieces ---------------------------------------------------------------------------------
-
-
-def _without_secrets(parts: Sequence[TimedPart], redactor: Redactor) -> list[TimedPart]:
-    """Return the parts, with the pieces of each text redacted as a whole: a secret may be spread over several."""
-    changed = list(parts)
-    for pieces in _texts(parts):
-        texts = [_piece(parts[index][1]) for index in pieces]
-        whole = "".join(texts)
-        is_json = isinstance(parts[pieces[0]][1], InputPart)
-        redacted = redactor.redacted_json_text(whole) if is_json else redactor.redacted_text(whole)
-        if redacted != whole:
-            for index, text in zip(pieces, _cut_alike(redacted, [len(text) for text in texts]), strict=True):
-                ms, part = parts[index]
-                changed[index] = (ms, _with_piece(part, text))
-    return changed
-
-
-def _texts(parts: Sequence[TimedPart]) -> Iterator[list[int]]:
-    """Give, for each text that came in pieces, where in the answer they are."""
-    open_texts: dict[str, list[int]] = {}
-    for index, (_, part) in enumerate(parts):
-        match part:
-            case TextPart() | ThinkingPart():
-                open_texts.setdefault(type(part).__name__, []).append(index)
-            case InputPart():
-                open_texts.setdefault(f"call {part.tool_use_id}", []).append(index)
-            case BlockFinished(block) if pieces := open_texts.pop(_text_name(block), None):
-                yield pieces
-            case Restarted():
-                yield from open_texts.values()
-                open_texts.clear()
-            case _:
-                pass
-    yield from open_texts.values()
-
-
-def _text_name(block: Block) -> str:
-    match block:
-        case Text():
-            return TextPart.__name__
-        case Thinking():
-            return ThinkingPart.__name__
-        case ToolUse():
-            return f"call {block.id}"
-        case _:
-            return ""
-
-
-def _piece(part: Part) -> str:
-    match part:
-        case TextPart(text) | ThinkingPart(text):
-            return text
-        case InputPart():
-            return part.json
-        case _:
-            return ""
-
-
-def _with_piece(part: Part, text: str) -> Part:
-    match part:
-        case TextPart():
-            return TextPart(text)
-        case ThinkingPart():
-            return ThinkingPart(text)
-        case InputPart():
-            return InputPart(part.tool_use_id, part.tool_name, text)
-        case _:
-            return part
-
-
-def _cut_alike(text: str, lengths: Sequence[int]) -> Iterator[str]:
-    """Cut `text` into as many pieces, in about the same proportions."""
-    total, done, start = sum(lengths) or 1, 0, 0
-    for length in lengths:
-        done += length
-        end = len(text) * done // total
-        yield text[start:end]
-        start = end
-
-
-def outcome_of(data: bytes) -> JsonObject:
-    """Return what a codec wrote.
-
-    Raises:
-        ValueError: it is no JSON object.
-    """
-    value: JsonValue = json.loads(data)
-    if not isinstance(value, dict):
-        raise ValueError("it is no JSON object")
-    return value
