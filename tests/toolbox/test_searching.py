@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,8 +18,10 @@ from journeyman.toolbox import Refusal, Workspace
 from journeyman.toolbox.walk import Deadline, compiled, files_below
 from tests.toolbox.playing import Player
 
-needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
-PROGRAMS = [None, pytest.param("rg", marks=needs_ripgrep)]
+# From the environment of the tests, where ripgrep has a wheel for this machine; else as somebody has installed it.
+RIPGREP = shutil.which("rg", path=sysconfig.get_path("scripts")) or shutil.which("rg")
+needs_ripgrep = pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
+PROGRAMS = [None, pytest.param(RIPGREP, marks=needs_ripgrep)]
 
 
 @pytest.fixture(params=PROGRAMS, ids=["alone", "ripgrep"])
@@ -210,6 +213,18 @@ RULES = st.sampled_from(
         "!*/",
         "{a,b}*",
         " ",
+        "**/src/",
+        "src/**/b.py",
+        "[!a]*",
+        "[[:alpha:]]",
+        "[]a&&-]",
+        "[a",
+        "{a,b",
+        "a\\",
+        r"\!b.py",
+        r"\*.py",
+        "{a,src/b}*",
+        "?.?y ",
     ]
 )
 IGNORE_FILES = st.sampled_from(
@@ -238,7 +253,7 @@ def test_with_ripgrep_and_without_it_the_same_files_and_lines_are_found(
                 place.write_text(content)
                 os.utime(place, (n, n))
         found: list[object] = []
-        for program in ("rg", None):
+        for program in (RIPGREP, None):
             glob, grep = Workspace(root, ripgrep=program).tools("glob", "grep")
             found.append((glob(pattern="**", path=start), grep(pattern="^t.o$", path=start)))
         assert found[0] == found[1]

@@ -9,9 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, get_args
 
 from journeyman.errors import DefinitionError, Problem
-from journeyman.toolbox.bash import bash_tool
-from journeyman.toolbox.bench import Bench, Stamps
-from journeyman.toolbox.command import Shell
+from journeyman.toolbox.bench import Bench, Shell, Stamps
+from journeyman.toolbox.command import bash_tool
 from journeyman.toolbox.edit import edit_tool
 from journeyman.toolbox.files import Files, LocalFiles, Reach, Spill
 from journeyman.toolbox.read_write import read_tool, write_tool
