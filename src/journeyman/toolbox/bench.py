@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
-from journeyman.toolbox.files import MAX_FILE_BYTES, Located, Reach, Refusal, Spill
+from journeyman.toolbox.files import Located, Reach, Refusal, Spill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,11 @@ class Bench:
     """The path of ripgrep; None to search without it."""
     untrusted: bool
     """Whether what is in the files may hold instructions that are not the user's."""
+
+    def replace(self, located: Located, data: bytes) -> None:
+        """Give a file this content, which the model then knows."""
+        located.files.replace(located.path, data)
+        self.stamps.wrote(located.path, data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +51,6 @@ class Shell:
     """Environment variables that commands get although they look like secrets."""
     environment: Mapping[str, str] | None = None
     """All that commands get, instead of this process's environment without its secrets."""
-
-
-def content(located: Located) -> bytes:
-    """Return what is in a file: one byte more than may be used, if there is more."""
-    return located.files.read(located.path, MAX_FILE_BYTES + 1)
 
 
 class Stamps:

@@ -7,6 +7,7 @@ it raises a `Refusal`: a text for the model, and a label for programs.
 """
 
 from __future__ import annotations
+
 import errno
 import itertools
 import os
@@ -23,9 +24,9 @@ from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, Protocol, TypeAlias
+
 from journeyman.errors import Rejected
 from journeyman.tools.results import encodable
-
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
 """The largest file that is read, searched or changed."""
@@ -177,21 +178,16 @@ def _folder(path: str, *, create: bool = False) -> Generator[int]:
     """Open a folder by way of each folder above it, none of which may be a link."""
     opened = os.open("/", _FOLDER)
     try:
-        for name in path.split("/"):
-            if name:
-                inner = _inner(opened, name, create=create)
-                os.close(opened)
-                opened = inner
+        for name in filter(None, path.split("/")):
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=opened)
+            inner = os.open(name, _FOLDER, dir_fd=opened)
+            os.close(opened)
+            opened = inner
         yield opened
     finally:
         os.close(opened)
-
-
-def _inner(folder: int, name: str, *, create: bool) -> int:
-    if create:
-        with suppress(FileExistsError):
-            os.mkdir(name, dir_fd=folder)
-    return os.open(name, _FOLDER, dir_fd=folder)
 
 
 def _replace(folder: int, name: str, data: bytes) -> None:
@@ -260,6 +256,10 @@ class Located:
     @property
     def facts(self) -> Facts | None:
         return self.files.facts(self.path)
+
+    def content(self) -> bytes:
+        """Return what is in the file: one byte more than may be used, if there is more."""
+        return self.files.read(self.path, MAX_FILE_BYTES + 1)
 
 
 class Reach:
@@ -445,6 +445,11 @@ def capped(text: str, spill: Spill | None, stem: str) -> str:
         return text
     where = "" if spill is None else f" All of it is in {spill.keep(stem, text)}: read it with an offset."
     return f"{shown}\n[Cut: the first {len(kept):,} of {len(lines):,} lines.{where}]"
+
+
+def cut(line: str, most: int) -> str:
+    """Return a line of at most so many characters, with a note on how many there are beyond."""
+    return line if len(line) <= most else f"{line[:most]} [{len(line) - most:,} more characters]"
 
 
 def first_lines(lines: Iterable[str], *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> list[str]:

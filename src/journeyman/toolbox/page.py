@@ -12,38 +12,12 @@ from urllib.parse import urljoin
 
 _SKIPPED: Final = frozenset({"script", "style", "template", "noscript", "svg", "iframe", "object"})
 _BLOCKS: Final = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "body",
-        "dd",
-        "details",
-        "div",
-        "dl",
-        "dt",
-        "fieldset",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "header",
-        "hr",
-        "html",
-        "main",
-        "nav",
-        "ol",
-        "p",
-        "section",
-        "summary",
-        "table",
-        "tbody",
-        "thead",
-        "tfoot",
-        "ul",
-        "title",
-    ]
+    (
+        *("address", "article", "aside", "blockquote", "body", "dd", "details", "div"),
+        *("dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header"),
+        *("hr", "html", "main", "nav", "ol", "p", "section", "summary"),
+        *("table", "tbody", "thead", "tfoot", "ul", "title"),
+    )
 )
 _HEADINGS: Final = {f"h{n}": "#" * n for n in range(1, 7)}
 _RAW: Final = frozenset({"script", "style", "iframe"})

@@ -1,6 +1,6 @@
-"""The tool `read`: files as numbered lines, pictures as pictures, folders as lists.
+"""The tools `read` and `write`: a file as numbered lines, a picture as a picture; a new file, or all of an old one.
 
-The tool `write`: a new file, or all of an old one.
+A file is written over only if the model has read all of it, as it is now.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
 
-from journeyman.toolbox.bench import Bench, content
+from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import (
     MAX_BYTES,
     MAX_LINES,
@@ -17,6 +17,7 @@ from journeyman.toolbox.files import (
     Coding,
     Located,
     Refusal,
+    cut,
     decoded,
     first_lines,
     lines_of,
@@ -31,59 +32,10 @@ if TYPE_CHECKING:
     from journeyman.tools.tools import AnyTool
 
 
-def write_tool(bench: Bench) -> AnyTool:
-    """Return the tool that writes files of a workspace."""
-
-    def write(path: str, content: str) -> str:
-        """Write a file: a new one, with the folders it needs, or all of an old one, which must have been read before.
-
-        To change a part of a file, edit it instead.
-
-        Args:
-            path: The file, relative to the workspace.
-            content: All that shall be in it.
-        """
-        located = bench.reach.locate(path, writing=True)
-        with bench.stamps.writing:
-            return _written(bench, located, content)
-
-    return tool(write, effect="idempotent")
-
-
-def _written(bench: Bench, located: Located, text: str) -> str:
-    facts = located.facts
-    coding = PLAIN
-    if facts is not None:
-        if facts.kind != "file":
-            raise Refusal(
-                "invalid", f"{located.shown} is not a regular file, so it cannot be written. Use another path."
-            )
-        text, coding = _as_before(bench, located, text)
-    data = coding.encode(text)
-    located.files.replace(located.path, data)
-    bench.stamps.wrote(located.path, data)
-    n_lines = len(lines_of(text))
-    how = "Created" if facts is None else "Wrote"
-    return f"{how} {located.shown}: {n_lines:,} {'line' if n_lines == 1 else 'lines'}, {len(data):,} bytes."
-
-
-def _as_before(bench: Bench, located: Located, text: str) -> tuple[str, Coding]:
-    """Return the text with the line endings of the old one, and its coding."""
-    data = content(located)
-    bench.stamps.check(located.path, located.shown, data)
-    old = decoded(data)
-    if old is None:
-        raise Refusal("not_a_text", f"{located.shown} is no text but binary data ({len(data):,} bytes).")
-    old_text, coding = old
-    return with_endings_like(old_text, text.removeprefix("\ufeff")), coding
-
-
 MAX_LINE_CHARS: Final = 2_000
 """Where a long line is cut."""
-
 MAX_IMAGE_BYTES: Final = 3_750_000
 """The largest picture that is shown: providers take 5 MB, as base64."""
-
 _PICTURES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -110,7 +62,7 @@ def read_tool(bench: Bench) -> AnyTool:
         located, facts = bench.reach.existing(path)
         if facts.kind == "folder":
             return tree(located, depth=1)
-        data = content(located)
+        data = located.content()
         media_type = _picture(data)
         if media_type is not None:
             return _shown(located, data, media_type)
@@ -144,7 +96,8 @@ def _numbered(bench: Bench, located: Located, data: bytes, lines: list[str], *, 
         raise Refusal("invalid", f"{located.shown} has {len(lines):,} lines, so there is no line {offset:,}.")
     wanted = lines[offset - 1 : offset - 1 + min(limit, MAX_LINES)]
     shown = first_lines(
-        (f"{number}\t{_cut(line)}" for number, line in enumerate(wanted, start=offset)), max_bytes=MAX_BYTES
+        (f"{number}\t{cut(line, MAX_LINE_CHARS)}" for number, line in enumerate(wanted, start=offset)),
+        max_bytes=MAX_BYTES,
     )
     last = offset + len(shown) - 1
     bench.stamps.saw(located.path, data, first=offset, last=last, n_lines=len(lines))
@@ -153,7 +106,47 @@ def _numbered(bench: Bench, located: Located, data: bytes, lines: list[str], *, 
     return "\n".join(shown)
 
 
-def _cut(line: str) -> str:
-    if len(line) <= MAX_LINE_CHARS:
-        return line
-    return f"{line[:MAX_LINE_CHARS]} [{len(line) - MAX_LINE_CHARS:,} more characters]"
+def write_tool(bench: Bench) -> AnyTool:
+    """Return the tool that writes files of a workspace."""
+
+    def write(path: str, content: str) -> str:
+        """Write a file: a new one, with the folders it needs, or all of an old one, which must have been read before.
+
+        To change a part of a file, edit it instead.
+
+        Args:
+            path: The file, relative to the workspace.
+            content: All that shall be in it.
+        """
+        located = bench.reach.locate(path, writing=True)
+        with bench.stamps.writing:
+            return _written(bench, located, content)
+
+    return tool(write, effect="idempotent")
+
+
+def _written(bench: Bench, located: Located, text: str) -> str:
+    facts = located.facts
+    coding = PLAIN
+    if facts is not None:
+        if facts.kind != "file":
+            raise Refusal(
+                "invalid", f"{located.shown} is not a regular file, so it cannot be written. Use another path."
+            )
+        text, coding = _as_before(bench, located, text)
+    data = coding.encode(text)
+    bench.replace(located, data)
+    n_lines = len(lines_of(text))
+    how = "Created" if facts is None else "Wrote"
+    return f"{how} {located.shown}: {n_lines:,} {'line' if n_lines == 1 else 'lines'}, {len(data):,} bytes."
+
+
+def _as_before(bench: Bench, located: Located, text: str) -> tuple[str, Coding]:
+    """Return the text with the line endings of the old one, and its coding."""
+    data = located.content()
+    bench.stamps.check(located.path, located.shown, data)
+    old = decoded(data)
+    if old is None:
+        raise Refusal("not_a_text", f"{located.shown} is no text but binary data ({len(data):,} bytes).")
+    old_text, coding = old
+    return with_endings_like(old_text, text.removeprefix("\ufeff")), coding

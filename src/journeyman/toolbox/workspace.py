@@ -1,4 +1,4 @@
-"""The folder that an agent works in, and its tools. Imports the tools of this room that work on files."""
+"""The folder that an agent works in, and the tools that work on its files."""
 
 from __future__ import annotations
 
