@@ -19,12 +19,12 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from journeyman import Agent, DefinitionError, Success, ToolResult, run
-from journeyman.mcp.tools import Stdio, mcp
+from journeyman.mcp import Stdio, mcp
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.serve.server import agent_server, serve_http
+from journeyman.serve import agent_server, serve_http
 from tests.cli.program import Running, environment, running
-from tests.mcp.served import echo
-from tests.mcp.test_serving import Person, answered, text_of
+from tests.serve.clients import Person, answered, text_of
+from tests.serve.served import echo
 
 pytestmark = pytest.mark.timeout(60)  # the server, a process of its own, imports the SDK
 
