@@ -9,7 +9,7 @@ for whoever waits for work of its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from threading import Lock, get_ident
@@ -333,7 +333,7 @@ async def ended(
         raise interrupted
 
 
-async def within(seconds: float, work: Coroutine[object, object, object]) -> None:
+async def within(seconds: float, work: Awaitable[object]) -> None:
     """Wait for `work` for so long at most, also while a cancellation is on its way. What has not ended is cancelled."""
     # `asyncio.timeout` takes its own cancellation for that one, in the first versions of Python 3.11.
     waiting = asyncio.ensure_future(work)

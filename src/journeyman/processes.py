@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 MARK: Final = "JOURNEYMAN_COMMAND"
-"""The environment variable by which the processes of a command are found: ids, from the outermost command inwards."""
+"""The environment variable by which the processes of a command are found. It holds ids, the outermost command first."""
 
 _PROC = Path("/proc")
 _STATE, _VSIZE = 0, 20
@@ -132,7 +132,7 @@ QUIET: Final[Mapping[str, str]] = {
     "MANPAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
 }
-"""So that no program waits for a person, or writes for one's screen."""
+"""What keeps programs from waiting for a person, and from writing for a screen."""
 
 
 def is_secret(name: str, value: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from journeyman.mcp.tools import Stdio
+from journeyman.mcp import Stdio
 from journeyman.tools.tools import AnyTool
 
 SERVERS = Path(__file__).parent / "servers"

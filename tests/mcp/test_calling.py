@@ -11,7 +11,8 @@ import pytest
 
 from journeyman import Abort, Agent, DefinitionError, Failure, Image, Text, ToolResult, run
 from journeyman.events import Event, ToolProgress
-from journeyman.mcp.tools import mcp, unique_names
+from journeyman.mcp import mcp
+from journeyman.mcp.tools import unique_names
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.tools.tools import AnyTool
 from tests.mcp.small import MODERN, Small, by_name

@@ -8,7 +8,7 @@ import pytest
 
 from journeyman import DefinitionError
 from journeyman.errors import McpUnavailable
-from journeyman.mcp.tools import Stdio, mcp
+from journeyman.mcp import Stdio, mcp
 from tests.mcp.small import Small
 from tests.toolbox.playing import answered
 
@@ -64,7 +64,7 @@ async def test_a_list_of_tools_that_cannot_be_used(kind: str, reason: str, small
 
 async def test_tools_that_are_wanted_and_not_there(small: Small) -> None:
     assert await refusal(small.at("server", only=["echo", "sing"])) == (
-        "The MCP server 'small' cannot be used: it does not offer 'sing'. It offers: echo. Mend only=."
+        "The MCP server 'small' cannot be used: it does not offer 'sing'. It offers: echo. Correct only=."
     )
 
 

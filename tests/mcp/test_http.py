@@ -14,7 +14,7 @@ from aiohttp import web
 from journeyman import Abort, Agent, Failure, run
 from journeyman.errors import McpUnavailable
 from journeyman.events import Event, ToolProgress
-from journeyman.mcp.tools import Http, Target, mcp
+from journeyman.mcp import Http, Target, mcp
 from journeyman.models.scripted import Scripted, call
 from tests.mcp.small import MODERN, by_name
 from tests.toolbox.playing import answered

@@ -194,7 +194,9 @@ class Calls:
 
     async def __aenter__(self) -> Calls:
         await self._group.__aenter__()
-        self._unsubscribe = self._obey(self._abort)
+        self._unsubscribe: Callable[[], None] = lambda: None
+        if (abort := self._abort) is not None:
+            self._unsubscribe = abort.subscribe(lambda: self._end_all(abort.reason or ""))
         return self
 
     async def __aexit__(
@@ -203,11 +205,6 @@ class Calls:
         self._unsubscribe()
         self._end_all("the server is closing")
         await self._group.__aexit__(None, None, None)  # it would wrap the error, which is not of its tasks
-
-    def _obey(self, abort: Abort | None) -> Callable[[], None]:
-        if abort is None:
-            return lambda: None
-        return abort.subscribe(lambda: self._end_all(abort.reason or ""))
 
     def _end_all(self, reason: str) -> None:
         """End every run; each returns what it has."""

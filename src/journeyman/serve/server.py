@@ -187,7 +187,9 @@ async def _followed(context: Context, tool: ServedTool, call: Call) -> types.Cal
                 case Note(number, text):
                     await context.session.report_progress(number, message=text)
                 case Questions(questions):
-                    requests: types.InputRequests = {each.key: _elicitation(each.approval) for each in questions}
+                    requests: types.InputRequests = {
+                        each.key: types.ElicitRequest(params=_form(each.approval)) for each in questions
+                    }
                     context.lifespan_context.wait(call)
                     is_settled = True
                     return types.InputRequiredResult(input_requests=requests, request_state=call.token)
@@ -224,10 +226,8 @@ def _shows_forms(capability: types.ElicitationCapability | None) -> bool:
     return capability is not None and (capability.form is not None or capability.url is None)
 
 
-def _elicitation(approval: Approval) -> types.ElicitRequest:
-    return types.ElicitRequest(
-        params=types.ElicitRequestFormParams(message=_question(approval), requested_schema=_FORM)
-    )
+def _form(approval: Approval) -> types.ElicitRequestFormParams:
+    return types.ElicitRequestFormParams(message=_question(approval), requested_schema=_FORM)
 
 
 def _question(approval: Approval) -> str:

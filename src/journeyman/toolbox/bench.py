@@ -23,7 +23,7 @@ class Bench:
     spill: Spill
     shell: Shell
     ripgrep: str | None
-    """The path of ripgrep; None to search without it."""
+    """The path of ripgrep. If None, searches do without it."""
     untrusted: bool
     """Whether what is in the files may hold instructions that are not the user's."""
 
@@ -38,7 +38,7 @@ class Shell:
     """How commands are run."""
 
     program: str = "bash"
-    """The shell; it is given `-c` and the command."""
+    """The shell, which is given `-c` and the command."""
     timeout_s: float = 120.0
     """How long a command may take if the model does not say."""
     max_timeout_s: float = 600.0
@@ -59,7 +59,7 @@ class Stamps:
     def __init__(self) -> None:
         self._stamps: dict[str, _Stamp] = {}
         self.writing = Lock()
-        """Held from the check of a stamp to the change of the file."""
+        """This is held from the check of a stamp to the change of the file."""
 
     def saw(self, path: str, data: bytes, *, first: int, last: int, n_lines: int) -> None:
         """Record that lines of this content were shown."""
@@ -100,7 +100,7 @@ class _Stamp:
     digest: bytes
     n_lines: int
     seen: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """The lines that were shown, from and to, in order and apart from one another."""
+    """The first and last line of each part that was shown, in order. No two parts touch."""
 
     def unseen(self) -> tuple[int, int] | None:
         """Return the first stretch of lines that was not shown."""

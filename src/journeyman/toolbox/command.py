@@ -141,7 +141,7 @@ class _Completed:
     output: str
     """Standard output and standard error as they came, cut in the middle if they are long."""
     exit_code: int
-    """Below 0: the number of the signal that ended it."""
+    """If it is below 0, a signal of this number ended the command."""
     timed_out: bool
     left_behind: bool
     """Whether it left processes running, which were then ended."""
@@ -228,21 +228,18 @@ async def _end(process: asyncio.subprocess.Process, running: Processes, pipe: _P
     try:
         if is_alive or were_left:
             running.send(signal.SIGTERM)
-            await within(grace_s if is_alive else min(grace_s, _DRAIN_S), _all_over(process, pipe))
-    finally:  # also when somebody loses patience in the meantime
+            await within(
+                grace_s if is_alive else min(grace_s, _DRAIN_S), asyncio.gather(process.wait(), pipe.ended.wait())
+            )
+    finally:  # also when this is cancelled in the meantime
         dying = process.wait() if not (is_alive or were_left) else _killed(process, running)
-        await ended(asyncio.ensure_future(dying), patience_s=_REAP_S)  # for good if the system does not let go of it
+        await ended(asyncio.ensure_future(dying), patience_s=_REAP_S)  # not for ever: the system may not let go of it
     await within(_DRAIN_S, pipe.ended.wait())
     return were_left
 
 
-async def _all_over(process: asyncio.subprocess.Process, pipe: _Pipe) -> None:
-    await process.wait()
-    await pipe.ended.wait()
-
-
 async def _killed(process: asyncio.subprocess.Process, running: Processes) -> None:
-    """Kill all that still runs, until nothing does: some start others in the meantime, and dying takes a moment."""
+    """Kill what still runs until nothing does: some processes start others meanwhile, and their end takes a moment."""
     running.send(signal.SIGKILL)
     await process.wait()
     while running.are_left():
@@ -318,9 +315,9 @@ class _Transcript:
     spill: Spill
     n_bytes: int = 0
     file: str | None = None
-    """Where all of it is; None while it fits into memory."""
+    """The file that holds all of the output; None while it fits into memory."""
     _kept: bytearray = field(default_factory=bytearray)
-    """All of it, and its end once there is a file."""
+    """The whole output; only its end once there is a file."""
     _head: bytes = b""
     _written: BinaryIO | None = None
     _n_written: int = 0

@@ -177,7 +177,7 @@ class Found:
 
     how: How
     matches: tuple[Match, ...]
-    """In order. They may overlap, unless every one is to be replaced."""
+    """The places in order. They may overlap, unless every one is to be replaced."""
 
 
 def find(text: str, old: str, new: str, *, every: bool) -> Found | None:
@@ -207,7 +207,7 @@ def _exact(text: str, old: str, new: str) -> Iterator[Match]:
     pattern = _ENDING.join(map(re.escape, old.split("\n")))
     for found in re.finditer(f"(?=({pattern}))", text):
         start, end = found.span(1)
-        yield Match(start, end, _with_ending(new, _ending_at(text, start)))
+        yield Match(start, end, new.replace("\n", _ending_at(text, start)))
 
 
 def _tolerant(text: str, old: str, new: str) -> Iterator[Match]:
@@ -247,7 +247,7 @@ class _Lines:
 
     texts: list[str]
     spans: list[tuple[int, int]]
-    """Without the line endings."""
+    """Where each line begins and ends, its ending left out."""
 
     @classmethod
     def of(cls, text: str) -> _Lines:
@@ -409,10 +409,6 @@ def _n_common(one: Sequence[str], other: Sequence[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def _with_ending(text: str, ending: str) -> str:
-    return text if ending == "\n" else text.replace("\n", ending)
-
-
 def _ending_at(text: str, start: int) -> str:
     """Return the line ending that new lines get: the first one from the place on, else the last one before it."""
     found = _ENDINGS.search(text, start)
@@ -433,7 +429,7 @@ class Similar:
     """Index of its first line."""
     n_lines: int
     similarity: float
-    """From 0 to 1, where 1 has the same words in the same order."""
+    """How similar it is, from 0 to 1, where 1 has the same words in the same order."""
 
 
 def similar_blocks(lines: Sequence[str], wanted: Sequence[str], *, at_least: float, n: int) -> list[Similar]:

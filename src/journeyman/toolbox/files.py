@@ -99,13 +99,13 @@ class Facts:
 
     kind: Kind
     size: int
-    """In bytes."""
+    """The size in bytes."""
     modified_ns: int
     """When it was last changed, in nanoseconds; only its order counts."""
 
 
 class Files(Protocol):
-    """A file system. Its paths are absolute, with `/`. Called from several threads; may raise OSError."""
+    """A file system. Its paths are absolute, with `/`. It is called from several threads, and may raise OSError."""
 
     def resolve(self, path: str) -> str:
         """Return the path with every link followed and every `..` gone, also where nothing exists there yet."""
@@ -247,11 +247,11 @@ class Located:
     """A path that may be touched."""
 
     path: str
-    """Absolute, with every link followed."""
+    """The absolute path, with every link followed."""
     shown: str
-    """As the model reads it: relative to the root where it is inside of it."""
+    """The path as the model reads it: relative to the root, if it is inside of it."""
     files: Files
-    """Where it is."""
+    """The file system that it is in."""
 
     @property
     def facts(self) -> Facts | None:
@@ -349,7 +349,7 @@ class Coding:
     """How a text is written."""
 
     mark: bytes = b""
-    """The byte order mark before it."""
+    """The byte order mark at its beginning."""
     encoding: str = "utf-8"
 
     def encode(self, text: str) -> bytes:
@@ -469,7 +469,7 @@ class Spill:
 
     def __init__(self, opened: Callable[[str], None]) -> None:
         self._opened = opened
-        """Told where the folder is."""
+        """This is told where the folder is."""
         self._folder: Path | None = None
         self._numbers = itertools.count(1)
         self._lock = Lock()

@@ -14,7 +14,7 @@ from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.toolbox.bench import Bench
-from journeyman.toolbox.files import MAX_FILE_BYTES, Entry, Files, Located, Refusal, capped, cut, decoded, lines_of
+from journeyman.toolbox.files import MAX_FILE_BYTES, Files, Located, Refusal, capped, cut, decoded, lines_of
 from journeyman.toolbox.walk import Deadline, compiled, files_below
 from journeyman.tools.results import encodable
 from journeyman.tools.tools import tool
@@ -224,16 +224,8 @@ def tree(located: Located, *, depth: int) -> str:
 def _listing_lines(files: Files, folder: str, indent: str, depth: int) -> Iterator[str]:
     for entry in sorted(files.list(folder), key=lambda entry: (entry.kind != "folder", entry.name)):
         yield f"{indent}{entry.name}{_MARKS.get(entry.kind, '')}"
-        if depth > 1 and _is_open(entry):
-            yield from _below(files, f"{folder.rstrip('/')}/{entry.name}", f"{indent}  ", depth - 1)
-
-
-def _below(files: Files, folder: str, indent: str, depth: int) -> Iterator[str]:
-    try:
-        yield from _listing_lines(files, folder, indent, depth)
-    except OSError as error:
-        yield f"{indent}[{error.strerror}]"
-
-
-def _is_open(entry: Entry) -> bool:
-    return entry.kind == "folder" and entry.name not in _CLOSED and not entry.name.startswith(".")
+        if depth > 1 and entry.kind == "folder" and entry.name not in _CLOSED and not entry.name.startswith("."):
+            try:
+                yield from _listing_lines(files, f"{folder.rstrip('/')}/{entry.name}", f"{indent}  ", depth - 1)
+            except OSError as error:
+                yield f"{indent}  [{error.strerror}]"

@@ -154,7 +154,7 @@ class _Rule:
 class _IgnoreFile:
     folder: str
     rules: tuple[_Rule, ...]
-    """The last one first: the last that matches holds."""
+    """The last rule of the file stands first, because the last that matches decides."""
 
     def verdict(self, path: str, *, is_folder: bool) -> bool | None:
         inside = path[len(self.folder) + 1 :] if self.folder else path
@@ -169,7 +169,7 @@ class _Rules:
     """The rules that hold in a folder."""
 
     kinds: tuple[tuple[_IgnoreFile, ...], ...] = ((), (), ())
-    """For each kind of file, that of the folder itself first."""
+    """The files of each kind; that of the folder itself stands first."""
 
     def leave_out(self, path: str, *, is_folder: bool) -> bool:
         """Tell whether a path, relative to where the walk began, is left out."""
