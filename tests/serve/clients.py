@@ -59,6 +59,12 @@ class Pause:
         self.go_on = asyncio.Event()
         self.ends: list[str] = []
 
+    async def begun_by(self, client: Client) -> asyncio.Task[types.CallToolResult]:
+        """Let a client call the agent that takes the pause, and wait until it does."""
+        calling = asyncio.create_task(client.call_tool("idler", {"input": "Rest"}))
+        await self.entered.wait()
+        return calling
+
     def agent(self) -> Agent[str, str]:
         @tool
         async def pause() -> str:
@@ -74,6 +80,18 @@ class Pause:
 
         answers = FromFunction(lambda request: "Rested." if len(request.messages) > 1 else call("pause"))
         return Agent(name="idler", model=answers, tools=[pause])
+
+
+class Heard:
+    """Hears of progress, as the callback of a call."""
+
+    def __init__(self) -> None:
+        self.numbers: list[float] = []
+        self.messages: list[str | None] = []
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        self.numbers.append(progress)
+        self.messages.append(message)
 
 
 class Person:

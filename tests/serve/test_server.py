@@ -17,7 +17,7 @@ from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
 from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.serve import agent_server
 from journeyman.types import Usage
-from tests.serve.clients import Pause, Person, answered, called, first_round, next_round, play, text_of
+from tests.serve.clients import Heard, Pause, Person, answered, called, first_round, next_round, play, text_of
 from tests.serve.served import cleaner, echo, hopeless, last_result, planner, remove, square, talker
 from tests.support.clock import on_virtual_clock
 
@@ -142,25 +142,22 @@ def test_a_client_that_wants_progress_hears_of_iterations_and_calls(mode: str) -
 
     answers = [say(call("count", n=1), call("count", n=2)), "Two."]
     counter = Agent(name="counter", model=Scripted(answers), tools=[count])
-    heard: list[tuple[float, str | None]] = []
-
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
-        heard.append((progress, message))
+    heard = Heard()
 
     async def scene(client: Client) -> None:
-        result = await client.call_tool("counter", {"input": "Count"}, progress_callback=hear)
+        result = await client.call_tool("counter", {"input": "Count"}, progress_callback=heard)
         assert text_of(result) == "Two."
 
     play(agent_server(counter), scene, mode)
-    assert heard == [(1, "iteration 1"), (2, "count"), (3, "count"), (4, "iteration 2")]
+    assert heard.numbers == [1, 2, 3, 4]
+    assert heard.messages == ["iteration 1", "count", "count", "iteration 2"]
 
 
 def test_a_client_that_cancels_ends_the_run_and_can_call_again(mode: str) -> None:
     events: list[Event] = []
 
     async def scene(client: Client) -> None:
-        calling = asyncio.create_task(client.call_tool("idler", {"input": "Rest"}))
-        await pause.entered.wait()
+        calling = await pause.begun_by(client)
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
@@ -180,8 +177,7 @@ def test_a_server_that_closes_ends_its_runs(mode: str) -> None:
 
     async def whole() -> None:
         async with Client(agent_server(pause.agent(), on_event=events.append), mode=mode) as client:
-            calling = asyncio.create_task(client.call_tool("idler", {"input": "Rest"}))
-            await pause.entered.wait()
+            calling = await pause.begun_by(client)
         (outcome,) = await asyncio.gather(calling, return_exceptions=True)
         assert isinstance(outcome, MCPError) or (isinstance(outcome, types.CallToolResult) and outcome.is_error)
 
@@ -194,8 +190,7 @@ def test_an_abort_ends_all_runs_and_each_client_is_told(mode: str) -> None:
     abort, pause = Abort(), Pause()
 
     async def scene(client: Client) -> None:
-        calling = asyncio.create_task(client.call_tool("idler", {"input": "Rest"}))
-        await pause.entered.wait()
+        calling = await pause.begun_by(client)
         abort.abort("closing time")
         result = await calling
         assert result.is_error
@@ -207,8 +202,7 @@ def test_an_abort_ends_all_runs_and_each_client_is_told(mode: str) -> None:
 
 def test_calls_at_once_are_runs_of_their_own(mode: str) -> None:
     async def scene(client: Client) -> None:
-        idling = asyncio.create_task(client.call_tool("idler", {"input": "Rest"}))
-        await pause.entered.wait()
+        idling = await pause.begun_by(client)
         results = await asyncio.gather(*[client.call_tool("square", {"input": n}) for n in range(5)])
         assert [result.structured_content["output"] for result in results] == [0, 1, 4, 9, 16]
         pause.go_on.set()
@@ -220,8 +214,7 @@ def test_calls_at_once_are_runs_of_their_own(mode: str) -> None:
 
 def test_more_calls_at_once_than_there_may_be_are_refused(mode: str) -> None:
     async def scene(client: Client) -> None:
-        idling = asyncio.create_task(client.call_tool("idler", {"input": "Rest"}))
-        await pause.entered.wait()
+        idling = await pause.begun_by(client)
         refused = await client.call_tool("idler", {"input": "Rest, too"})
         assert refused.is_error
         assert text_of(refused).startswith("TOO_MANY_CALLS: 1 calls are under way")

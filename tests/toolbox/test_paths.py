@@ -16,24 +16,11 @@ from journeyman.toolbox import LocalFiles, Refusal, Workspace
 from tests.toolbox.playing import Player
 
 OUTSIDE = [
-    "../outside/secret.txt",
-    "../outside",
-    "src/../../outside/secret.txt",
-    "link/../outside/secret.txt",
-    "to-outside",
-    "to-outside/secret.txt",
-    "to-secret",
-    "to-secret/x",
-    "chain",
-    "chain/secret.txt",
-    "to-nothing",
-    "to-nothing/new.txt",
-    "src/up/outside/new.txt",
-    "/etc/passwd",
-    "//etc/passwd",
-    "~",
-    "~/.profile",
-    "../project-sibling/new.txt",
+    *("../outside/secret.txt", "../outside", "src/../../outside/secret.txt", "link/../outside/secret.txt"),
+    *("to-outside", "to-outside/secret.txt", "to-secret", "to-secret/x", "chain", "chain/secret.txt"),
+    *("to-nothing", "to-nothing/new.txt"),
+    *("src/up/outside/new.txt", "/etc/passwd", "//etc/passwd", "~", "~/.profile"),
+    *("../project-sibling/new.txt",),
 ]
 
 

@@ -197,34 +197,9 @@ NAMES = st.sampled_from(["a", "b.py", "c.txt", ".d", "build", "x.log", ".git", "
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
 RULES = st.sampled_from(
     [
-        "a",
-        "*.py",
-        "!b.py",
-        "/c.txt",
-        "build/",
-        "src/*",
-        "!src/a",
-        "**/x.log",
-        "src/**",
-        ".*",
-        "# x",
-        "[ab]*",
-        "a/b.py",
-        "!*/",
-        "{a,b}*",
-        " ",
-        "**/src/",
-        "src/**/b.py",
-        "[!a]*",
-        "[[:alpha:]]",
-        "[]a&&-]",
-        "[a",
-        "{a,b",
-        "a\\",
-        r"\!b.py",
-        r"\*.py",
-        "{a,src/b}*",
-        "?.?y ",
+        *("a", "*.py", "!b.py", "/c.txt", "build/", "src/*", "!src/a", "**/x.log", "src/**", ".*", "# x"),
+        *("[ab]*", "a/b.py", "!*/", "{a,b}*", " ", "**/src/", "src/**/b.py", "[!a]*", "[[:alpha:]]"),
+        *("[]a&&-]", "[a", "{a,b", "a\\", r"\!b.py", r"\*.py", "{a,src/b}*", "?.?y "),
     ]
 )
 IGNORE_FILES = st.sampled_from(

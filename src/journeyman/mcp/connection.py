@@ -129,19 +129,20 @@ class Connection:
     async def _failed(self, running: _Running, error: MCPError) -> Rejected:
         if error.code == _CLOSED:
             await asyncio.wait({running.task}, timeout=_SETTLE_S)  # the end of a server is known a moment later
-        if not running.is_over:
+        if not running.is_finished:
             return self._rejected(running.transport.explained(error.message))
         await self._note_failure(running)
-        why = self._why(running)
+        why = self._fit(running.transport.trouble)
         return self._rejected(
             f"it failed during the call: {why}. Whether the call took effect is not known. The next call starts it anew"
         )
 
     def _rejected(self, why: str) -> Rejected:
-        return Rejected(f"Error: the MCP server {self.name!r}: {scrubbed(bounded(why, _SHOWN), self._server.secrets)}.")
+        return Rejected(f"Error: the MCP server {self.name!r}: {self._fit(why)}.")
 
-    def _why(self, running: _Running) -> str:
-        return scrubbed(bounded(running.transport.trouble, _SHOWN), self._server.secrets)
+    def _fit(self, text: str) -> str:
+        """Return what comes from the server as it may be shown: not too long, and without secrets."""
+        return scrubbed(bounded(text, _SHOWN), self._server.secrets)
 
     # -- starting, and starting again
 
@@ -150,7 +151,7 @@ class Connection:
         running = self._running
         if self._is_closed:
             raise Rejected(f"Error: not called: the MCP server {self.name!r} was ended with the block that started it.")
-        if running is not None and running.is_over:
+        if running is not None and running.is_finished:
             await self._note_failure(running)
         if self._running is not None and not self._running.is_stale:
             return self._running
@@ -173,7 +174,7 @@ class Connection:
         return await self._start()
 
     async def _note_failure(self, running: _Running) -> None:
-        """Put away a server that is over. The first time in a row it may be started again at once."""
+        """Put away a server that has finished. The first time in a row it may be started again at once."""
         if self._running is running:
             self._running = None
             self._put_off()
@@ -198,21 +199,21 @@ class Connection:
             raise
         finally:
             self._starting = None
-        if running.is_over or not running.started.done():
+        if running.is_finished or not running.started.done():
             await self._give_up(running)
-            raise self._unavailable(self._why(running))
+            raise self._unavailable(running.transport.trouble)
         self._running = running
         return running
 
     async def _give_up(self, running: _Running) -> None:
         self._running = None
         self._put_off()
-        await running.end(at_once=not running.is_over)
+        await running.end(at_once=not running.is_finished)
 
     def _unavailable(self, reason: str) -> McpUnavailable:
         hint = "Check the address and the headers." if isinstance(self._server, Http) else "Try the command by hand."
         hint = f"{hint} If it only is slow, give it more time: start_timeout_s (now {self._start_timeout_s:g})."
-        return McpUnavailable(self.name, reason, hint=hint)
+        return McpUnavailable(self.name, self._fit(reason), hint=hint)
 
     # -- what it offers
 
@@ -230,9 +231,9 @@ class Connection:
             await self._give_up(running)
             raise self._unavailable("it did not list its tools in time") from None
         except MCPError as error:
-            was_over = running.is_over
+            was_finished = running.is_finished
             await self._give_up(running)
-            reason = self._why(running) if was_over else f"it does not list its tools: {bounded(error.message, _SHOWN)}"
+            reason = running.transport.trouble if was_finished else f"it does not list its tools: {error.message}"
             raise self._unavailable(reason) from None
         except ValueError as error:
             await self._give_up(running)
@@ -337,15 +338,15 @@ class _Running:
         self.task: Final = asyncio.create_task(self._hold(), context=Context())
 
     @property
-    def is_over(self) -> bool:
-        return self.transport.over.is_set() or self.task.done()
+    def is_finished(self) -> bool:
+        return self.transport.finished.is_set() or self.task.done()
 
     @property
     def client(self) -> Client:
         return self.started.result()
 
     async def _hold(self) -> None:
-        """Start the server, hold it until it is over, and end it."""
+        """Start the server, hold it until it has finished, and end it."""
         from mcp.types import Implementation  # noqa: PLC0415 - an optional package
 
         about = Implementation(name="journeyman", version=version("journeyman"))
@@ -355,12 +356,12 @@ class _Running:
                 await stack.enter_async_context(client)
                 await self._subscribe(client, stack)
                 self.started.set_result(client)
-                await self.transport.over.wait()
+                await self.transport.finished.wait()
         except Exception as error:  # noqa: BLE001 - of the SDK, its HTTP client and the system: told where one waits
             for each in _leaves(error):
                 self.transport.note(each)
         finally:
-            self.transport.over.set()
+            self.transport.finished.set()
 
     async def _subscribe(self, client: Client, stack: AsyncExitStack) -> None:
         """Ask to be told of changes, where that has to be asked for."""
@@ -384,7 +385,7 @@ class _Running:
 
     async def end(self, *, at_once: bool = False) -> None:
         """End the server, and let nobody interrupt that."""
-        self.task.cancel() if at_once else self.transport.over.set()
+        self.task.cancel() if at_once else self.transport.finished.set()
         await ended(self.task, patience_s=_CLOSE_S)
 
 

@@ -35,7 +35,7 @@ class HttpTransport:
         """`timeout_s`: how long the server may be silent in the middle of an answer, in seconds."""
         self._server: Final = server
         self._timeout_s: Final = timeout_s
-        self.over: Final = asyncio.Event()
+        self.finished: Final = asyncio.Event()
         """This is set when no more messages come."""
         self._status = 0
         """The HTTP status that refused the last message; 0 if it was not refused."""
@@ -99,7 +99,7 @@ class HttpTransport:
             self._status = response.status_code if response.status_code >= HTTPStatus.BAD_REQUEST else 0
             if response.status_code == HTTPStatus.NOT_FOUND and _SESSION in response.request.headers:
                 self._is_forgotten = True
-                self.over.set()
+                self.finished.set()
         if response.headers.get("content-encoding", "identity") != "identity":
             await self._refuse("it sent a compressed answer, which it was asked not to")
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -108,7 +108,7 @@ class HttpTransport:
 
     async def _refuse(self, why: str) -> None:
         self._fault = why
-        self.over.set()
+        self.finished.set()
         raise _Refused(why)
 
     async def limit(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:

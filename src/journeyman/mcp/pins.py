@@ -134,7 +134,7 @@ def _of_tools(known: PinnedServer, offer: Offer, only: Collection[str] | None) -
         before = known.tools.get(name)
         what = f"tool {name!r} of server {offer.server!r}"
         if before is None:
-            yield f"{what} is new: {shown(definition)}"
+            yield f"{what} is new: {beginning(definition)}"
         elif changed := changes(before, definition.digests()):
             yield f"{what} changed: {', '.join(changed)}"
     for name in known.tools:
@@ -147,6 +147,6 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return [key for key in {**now, **before} if before.get(key) != now.get(key)]
 
 
-def shown(definition: Definition) -> str:
+def beginning(definition: Definition) -> str:
     """Return the beginning of what a tool says of itself, with every sign that is not plain text spelled out."""
     return ascii(bounded(definition.description, _SHOWN))

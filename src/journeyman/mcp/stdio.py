@@ -65,7 +65,7 @@ class StdioTransport:
 
     def __init__(self, server: Stdio) -> None:
         self._server: Final = server
-        self.over: Final = asyncio.Event()
+        self.finished: Final = asyncio.Event()
         """This is set when no more messages come."""
         self._garbage: Final = _Garbage()
         self._last_words = bytearray()
@@ -104,7 +104,7 @@ class StdioTransport:
         """Remember what went wrong on the way."""
         if not self._is_started and isinstance(error, OSError):
             self._fault = f"{self._server.command!r} cannot be started: {error.strerror or name_and_words(error)}"
-        elif not self.over.is_set():
+        elif not self.finished.is_set():
             self._fault = self._fault or f"it was asked in vain: {bounded(name_and_words(error), _SHOWN)}"
 
     async def __aenter__(self) -> TransportStreams:
@@ -163,7 +163,7 @@ class StdioTransport:
             stdin.write(line)
             await stdin.drain()
         except (OSError, RuntimeError):  # RuntimeError: the pipe was closed in the meantime
-            self.over.set()
+            self.finished.set()
 
     async def next_message(self) -> SessionMessage | None:
         """Return the next message; None when there will be no more."""
@@ -210,7 +210,7 @@ class StdioTransport:
             self._has_closed = True
             await self._has_exited(_DRAIN_S)
             self._exit_code = self._process.returncode
-        self.over.set()
+        self.finished.set()
 
     async def _listen(self) -> None:
         """Keep what the server wrote to its standard error last."""

@@ -29,7 +29,7 @@ from pydantic_core import from_json, to_json
 from journeyman.cancel import ended
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, Problem
 from journeyman.mcp.connection import Connection
-from journeyman.mcp.pins import Definition, Offer, Pins, differences, load_pins, pinned, save_pins, shown
+from journeyman.mcp.pins import Definition, Offer, Pins, beginning, differences, load_pins, pinned, save_pins
 from journeyman.mcp.servers import Server, Target, to_servers
 from journeyman.tools.tools import AnyTool, Tool, ToolContext, tool_problems
 from journeyman.types import Document, Effect, Image, Text, ToolResult
@@ -119,7 +119,7 @@ def _known(file: Path) -> Pins:
 def _news(known: Pins, offer: Offer) -> list[str]:
     if offer.server in known.servers:
         return differences(known, offer)
-    lines = [f"tool {each.name!r} of server {offer.server!r} is new: {shown(each)}" for each in offer.tools]
+    lines = [f"tool {each.name!r} of server {offer.server!r} is new: {beginning(each)}" for each in offer.tools]
     return [f"server {offer.server!r} is new: {dict(sorted(offer.identity.items()))}", *lines]
 
 

@@ -18,7 +18,6 @@ from journeyman.toolbox.files import (
     Located,
     Refusal,
     cut,
-    decoded,
     first_lines,
     lines_of,
     text_of,
@@ -145,8 +144,5 @@ def _as_before(bench: Bench, located: Located, text: str) -> tuple[str, Coding]:
     """Return the text with the line endings of the old one, and its coding."""
     data = located.content()
     bench.stamps.check(located.path, located.shown, data)
-    old = decoded(data)
-    if old is None:
-        raise Refusal("not_a_text", f"{located.shown} is no text but binary data ({len(data):,} bytes).")
-    old_text, coding = old
+    old_text, coding = text_of(data, located.shown)
     return with_endings_like(old_text, text.removeprefix("\ufeff")), coding
