@@ -24,9 +24,8 @@ from journeyman.connect import connect
 from journeyman.errors import DefinitionError, McpUnavailable, ModelUnavailable, PinsDiffer
 from journeyman.mcp.servers import Target, load_servers
 from journeyman.mcp.tools import pin as pin_tools
-from journeyman.serve.http import serve_http
-from journeyman.serve.server import AgentServer, agent_server
-from journeyman.serve.stdio import serve_stdio, standard_streams
+from journeyman.serve import AgentServer, agent_server, serve_http, serve_stdio
+from journeyman.serve.stdio import standard_streams
 
 TOKEN: Final = "JOURNEYMAN_MCP_TOKEN"
 """The environment variable with the token that HTTP clients must bring."""
