@@ -111,6 +111,9 @@ async def test_a_pattern_that_is_none_is_refused(player: Player, pattern: str) -
         ("a{b,c/d}e", ["abe", "ac/de"], ["ace"]),
         (r"\*.py", ["*.py"], ["a.py"]),
         ("a.b", ["a.b"], ["axb"]),
+        ("a/", [], ["a", "a/b"]),
+        ("[[:a&&-]", ["[", "&", "-"], ["b", "/"]),
+        ("a{b,[,]}c", ["abc", "a,c"], ["ac"]),
     ],
 )
 def test_a_pattern_matches_whole_paths(pattern: str, matching: Sequence[str], others: Sequence[str]) -> None:

@@ -211,8 +211,9 @@ def _rule(line: str) -> _Rule | None:
 _BESIDES = re.compile(r"\\.|\[[!^]?\]?[^\]]*\]|[{,}\ue000-\uf8ff]", re.DOTALL)
 _STAND_IN: Final = 0xE000
 """The first of the characters for private use."""
-_BELOW: Final = "(?:(?P<ps_d>/)|$)"
-"""The end of pathspec's expressions, which match what is below a folder, too."""
+_FOLDER: Final = "(?P<ps_d>/)"
+_BELOW: Final = f"(?:{_FOLDER}|$)"
+"""How pathspec's expressions end. They match what is below a folder, too, which is not wanted here."""
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
@@ -233,7 +234,9 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _whole(expression: str) -> re.Pattern[str]:
-    return re.compile(expression.removesuffix(_BELOW) + r"\Z" if expression.endswith(_BELOW) else expression, re.DOTALL)
+    if expression.endswith((_BELOW, _FOLDER)):
+        expression = expression.removesuffix(_BELOW) + r"\Z"
+    return re.compile(expression, re.DOTALL)
 
 
 def _translated(pattern: str) -> tuple[str | None, bool]:
