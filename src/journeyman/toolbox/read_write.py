@@ -1,10 +1,11 @@
-"""The tools `read` and `write`: a file as numbered lines, a picture as a picture; a new file, or all of an old one.
+"""The tools `read`, `ls` and `write`: a file as numbered lines or as a picture, a folder as a tree, a file anew.
 
 A file is written over only if the model has read all of it, as it is now.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
@@ -15,6 +16,7 @@ from journeyman.toolbox.files import (
     MAX_LINES,
     PLAIN,
     Coding,
+    Files,
     Located,
     Refusal,
     cut,
@@ -23,7 +25,6 @@ from journeyman.toolbox.files import (
     text_of,
     with_endings_like,
 )
-from journeyman.toolbox.search import tree
 from journeyman.tools.tools import tool
 from journeyman.types import Image, Text, ToolResult
 
@@ -35,12 +36,17 @@ MAX_LINE_CHARS: Final = 2_000
 """Where a long line is cut."""
 MAX_IMAGE_BYTES: Final = 3_750_000
 """The largest picture that is shown: providers take 5 MB, as base64."""
+MAX_LEVELS: Final = 5
+MAX_ENTRIES: Final = 500
 _PICTURES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
+_CLOSED: Final = frozenset({"node_modules", "__pycache__", "venv", "target", "vendor", "bower_components"})
+"""Folders that programs fill, and nobody reads; so are hidden ones."""
+_MARKS = {"folder": "/", "link": " (link)", "other": " (no regular file)"}
 
 
 def read_tool(bench: Bench) -> AnyTool:
@@ -103,6 +109,45 @@ def _numbered(bench: Bench, located: Located, data: bytes, lines: list[str], *, 
     if last < len(lines):
         shown.append(f"[Lines {offset:,} to {last:,} of {len(lines):,}. Go on with offset={last + 1}.]")
     return "\n".join(shown)
+
+
+def ls_tool(bench: Bench) -> AnyTool:
+    """Return the tool that lists folders of a workspace."""
+
+    def ls(path: str = ".", depth: Annotated[int, Field(ge=1, le=MAX_LEVELS)] = 1) -> str:
+        """List a folder as a tree. Folders end with a slash, links are marked.
+
+        Args:
+            path: The folder, relative to the workspace.
+            depth: How many levels to show. Hidden and generated folders inside of it stay closed.
+        """
+        located, facts = bench.reach.existing(path)
+        if facts.kind != "folder":
+            raise Refusal("not_found", f"{located.shown} is not a folder. Read it instead.")
+        return tree(located, depth=depth)
+
+    return tool(ls, parallel=True, effect="pure", untrusted=bench.untrusted)
+
+
+def tree(located: Located, *, depth: int) -> str:
+    """Return what is in a folder, a name per line, indented by level."""
+    lines: list[str] = []
+    for line in _listing_lines(located.files, located.path, "", depth):
+        if len(lines) == MAX_ENTRIES:
+            lines.append(f"[Cut: the first {MAX_ENTRIES}. List a folder inside of it, or fewer levels.]")
+            break
+        lines.append(line)
+    return "\n".join(lines) or f"[{located.shown} is empty.]"
+
+
+def _listing_lines(files: Files, folder: str, indent: str, depth: int) -> Iterator[str]:
+    for entry in sorted(files.list(folder), key=lambda entry: (entry.kind != "folder", entry.name)):
+        yield f"{indent}{entry.name}{_MARKS.get(entry.kind, '')}"
+        if depth > 1 and entry.kind == "folder" and entry.name not in _CLOSED and not entry.name.startswith("."):
+            try:
+                yield from _listing_lines(files, f"{folder.rstrip('/')}/{entry.name}", f"{indent}  ", depth - 1)
+            except OSError as error:
+                yield f"{indent}  [{error.strerror}]"
 
 
 def write_tool(bench: Bench) -> AnyTool:

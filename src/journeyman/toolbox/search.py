@@ -1,4 +1,4 @@
-"""The tools that find: `grep` finds lines by a regular expression, `glob` files by their paths; `ls` shows a folder.
+"""The tools that find: `grep` finds lines by a regular expression, and `glob` finds files by their paths.
 
 Lines are matched by the engine that ripgrep has, and pydantic, too: no expression, however unlucky, takes more than
 linear time. Where ripgrep is installed, it finds the files; which lines of them match is always decided here.
@@ -14,7 +14,7 @@ from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.toolbox.bench import Bench
-from journeyman.toolbox.files import MAX_FILE_BYTES, Files, Located, Refusal, capped, cut, decoded, lines_of
+from journeyman.toolbox.files import MAX_FILE_BYTES, Located, Refusal, capped, cut, decoded, lines_of
 from journeyman.toolbox.walk import Deadline, compiled, files_below
 from journeyman.tools.results import encodable
 from journeyman.tools.tools import tool
@@ -24,15 +24,10 @@ if TYPE_CHECKING:
 
 
 MAX_FILES: Final = 200
-MAX_LEVELS: Final = 5
-MAX_ENTRIES: Final = 500
 MAX_MATCHES: Final = 100
 MAX_LINE_CHARS: Final = 500
 MAX_CONTEXT: Final = 10
 _SPECIAL: Final = frozenset(r"\.+*?()|[]{}^$#&-~")
-_CLOSED: Final = frozenset({"node_modules", "__pycache__", "venv", "target", "vendor", "bower_components"})
-"""Folders that programs fill, and nobody reads; so are hidden ones."""
-_MARKS = {"folder": "/", "link": " (link)", "other": " (no regular file)"}
 
 
 # -- grep --------------------------------------------------------------------------------------------------------------
@@ -187,45 +182,3 @@ def _listed(bench: Bench, located: Located, found: list[str]) -> str:
     more = len(lines) - MAX_FILES
     note = [f"[{more:,} more. Use a narrower pattern, or a folder further down.]"] if more > 0 else []
     return "\n".join([*lines[:MAX_FILES], *note])
-
-
-# -- ls ----------------------------------------------------------------------------------------------------------------
-
-
-def ls_tool(bench: Bench) -> AnyTool:
-    """Return the tool that lists folders of a workspace."""
-
-    def ls(path: str = ".", depth: Annotated[int, Field(ge=1, le=MAX_LEVELS)] = 1) -> str:
-        """List a folder as a tree. Folders end with a slash, links are marked.
-
-        Args:
-            path: The folder, relative to the workspace.
-            depth: How many levels to show. Hidden and generated folders inside of it stay closed.
-        """
-        located, facts = bench.reach.existing(path)
-        if facts.kind != "folder":
-            raise Refusal("not_found", f"{located.shown} is not a folder. Read it instead.")
-        return tree(located, depth=depth)
-
-    return tool(ls, parallel=True, effect="pure", untrusted=bench.untrusted)
-
-
-def tree(located: Located, *, depth: int) -> str:
-    """Return what is in a folder, a name per line, indented by level."""
-    lines: list[str] = []
-    for line in _listing_lines(located.files, located.path, "", depth):
-        if len(lines) == MAX_ENTRIES:
-            lines.append(f"[Cut: the first {MAX_ENTRIES}. List a folder inside of it, or fewer levels.]")
-            break
-        lines.append(line)
-    return "\n".join(lines) or f"[{located.shown} is empty.]"
-
-
-def _listing_lines(files: Files, folder: str, indent: str, depth: int) -> Iterator[str]:
-    for entry in sorted(files.list(folder), key=lambda entry: (entry.kind != "folder", entry.name)):
-        yield f"{indent}{entry.name}{_MARKS.get(entry.kind, '')}"
-        if depth > 1 and entry.kind == "folder" and entry.name not in _CLOSED and not entry.name.startswith("."):
-            try:
-                yield from _listing_lines(files, f"{folder.rstrip('/')}/{entry.name}", f"{indent}  ", depth - 1)
-            except OSError as error:
-                yield f"{indent}  [{error.strerror}]"

@@ -13,8 +13,8 @@ from journeyman.toolbox.bench import Bench, Shell, Stamps
 from journeyman.toolbox.command import bash_tool
 from journeyman.toolbox.edit import edit_tool
 from journeyman.toolbox.files import Files, LocalFiles, Reach, Spill
-from journeyman.toolbox.read_write import read_tool, write_tool
-from journeyman.toolbox.search import glob_tool, grep_tool, ls_tool
+from journeyman.toolbox.read_write import ls_tool, read_tool, write_tool
+from journeyman.toolbox.search import glob_tool, grep_tool
 
 if TYPE_CHECKING:
     from journeyman.tools.tools import AnyTool
