@@ -77,6 +77,7 @@ HOMES: dict[str, str] = {
     "jsonschema_rs": "tools.raw_schema",
     "mcp": "mcp serve",  # the two ends of one protocol
     "openai": "models.openai",
+    "pathspec": "toolbox.walk",
     "prompt_toolkit": "cli",
     "pydantic_ai": "models.bridge",
     "pytest": "pytest_plugin",

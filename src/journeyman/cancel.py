@@ -2,13 +2,14 @@
 
 `Abort` is for callers. `Scope` is for the loop: it cancels the running task when the signal fires or the time is up,
 and takes that cancellation back on its way out, exactly as `asyncio.timeout` does, so that a cancellation that came
-from somewhere else is never swallowed.
+from somewhere else is never swallowed. `ended` and `within` are
+for whoever waits for work of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from threading import Lock, get_ident
@@ -307,14 +308,37 @@ class Scope:
             return
 
 
-async def ended(future: asyncio.Future[Any]) -> None:
-    """Wait until `future` is done, whoever cancels: a cancellation is passed on to it, and raised when it is done."""
-    was_cancelled = False
-    while not future.done():
+async def ended(
+    task: asyncio.Future[Any], *, patience_s: float | None = None, on_cancel: Callable[[], object] | None = None
+) -> None:
+    """Wait until `task` has ended, whoever cancels the waiting. Such a cancellation is raised when the task has ended.
+
+    How the task ended is not looked at.
+
+    Args:
+        task: What is waited for.
+        patience_s: After so many seconds the task is cancelled, and again each time that they pass. None: never.
+        on_cancel: Called whenever the waiting is cancelled, for example `task.cancel`.
+    """
+    interrupted: asyncio.CancelledError | None = None
+    while not task.done():
         try:
-            await asyncio.wait([future])
-        except asyncio.CancelledError:
-            was_cancelled = True
-            future.cancel()
-    if was_cancelled:
-        raise asyncio.CancelledError
+            if not (await asyncio.wait({task}, timeout=patience_s))[0]:
+                task.cancel()
+        except asyncio.CancelledError as error:
+            interrupted = error
+            if on_cancel is not None:
+                on_cancel()
+    if interrupted is not None:
+        raise interrupted
+
+
+async def within(seconds: float, work: Awaitable[object]) -> None:
+    """Wait for `work` for so long at most, also while a cancellation is on its way. What has not ended is cancelled."""
+    # `asyncio.timeout` takes its own cancellation for that one, in the first versions of Python 3.11.
+    waiting = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({waiting}, timeout=seconds)
+    finally:
+        waiting.cancel()
+        await asyncio.wait({waiting})

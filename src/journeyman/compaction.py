@@ -2,16 +2,12 @@
 
 `Agent(compaction=[ClearToolResults(), TrimTexts(), Summarise()])` asks them in this order, and only as far as it takes.
 The dearer ones come last: a summary costs a model call and loses most. They hold no state, so any number of runs may
-share them.
-
-What a model is asked for a summary, and the summary as the agent's model reads it.
-
-Nothing in a conversation can pass for an instruction or for the end of a summary: all of it is escaped.
+share them. Nothing in a conversation can pass for an instruction to the model that summarises, or for the end of a
+summary: all of it is escaped.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache
@@ -28,16 +24,22 @@ from journeyman.types import Block, JsonObject, Message, Opaque, Text, ToolResul
 from journeyman.window import Compaction as Compaction
 from journeyman.window import Informed, Shortened, Situation, Strategy, estimate_message, has_results, open_turn
 
-NO_SUMMARY: Final = "The model gave no summary; it stopped with {reason!r}. Try another model, or a larger max_tokens."
-
-_TOOL: Final = "record_summary"
-_LONGEST_CHARS: Final = 2_000
-"""Of one text in the transcript; what is longer loses its middle."""
-_BYTES_PER_TOKEN: Final = 4
+CLEARED: Final = "[Cleared to save room. If you need this result again, repeat the call.]"
+REPEATED: Final = "[Cleared to save room: the same call was made again later, with the result below.]"
 OPENING: Final = "<context-summary>\n"
 """How a summary begins."""
-_FIELD_TAG: Final = re.compile(r"_")
-
+NO_SUMMARY: Final = "The model gave no summary; it stopped with {reason!r}. Try another model, or a larger max_tokens."
+_TOOL: Final = "record_summary"
+_LONGEST_CHARS: Final = 2_000
+"""The longest text in a transcript, in characters. A longer one loses its middle."""
+_BYTES_PER_TOKEN: Final = 4
+_LEAST_KEPT_TOKENS: Final = 2_000
+_MOST_KEPT_TOKENS: Final = 20_000
+_WORTH_TOKENS: Final = 500
+"""A part that is shorter than this is not summarised."""
+_TRIES: Final = 3
+_ROOM_TOKENS: Final = 1_000
+"""The room that is left for the instructions of a summary."""
 _SYSTEM: Final = (
     "You keep the memory of an agent whose conversation has become too long. You get its older part, and perhaps the "
     "summary of what came before that. The agent will go on with your summary alone, so whatever it needs must be in "
@@ -48,174 +50,15 @@ _SYSTEM: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """What an agent has to know of an earlier part of its conversation."""
-
-    goal: str = ""
-    """What the user wants in the end."""
-    wishes: tuple[str, ...] = ()
-    """Conditions and preferences of the user, still in force."""
-    done: tuple[str, ...] = ()
-    """What was done and decided, with the reasons."""
-    facts: tuple[str, ...] = ()
-    """What was found out: names, numbers, ids, error texts."""
-    files: tuple[str, ...] = ()
-    """Files and other places that were read or changed, and how."""
-    unfinished: tuple[str, ...] = ()
-    """What is still to do, and what does not work yet."""
-    next_step: str = ""
-    """What was about to be done."""
-
-    def text(self) -> str:
-        """Return the summary as the agent's model reads it."""
-        return (
-            f"{OPENING}The older part of this conversation was left out to save room. "
-            f"This is what it came to.\n{self.fields_text()}\n</context-summary>"
-        )
-
-    def fields_text(self) -> str:
-        """Return the fields that say something, each in its own tag."""
-        lines: list[str] = []
-        for each in fields(self):
-            value: str | tuple[str, ...] = getattr(self, each.name)
-            texts = [value] if isinstance(value, str) else [f"- {text}" for text in value]
-            said = "\n".join(escape(text, quote=False) for text in texts if text.strip())
-            if said:
-                tag = _FIELD_TAG.sub("-", each.name)
-                lines.append(f"<{tag}>\n{said}\n</{tag}>")
-        return "\n".join(lines)
-
-
-def request_for(texts: Sequence[str], earlier: Sequence[Summary], *, max_tokens: int, instructions: str) -> Request:
-    """Return the request for a summary of `texts`, which follow what the `earlier` summaries tell."""
-    before = "".join(f"<earlier-summary>\n{summary.fields_text()}\n</earlier-summary>\n" for summary in earlier)
-    conversation = "\n".join(texts)
-    more = f"\n{instructions}" if instructions else ""
-    asked = f"{before}<conversation>\n{conversation}\n</conversation>\nCall {_TOOL} now.{more}"
-    return Request(
-        prefix=Prefix(system=(Text(_SYSTEM),), tools=(_tool(),)),
-        messages=(Message("user", (Text(asked),)),),
-        settings=Settings(max_tokens=max_tokens, cache="off"),
-        max_tokens=max_tokens,
-        deltas=False,
-    )
-
-
-@cache
-def _summaries() -> TypeAdapter[Summary]:
-    return TypeAdapter(Summary)
-
-
-@cache
-def _tool() -> ToolSpec:
-    texts: JsonObject = {"type": "array", "items": {"type": "string"}}
-    schema: JsonObject = {
-        "type": "object",
-        "properties": {
-            "goal": {"type": "string", "description": "What the user wants in the end."},
-            "wishes": {**texts, "description": "Conditions and preferences of the user, still in force."},
-            "done": {**texts, "description": "What was done and decided, with the reasons."},
-            "facts": {**texts, "description": "What was found out: names, numbers, ids, error texts."},
-            "files": {**texts, "description": "Files and other places that were read or changed, and how."},
-            "unfinished": {**texts, "description": "What is still to do, and what does not work yet."},
-            "next_step": {"type": "string", "description": "What was about to be done."},
-        },
-        "required": [each.name for each in fields(Summary)],
-        "additionalProperties": False,
-    }
-    return ToolSpec(name=_TOOL, description="Record the summary of the conversation.", input_schema=schema)
-
-
-def summary_in(response: Response, *, max_tokens: int) -> Summary | None:
-    """Return the summary that the model gave, or its words if it called no tool; None if there is neither."""
-    if response.stop_reason in ("refusal", "max_tokens", "context_window"):
-        return None
-    for block in response.content:
-        if isinstance(block, ToolUse) and block.name == _TOOL:
-            try:
-                summary = _summaries().validate_json(block.input_json)
-            except ValidationError:
-                break
-            return _capped(summary, max_tokens) if summary.fields_text() else None
-    words = "".join(block.text for block in response.content if isinstance(block, Text)).strip()
-    return _capped(Summary(facts=(words,)), max_tokens) if words else None
-
-
-def _capped(summary: Summary, max_tokens: int) -> Summary:
-    """Return the summary at a length that the agent's model is spared more of."""
-    longest = max_tokens * _BYTES_PER_TOKEN
-    if len(summary.fields_text()) <= longest:
-        return summary
-    share = longest // len(fields(Summary))
-    capped: dict[str, str | tuple[str, ...]] = {}
-    for each in fields(Summary):
-        value: str | tuple[str, ...] = getattr(summary, each.name)
-        capped[each.name] = value[:share] if isinstance(value, str) else _first(value, share)
-    return _summaries().validate_python(capped)
-
-
-def _first(texts: Sequence[str], n_chars: int) -> tuple[str, ...]:
-    """Return as many of the texts as have about so many characters together."""
-    kept: list[str] = []
-    for text in texts:
-        kept.append(text[:n_chars])
-        n_chars -= len(text)
-        if n_chars <= 0:
-            break
-    return tuple(kept)
-
-
-# -- the conversation as a text ---------------------------------------------------------------------------------------
-
-
-def transcript_of(messages: Sequence[Message]) -> list[str]:
-    """Return each message as a text; those without words are left out."""
-    texts = [(message.role, [_line(block) for block in message.content]) for message in messages]
-    return [f"<{role}>\n{said}\n</{role}>" for role, lines in texts if (said := "\n".join(filter(None, lines)))]
-
-
-def _line(block: Block) -> str:
-    match block:
-        case Text(text):
-            return _escaped(text)
-        case ToolUse():
-            return f"<call name={_escaped(block.name)!r}>{_escaped(block.input_json)}</call>"
-        case ToolResult():
-            kind = "error" if block.is_error else "result"
-            return f"<{kind}>{_escaped(block.text or '(no words)')}</{kind}>"
-        case _:
-            return "" if block.type in ("thinking", "redacted_thinking") else f"[{block.type}]"
-
-
-def _escaped(text: str) -> str:
-    if len(text) > _LONGEST_CHARS:
-        half = _LONGEST_CHARS // 2
-        text = f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
-    return escape(text, quote=False)
-
-
-CLEARED: Final = "[Cleared to save room. If you need this result again, repeat the call.]"
-REPEATED: Final = "[Cleared to save room: the same call was made again later, with the result below.]"
-
-_LEAST_KEPT_TOKENS: Final = 2_000
-_MOST_KEPT_TOKENS: Final = 20_000
-_WORTH_TOKENS: Final = 500
-"""What is shorter than this is not summarised."""
-_TRIES: Final = 3
-_ROOM_TOKENS: Final = 1_000
-"""For the instructions of a summary."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClearToolResults:
     """Puts a notice in the place of old results. The calls stay, so that the model knows what it did."""
 
     keep: int = 5
-    """So many of the newest results stay, of different calls: of equal calls only the newest does."""
+    """How many of the newest results stay. Of equal calls only the newest counts, and only its result stays."""
     least_tokens: int = 50
-    """Results that are shorter stay."""
+    """Results that are shorter than this stay."""
     never: Collection[str] = ()
-    """Names of tools whose results stay."""
+    """The names of tools whose results stay."""
 
     @property
     def name(self) -> str:
@@ -233,7 +76,8 @@ class ClearToolResults:
             return block
 
         end = open_turn(messages)
-        return Shortened(messages=[*_changed(messages[:end], cleared), *messages[end:]], changed=True)
+        changed = [_with_blocks(message, cleared) for message in messages[:end]]
+        return Shortened(messages=[*changed, *messages[end:]], changed=True)
 
     def _notices(self, messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
         """Give what comes in the place of each result that goes, by the id of its call; the newest first."""
@@ -265,8 +109,9 @@ class TrimTexts:
     """
 
     keep_messages: int = 4
-    """So many of the newest messages stay whole."""
+    """How many of the newest messages stay whole."""
     longest_chars: int = 4_000
+    """A text that is longer than this is cut."""
     head_chars: int = 1_200
     tail_chars: int = 800
 
@@ -286,10 +131,10 @@ class TrimTexts:
 
     def _trimmed(self, block: Block) -> Block:
         match block:
-            case Text(text) if block.extra is None and not text.startswith(OPENING):
-                return replace(block, text=self._cut(text)) if len(text) > self.longest_chars else block
-            case ToolResult(content=str(text)):
-                return replace(block, content=self._cut(text)) if len(text) > self.longest_chars else block
+            case Text(text) if len(text) > self.longest_chars and block.extra is None and not text.startswith(OPENING):
+                return replace(block, text=self._cut(text))
+            case ToolResult(content=str(text)) if len(text) > self.longest_chars:
+                return replace(block, content=self._cut(text))
             case ToolResult(content=tuple(parts)):
                 cut = tuple(replace(it, text=self._cut(it.text)) if isinstance(it, Text) else it for it in parts)
                 return block if cut == parts else replace(block, content=cut)
@@ -297,11 +142,9 @@ class TrimTexts:
                 return block
 
     def _cut(self, text: str) -> str:
-        n_left_out = len(text) - self.head_chars - self.tail_chars
-        if len(text) <= self.longest_chars or n_left_out <= 0:
+        if len(text) <= max(self.longest_chars, self.head_chars + self.tail_chars):
             return text
-        tail = text[len(text) - self.tail_chars :]
-        return f"{text[: self.head_chars]}\n[… {n_left_out} characters left out …]\n{tail}"
+        return _without_middle(text, self.head_chars, self.tail_chars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,14 +155,14 @@ class Summarise:
     """
 
     model: str | Model | None = None
-    """Who sums up; None: the run's model. A small one will do."""
+    """The model that sums up; the run's own if None. A small one will do."""
     _: KW_ONLY
     keep_tokens: int | None = None
-    """At least so much of the end stays. None: a quarter of the threshold, from 2,000 to 20,000."""
+    """How much of the end stays at least. If None, that is a quarter of the threshold, from 2,000 to 20,000."""
     max_tokens: int = 4_096
     """The longest summary."""
     instructions: str = ""
-    """What to take care of, in addition."""
+    """What the model has to take care of in addition."""
 
     @property
     def name(self) -> str:
@@ -337,7 +180,7 @@ class _Part:
     start: int
     end: int
     into: int | None
-    """The message whose text the summary becomes; None: it begins the view."""
+    """The index of the message that the summary is added to. If None, the summary begins the view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,8 +220,8 @@ class _Summariser:
         if end is None:
             return None
         whole, within = _Part(0, end, None), _within_turn(messages, end)
-        n_whole = self._new_tokens(messages, whole)
-        n_within = 0 if within is None else self._new_tokens(messages, within)
+        n_whole = sum(map(estimate_message, self._unsummed(messages, whole)))
+        n_within = 0 if within is None else sum(map(estimate_message, self._unsummed(messages, within)))
         if n_within >= _WORTH_TOKENS and n_within >= min(excess_tokens, n_whole // 2):
             return within
         return whole if n_whole >= _WORTH_TOKENS else None
@@ -397,9 +240,6 @@ class _Summariser:
                 if kept >= keep:
                     break
         return end
-
-    def _new_tokens(self, messages: Sequence[Message], part: _Part) -> int:
-        return sum(map(estimate_message, self._unsummed(messages, part)))
 
     def _unsummed(self, messages: Sequence[Message], part: _Part) -> list[Message]:
         """Return the messages to sum up, without what is a summary already, and without the prompt that stays."""
@@ -438,22 +278,25 @@ class _Summariser:
         model = connect(model) if isinstance(model, str) else model
         texts = _fitting(transcript_of(messages), model, self.given.max_tokens)
         async with opened(model):
-            for number in range(1, _TRIES + 1):
-                request = request_for(
-                    texts, earlier, max_tokens=self.given.max_tokens, instructions=self.given.instructions
-                )
-                try:
-                    response = await self.situation.ask(model, request)
-                except ProviderError as error:
-                    if error.kind != "context_overflow" or number == _TRIES or len(texts) < 2:
-                        raise
-                    texts = _without_oldest(texts)
-                    continue
-                summary = summary_in(response, max_tokens=self.given.max_tokens)
-                if summary is None:
-                    raise ValueError(NO_SUMMARY.format(reason=response.stop_detail or response.stop_reason))
-                return summary
-        raise AssertionError("unreachable: the last try returns or raises")
+            response = await self._response(model, texts, earlier)
+        summary = summary_in(response, max_tokens=self.given.max_tokens)
+        if summary is None:
+            raise ValueError(NO_SUMMARY.format(reason=response.stop_detail or response.stop_reason))
+        return summary
+
+    async def _response(self, model: Model, texts: list[str], earlier: Sequence[Summary]) -> Response:
+        n_tries = 0
+        while True:
+            request = request_for(
+                texts, earlier, max_tokens=self.given.max_tokens, instructions=self.given.instructions
+            )
+            n_tries += 1
+            try:
+                return await self.situation.ask(model, request)
+            except ProviderError as error:
+                if error.kind != "context_overflow" or n_tries == _TRIES or len(texts) < 2:
+                    raise
+                texts = _without_oldest(texts)
 
 
 def _fitting(texts: list[str], model: Model, max_tokens: int) -> list[str]:
@@ -471,7 +314,7 @@ def _without_oldest(texts: list[str]) -> list[str]:
     return texts[max(1, len(texts) // 5) :]
 
 
-# -- places in a conversation -----------------------------------------------------------------------------------------
+# -- places in a conversation ------------------------------------------------------------------------------------------
 
 
 def _last_prompt(messages: Sequence[Message]) -> int:
@@ -506,15 +349,164 @@ def _holds(messages: Sequence[Message], block: Block) -> bool:
     return any(each is block for message in messages for each in message.content)
 
 
-def _changed(messages: Sequence[Message], change: Callable[[Block], Block]) -> list[Message]:
-    return [_with_blocks(message, change) for message in messages]
-
-
 def _with_blocks(message: Message, change: Callable[[Block], Block]) -> Message:
     """Return the message with changed blocks: itself, if none is."""
     content = tuple(change(block) for block in message.content)
     same = all(after is before for after, before in zip(content, message.content, strict=True))
     return message if same else replace(message, content=content)
+
+
+# -- a summary ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What an agent has to know of an earlier part of its conversation."""
+
+    goal: str = ""
+    """What the user wants in the end."""
+    wishes: tuple[str, ...] = ()
+    """Conditions and preferences of the user, still in force."""
+    done: tuple[str, ...] = ()
+    """What was done and decided, with the reasons."""
+    facts: tuple[str, ...] = ()
+    """What was found out: names, numbers, ids, error texts."""
+    files: tuple[str, ...] = ()
+    """Files and other places that were read or changed, and how."""
+    unfinished: tuple[str, ...] = ()
+    """What is still to do, and what does not work yet."""
+    next_step: str = ""
+    """What was about to be done."""
+
+    def text(self) -> str:
+        """Return the summary as the agent's model reads it."""
+        return (
+            f"{OPENING}The older part of this conversation was left out to save room. "
+            f"This is what it came to.\n{self.fields_text()}\n</context-summary>"
+        )
+
+    def fields_text(self) -> str:
+        """Return the fields that say something, each in its own tag."""
+        lines: list[str] = []
+        for each in fields(self):
+            value: str | tuple[str, ...] = getattr(self, each.name)
+            texts = [value] if isinstance(value, str) else [f"- {text}" for text in value]
+            said = "\n".join(escape(text, quote=False) for text in texts if text.strip())
+            if said:
+                tag = each.name.replace("_", "-")
+                lines.append(f"<{tag}>\n{said}\n</{tag}>")
+        return "\n".join(lines)
+
+
+def request_for(texts: Sequence[str], earlier: Sequence[Summary], *, max_tokens: int, instructions: str) -> Request:
+    """Return the request for a summary of `texts`, which follow what the `earlier` summaries tell."""
+    before = "".join(f"<earlier-summary>\n{summary.fields_text()}\n</earlier-summary>\n" for summary in earlier)
+    conversation = "\n".join(texts)
+    more = f"\n{instructions}" if instructions else ""
+    asked = f"{before}<conversation>\n{conversation}\n</conversation>\nCall {_TOOL} now.{more}"
+    return Request(
+        prefix=Prefix(system=(Text(_SYSTEM),), tools=(_tool(),)),
+        messages=(Message("user", (Text(asked),)),),
+        settings=Settings(max_tokens=max_tokens, cache="off"),
+        max_tokens=max_tokens,
+        deltas=False,
+    )
+
+
+@cache
+def _tool() -> ToolSpec:
+    texts: JsonObject = {"type": "array", "items": {"type": "string"}}
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {
+            "goal": {"type": "string", "description": "What the user wants in the end."},
+            "wishes": {**texts, "description": "Conditions and preferences of the user, still in force."},
+            "done": {**texts, "description": "What was done and decided, with the reasons."},
+            "facts": {**texts, "description": "What was found out: names, numbers, ids, error texts."},
+            "files": {**texts, "description": "Files and other places that were read or changed, and how."},
+            "unfinished": {**texts, "description": "What is still to do, and what does not work yet."},
+            "next_step": {"type": "string", "description": "What was about to be done."},
+        },
+        "required": [each.name for each in fields(Summary)],
+        "additionalProperties": False,
+    }
+    return ToolSpec(name=_TOOL, description="Record the summary of the conversation.", input_schema=schema)
+
+
+def summary_in(response: Response, *, max_tokens: int) -> Summary | None:
+    """Return the summary that the model gave, or its words if it called no tool; None if there is neither."""
+    if response.stop_reason in ("refusal", "max_tokens", "context_window"):
+        return None
+    for block in response.content:
+        if isinstance(block, ToolUse) and block.name == _TOOL:
+            try:
+                summary = _summaries().validate_json(block.input_json)
+            except ValidationError:
+                break
+            return _capped(summary, max_tokens) if summary.fields_text() else None
+    words = "".join(block.text for block in response.content if isinstance(block, Text)).strip()
+    return _capped(Summary(facts=(words,)), max_tokens) if words else None
+
+
+@cache
+def _summaries() -> TypeAdapter[Summary]:
+    return TypeAdapter(Summary)
+
+
+def _capped(summary: Summary, max_tokens: int) -> Summary:
+    """Return the summary at a length that the agent's model is spared more of."""
+    longest = max_tokens * _BYTES_PER_TOKEN
+    if len(summary.fields_text()) <= longest:
+        return summary
+    share = longest // len(fields(Summary))
+    capped: dict[str, str | tuple[str, ...]] = {}
+    for each in fields(Summary):
+        value: str | tuple[str, ...] = getattr(summary, each.name)
+        capped[each.name] = value[:share] if isinstance(value, str) else _first(value, share)
+    return _summaries().validate_python(capped)
+
+
+def _first(texts: Sequence[str], n_chars: int) -> tuple[str, ...]:
+    """Return as many of the texts as have about so many characters together."""
+    kept: list[str] = []
+    for text in texts:
+        kept.append(text[:n_chars])
+        n_chars -= len(text)
+        if n_chars <= 0:
+            break
+    return tuple(kept)
+
+
+# -- the conversation as a text ----------------------------------------------------------------------------------------
+
+
+def transcript_of(messages: Sequence[Message]) -> list[str]:
+    """Return each message as a text; those without words are left out."""
+    texts = [(message.role, [_line(block) for block in message.content]) for message in messages]
+    return [f"<{role}>\n{said}\n</{role}>" for role, lines in texts if (said := "\n".join(filter(None, lines)))]
+
+
+def _line(block: Block) -> str:
+    match block:
+        case Text(text):
+            return _escaped(text)
+        case ToolUse():
+            return f"<call name={_escaped(block.name)!r}>{_escaped(block.input_json)}</call>"
+        case ToolResult():
+            kind = "error" if block.is_error else "result"
+            return f"<{kind}>{_escaped(block.text or '(no words)')}</{kind}>"
+        case _:
+            return "" if block.type in ("thinking", "redacted_thinking") else f"[{block.type}]"
+
+
+def _escaped(text: str) -> str:
+    half = _LONGEST_CHARS // 2
+    return escape(_without_middle(text, half, half) if len(text) > _LONGEST_CHARS else text, quote=False)
+
+
+def _without_middle(text: str, n_head: int, n_tail: int) -> str:
+    n_left_out = len(text) - n_head - n_tail
+    return f"{text[:n_head]}\n[… {n_left_out} characters left out …]\n{text[len(text) - n_tail :]}"
 
 
 if TYPE_CHECKING:

@@ -1,9 +1,8 @@
-"""All processes of one command, and ending them: the group, and on Linux whoever left it.
+"""Programs that run as processes of their own: how they end as a whole, their environment, and what they write.
 
-A command runs in a session of its own, so that its process id is the id of its group. Who starts a session of its own
-in turn (`setsid`, a daemon) is found by a mark in its environment.
-
-What a command gets to know of this process's environment: everything but what looks like a secret.
+A program is started in a session of its own, so that its process id is the id of its group. Who starts a session of its
+own in turn (`setsid`, a daemon) is found on Linux by a mark in its environment. Of this process's environment it gets
+everything but what looks like a secret.
 """
 
 from __future__ import annotations
@@ -18,43 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_SECRET_NAME = re.compile(
-    r"KEY(?!BOARD|MAP)|TOKEN(?!IZER)|SECRET|PASSW|PASSPHRASE|_PWD\Z|CREDENTIAL|AUTH(?!OR)|PRIVATE|COOKIE|SESSION_ID|DSN"
-    r"|CONNECTION_STRING|WEBHOOK",
-    re.IGNORECASE,
-)
-_SECRET_VALUE = re.compile(
-    r"://[^/\s:@]*:[^/\s@]+@"  # a URL with a password
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
-    r"|\b(?:sk|rk|pk)[-_][A-Za-z0-9_-]{16,}"
-    r"|\b(?:ghp|gho|ghs|ghu|glpat|github_pat|xox[abprs])[-_][A-Za-z0-9_-]{10,}"
-    r"|\bAKIA[0-9A-Z]{16}\b"
-    r"|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\."  # a signed token
-)
-
-QUIET: Final[Mapping[str, str]] = {
-    "TERM": "dumb",
-    "NO_COLOR": "1",
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "MANPAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-}
-"""So that no program waits for a person, or writes for one's screen."""
-
-
-def is_secret(name: str, value: str) -> bool:
-    """Tell whether a variable looks like a secret, by its name or by its value."""
-    return _SECRET_NAME.search(name) is not None or _SECRET_VALUE.search(value) is not None
-
-
-def filtered(keep: Collection[str]) -> dict[str, str]:
-    """Return the environment of this process without its secrets, but with those that shall be kept."""
-    return {name: value for name, value in os.environ.items() if name in keep or not is_secret(name, value)}
-
-
 MARK: Final = "JOURNEYMAN_COMMAND"
-"""The environment variable by which the processes of a command are found: ids, from the outermost command inwards."""
+"""The environment variable by which the processes of a command are found. It holds ids, the outermost command first."""
 
 _PROC = Path("/proc")
 _STATE, _VSIZE = 0, 20
@@ -136,6 +100,63 @@ def _stat(process: int) -> list[str]:
     return _PROC.joinpath(str(process), "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
 
 
+def signal_name(number: int) -> str:
+    """Return the name of a signal, such as `SIGKILL`."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# -- the environment --------------------------------------------------------------------------------------------------
+
+_SECRET_NAME = re.compile(
+    r"KEY(?!BOARD|MAP)|TOKEN(?!IZER)|SECRET|PASSW|PASSPHRASE|_PWD\Z|CREDENTIAL|AUTH(?!OR)|PRIVATE|COOKIE|SESSION_ID|DSN"
+    r"|CONNECTION_STRING|WEBHOOK",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(
+    r"://[^/\s:@]*:[^/\s@]+@"  # a URL with a password
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
+    r"|\b(?:sk|rk|pk)[-_][A-Za-z0-9_-]{16,}"
+    r"|\b(?:ghp|gho|ghs|ghu|glpat|github_pat|xox[abprs])[-_][A-Za-z0-9_-]{10,}"
+    r"|\bAKIA[0-9A-Z]{16}\b"
+    r"|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\."  # a signed token
+)
+
+QUIET: Final[Mapping[str, str]] = {
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+"""What keeps programs from waiting for a person, and from writing for a screen."""
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Tell whether a variable looks like a secret, by its name or by its value."""
+    return _SECRET_NAME.search(name) is not None or _SECRET_VALUE.search(value) is not None
+
+
+def filtered(keep: Collection[str]) -> dict[str, str]:
+    """Return the environment of this process without its secrets, but with those that shall be kept."""
+    return {name: value for name, value in os.environ.items() if name in keep or not is_secret(name, value)}
+
+
+def marked(environment: Mapping[str, str], mark: str) -> dict[str, str]:
+    """Return an environment with a mark in it, after the marks of the commands that this process belongs to."""
+    outer = os.environ.get(MARK)
+    return {**environment, MARK: f"{outer}:{mark}" if outer else mark}
+
+
+# -- what is written --------------------------------------------------------------------------------------------------
+
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n|\Z)")
+
+
 def plain(text: str) -> str:
     """Return the text as a screen would show it in the end: without colors, and without lines written over."""
     if "\x1b" in text:
@@ -143,9 +164,3 @@ def plain(text: str) -> str:
     if "\r" in text:
         text = _OVERWRITTEN.sub("", text.replace("\r\n", "\n")).replace("\r", "")
     return text
-
-
-_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-
-
-_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n|\Z)")

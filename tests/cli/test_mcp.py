@@ -16,7 +16,7 @@ from tests.cli.program import Warm, assert_one_error_line, command, environment
 
 pytestmark = pytest.mark.timeout(60)  # some start programs that import the SDK
 
-SERVED = Path(__file__).parent.parent / "mcp" / "served.py"
+SERVED = Path(__file__).parent.parent / "serve" / "served.py"
 
 
 def test_a_client_that_leaves_at_once_ends_the_server_cleanly(warm: Warm) -> None:
@@ -107,7 +107,12 @@ def test_a_signal_ends_a_server_whose_client_is_silent(number: signal.Signals, c
 
 def server(kind: str, folder: Path) -> list[str]:
     """Return the words of a command that starts a small server."""
-    return [sys.executable, str(SERVED.parent / "servers" / "misbehaving.py"), kind, str(folder / "server.log")]
+    return [
+        sys.executable,
+        str(SERVED.parent.parent / "mcp" / "servers" / "misbehaving.py"),
+        kind,
+        str(folder / "server.log"),
+    ]
 
 
 def test_what_is_pinned_is_shown_and_so_is_what_differs_later(warm: Warm, tmp_path: Path) -> None:

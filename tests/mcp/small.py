@@ -6,9 +6,15 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from journeyman.mcp.tools import Stdio
+from journeyman import Abort, Agent, Failure, ToolResult, run
+from journeyman.events import Event, ToolProgress
+from journeyman.mcp import Stdio, mcp
+from journeyman.models.scripted import Scripted
 from journeyman.tools.tools import AnyTool
+from journeyman.types import ToolUse
+from tests.toolbox.playing import answered
 
 SERVERS = Path(__file__).parent / "servers"
 MODERN = (sys.executable, str(SERVERS / "modern.py"))
@@ -25,6 +31,11 @@ class Small:
         words = (str(SERVERS / "misbehaving.py"), kind, str(self.log))
         return Stdio(sys.executable, words, only=only, env=env or {}, grace_s=0.2)
 
+    async def asked(self, word: str, **options: Any) -> ToolResult:  # noqa: ANN401  options of every type
+        """Return what `echo` of the server `sour` says to a word."""
+        async with mcp({"small": self.at("sour")}, **options) as (echo,):
+            return await answered(echo, {"word": word})
+
     @property
     def lines(self) -> list[str]:
         return self.log.read_text(encoding="utf-8").splitlines()
@@ -36,3 +47,20 @@ class Small:
 
 def by_name(tools: list[AnyTool]) -> dict[str, AnyTool]:
     return {each.name: each for each in tools}
+
+
+async def stopped_at_progress(tools: list[AnyTool], given: ToolUse) -> Failure:
+    """Return how a run ends that is aborted when its one call reports progress."""
+    abort = Abort()
+
+    def stop(event: Event) -> None:
+        if isinstance(event, ToolProgress):
+            abort.abort("enough")
+
+    result = await run(Agent(name="tester", model=Scripted([given]), tools=tools), "Go.", abort=abort, on_event=stop)
+    assert isinstance(result, Failure)
+    return result
+
+
+def progress_in(events: list[Event]) -> list[tuple[str, float | None]]:
+    return [(event.message, event.fraction) for event in events if isinstance(event, ToolProgress)]

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Abort, Agent, DefinitionError, Failure, Image, Text, ToolResult, run
+from journeyman import Agent, DefinitionError, Image, Text, ToolResult, run
 from journeyman.events import Event, ToolProgress
-from journeyman.mcp.tools import mcp, unique_names
+from journeyman.mcp import mcp
+from journeyman.mcp.tools import unique_names
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.tools.tools import AnyTool
-from tests.mcp.small import MODERN, Small, by_name
+from tests.mcp.small import MODERN, Small, by_name, progress_in, stopped_at_progress
 from tests.toolbox.playing import answered
 
 pytestmark = pytest.mark.timeout(60)  # importing the SDK and starting a server made with it take seconds
@@ -67,36 +68,25 @@ async def test_a_schema_may_name_its_draft(small: Small) -> None:
 
 
 async def test_what_a_server_calls_an_error_is_one(small: Small) -> None:
-    async with mcp({"small": small.at("sour")}) as (echo,):
-        assert await answered(echo, {"word": "error"}) == ToolResult("no such word", True, "call_1_0")
+    assert await small.asked("error") == ToolResult("no such word", True, "call_1_0")
 
 
 async def test_progress_is_reported(small: Small) -> None:
     events: list[Event] = []
     async with mcp({"small": small.at("sour")}) as (echo,):
         assert (await answered(echo, {"word": "steps"}, events=events)).text == "arrived"
-    seen = [(event.message, event.fraction) for event in events if isinstance(event, ToolProgress)]
-    assert seen == [("step 1", 0.25), ("step 2", 0.5), ("step 3", 0.75), ("9", None)]
+    assert progress_in(events) == [("step 1", 0.25), ("step 2", 0.5), ("step 3", 0.75), ("9", None)]
 
 
 async def test_a_server_that_asks_for_a_model_is_told_that_there_is_none(small: Small) -> None:
-    async with mcp({"small": small.at("sour")}) as (echo,):
-        assert (await answered(echo, {"word": "ask"})).text == "asked"
+    assert (await small.asked("ask")).text == "asked"
     (answer,) = [line for line in small.lines if line.startswith("answer to the question")]
     assert "Sampling not supported" in answer
 
 
 async def test_a_cancelled_call_is_cancelled_at_the_server_which_goes_on(small: Small) -> None:
-    abort = Abort()
-
-    def stop(event: Event) -> None:
-        if isinstance(event, ToolProgress):
-            abort.abort("enough")
-
     async with mcp({"small": small.at("sour")}) as (echo,):
-        agent = Agent(name="tester", model=Scripted([call("echo", {"word": "linger"})]), tools=[echo])
-        result = await run(agent, "Go.", abort=abort, on_event=stop)
-        assert isinstance(result, Failure)
+        result = await stopped_at_progress([echo], call("echo", {"word": "linger"}))
         assert result.error.code == "EXECUTION_CANCELLED"
         assert (await answered(echo, {"word": "ok"})).text == "ok"
     asked, *_ = [json.loads(line) for line in small.lines if '"tools/call"' in line]
@@ -114,8 +104,7 @@ async def test_a_call_that_takes_too_long_is_cancelled_and_the_server_goes_on(sm
 
 
 async def test_a_huge_result_is_cut_with_a_note(small: Small) -> None:
-    async with mcp({"small": small.at("sour")}, max_chars=100) as (echo,):
-        result = await answered(echo, {"word": "big"})
+    result = await small.asked("big", max_chars=100)
     assert result.text == "x" * 100 + "\n[Cut: the first 100 of 10,000,000 characters.]"
 
 
@@ -242,17 +231,9 @@ async def _meet(meet: AnyTool) -> None:
 
 
 async def test_a_call_to_a_newer_server_is_cancelled_as_well() -> None:
-    abort = Abort()
-
-    def stop(event: Event) -> None:
-        if isinstance(event, ToolProgress):
-            abort.abort("enough")
-
     async with mcp({"modern": MODERN}) as tools:
         named = by_name(tools)
-        agent = Agent(name="tester", model=Scripted([call("forever", {})]), tools=tools)
-        result = await run(agent, "Go.", abort=abort, on_event=stop)
-        assert isinstance(result, Failure)
+        await stopped_at_progress(tools, call("forever", {}))
         assert (await answered(named["towns"], {})).text == "Bern\nBasel"
         assert (await answered(named["learn"], {"name": "fly"})).text == "learned fly"
         assert (await answered(named["towns"], {})).text == "Bern\nBasel"

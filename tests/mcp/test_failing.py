@@ -8,7 +8,7 @@ import pytest
 
 from journeyman import DefinitionError
 from journeyman.errors import McpUnavailable
-from journeyman.mcp.tools import Stdio, mcp
+from journeyman.mcp import Stdio, mcp
 from tests.mcp.small import Small
 from tests.toolbox.playing import answered
 
@@ -64,7 +64,7 @@ async def test_a_list_of_tools_that_cannot_be_used(kind: str, reason: str, small
 
 async def test_tools_that_are_wanted_and_not_there(small: Small) -> None:
     assert await refusal(small.at("server", only=["echo", "sing"])) == (
-        "The MCP server 'small' cannot be used: it does not offer 'sing'. It offers: echo. Mend only=."
+        "The MCP server 'small' cannot be used: it does not offer 'sing'. It offers: echo. Correct only=."
     )
 
 
@@ -151,6 +151,8 @@ async def test_no_error_shows_a_secret(small: Small) -> None:
     assert "hunter2" not in repr(target)
     async with mcp({"small": target}) as (echo,):
         assert "login with *** failed" in (await answered(echo, {"word": "secret"})).text
+    telling = small.at("telling", env={"TEST_TOKEN": "hunter2"})
+    assert "it does not list its tools: no method ***." in await refusal(telling)
 
 
 async def test_no_arguments_of_a_command_are_shown() -> None:

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from journeyman import Abort, Agent, Failure, run
 from journeyman.errors import McpUnavailable
-from journeyman.events import Event, ToolProgress
-from journeyman.mcp.tools import Http, Target, mcp
-from journeyman.models.scripted import Scripted, call
-from tests.mcp.small import MODERN, by_name
+from journeyman.events import Event
+from journeyman.mcp import Http, Target, mcp
+from journeyman.models.scripted import call
+from tests.mcp.small import MODERN, by_name, progress_in, stopped_at_progress
 from tests.toolbox.playing import answered
 
 pytestmark = pytest.mark.timeout(60)
@@ -36,20 +35,12 @@ async def test_a_server_over_http_is_listed_and_called(address: str) -> None:
         named = by_name(tools)
         assert (await answered(named["weather"], {"town": "Bern"})).text == '{"town":"Bern","degrees":[3,5]}'
         assert (await answered(named["slowly"], {}, events=events)).text == "there"
-    seen = [(event.message, event.fraction) for event in events if isinstance(event, ToolProgress)]
-    assert seen == [("half way", 0.5)]
+    assert progress_in(events) == [("half way", 0.5)]
 
 
 async def test_a_call_over_http_is_cancelled_and_the_session_goes_on(address: str) -> None:
-    abort = Abort()
-
-    def stop(event: Event) -> None:
-        if isinstance(event, ToolProgress):
-            abort.abort("enough")
-
     async with mcp({"web": address}) as tools:
-        agent = Agent(name="tester", model=Scripted([call("forever", {})]), tools=tools)
-        assert isinstance(await run(agent, "Go.", abort=abort, on_event=stop), Failure)
+        await stopped_at_progress(tools, call("forever", {}))
         assert (await answered(by_name(tools)["towns"], {})).text == "Bern\nBasel"
 
 

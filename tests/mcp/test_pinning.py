@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from journeyman.errors import PinsDiffer
+from journeyman.mcp import mcp, pin
 from journeyman.mcp.pins import Definition, Offer, Pins, differences, pinned
-from journeyman.mcp.tools import mcp, pin
 from tests.mcp.small import Small, by_name
 from tests.toolbox.playing import answered
 

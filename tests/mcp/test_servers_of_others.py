@@ -13,7 +13,7 @@ import pytest
 
 from journeyman import Image
 from journeyman.events import Event, ToolProgress
-from journeyman.mcp.tools import Stdio, mcp, pin
+from journeyman.mcp import Stdio, mcp, pin
 from tests.mcp.small import by_name
 from tests.toolbox.playing import answered
 

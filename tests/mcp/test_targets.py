@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from journeyman import DefinitionError
+from journeyman.mcp import Http, Stdio, load_servers
 from journeyman.mcp.servers import scrubbed, to_servers
-from journeyman.mcp.tools import Http, Stdio, load_servers
 
 GIVEN = {"HOME": "/home/ada", "GITHUB_TOKEN": "hunter2hunter2", "PORT": "8080"}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import Abort, Agent, Failure, run
+from journeyman import Abort, Agent, Failure, Result, run
 from journeyman.events import ToolProgress
 from journeyman.models.scripted import Scripted, call
 from journeyman.processes import is_secret
@@ -45,6 +45,26 @@ def pids(folder: Path, name: str = "pid") -> list[int]:
 
 def impatient(folder: Path) -> Player:
     return Player(Workspace(folder, shell=Shell(grace_s=0.2)))
+
+
+def started(
+    folder: Path, command: str, *, grace_s: float = 0.2, seen: asyncio.Event | None = None, abort: Abort | None = None
+) -> asyncio.Task[Result[str]]:
+    """Start a run that runs a command. `seen` is set when the command writes a line."""
+    (bash,) = Workspace(folder, shell=Shell(grace_s=grace_s)).tools("bash")
+    agent = Agent(name="a", model=Scripted([call("bash", command=command), "Done."]), tools=[bash])
+
+    def listen(event: object) -> None:
+        if seen is not None and isinstance(event, ToolProgress):
+            seen.set()
+
+    return asyncio.create_task(run(agent, "Go.", on_event=listen, abort=abort))
+
+
+async def assert_cancelled(running: asyncio.Task[Result[str]], folder: Path) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not any(map(is_alive, pids(folder) if (folder / "pid").exists() else []))
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -165,57 +185,37 @@ async def test_a_daemon_in_a_session_of_its_own_is_ended(player: Player, folder:
 @pytest.mark.parametrize("how", ["cancel", "abort"])
 async def test_a_run_that_is_stopped_ends_its_commands(folder: Path, how: str, command: str) -> None:
     ready, abort = asyncio.Event(), Abort()
-    (bash,) = Workspace(folder, shell=Shell(grace_s=0.2)).tools("bash")
-    agent = Agent(name="a", model=Scripted([call("bash", command=command)]), tools=[bash])
-
-    def listen(event: object) -> None:
-        if isinstance(event, ToolProgress):
-            ready.set()
-
-    running = asyncio.create_task(run(agent, "Go.", on_event=listen, abort=abort))
+    running = started(folder, command, seen=ready, abort=abort)
     await ready.wait()
     assert all(map(is_alive, pids(folder)))
     if how == "abort":
         abort.abort()
         assert isinstance(await running, Failure)
+        assert not any(map(is_alive, pids(folder)))
     else:
         running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-    assert not any(map(is_alive, pids(folder)))
+        await assert_cancelled(running, folder)
 
 
 async def test_impatience_during_the_grace_kills_at_once(folder: Path) -> None:
     ready = asyncio.Event()
-    (bash,) = Workspace(folder, shell=Shell(grace_s=60)).tools("bash")
-    agent = Agent(name="a", model=Scripted([call("bash", command=STUBBORN)]), tools=[bash])
-    running = asyncio.create_task(
-        run(agent, "Go.", on_event=lambda event: ready.set() if isinstance(event, ToolProgress) else None)
-    )
+    running = started(folder, STUBBORN, grace_s=60, seen=ready)
     await ready.wait()
+    assert pids(folder)
     for _ in range(3):
         running.cancel()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert not any(map(is_alive, pids(folder)))
+    await assert_cancelled(running, folder)
 
 
 async def test_a_command_is_cancelled_at_every_step_of_its_start(folder: Path) -> None:
     for n_steps in range(12):
-        (bash,) = Workspace(folder, shell=Shell(grace_s=0.2)).tools("bash")
-        agent = Agent(
-            name="a", model=Scripted([call("bash", command="echo $$ >> pid; sleep 100"), "Done."]), tools=[bash]
-        )
-        running = asyncio.create_task(run(agent, "Go."))
+        running = started(folder, "echo $$ >> pid; sleep 100")
         for _ in range(n_steps):
             await asyncio.sleep(0)
         running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-    started = pids(folder) if (folder / "pid").exists() else []
-    assert not any(map(is_alive, started))
+        await assert_cancelled(running, folder)
 
 
 def n_open() -> int:
@@ -295,13 +295,6 @@ async def test_a_shell_that_does_not_exist_is_an_error_of_the_call(folder: Path)
 
 
 def test_a_process_that_ends_takes_its_spilled_texts_with_it(tmp_path: Path) -> None:
-    program = "\n".join(
-        [
-            "import sys",
-            "from journeyman.toolbox import Workspace",
-            "workspace = Workspace('.')",
-            "print(workspace.bench.spill.keep('text', 'x'))",
-        ]
-    )
+    program = "from journeyman.toolbox import Workspace as W; w = W('.'); print(w.bench.spill.keep('text', 'x'))"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert not Path(done.stdout.strip()).parent.exists()

@@ -56,23 +56,23 @@ async def site(handler: Handler) -> AsyncGenerator[Site]:
         await runner.cleanup()
 
 
-def page(text: str, content_type: str = "text/plain", **options: object) -> Handler:
+def page(body: str | bytes, content_type: str = "text/plain", *, status: int = 200) -> Handler:
+    content = body.encode() if isinstance(body, str) else body
+
     async def handle(request: web.Request) -> web.StreamResponse:
-        return web.Response(text=text, content_type=content_type)
+        return web.Response(body=content, status=status, headers={"Content-Type": content_type})
 
     return handle
 
 
-async def fetched(url: str, **options: object) -> str:
+async def fetched(url: str, *, is_error: bool = False, **options: object) -> str:
     result = await answered(fetch_tool(**{"allow": HERE, **options}), {"url": url})  # pyright: ignore[reportArgumentType] - options of every type
-    assert not result.is_error, result.text
+    assert result.is_error is is_error, result.text
     return result.text
 
 
 async def refused(url: str, **options: object) -> str:
-    result = await answered(fetch_tool(**{"allow": HERE, **options}), {"url": url})  # pyright: ignore[reportArgumentType] - options of every type
-    assert result.is_error, result.text
-    return result.text
+    return await fetched(url, is_error=True, **options)
 
 
 @pytest.fixture
@@ -98,49 +98,16 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 # -- which addresses are asked -----------------------------------------------------------------------------------------
 
 NOT_PUBLIC = [
-    "127.0.0.1",
-    "127.255.0.1",
-    "0.0.0.0",
-    "10.0.0.1",
-    "172.16.0.1",
-    "172.31.255.255",
-    "192.168.1.1",
-    "169.254.169.254",
-    "100.64.0.1",
-    "192.0.0.1",
-    "198.18.0.1",
-    "192.0.2.1",
-    "224.0.0.1",
-    "239.255.255.255",
-    "240.0.0.1",
-    "255.255.255.255",
-    "::",
-    "::1",
-    "fe80::1",
-    "fc00::1",
-    "fd12::1",
-    "fec0::1",
-    "ff02::1",
-    "2001:db8::1",
-    "100::1",
-    "::ffff:127.0.0.1",
-    "::ffff:10.0.0.1",
-    "::127.0.0.1",
-    "64:ff9b::7f00:1",
-    "64:ff9b::a9fe:a9fe",
-    "64:ff9b:1::1",
-    "2002:7f00:1::1",
-    "2002:a00:1::",
-    "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+    *("127.0.0.1", "127.255.0.1", "0.0.0.0", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1"),
+    *("169.254.169.254", "100.64.0.1", "192.0.0.1", "198.18.0.1", "192.0.2.1", "224.0.0.1"),
+    *("239.255.255.255", "240.0.0.1", "255.255.255.255"),
+    *("::", "::1", "fe80::1", "fc00::1", "fd12::1", "fec0::1", "ff02::1", "2001:db8::1", "100::1"),
+    *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe"),
+    *("64:ff9b:1::1", "2002:7f00:1::1", "2002:a00:1::", "2001:0:4136:e378:8000:63bf:3fff:fdd2"),
 ]
 PUBLIC = [
-    "1.1.1.1",
-    "8.8.8.8",
-    "93.184.216.34",
-    "2606:4700::1111",
-    "::ffff:8.8.8.8",
-    "64:ff9b::808:808",
-    "2002:808:808::1",
+    *("1.1.1.1", "8.8.8.8", "93.184.216.34"),
+    *("2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"),
 ]
 
 
@@ -249,12 +216,7 @@ async def test_a_redirect_to_what_is_not_public_is_not_followed_even_anywhere(
     names: dict[str, list[str]], target: str
 ) -> None:
     async with site(redirecting(a=target)) as there:
-        names.update(
-            {
-                host: [address]
-                for host, address in {"front.example": "127.0.0.1", "metadata.example": "169.254.169.254"}.items()
-            }
-        )
+        names.update({"front.example": ["127.0.0.1"], "metadata.example": ["169.254.169.254"]})
         names.update({"169.254.169.254": ["169.254.169.254"], "::1": ["::1"]})
         text = await refused(f"http://front.example:{there.port}/a", follow="anywhere")
         assert "not a public address" in text or "is not fetched" in text
@@ -332,20 +294,14 @@ async def test_a_result_is_marked_as_untrusted_and_says_so() -> None:
 
 
 async def test_an_error_of_the_site_is_an_error_with_its_text() -> None:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=404, text="no such page")
-
-    async with site(handle) as there:
+    async with site(page("no such page", status=404)) as there:
         assert await refused(f"{there.url}/x") == (
             f"[{there.url}/x: 404 Not Found, text/plain. Written by strangers.]\n\nno such page"
         )
 
 
 async def test_what_is_no_text_is_not_read() -> None:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        return web.Response(body=b"\x00\x01", content_type="application/zip")
-
-    async with site(handle) as there:
+    async with site(page(b"\x00\x01", "application/zip")) as there:
         assert (await fetched(there.url)).endswith(
             "application/zip. Written by strangers.]\n\n[Nothing that can be shown as text.]"
         )
@@ -362,10 +318,7 @@ async def test_what_is_no_text_is_not_read() -> None:
     ],
 )
 async def test_texts_are_read_in_their_own_encoding(body: bytes, content_type: str) -> None:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        return web.Response(body=body, headers={"Content-Type": content_type})
-
-    async with site(handle) as there:
+    async with site(page(body, content_type)) as there:
         assert (await fetched(there.url)).endswith("\n\ngrün")
 
 
@@ -416,21 +369,8 @@ def test_any_page_becomes_some_text(html: str) -> None:
 @pytest.mark.parametrize(
     "piece",
     [
-        "<a ",
-        "<!--",
-        "<",
-        "&",
-        "<a href='",
-        "</",
-        "<![CDATA[",
-        "<script>",
-        "<div>",
-        "<a>",
-        "<?",
-        "<a '>'",
-        "<a '\">",
-        "<script></script>",
-        "<a href=",
+        *("<a ", "<!--", "<", "&", "<a href='", "</", "<![CDATA[", "<script>"),
+        *("<div>", "<a>", "<?", "<a '>'", "<a '\">", "<script></script>", "<a href="),
     ],
 )
 def test_a_page_made_to_take_long_does_not(piece: str) -> None:

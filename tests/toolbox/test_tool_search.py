@@ -158,13 +158,8 @@ async def test_the_run_is_told_which_tool_is_called_and_a_sync_one_runs_in_a_thr
 
 
 async def test_the_tools_that_the_model_is_told_of_never_change_in_a_run() -> None:
-    script = Scripted(
-        [
-            call("tool_search", query="customer"),
-            call("call_tool", name="find_customer", arguments={"email": "a"}),
-            "Done.",
-        ]
-    )
+    found = call("call_tool", name="find_customer", arguments={"email": "a"})
+    script = Scripted([call("tool_search", query="customer"), found, "Done."])
     agent = Agent(name="a", model=script, tools=[*deferred_tools(ALL)])
     assert (await run(agent, "Go.")).unwrap() == "Done."
     told = [[spec.name for spec in request.prefix.tools] for request in script.requests]
@@ -304,11 +299,8 @@ def test_a_result_of_nothing_but_references_says_so_in_words() -> None:
 
 def test_models_around_models_load_tools_if_all_of_them_do() -> None:
     loads, does_not = AnthropicModel("claude-sonnet-5-5"), Scripted([])
-    assert [loads_tools_of(model) for model in (loads, AnthropicModel("claude-3-5-haiku"), does_not)] == [
-        True,
-        False,
-        False,
-    ]
+    older = AnthropicModel("claude-3-5-haiku")
+    assert [loads_tools_of(model) for model in (loads, older, does_not)] == [True, False, False]
     assert not loads_tools_of(AnthropicModel("claude-sonnet-5-5", base_url="https://gateway.test"))
     assert [loads_tools_of(Fallback(loads, each)) for each in (loads, does_not)] == [True, False]
     assert [loads_tools_of(Swappable(each)) for each in (loads, does_not, None)] == [True, False, False]

@@ -94,7 +94,7 @@ class Turn(Generic[Out]):
         """Wait for a turn that nobody else waits for: whoever stops waiting cancels it, and still waits for its end."""
         try:
             if self.task is not None:
-                await ended(self.task)
+                await ended(self.task, on_cancel=self.task.cancel)
         finally:
             await self._told()
 

@@ -18,9 +18,9 @@ from journeyman.cli.loading import load_agent, load_model
 from journeyman.cli.run import Flag, Stdout
 from journeyman.cli.show.screen import Interrupt, print_error
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer
-from journeyman.mcp.tools import Target, load_servers
+from journeyman.mcp.servers import Target, load_servers
 from journeyman.mcp.tools import pin as pin_tools
-from journeyman.serve.server import AgentServer, agent_server, serve_http, serve_stdio
+from journeyman.serve import AgentServer, agent_server, serve_http, serve_stdio
 from journeyman.serve.stdio import standard_streams
 
 TOKEN: Final = "JOURNEYMAN_MCP_TOKEN"

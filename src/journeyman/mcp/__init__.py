@@ -5,11 +5,15 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.mcp.tools import Http, Stdio, mcp, pin
+    from journeyman.mcp.servers import Http, Server, Stdio, Target, load_servers
+    from journeyman.mcp.tools import mcp, pin
 
 __all__ = [
     "Http",
+    "Server",
     "Stdio",
+    "Target",
+    "load_servers",
     "mcp",
     "pin",
 ]
@@ -18,6 +22,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "tools": "Http Stdio mcp pin",
+            "servers": "Http Server Stdio Target load_servers",
+            "tools": "mcp pin",
         },
     )

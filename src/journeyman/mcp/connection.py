@@ -1,18 +1,15 @@
 """One MCP server: started, listed, called, started again when it has died, and ended.
 
 The tools are those of the first list: what the server changes later is found before the next call, and is not called.
-A call is never repeated: whether one that broke off took effect is not known.
-
-An MCP server while it runs: in the hands of one task, which starts it, holds it and ends it.
-
-The SDK wants it so: what a task has opened, that task must close. Calls come from any task.
+A call is never repeated: whether one that broke off took effect is not known. While it runs, a server is in the hands
+of one task, which starts it, holds it and ends it, because the SDK wants what a task has opened to be closed by that
+task. Calls come from any task.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from contextvars import Context
@@ -22,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from pydantic import TypeAdapter
 
+from journeyman.cancel import ended
 from journeyman.errors import McpUnavailable, Rejected
 from journeyman.mcp.http import HttpTransport
 from journeyman.mcp.pins import Definition, Offer, changes
@@ -35,120 +33,19 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult, InputRequiredResult, Tool
 
 
-_CLOSE_S: Final = 10.0
-_LISTEN_S: Final = 5.0
-
-
-async def sdk_loaded() -> None:
-    """Import the SDK, once, without keeping others waiting."""
-    if "mcp.client" not in sys.modules:
-        await asyncio.to_thread(_load)
-
-
-def _load() -> None:
-    """Import the SDK, which takes a second; and keep its log, which repeats what servers send, from the screen."""
-
-    log = logging.getLogger("mcp")
-    if not log.handlers:
-        log.addHandler(logging.NullHandler())
-
-
-class Running:
-    """A server that is started as this is made, in the hands of one task."""
-
-    def __init__(self, server: Server, *, timeout_s: float) -> None:
-        """`timeout_s`: how long the server may be silent in the middle of an answer, in seconds."""
-        self.transport: Final = (
-            StdioTransport(server) if isinstance(server, Stdio) else HttpTransport(server, timeout_s=timeout_s)
-        )
-        self.started: Final[asyncio.Future[Client]] = asyncio.get_running_loop().create_future()
-        self.is_stale = True
-        """True when its tools may not be those that were listed."""
-        # With a context of its own: it outlives the run that happens to start it.
-        self.task: Final = asyncio.create_task(self._hold(), context=Context())
-
-    @property
-    def is_over(self) -> bool:
-        return self.transport.over.is_set() or self.task.done()
-
-    @property
-    def client(self) -> Client:
-        return self.started.result()
-
-    async def _hold(self) -> None:
-        """Start the server, hold it until it is over, and end it."""
-        from mcp.client import Client  # noqa: PLC0415 - an optional package, and 1.2 s to import
-        from mcp.types import Implementation  # noqa: PLC0415
-
-        about = Implementation(name="journeyman", version=version("journeyman"))
-        client = Client(self.transport, cache=None, client_info=about, message_handler=self._hear)
-        try:
-            async with AsyncExitStack() as stack:
-                await stack.enter_async_context(client)
-                await self._subscribe(client, stack)
-                self.started.set_result(client)
-                await self.transport.over.wait()
-        except Exception as error:  # noqa: BLE001 - of the SDK, its HTTP client and the system: told where one waits
-            for each in _leaves(error):
-                self.transport.note(each)
-        finally:
-            self.transport.over.set()
-
-    async def _subscribe(self, client: Client, stack: AsyncExitStack) -> None:
-        """Ask to be told of changes, where that has to be asked for."""
-        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost  # noqa: PLC0415
-        from mcp.shared.exceptions import MCPError  # noqa: PLC0415
-
-        tools = client.server_capabilities.tools
-        if tools is None or not tools.list_changed:
-            return
-        try:
-            async with asyncio.timeout(_LISTEN_S):
-                await stack.enter_async_context(client.listen(tools_list_changed=True))
-        except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
-            return  # an older server tells without being asked, and one that never tells changes nothing here
-
-    async def _hear(self, message: IncomingMessage) -> None:
-        from mcp.types import ToolListChangedNotification  # noqa: PLC0415 - an optional package
-
-        if isinstance(message, ToolListChangedNotification):
-            self.is_stale = True
-
-    async def end(self, *, at_once: bool = False) -> None:
-        """End the server, and let nobody interrupt that."""
-        self.task.cancel() if at_once else self.transport.over.set()
-        interrupted: asyncio.CancelledError | None = None
-        while not self.task.done():
-            try:
-                if not (await asyncio.wait({self.task}, timeout=_CLOSE_S))[0]:
-                    self.task.cancel()
-            except asyncio.CancelledError as error:
-                interrupted = error
-        if interrupted is not None:
-            raise interrupted
-
-
-def _leaves(error: Exception) -> Iterator[Exception]:
-    if isinstance(error, ExceptionGroup):
-        for each in cast("ExceptionGroup[Exception]", error).exceptions:
-            yield from _leaves(each)
-    else:
-        yield error
-
-
-Progress: TypeAlias = Callable[[str, float | None], None]
-"""Told what the server says of how far a call is, and from 0 to 1 how far that is."""
-
 MAX_TOOLS: Final = 1_000
 MAX_PAGES: Final = 100
 MAX_PROGRESS: Final = 1_000
 """How often a server is heard on the progress of one call."""
-
 _CLOSED: Final = -32000
 """The SDK's code for a connection that has ended."""
+_CLOSE_S: Final = 10.0
+_LISTEN_S: Final = 5.0
 _SETTLE_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 30.0
 _SHOWN: Final = 1_500
+Progress: TypeAlias = Callable[[str, float | None], None]
+"""Told what the server says of how far a call is, and from 0 to 1 how far that is."""
 
 
 class Connection:
@@ -159,13 +56,13 @@ class Connection:
         self._server: Final = server
         self._start_timeout_s: Final = start_timeout_s
         self._call_timeout_s: Final = call_timeout_s
-        self._running: Running | None = None
-        self._starting: Running | None = None
+        self._running: _Running | None = None
+        self._starting: _Running | None = None
         self._is_closed = False
         self._offer: Offer | None = None
-        """What was offered first."""
+        """What the server offered at first."""
         self._changed: dict[str, Sequence[str]] = {}
-        """The tools that are no longer what they were, and what of them."""
+        """The tools that are no longer what they were, each with the fields that changed."""
         self._n_failures = 0
         """How often it has failed in a row."""
         self._may_start_at = 0.0
@@ -208,7 +105,7 @@ class Connection:
         return answer
 
     async def _asked(
-        self, running: Running, tool: str, arguments: dict[str, object], listener: _Listener
+        self, running: _Running, tool: str, arguments: dict[str, object], listener: _Listener
     ) -> CallToolResult:
         from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - an optional package
         from mcp.types import CallToolRequest, CallToolRequestParams, InputRequiredResult  # noqa: PLC0415
@@ -229,31 +126,32 @@ class Connection:
             raise self._rejected("it asks for more input from a person or a model, which it does not get here")
         return answer
 
-    async def _failed(self, running: Running, error: MCPError) -> Rejected:
+    async def _failed(self, running: _Running, error: MCPError) -> Rejected:
         if error.code == _CLOSED:
             await asyncio.wait({running.task}, timeout=_SETTLE_S)  # the end of a server is known a moment later
-        if not running.is_over:
+        if not running.is_finished:
             return self._rejected(running.transport.explained(error.message))
         await self._note_failure(running)
-        why = self._why(running)
+        why = self._fit(running.transport.trouble)
         return self._rejected(
             f"it failed during the call: {why}. Whether the call took effect is not known. The next call starts it anew"
         )
 
     def _rejected(self, why: str) -> Rejected:
-        return Rejected(f"Error: the MCP server {self.name!r}: {scrubbed(bounded(why, _SHOWN), self._server.secrets)}.")
+        return Rejected(f"Error: the MCP server {self.name!r}: {self._fit(why)}.")
 
-    def _why(self, running: Running) -> str:
-        return scrubbed(bounded(running.transport.trouble, _SHOWN), self._server.secrets)
+    def _fit(self, text: str) -> str:
+        """Return what comes from the server as it may be shown: not too long, and without secrets."""
+        return scrubbed(bounded(text, _SHOWN), self._server.secrets)
 
     # -- starting, and starting again
 
-    async def _ready(self) -> Running:
+    async def _ready(self) -> _Running:
         """Return the server as it runs; start it again if it does not, and look what it offers if that may differ."""
         running = self._running
         if self._is_closed:
             raise Rejected(f"Error: not called: the MCP server {self.name!r} was ended with the block that started it.")
-        if running is not None and running.is_over:
+        if running is not None and running.is_finished:
             await self._note_failure(running)
         if self._running is not None and not self._running.is_stale:
             return self._running
@@ -266,7 +164,7 @@ class Connection:
             ) from None
         return running
 
-    async def _started_again(self) -> Running:
+    async def _started_again(self) -> _Running:
         left = self._may_start_at - asyncio.get_running_loop().time()
         if left > 0:
             reason = (
@@ -275,8 +173,8 @@ class Connection:
             raise McpUnavailable(self.name, reason, hint="Wait.")
         return await self._start()
 
-    async def _note_failure(self, running: Running) -> None:
-        """Put away a server that is over. The first time in a row it may be started again at once."""
+    async def _note_failure(self, running: _Running) -> None:
+        """Put away a server that has finished. The first time in a row it may be started again at once."""
         if self._running is running:
             self._running = None
             self._put_off()
@@ -287,11 +185,11 @@ class Connection:
         delay = 0.0 if self._n_failures == 1 else min(_LONGEST_WAIT_S, 0.25 * 2 ** (self._n_failures - 1))
         self._may_start_at = asyncio.get_running_loop().time() + delay
 
-    async def _start(self) -> Running:
-        await sdk_loaded()
+    async def _start(self) -> _Running:
+        await asyncio.to_thread(_sdk)  # which does not keep others waiting
         if self._is_closed:
             raise self._unavailable("it was ended with the block that started it")
-        self._starting = running = Running(self._server, timeout_s=self._call_timeout_s)
+        self._starting = running = _Running(self._server, timeout_s=self._call_timeout_s)
         try:
             await asyncio.wait(
                 {running.task, running.started}, timeout=self._start_timeout_s, return_when=asyncio.FIRST_COMPLETED
@@ -301,25 +199,25 @@ class Connection:
             raise
         finally:
             self._starting = None
-        if running.is_over or not running.started.done():
+        if running.is_finished or not running.started.done():
             await self._give_up(running)
-            raise self._unavailable(self._why(running))
+            raise self._unavailable(running.transport.trouble)
         self._running = running
         return running
 
-    async def _give_up(self, running: Running) -> None:
+    async def _give_up(self, running: _Running) -> None:
         self._running = None
         self._put_off()
-        await running.end(at_once=not running.is_over)
+        await running.end(at_once=not running.is_finished)
 
     def _unavailable(self, reason: str) -> McpUnavailable:
         hint = "Check the address and the headers." if isinstance(self._server, Http) else "Try the command by hand."
         hint = f"{hint} If it only is slow, give it more time: start_timeout_s (now {self._start_timeout_s:g})."
-        return McpUnavailable(self.name, reason, hint=hint)
+        return McpUnavailable(self.name, self._fit(reason), hint=hint)
 
     # -- what it offers
 
-    async def _list(self, running: Running) -> Offer:
+    async def _list(self, running: _Running) -> Offer:
         from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - an optional package
 
         running.is_stale = False
@@ -333,9 +231,9 @@ class Connection:
             await self._give_up(running)
             raise self._unavailable("it did not list its tools in time") from None
         except MCPError as error:
-            was_over = running.is_over
+            was_finished = running.is_finished
             await self._give_up(running)
-            reason = self._why(running) if was_over else f"it does not list its tools: {bounded(error.message, _SHOWN)}"
+            reason = running.transport.trouble if was_finished else f"it does not list its tools: {error.message}"
             raise self._unavailable(reason) from None
         except ValueError as error:
             await self._give_up(running)
@@ -410,3 +308,90 @@ def _answers() -> TypeAdapter[CallToolResult | InputRequiredResult]:
 def _first_line(error: Exception) -> str:
     lines = str(error).splitlines()
     return bounded(" ".join(lines[:2]), 300)
+
+
+# -- a server while it runs --------------------------------------------------------------------------------------------
+
+
+def _sdk() -> type[Client]:
+    """Import the SDK, which takes a second; and keep its log, which repeats what servers send, from the screen."""
+    from mcp.client import Client  # noqa: PLC0415 - an optional package
+
+    log = logging.getLogger("mcp")
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())
+    return Client
+
+
+class _Running:
+    """A server that is started as this is made, in the hands of one task."""
+
+    def __init__(self, server: Server, *, timeout_s: float) -> None:
+        """`timeout_s`: how long the server may be silent in the middle of an answer, in seconds."""
+        self.transport: Final = (
+            StdioTransport(server) if isinstance(server, Stdio) else HttpTransport(server, timeout_s=timeout_s)
+        )
+        self.started: Final[asyncio.Future[Client]] = asyncio.get_running_loop().create_future()
+        self.is_stale = True
+        """True when its tools may not be those that were listed."""
+        # With a context of its own: it outlives the run that happens to start it.
+        self.task: Final = asyncio.create_task(self._hold(), context=Context())
+
+    @property
+    def is_finished(self) -> bool:
+        return self.transport.finished.is_set() or self.task.done()
+
+    @property
+    def client(self) -> Client:
+        return self.started.result()
+
+    async def _hold(self) -> None:
+        """Start the server, hold it until it has finished, and end it."""
+        from mcp.types import Implementation  # noqa: PLC0415 - an optional package
+
+        about = Implementation(name="journeyman", version=version("journeyman"))
+        client = _sdk()(self.transport, cache=None, client_info=about, message_handler=self._hear)
+        try:
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(client)
+                await self._subscribe(client, stack)
+                self.started.set_result(client)
+                await self.transport.finished.wait()
+        except Exception as error:  # noqa: BLE001 - of the SDK, its HTTP client and the system: told where one waits
+            for each in _leaves(error):
+                self.transport.note(each)
+        finally:
+            self.transport.finished.set()
+
+    async def _subscribe(self, client: Client, stack: AsyncExitStack) -> None:
+        """Ask to be told of changes, where that has to be asked for."""
+        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost  # noqa: PLC0415
+        from mcp.shared.exceptions import MCPError  # noqa: PLC0415
+
+        tools = client.server_capabilities.tools
+        if tools is None or not tools.list_changed:
+            return
+        try:
+            async with asyncio.timeout(_LISTEN_S):
+                await stack.enter_async_context(client.listen(tools_list_changed=True))
+        except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
+            return  # an older server tells without being asked, and one that never tells changes nothing here
+
+    async def _hear(self, message: IncomingMessage) -> None:
+        from mcp.types import ToolListChangedNotification  # noqa: PLC0415 - an optional package
+
+        if isinstance(message, ToolListChangedNotification):
+            self.is_stale = True
+
+    async def end(self, *, at_once: bool = False) -> None:
+        """End the server, and let nobody interrupt that."""
+        self.task.cancel() if at_once else self.transport.finished.set()
+        await ended(self.task, patience_s=_CLOSE_S)
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        for each in cast("ExceptionGroup[Exception]", error).exceptions:
+            yield from _leaves(each)
+    else:
+        yield error

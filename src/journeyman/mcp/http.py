@@ -1,7 +1,7 @@
 """An MCP server at an address: the SDK's transport over streamable HTTP, with limits, and with a memory for errors.
 
-Redirects are followed within the server's origin only, which is the SDK's doing: headers may hold keys. Imports
-`mcp_targets`; the SDK and its HTTP client only when a server is called.
+Redirects are followed within the server's origin only, which is the SDK's doing: headers may hold keys. The SDK
+and its HTTP client are imported only when a server is called.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class HttpTransport:
         """`timeout_s`: how long the server may be silent in the middle of an answer, in seconds."""
         self._server: Final = server
         self._timeout_s: Final = timeout_s
-        self.over: Final = asyncio.Event()
-        """Set when no more messages come."""
+        self.finished: Final = asyncio.Event()
+        """This is set when no more messages come."""
         self._status = 0
-        """How the last message was refused; 0 if it was not."""
+        """The HTTP status that refused the last message; 0 if it was not refused."""
         self._fault = ""
-        """Why we do not go on with it."""
+        """Why the server is no longer used; empty while it is."""
         self._noted = ""
         self._is_forgotten = False
         """True when the server does not know the session any more."""
@@ -48,7 +48,7 @@ class HttpTransport:
 
     @property
     def trouble(self) -> str:
-        """What is known of why it does not work; to be asked when it was left."""
+        """What is known of why it does not work. It is complete once the transport was left."""
         if self._fault:
             return self._fault
         if self._is_forgotten:
@@ -99,7 +99,7 @@ class HttpTransport:
             self._status = response.status_code if response.status_code >= HTTPStatus.BAD_REQUEST else 0
             if response.status_code == HTTPStatus.NOT_FOUND and _SESSION in response.request.headers:
                 self._is_forgotten = True
-                self.over.set()
+                self.finished.set()
         if response.headers.get("content-encoding", "identity") != "identity":
             await self._refuse("it sent a compressed answer, which it was asked not to")
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -108,7 +108,7 @@ class HttpTransport:
 
     async def _refuse(self, why: str) -> None:
         self._fault = why
-        self.over.set()
+        self.finished.set()
         raise _Refused(why)
 
     async def limit(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:

@@ -1,14 +1,13 @@
 """Pins: what each tool of an MCP server was when somebody looked at it, as digests in a JSON file.
 
 A server can change a tool's words at any time, and the words are instructions to a model. So what is offered is
-compared with what was pinned, and with what was offered before, field by field; what differs is not used. Imports
-`canonical`, `errors`, `issues`, `replacing` and `types`.
+compared with what was pinned, and with what was offered before, field by field; what differs is not used.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
@@ -57,7 +56,7 @@ class Offer:
     """What one server offers."""
 
     server: str
-    """Its name here."""
+    """The name that the server has here."""
     identity: Mapping[str, str]
     """What kind of server it is, where, and what it calls itself."""
     tools: Sequence[Definition]
@@ -114,7 +113,7 @@ def pinned(offer: Offer) -> PinnedServer:
     return PinnedServer(identity=dict(offer.identity), tools=tools)
 
 
-def differences(pins: Pins, offer: Offer, *, only: Sequence[str] | None = None) -> list[str]:
+def differences(pins: Pins, offer: Offer, *, only: Collection[str] | None = None) -> list[str]:
     """Return what a server offers that was not pinned so, one line each. `only`: the tools that count; None for all."""
     known = pins.servers.get(offer.server)
     if known is None:
@@ -129,13 +128,13 @@ def _of_identity(known: PinnedServer, offer: Offer) -> Iterator[str]:
             yield f"server {offer.server!r}: its {key} was {before!r} and is {now!r}"
 
 
-def _of_tools(known: PinnedServer, offer: Offer, only: Sequence[str] | None) -> Iterator[str]:
+def _of_tools(known: PinnedServer, offer: Offer, only: Collection[str] | None) -> Iterator[str]:
     offered = {each.name: each for each in offer.tools if only is None or each.name in only}
     for name, definition in offered.items():
         before = known.tools.get(name)
         what = f"tool {name!r} of server {offer.server!r}"
         if before is None:
-            yield f"{what} is new: {shown(definition)}"
+            yield f"{what} is new: {beginning(definition)}"
         elif changed := changes(before, definition.digests()):
             yield f"{what} changed: {', '.join(changed)}"
     for name in known.tools:
@@ -148,6 +147,6 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return [key for key in {**now, **before} if before.get(key) != now.get(key)]
 
 
-def shown(definition: Definition) -> str:
+def beginning(definition: Definition) -> str:
     """Return the beginning of what a tool says of itself, with every sign that is not plain text spelled out."""
     return ascii(bounded(definition.description, _SHOWN))

@@ -1,7 +1,6 @@
 """Where MCP servers are: programs to start and addresses to call, in code or in a file that lists them.
 
-What they are given may be secret, so no repr and no error shows it. Imports `errors` and the toolbox's `environment`.
-Read `mcp_connection.py` next.
+What they are given may be secret, so no repr and no error shows it.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ class Stdio:
     args: Sequence[str] = field(default=(), repr=False)
     _: KW_ONLY
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Environment variables it gets beside those of this process that do not look like secrets."""
+    """Environment variables that it gets in addition to those of this process that do not look like secrets."""
     keep: Collection[str] = ()
     """Environment variables of this process that it gets although they look like secrets."""
     cwd: str | Path | None = None
-    """Where it is started; None for where this process is."""
+    """The folder in which it is started. If None, that of this process."""
     only: Collection[str] | None = None
     """The tools to take, as the server names them; None for all."""
     hidden: Collection[str] = field(default=(), repr=False)
@@ -64,7 +63,7 @@ class Http:
     url: str = field(repr=False)
     _: KW_ONLY
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Sent with every request, for example `Authorization`."""
+    """Headers that are sent with every request, for example `Authorization`."""
     only: Collection[str] | None = None
     """The tools to take, as the server names them; None for all."""
     hidden: Collection[str] = field(default=(), repr=False)
@@ -95,6 +94,7 @@ class Http:
 
 
 Server: TypeAlias = Stdio | Http
+"""A server of either kind."""
 
 Target: TypeAlias = Server | Sequence[str] | str
 """A server; or the words of a command; or an address that begins with http:// or https://."""

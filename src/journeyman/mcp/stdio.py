@@ -2,25 +2,23 @@
 
 In the place of the SDK's own transport, for what that one leaves open: the server does not get this process's secrets,
 a line has a greatest length, what is no message is counted and shown in errors, its last words are kept, and no process
-of it is left. Imports `mcp_targets` and the toolbox's `environment`, `processes` and `transcript`; the SDK only to
-read lines.
+of it is left.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import signal
-from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from journeyman.cancel import within
 from journeyman.errors import name_and_words
 from journeyman.mcp.servers import Stdio
-from journeyman.processes import MARK, Processes, filtered, plain
+from journeyman.processes import Processes, filtered, marked, plain, signal_name
 from journeyman.tools.issues import bounded
 
 if TYPE_CHECKING:
@@ -67,21 +65,21 @@ class StdioTransport:
 
     def __init__(self, server: Stdio) -> None:
         self._server: Final = server
-        self.over: Final = asyncio.Event()
-        """Set when no more messages come."""
+        self.finished: Final = asyncio.Event()
+        """This is set when no more messages come."""
         self._garbage: Final = _Garbage()
         self._last_words = bytearray()
         self._fault = ""
-        """Why we ended it; empty while we did not."""
+        """Why the server was ended from here; empty while it was not."""
         self._n_unasked = 0
         self._is_started = False
         self._has_closed = False
         self._exit_code: int | None = None
-        """How it ended by itself."""
+        """The exit code, if it ended by itself."""
 
     @property
     def trouble(self) -> str:
-        """What is known of why it does not work; to be asked when it was left."""
+        """What is known of why it does not work. It is complete once the transport was left."""
         parts = [self._fault or self._ending]
         if self._garbage.n_lines:
             parts.append(str(self._garbage))
@@ -96,9 +94,7 @@ class StdioTransport:
             return "it closed its standard output" if self._has_closed else "it did not answer"
         if code >= 0:
             return f"it ended with exit code {code}"
-        with suppress(ValueError):
-            return f"it was ended by {signal.Signals(-code).name}"
-        return f"it was ended by signal {-code}"
+        return f"it was ended by {signal_name(-code)}"
 
     def explained(self, message: str) -> str:
         """Return the error of one call, with what is known beside it: here, nothing."""
@@ -108,7 +104,7 @@ class StdioTransport:
         """Remember what went wrong on the way."""
         if not self._is_started and isinstance(error, OSError):
             self._fault = f"{self._server.command!r} cannot be started: {error.strerror or name_and_words(error)}"
-        elif not self.over.is_set():
+        elif not self.finished.is_set():
             self._fault = self._fault or f"it was asked in vain: {bounded(name_and_words(error), _SHOWN)}"
 
     async def __aenter__(self) -> TransportStreams:
@@ -117,7 +113,8 @@ class StdioTransport:
         self._is_started = True
         self._processes = Processes(self._process.pid, mark)
         self._listening = asyncio.create_task(self._listen())
-        return _Incoming(self), _Outgoing(self)
+        streams = _Messages(self)
+        return streams, streams
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -144,7 +141,7 @@ class StdioTransport:
                 stderr=asyncio.subprocess.PIPE,
                 limit=MAX_MESSAGE_BYTES,
                 cwd=self._server.cwd,
-                env=self._environment(mark),
+                env=marked({**filtered(self._server.keep), **self._server.env}, mark),
                 start_new_session=True,
             )
         )
@@ -157,10 +154,6 @@ class StdioTransport:
                 await process.wait()
             raise
 
-    def _environment(self, mark: str) -> dict[str, str]:
-        outer = os.environ.get(MARK)
-        return {**filtered(self._server.keep), **self._server.env, MARK: f"{outer}:{mark}" if outer else mark}
-
     # -- what goes in and out
 
     async def send(self, line: bytes) -> None:
@@ -170,7 +163,7 @@ class StdioTransport:
             stdin.write(line)
             await stdin.drain()
         except (OSError, RuntimeError):  # RuntimeError: the pipe was closed in the meantime
-            self.over.set()
+            self.finished.set()
 
     async def next_message(self) -> SessionMessage | None:
         """Return the next message; None when there will be no more."""
@@ -217,7 +210,7 @@ class StdioTransport:
             self._has_closed = True
             await self._has_exited(_DRAIN_S)
             self._exit_code = self._process.returncode
-        self.over.set()
+        self.finished.set()
 
     async def _listen(self) -> None:
         """Keep what the server wrote to its standard error last."""
@@ -240,8 +233,8 @@ class StdioTransport:
         while self._process.returncode is None or self._processes.are_left():
             self._processes.send(signal.SIGKILL)
             await asyncio.sleep(_POLL_S)
-        await _within(_DRAIN_S, self._process.wait())
-        await _within(_DRAIN_S, asyncio.wait({self._listening}))
+        await within(_DRAIN_S, self._process.wait())
+        await within(_DRAIN_S, asyncio.wait({self._listening}))
 
     async def _has_exited(self, seconds: float) -> bool:
         # Not by `wait`, which waits for the pipes as well, and others may hold them.
@@ -264,15 +257,6 @@ async def _drain(stdout: asyncio.StreamReader) -> None:
             pass
 
 
-async def _within(seconds: float, work: Coroutine[object, object, object]) -> None:
-    waiting = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait({waiting}, timeout=seconds)
-    finally:
-        waiting.cancel()
-        await asyncio.wait({waiting})
-
-
 def _printable(data: bytes, *, from_end: bool = False) -> str:
     """Return the beginning or the end of what a server wrote, as one quoted line."""
     text = " ".join(plain(data.decode("utf-8", "replace")).split())
@@ -283,11 +267,8 @@ def _printable(data: bytes, *, from_end: bool = False) -> str:
     return f"…{text[-_SHOWN:]!a}" if from_end else f"{text[:_SHOWN]!a}…"
 
 
-# -- as the SDK wants them --------------------------------------------------------------------------------------------
-
-
-class _Incoming:
-    """The messages of the server, one after the other."""
+class _Messages:
+    """The messages of the server, and those for it, as the SDK wants them. What is open is closed by the transport."""
 
     def __init__(self, transport: StdioTransport) -> None:
         self._transport = transport
@@ -304,30 +285,12 @@ class _Incoming:
             raise StopAsyncIteration
         return message
 
-    async def aclose(self) -> None:
-        """Do nothing: the transport closes what it opened."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class _Outgoing:
-    """Where messages for the server go."""
-
-    def __init__(self, transport: StdioTransport) -> None:
-        self._transport = transport
-
     async def send(self, item: SessionMessage, /) -> None:
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         await self._transport.send(f"{text}\n".encode())
 
     async def aclose(self) -> None:
-        """Do nothing: the transport closes what it opened."""
+        """Do nothing."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -335,7 +298,7 @@ class _Outgoing:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
-        await self.aclose()
+        """Do nothing."""
 
 
 if TYPE_CHECKING:

@@ -4,12 +4,9 @@
         agent = Agent(..., tools=tools)
 
 A server is somebody else's program. Its results are untrusted, its tools have the effect `once` whatever it says of
-them, and with `pins=` only what somebody has looked at is shown to a model. Needs `pip install 'journeyman[mcp]'`.
-
-What the model reads of an MCP server's answer: texts, pictures and documents, and structured results once.
-
-Nothing a server sends may make a conversation that no provider takes: pictures are looked at, and what cannot be shown
-is named.
+them, and with `pins=` only what somebody has looked at is shown to a model. Nothing it sends may make a conversation
+that no provider takes: pictures are looked at, what cannot be shown is named, and structured results come once. Needs
+`pip install 'journeyman[mcp]'`.
 """
 
 from __future__ import annotations
@@ -29,10 +26,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pydantic_core import from_json, to_json
 
+from journeyman.cancel import ended
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, Problem
 from journeyman.mcp.connection import Connection
-from journeyman.mcp.pins import Definition, Offer, Pins, differences, load_pins, pinned, save_pins, shown
-from journeyman.mcp.servers import Http, Server, Stdio, Target, load_servers, to_servers
+from journeyman.mcp.pins import Definition, Offer, Pins, beginning, differences, load_pins, pinned, save_pins
+from journeyman.mcp.servers import Server, Target, to_servers
 from journeyman.tools.tools import AnyTool, Tool, ToolContext, tool_problems
 from journeyman.types import Document, Effect, Image, Text, ToolResult
 
@@ -40,13 +38,221 @@ if TYPE_CHECKING:
     from mcp.types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
 
 
+START_TIMEOUT_S: Final = 30.0
+CALL_TIMEOUT_S: Final = 120.0
+MAX_CHARS: Final = 50_000
+MAX_DESCRIPTION: Final = 16_000
+"""The longest description that a model is shown, in characters."""
 MAX_MEDIA: Final = 20
 """The most pictures and documents of one answer that are shown."""
-
 MAX_MEDIA_BYTES: Final = 5_000_000
 """The largest picture or document that is shown; providers refuse larger ones."""
-
+_LONGEST_NAME: Final = 64  # what every provider takes
 _Block: TypeAlias = Text | Image | Document
+
+
+@asynccontextmanager
+async def mcp(
+    servers: Mapping[str, Target],
+    *,
+    pins: str | Path | None = None,
+    effects: Effect | Mapping[str, Effect] = "once",
+    parallel: bool = False,
+    max_chars: int = MAX_CHARS,
+    start_timeout_s: float = START_TIMEOUT_S,
+    call_timeout_s: float = CALL_TIMEOUT_S,
+) -> AsyncGenerator[list[AnyTool]]:
+    """Start servers, give their tools, and end the servers.
+
+    A target is the words of a command, an `http(s)://` address, or a `Stdio` or `Http` with more to say. A tool has
+    the name that its server gives it, made fit for providers; where two are the same, with the server's name before it.
+
+    Args:
+        servers: The servers by name.
+        pins: A file that `pin` wrote. What is not exactly as pinned is refused.
+        effects: What calls do: of all tools, or of each, by the name that the model reads; `once` for the others.
+        parallel: Whether calls may run at the same time.
+        max_chars: The longest result, in characters.
+        start_timeout_s: How long a server may take to start, and to list its tools.
+        call_timeout_s: How long a call may take.
+
+    Raises:
+        DefinitionError: what is given cannot be right; it lists every problem.
+        McpUnavailable: a server does not start, answer or offer what it should.
+        PinsDiffer: tools are not as they were pinned; it lists every difference.
+    """
+    named = to_servers(servers)
+    known = None if pins is None else load_pins(Path(pins))
+    options = _Options(effects, parallel=parallel, max_chars=max_chars, timeout_s=call_timeout_s)
+    async with _opened(named, start_timeout_s, call_timeout_s) as opened:
+        if known is not None:
+            _compare(str(pins), known, named, opened)
+        yield _tools(named, opened, options)
+
+
+async def pin(
+    servers: Mapping[str, Target], path: str | Path, *, start_timeout_s: float = START_TIMEOUT_S
+) -> list[str]:
+    """Start servers, write what they offer to a file of pins, and return what differs from it so far, line by line.
+
+    Pins of other servers in the file stay. Look at the lines, and at the file's difference in version control: what is
+    pinned is what a model will be told.
+
+    Raises:
+        DefinitionError: what is given cannot be right; it lists every problem.
+        McpUnavailable: a server does not start, answer or offer what it should.
+        PinsDiffer: there is a file, but it cannot be read.
+    """
+    file = Path(path)
+    known = _known(file)
+    named = to_servers(servers)
+    async with _opened(named, start_timeout_s, CALL_TIMEOUT_S) as opened:
+        offers = [offer for _, offer in opened]
+    save_pins(file, Pins(servers={**known.servers, **{offer.server: pinned(offer) for offer in offers}}))
+    return [line for offer in offers for line in _news(known, offer)]
+
+
+def _known(file: Path) -> Pins:
+    return load_pins(file) if file.exists() else Pins()
+
+
+def _news(known: Pins, offer: Offer) -> list[str]:
+    if offer.server in known.servers:
+        return differences(known, offer)
+    lines = [f"tool {each.name!r} of server {offer.server!r} is new: {beginning(each)}" for each in offer.tools]
+    return [f"server {offer.server!r} is new: {dict(sorted(offer.identity.items()))}", *lines]
+
+
+@asynccontextmanager
+async def _opened(
+    servers: Mapping[str, Server], start_timeout_s: float, call_timeout_s: float
+) -> AsyncGenerator[list[tuple[Connection, Offer]]]:
+    """Open all servers at the same time, and close them all."""
+    if find_spec("mcp") is None:
+        problem = Problem("MISSING_PACKAGE", "The package mcp is not installed.", "pip install 'journeyman[mcp]'")
+        raise DefinitionError("The MCP servers", [problem])
+    connections = [
+        Connection(name, server, start_timeout_s=start_timeout_s, call_timeout_s=call_timeout_s)
+        for name, server in servers.items()
+    ]
+    try:
+        offers = await asyncio.gather(*(each.open() for each in connections), return_exceptions=True)
+        for failure in offers:
+            if isinstance(failure, BaseException):
+                raise failure
+        yield [(at, offer) for at, offer in zip(connections, offers, strict=True) if isinstance(offer, Offer)]
+    finally:
+        closing = asyncio.gather(*(each.close() for each in connections))
+        await ended(closing)  # it takes a moment, and nothing must be left
+        closing.result()
+
+
+def _compare(path: str, known: Pins, servers: Mapping[str, Server], opened: Sequence[tuple[Connection, Offer]]) -> None:
+    differing = [line for _, offer in opened for line in differences(known, offer, only=servers[offer.server].only)]
+    if differing:
+        raise PinsDiffer(path, differing)
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What is said of all tools."""
+
+    effects: Effect | Mapping[str, Effect]
+    parallel: bool
+    max_chars: int
+    timeout_s: float
+
+    def effect(self, name: str) -> Effect:
+        return self.effects if isinstance(self.effects, str) else self.effects.get(name, "once")
+
+
+def _tools(
+    servers: Mapping[str, Server], opened: Sequence[tuple[Connection, Offer]], options: _Options
+) -> list[AnyTool]:
+    taken = [(at, each) for at, offer in opened for each in _taken(servers[at.name], offer)]
+    names = unique_names([(at.name, each.name) for at, each in taken])
+    if not isinstance(options.effects, str) and (unknown := set(options.effects) - set(names)):
+        hint = f"There are: {', '.join(names)}."
+        raise DefinitionError(
+            "The effects of MCP tools",
+            [Problem("UNKNOWN_TOOL", f"There is no tool {name!r}.", hint) for name in sorted(unknown)],
+        )
+    return [_tool(at, each, name, options) for (at, each), name in zip(taken, names, strict=True)]
+
+
+def _taken(server: Server, offer: Offer) -> list[Definition]:
+    if server.only is None:
+        return list(offer.tools)
+    offered = {each.name: each for each in offer.tools}
+    missing = [name for name in server.only if name not in offered]
+    if missing:
+        reason = f"it does not offer {', '.join(map(repr, missing))}"
+        raise McpUnavailable(offer.server, reason, hint=f"It offers: {', '.join(offered) or 'nothing'}. Correct only=.")
+    return [offered[name] for name in server.only]
+
+
+def _tool(at: Connection, definition: Definition, name: str, options: _Options) -> AnyTool:
+    async def call(arguments: dict[str, object], context: ToolContext) -> ToolResult:
+        return to_tool_result(await at.call(definition.name, arguments, context.progress))
+
+    made = Tool(
+        name,
+        _description(definition),
+        definition.input_schema,
+        call,
+        parallel=options.parallel,
+        effect=options.effect(name),
+        timeout_s=options.timeout_s,
+        max_chars=options.max_chars,
+        untrusted=True,
+    )
+    if problems := tool_problems(made):
+        theirs = ("INVALID_INPUT_SCHEMA", "INVALID_PROPERTY_NAME")
+        hint = f"Leave it out: Stdio(..., only=[...]) or Http(..., only=[...]) without {definition.name!r}."
+        raise DefinitionError(
+            f"Tool {definition.name!r} of MCP server {at.name!r}",
+            [Problem(each.code, each.message, hint if each.code in theirs else each.hint) for each in problems],
+        )
+    return made
+
+
+def _description(definition: Definition) -> str:
+    text = definition.description.strip() or definition.title or definition.name
+    if len(text) <= MAX_DESCRIPTION:
+        return text
+    return f"{text[:MAX_DESCRIPTION]}\n[Cut: the first {MAX_DESCRIPTION:,} of {len(text):,} characters.]"
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def unique_names(offered: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a name for each server and tool: the tool's own, with the server's before it where two are the same."""
+    plain = [_fit(tool) for _, tool in offered]
+    n_plain = Counter(plain)
+    names: dict[str, None] = {}
+    for (server, tool), own in zip(offered, plain, strict=True):
+        name = own if n_plain[own] == 1 else _fit(f"{server}_{tool}")
+        names[name if name not in names else _marked(name, f"{server}/{tool}")] = None
+    return list(names)
+
+
+def _fit(name: str) -> str:
+    """Return a name that every provider takes."""
+    fit = re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "_"
+    return fit if len(fit) <= _LONGEST_NAME else _marked(fit, name)
+
+
+def _marked(name: str, of: str) -> str:
+    """Return a name that is told from others by a digest of what it stands for."""
+    digest = sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{name[: _LONGEST_NAME - 9]}_{digest}"
+
+
+# -- what the model reads of an answer ---------------------------------------------------------------------------------
 
 
 def to_tool_result(answer: CallToolResult) -> ToolResult:
@@ -158,232 +364,3 @@ def _merged(blocks: Iterable[_Block]) -> list[_Block]:
             lines = []
         merged.append(block)
     return [*merged, Text("\n".join(lines))] if lines else merged
-
-
-__all__ = ["Http", "Server", "Stdio", "Target", "load_servers", "mcp", "pin"]
-
-START_TIMEOUT_S: Final = 30.0
-CALL_TIMEOUT_S: Final = 120.0
-MAX_CHARS: Final = 50_000
-MAX_DESCRIPTION: Final = 16_000
-"""The longest description that a model is shown, in characters."""
-
-_LONGEST_NAME: Final = 64  # what every provider takes
-
-
-@asynccontextmanager
-async def mcp(
-    servers: Mapping[str, Target],
-    *,
-    pins: str | Path | None = None,
-    effects: Effect | Mapping[str, Effect] = "once",
-    parallel: bool = False,
-    max_chars: int = MAX_CHARS,
-    start_timeout_s: float = START_TIMEOUT_S,
-    call_timeout_s: float = CALL_TIMEOUT_S,
-) -> AsyncGenerator[list[AnyTool]]:
-    """Start servers, give their tools, and end the servers.
-
-    A target is the words of a command, an `http(s)://` address, or a `Stdio` or `Http` with more to say. A tool has
-    the name that its server gives it, made fit for providers; where two are the same, with the server's name before it.
-
-    Args:
-        servers: The servers by name.
-        pins: A file that `pin` wrote. What is not exactly as pinned is refused.
-        effects: What calls do: of all tools, or of each, by the name that the model reads; `once` for the others.
-        parallel: Whether calls may run at the same time.
-        max_chars: The longest result, in characters.
-        start_timeout_s: How long a server may take to start, and to list its tools.
-        call_timeout_s: How long a call may take.
-
-    Raises:
-        DefinitionError: what is given cannot be right; it lists every problem.
-        McpUnavailable: a server does not start, answer or offer what it should.
-        PinsDiffer: tools are not as they were pinned; it lists every difference.
-    """
-    named = to_servers(servers)
-    known = None if pins is None else load_pins(Path(pins))
-    options = _Options(effects, parallel=parallel, max_chars=max_chars, timeout_s=call_timeout_s)
-    async with _opened(named, start_timeout_s, call_timeout_s) as opened:
-        if known is not None:
-            _compare(str(pins), known, named, opened)
-        yield _tools(named, opened, options)
-
-
-async def pin(
-    servers: Mapping[str, Target], path: str | Path, *, start_timeout_s: float = START_TIMEOUT_S
-) -> list[str]:
-    """Start servers, write what they offer to a file of pins, and return what differs from it so far, line by line.
-
-    Pins of other servers in the file stay. Look at the lines, and at the file's difference in version control: what is
-    pinned is what a model will be told.
-
-    Raises:
-        DefinitionError: what is given cannot be right; it lists every problem.
-        McpUnavailable: a server does not start, answer or offer what it should.
-        PinsDiffer: there is a file, but it cannot be read.
-    """
-    file = Path(path)
-    known = _known(file)
-    named = to_servers(servers)
-    async with _opened(named, start_timeout_s, CALL_TIMEOUT_S) as opened:
-        offers = [offer for _, offer in opened]
-    save_pins(file, Pins(servers={**known.servers, **{offer.server: pinned(offer) for offer in offers}}))
-    return [line for offer in offers for line in _news(known, offer)]
-
-
-def _known(file: Path) -> Pins:
-    return load_pins(file) if file.exists() else Pins()
-
-
-def _news(known: Pins, offer: Offer) -> list[str]:
-    if offer.server in known.servers:
-        return differences(known, offer)
-    lines = [f"tool {each.name!r} of server {offer.server!r} is new: {shown(each)}" for each in offer.tools]
-    return [f"server {offer.server!r} is new: {dict(sorted(offer.identity.items()))}", *lines]
-
-
-# -- opening ----------------------------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def _opened(
-    servers: Mapping[str, Server], start_timeout_s: float, call_timeout_s: float
-) -> AsyncGenerator[list[tuple[Connection, Offer]]]:
-    """Open all servers at the same time, and close them all."""
-    if find_spec("mcp") is None:
-        problem = Problem("MISSING_PACKAGE", "The package mcp is not installed.", "pip install 'journeyman[mcp]'")
-        raise DefinitionError("The MCP servers", [problem])
-    connections = [
-        Connection(name, server, start_timeout_s=start_timeout_s, call_timeout_s=call_timeout_s)
-        for name, server in servers.items()
-    ]
-    try:
-        offers = await asyncio.gather(*(each.open() for each in connections), return_exceptions=True)
-        for failure in offers:
-            if isinstance(failure, BaseException):
-                raise failure
-        yield [(at, offer) for at, offer in zip(connections, offers, strict=True) if isinstance(offer, Offer)]
-    finally:
-        await _all_closed(connections)
-
-
-async def _all_closed(connections: Sequence[Connection]) -> None:
-    closing = asyncio.gather(*(each.close() for each in connections))
-    try:
-        await asyncio.shield(closing)
-    except asyncio.CancelledError:
-        await closing  # it takes a moment, and nothing must be left
-        raise
-
-
-def _compare(path: str, known: Pins, servers: Mapping[str, Server], opened: Sequence[tuple[Connection, Offer]]) -> None:
-    differing = [line for _, offer in opened for line in differences(known, offer, only=_only(servers[offer.server]))]
-    if differing:
-        raise PinsDiffer(path, differing)
-
-
-def _only(server: Server) -> list[str] | None:
-    return None if server.only is None else list(server.only)
-
-
-# -- tools ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """What is said of all tools."""
-
-    effects: Effect | Mapping[str, Effect]
-    parallel: bool
-    max_chars: int
-    timeout_s: float
-
-    def effect(self, name: str) -> Effect:
-        return self.effects if isinstance(self.effects, str) else self.effects.get(name, "once")
-
-
-def _tools(
-    servers: Mapping[str, Server], opened: Sequence[tuple[Connection, Offer]], options: _Options
-) -> list[AnyTool]:
-    taken = [(at, each) for at, offer in opened for each in _taken(servers[at.name], offer)]
-    names = unique_names([(at.name, each.name) for at, each in taken])
-    if not isinstance(options.effects, str) and (unknown := set(options.effects) - set(names)):
-        hint = f"There are: {', '.join(names)}."
-        raise DefinitionError(
-            "The effects of MCP tools",
-            [Problem("UNKNOWN_TOOL", f"There is no tool {name!r}.", hint) for name in sorted(unknown)],
-        )
-    return [_tool(at, each, name, options) for (at, each), name in zip(taken, names, strict=True)]
-
-
-def _taken(server: Server, offer: Offer) -> list[Definition]:
-    if server.only is None:
-        return list(offer.tools)
-    offered = {each.name: each for each in offer.tools}
-    missing = [name for name in server.only if name not in offered]
-    if missing:
-        reason = f"it does not offer {', '.join(map(repr, missing))}"
-        raise McpUnavailable(offer.server, reason, hint=f"It offers: {', '.join(offered) or 'nothing'}. Mend only=.")
-    return [offered[name] for name in server.only]
-
-
-def _tool(at: Connection, definition: Definition, name: str, options: _Options) -> AnyTool:
-    async def call(arguments: dict[str, object], context: ToolContext) -> ToolResult:
-        return to_tool_result(await at.call(definition.name, arguments, context.progress))
-
-    made = Tool(
-        name,
-        _description(definition),
-        definition.input_schema,
-        call,
-        parallel=options.parallel,
-        effect=options.effect(name),
-        timeout_s=options.timeout_s,
-        max_chars=options.max_chars,
-        untrusted=True,
-    )
-    if problems := tool_problems(made):
-        hint = f"Leave it out: Stdio(..., only=[...]) or Http(..., only=[...]) without {definition.name!r}."
-        raise DefinitionError(
-            f"Tool {definition.name!r} of MCP server {at.name!r}",
-            [Problem(each.code, each.message, hint if _is_theirs(each) else each.hint) for each in problems],
-        )
-    return made
-
-
-def _is_theirs(problem: Problem) -> bool:
-    return problem.code in ("INVALID_INPUT_SCHEMA", "INVALID_PROPERTY_NAME")
-
-
-def _description(definition: Definition) -> str:
-    text = definition.description.strip() or definition.title or definition.name
-    if len(text) <= MAX_DESCRIPTION:
-        return text
-    return f"{text[:MAX_DESCRIPTION]}\n[Cut: the first {MAX_DESCRIPTION:,} of {len(text):,} characters.]"
-
-
-# -- names ------------------------------------------------------------------------------------------------------------
-
-
-def unique_names(offered: Sequence[tuple[str, str]]) -> list[str]:
-    """Return a name for each server and tool: the tool's own, with the server's before it where two are the same."""
-    plain = [_fit(tool) for _, tool in offered]
-    n_plain = Counter(plain)
-    names: dict[str, None] = {}
-    for (server, tool), own in zip(offered, plain, strict=True):
-        name = own if n_plain[own] == 1 else _fit(f"{server}_{tool}")
-        names[name if name not in names else _marked(name, f"{server}/{tool}")] = None
-    return list(names)
-
-
-def _fit(name: str) -> str:
-    """Return a name that every provider takes."""
-    fit = re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "_"
-    return fit if len(fit) <= _LONGEST_NAME else _marked(fit, name)
-
-
-def _marked(name: str, of: str) -> str:
-    """Return a name that is told from others by a digest of what it stands for."""
-    digest = sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{name[: _LONGEST_NAME - 9]}_{digest}"

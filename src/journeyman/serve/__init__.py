@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.serve.server import agent_server, serve_http, serve_stdio
+    from journeyman.serve.http import serve_http
+    from journeyman.serve.server import AgentServer, agent_server
+    from journeyman.serve.stdio import serve_stdio
 
 __all__ = [
+    "AgentServer",
     "agent_server",
     "serve_http",
     "serve_stdio",
@@ -17,6 +20,8 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "server": "agent_server serve_http serve_stdio",
+            "http": "serve_http",
+            "server": "AgentServer agent_server",
+            "stdio": "serve_stdio",
         },
     )

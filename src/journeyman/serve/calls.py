@@ -1,8 +1,8 @@
 """The calls of served agents: each is a run of its own, which a client starts, follows, answers and may cancel.
 
 A run belongs to the server and not to the request that started it, because a question to the client may end that
-request: the next one goes on with the same run. `Calls` owns all of them, and none outlives it. Knows nothing of the
-protocol: `mcp_server.py` speaks it, and is to be read next. Imports `loop` and the parts.
+request: the next one goes on with the same run. `Calls` owns all of them, and none outlives it. Nothing here knows the
+protocol.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from journeyman.events import (
 from journeyman.gate import Approval, Decision
 from journeyman.loop.attempts import run
 from journeyman.result import Result
-from journeyman.types import JsonObject, RunPath
+from journeyman.types import JsonObject
 
 PATIENCE_S: Final = 600.0
 """How long a run waits for the answer to a question, in seconds, before it is given up."""
@@ -45,7 +45,7 @@ class Note:
     """What a run is doing, for a client that wants to know."""
 
     number: int
-    """From 1, always growing."""
+    """The numbers of a call's notes begin at 1 and grow."""
     text: str
 
 
@@ -59,7 +59,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Questions:
     """The client must answer these before the run goes on."""
 
     questions: tuple[Question, ...]
@@ -72,7 +72,7 @@ class Ended:
     result: Result[Any] | Exception
 
 
-News: TypeAlias = Note | Asked | Ended
+News: TypeAlias = Note | Questions | Ended
 
 
 class TooManyCalls(Exception):
@@ -85,7 +85,7 @@ class Call:
 
     tool_name: str
     arguments: JsonObject
-    """As the client gave them."""
+    """The arguments as the client gave them."""
     abort: Abort = field(default_factory=Abort)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     """What a client must show to go on with this call. Nobody can guess it."""
@@ -138,7 +138,7 @@ class Call:
             unanswered = {key: each for key, each in self._open.items() if not each.answer.done()}
             if unanswered.keys() - self._told:
                 self._told = frozenset(unanswered)
-                return Asked(tuple(unanswered.values()))
+                return Questions(tuple(unanswered.values()))
             self._news.clear()
             await self._news.wait()
 
@@ -175,12 +175,7 @@ def _note(event: Event) -> str:
             text = f"attempt {attempt} was rejected"
         case _:
             return ""
-    return f"{_who(path)}{text}"
-
-
-def _who(path: RunPath) -> str:
-    """Name the sub-agent; the agent that was called needs no name."""
-    return f"{' > '.join(path[1:])}: " if len(path) > 1 else ""
+    return f"{' > '.join(path[1:])}: {text}" if len(path) > 1 else text  # the agent that was called needs no name
 
 
 class Calls:
@@ -199,7 +194,9 @@ class Calls:
 
     async def __aenter__(self) -> Calls:
         await self._group.__aenter__()
-        self._unsubscribe = self._obey(self._abort)
+        self._unsubscribe: Callable[[], None] = lambda: None
+        if (abort := self._abort) is not None:
+            self._unsubscribe = abort.subscribe(lambda: self._end_all(abort.reason or ""))
         return self
 
     async def __aexit__(
@@ -208,11 +205,6 @@ class Calls:
         self._unsubscribe()
         self._end_all("the server is closing")
         await self._group.__aexit__(None, None, None)  # it would wrap the error, which is not of its tasks
-
-    def _obey(self, abort: Abort | None) -> Callable[[], None]:
-        if abort is None:
-            return lambda: None
-        return abort.subscribe(lambda: self._end_all(abort.reason or ""))
 
     def _end_all(self, reason: str) -> None:
         """End every run; each returns what it has."""

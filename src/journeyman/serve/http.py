@@ -1,8 +1,7 @@
 """An MCP server on a port, over streamable HTTP: any number of clients.
 
 By default only programs of this machine reach it, and no web page does: requests must name a known host and, if they
-come from a page, a known origin. An address that others can reach asks for a token. Imports the packages mcp, starlette
-and uvicorn, `cancel` and `errors`.
+come from a page, a known origin. An address that others can reach asks for a token.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """Agents served over MCP: each is a tool, each call of it is a run.
 
 Protocol in, protocol out: what a client sends becomes the input of a run, and events, questions and the result go back.
-`agent_server` makes the server, `serve_stdio` and `serve_http` let clients reach it. Of the two kinds of clients, the
-older can be asked while a call goes on; to the newer a question is the answer to the call, which they then repeat with
-what they were asked for.
-
-One agent as an MCP tool: its name, description and schemas, its input from arguments, its result as content.
-
-What is no object, a text included, is given as the one property `input`, and handed in as the one property `output`.
+Of the two kinds of clients, the older can be asked while a call goes on; to the newer a question is the answer to the
+call, which they then repeat with what they were asked for. What is no object, a text included, is given as the one
+property `input`, and handed in as the one property `output`.
 """
 
 from __future__ import annotations
@@ -32,9 +28,7 @@ from journeyman.events import Event, Listener
 from journeyman.gate import Allow, Approval, Approver, Decision, Deny
 from journeyman.model import opened
 from journeyman.result import Failure, Result, Success
-from journeyman.serve.calls import MAX_CALLS, PATIENCE_S, Asked, Call, Calls, Ended, Note, TooManyCalls
-from journeyman.serve.http import serve_http as serve_http
-from journeyman.serve.stdio import serve_stdio as serve_stdio
+from journeyman.serve.calls import MAX_CALLS, PATIENCE_S, Call, Calls, Ended, Note, Questions, TooManyCalls
 from journeyman.tools.schema import Fields, OutputSchema, Parameter
 from journeyman.types import JsonObject, Usage
 
@@ -42,123 +36,8 @@ USAGE: Final = "journeyman/usage"
 """The key in a result's `_meta` under which tokens and cost stand."""
 FAILURE: Final = "journeyman/failure"
 """The key in a result's `_meta` under which a failure stands as data."""
-
 _INPUT: Final = "input"
 _OUTPUT: Final = "output"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ServedTool:
-    """An agent, as clients see it."""
-
-    agent: Agent[Any, Any]
-    definition: types.Tool
-    _parse: Callable[[str | bytes], object]
-
-    def parse(self, arguments: Mapping[str, Any]) -> object:
-        """Return the agent's input.
-
-        Raises:
-            InvalidArguments: the arguments do not fit; it lists every issue.
-        """
-        return self._parse(to_json(arguments))
-
-    def answer(self, result: Result[Any] | Exception) -> types.CallToolResult:
-        """Return what the client gets of how the run ended."""
-        match result:
-            case Success():
-                return self._success(result)
-            case Failure():
-                return _failed(result.error, result.metadata.usage)
-            case Exception():
-                return refusal("INTERNAL_ERROR", f"The run broke: {name_and_words(result)}.", "Report it.")
-
-    def _success(self, success: Success[Any]) -> types.CallToolResult:
-        schema = self.agent.plan.output
-        if schema is None:
-            return _result(str(success.output), None, success.metadata.usage)
-        try:
-            value: Any = from_json(schema.dump(success.output))
-        except ValueError:
-            message = f"The output is no JSON: {success.output!r:.200}."
-            return refusal("INTERNAL_ERROR", message, "Give the output type a serializer.", success.metadata.usage)
-        text = value if isinstance(value, str) else to_json(value).decode()
-        return _result(text, {_OUTPUT: value} if schema.is_wrapped else value, success.metadata.usage)
-
-
-def served_tool(agent: Agent[Any, Any]) -> ServedTool:
-    """Return the agent as a tool."""
-    schema, parse = _input(agent)
-    definition = types.Tool(
-        name=agent.name,
-        description=agent.description.strip() or f"Give the agent {agent.name} a task.",
-        input_schema=schema,
-        output_schema=None if agent.plan.output is None else _output(agent.plan.output),
-    )
-    return ServedTool(agent=agent, definition=definition, _parse=parse)
-
-
-def _input(agent: Agent[Any, Any]) -> tuple[JsonObject, Callable[[str | bytes], object]]:
-    plan = agent.plan.input
-    if not plan.is_wrapped and agent.input is not str:
-        return plan.input_schema, plan.parse
-    what = "The task, in words." if agent.input is str else "What to work on."
-    fields = Fields([Parameter(name=_INPUT, annotation=agent.input, description=what)])
-    return fields.input_schema, lambda given: fields.parse(given, f"arguments for {agent.name!r}")[_INPUT]
-
-
-def _output(schema: OutputSchema[Any]) -> JsonObject | None:
-    dumped = schema.dumped_schema()
-    if dumped is None or not schema.is_wrapped:
-        return dumped
-    definitions = dumped.pop("$defs", None)
-    wrapper: JsonObject = {"type": "object", "properties": {_OUTPUT: dumped}, "required": [_OUTPUT]}
-    return wrapper if definitions is None else {**wrapper, "$defs": definitions}
-
-
-# -- results ----------------------------------------------------------------------------------------------------------
-
-
-def invalid(error: InvalidArguments) -> types.CallToolResult:
-    """Return the answer to arguments that do not fit. No run was started."""
-    return _failed(Ending(InvalidInputContext(issues=error.issues)), Usage())
-
-
-def refusal(code: str, message: str, hint: str, usage: Usage | None = None) -> types.CallToolResult:
-    """Return an answer that says why there is no result."""
-    return _result(f"{code}: {message} {hint}", None, usage, failure={"code": code, "message": message, "hint": hint})
-
-
-def _failed(ending: Ending, usage: Usage | None) -> types.CallToolResult:
-    facts = {
-        "code": str(ending.code),
-        "category": ending.category,
-        "phase": ending.phase,
-        "message": ending.message,
-        "hint": ending.hint,
-    }
-    return _result(f"{ending} {ending.hint}", None, usage, failure=facts)
-
-
-def _result(
-    text: str, structured: object, usage: Usage | None, *, failure: dict[str, str] | None = None
-) -> types.CallToolResult:
-    meta: dict[str, Any] = {} if failure is None else {FAILURE: failure}
-    if usage is not None:
-        meta[USAGE] = {**asdict(usage), "total_tokens": usage.total_tokens}
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)],
-        structured_content=structured,
-        is_error=failure is not None,
-        _meta=meta,
-    )
-
-
-AgentServer: TypeAlias = Server[Calls]
-"""What `agent_server` makes: a server of the package mcp, to be served in any way that it offers."""
-
-Context: TypeAlias = ServerRequestContext[Calls, Any]
-
 _ARGUMENTS_SHOWN: Final = 4_000
 _FORM: Final[dict[str, Any]] = {
     "type": "object",
@@ -168,6 +47,9 @@ _FORM: Final[dict[str, Any]] = {
     },
     "required": ["decision"],
 }
+AgentServer: TypeAlias = Server[Calls]
+"""What `agent_server` makes: a server of the package mcp, to be served in any way that it offers."""
+Context: TypeAlias = ServerRequestContext[Calls, Any]
 
 
 def agent_server(
@@ -273,7 +155,13 @@ class _Serving:
         host = self.host
         if host.approve is None:
             host = replace(host, approve=_approver(context, call))
-        context.lifespan_context.start(tool.agent, value, call, host, on_event=_both(call.hear, self.on_event))
+
+        def hear(event: Event) -> None:
+            call.hear(event)
+            if self.on_event is not None:
+                self.on_event(event)
+
+        context.lifespan_context.start(tool.agent, value, call, host, on_event=hear)
         return call
 
     async def _go_on(
@@ -298,8 +186,10 @@ async def _followed(context: Context, tool: ServedTool, call: Call) -> types.Cal
             match await call.news():
                 case Note(number, text):
                     await context.session.report_progress(number, message=text)
-                case Asked(questions):
-                    requests: types.InputRequests = {each.key: _elicitation(each.approval) for each in questions}
+                case Questions(questions):
+                    requests: types.InputRequests = {
+                        each.key: types.ElicitRequest(params=_form(each.approval)) for each in questions
+                    }
                     context.lifespan_context.wait(call)
                     is_settled = True
                     return types.InputRequiredResult(input_requests=requests, request_state=call.token)
@@ -311,18 +201,7 @@ async def _followed(context: Context, tool: ServedTool, call: Call) -> types.Cal
             call.abort.abort("the client cancelled the call")
 
 
-def _both(first: Listener, second: Listener | None) -> Listener:
-    if second is None:
-        return first
-
-    def both(event: Event) -> None:
-        first(event)
-        second(event)
-
-    return both
-
-
-# -- questions --------------------------------------------------------------------------------------------------------
+# -- questions ---------------------------------------------------------------------------------------------------------
 
 
 def _approver(context: Context, call: Call) -> Approver | None:
@@ -343,14 +222,12 @@ def _approver(context: Context, call: Call) -> Approver | None:
 
 
 def _shows_forms(capability: types.ElicitationCapability | None) -> bool:
-    """Clients of before there were other modes say nothing of forms."""
+    """Tell whether a client shows forms. Those from before there were other modes do not say so."""
     return capability is not None and (capability.form is not None or capability.url is None)
 
 
-def _elicitation(approval: Approval) -> types.ElicitRequest:
-    return types.ElicitRequest(
-        params=types.ElicitRequestFormParams(message=_question(approval), requested_schema=_FORM)
-    )
+def _form(approval: Approval) -> types.ElicitRequestFormParams:
+    return types.ElicitRequestFormParams(message=_question(approval), requested_schema=_FORM)
 
 
 def _question(approval: Approval) -> str:
@@ -370,3 +247,113 @@ def _decision(response: types.InputResponse) -> Decision:
         return Allow()
     reason = content.get("reason")
     return Deny(f"the user denied it: {reason}" if reason else "the user denied it")
+
+
+# -- an agent as a tool ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ServedTool:
+    """An agent, as clients see it."""
+
+    agent: Agent[Any, Any]
+    definition: types.Tool
+    _parse: Callable[[str | bytes], object]
+
+    def parse(self, arguments: Mapping[str, Any]) -> object:
+        """Return the agent's input.
+
+        Raises:
+            InvalidArguments: the arguments do not fit; it lists every issue.
+        """
+        return self._parse(to_json(arguments))
+
+    def answer(self, result: Result[Any] | Exception) -> types.CallToolResult:
+        """Return what the client gets of how the run ended."""
+        match result:
+            case Success():
+                return self._success(result)
+            case Failure():
+                return _failed(result.error, result.metadata.usage)
+            case Exception():
+                return refusal("INTERNAL_ERROR", f"The run broke: {name_and_words(result)}.", "Report it.")
+
+    def _success(self, success: Success[Any]) -> types.CallToolResult:
+        schema = self.agent.plan.output
+        if schema is None:
+            return _result(str(success.output), None, success.metadata.usage)
+        try:
+            value: Any = from_json(schema.dump(success.output))
+        except ValueError:
+            message = f"The output is no JSON: {success.output!r:.200}."
+            return refusal("INTERNAL_ERROR", message, "Give the output type a serializer.", success.metadata.usage)
+        text = value if isinstance(value, str) else to_json(value).decode()
+        return _result(text, {_OUTPUT: value} if schema.is_wrapped else value, success.metadata.usage)
+
+
+def served_tool(agent: Agent[Any, Any]) -> ServedTool:
+    """Return the agent as a tool."""
+    schema, parse = _input(agent)
+    definition = types.Tool(
+        name=agent.name,
+        description=agent.description.strip() or f"Give the agent {agent.name} a task.",
+        input_schema=schema,
+        output_schema=None if agent.plan.output is None else _output(agent.plan.output),
+    )
+    return ServedTool(agent=agent, definition=definition, _parse=parse)
+
+
+def _input(agent: Agent[Any, Any]) -> tuple[JsonObject, Callable[[str | bytes], object]]:
+    plan = agent.plan.input
+    if not plan.is_wrapped and agent.input is not str:
+        return plan.input_schema, plan.parse
+    what = "The task, in words." if agent.input is str else "What to work on."
+    fields = Fields([Parameter(name=_INPUT, annotation=agent.input, description=what)])
+    return fields.input_schema, lambda given: fields.parse(given, f"arguments for {agent.name!r}")[_INPUT]
+
+
+def _output(schema: OutputSchema[Any]) -> JsonObject | None:
+    dumped = schema.dumped_schema()
+    if dumped is None or not schema.is_wrapped:
+        return dumped
+    definitions = dumped.pop("$defs", None)
+    wrapper: JsonObject = {"type": "object", "properties": {_OUTPUT: dumped}, "required": [_OUTPUT]}
+    return wrapper if definitions is None else {**wrapper, "$defs": definitions}
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+def invalid(error: InvalidArguments) -> types.CallToolResult:
+    """Return the answer to arguments that do not fit. No run was started."""
+    return _failed(Ending(InvalidInputContext(issues=error.issues)), Usage())
+
+
+def refusal(code: str, message: str, hint: str, usage: Usage | None = None) -> types.CallToolResult:
+    """Return an answer that says why there is no result."""
+    return _result(f"{code}: {message} {hint}", None, usage, failure={"code": code, "message": message, "hint": hint})
+
+
+def _failed(ending: Ending, usage: Usage | None) -> types.CallToolResult:
+    facts = {
+        "code": str(ending.code),
+        "category": ending.category,
+        "phase": ending.phase,
+        "message": ending.message,
+        "hint": ending.hint,
+    }
+    return _result(f"{ending} {ending.hint}", None, usage, failure=facts)
+
+
+def _result(
+    text: str, structured: object, usage: Usage | None, *, failure: dict[str, str] | None = None
+) -> types.CallToolResult:
+    meta: dict[str, Any] = {} if failure is None else {FAILURE: failure}
+    if usage is not None:
+        meta[USAGE] = {**asdict(usage), "total_tokens": usage.total_tokens}
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)],
+        structured_content=structured,
+        is_error=failure is not None,
+        _meta=meta,
+    )

@@ -2,7 +2,7 @@
 
 The two streams belong to the protocol alone. Whatever else reads finds nothing, and whatever else is printed, by
 whomever, goes to stderr. Reading and writing wait in threads that can be left behind: a client that does neither does
-not keep the server from ending. Imports the packages mcp and anyio, and `cancel`.
+not keep the server from ending.
 """
 
 from __future__ import annotations

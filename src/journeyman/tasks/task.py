@@ -250,7 +250,7 @@ class RunningTask:
             self._regret(error)
         finally:
             with suppress(asyncio.CancelledError):  # it is passed on to the notification: the task ends after that
-                await ended(self._notifying)
+                await ended(self._notifying, on_cancel=self._notifying.cancel)
 
     def _tell_the_chat(self, text: str) -> None:
         try:

@@ -3,8 +3,7 @@
     workspace = Workspace("project")
     agent = Agent(..., tools=[*workspace.tools(), fetch_tool(), *deferred_tools(many_more)])
 
-The names below are loaded when they are first used, so that only who fetches pays for an HTTP client. Read
-`workspace.py` next.
+The names below are loaded when they are first used, so that only who fetches pays for an HTTP client.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.toolbox.command import Shell
+    from journeyman.toolbox.bench import Shell
     from journeyman.toolbox.fetch import fetch_tool
     from journeyman.toolbox.files import Entry, Facts, Files, LocalFiles, Refusal
     from journeyman.toolbox.memory_files import InMemoryFiles
@@ -36,7 +35,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "command": "Shell",
+            "bench": "Shell",
             "fetch": "fetch_tool",
             "files": "Entry Facts Files LocalFiles Refusal",
             "memory_files": "InMemoryFiles",

@@ -1,36 +1,56 @@
-"""What the tools of one workspace share.
+"""What the tools of one workspace share: where they work, how commands run, and what the model has seen of each file.
 
-What the model has seen of each file, so that it changes nothing that it does not know.
-
-A stamp is a digest of the content with the lines that were shown. It is fresh as long as the content is the same,
-whatever clocks say.
+The model changes nothing that it does not know. What it has seen is kept as a stamp: a digest of the content, with the
+lines that were shown. A stamp is fresh as long as the content is the same, whatever clocks say.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
-from journeyman.toolbox.command import Shell
-from journeyman.toolbox.files import MAX_FILE_BYTES, Located, Reach, Refusal, Spill
+from journeyman.toolbox.files import Located, Reach, Refusal, Spill
 
 
-@dataclass(slots=True)
-class _Stamp:
-    digest: bytes
-    n_lines: int
-    seen: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """The lines that were shown, from and to, in order and apart from one another."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What the tools of one workspace share."""
 
-    def unseen(self) -> tuple[int, int] | None:
-        """Return the first stretch of lines that was not shown."""
-        following = 1
-        for first, last in self.seen:
-            if first > following:
-                return following, first - 1
-            following = last + 1
-        return (following, self.n_lines) if following <= self.n_lines else None
+    reach: Reach
+    stamps: Stamps
+    spill: Spill
+    shell: Shell
+    ripgrep: str | None
+    """The path of ripgrep. If None, searches do without it."""
+    untrusted: bool
+    """Whether what is in the files may hold instructions that are not the user's."""
+
+    def replace(self, located: Located, data: bytes) -> None:
+        """Give a file this content, which the model then knows."""
+        located.files.replace(located.path, data)
+        self.stamps.wrote(located.path, data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """How commands are run."""
+
+    program: str = "bash"
+    """The shell, which is given `-c` and the command."""
+    timeout_s: float = 120.0
+    """How long a command may take if the model does not say."""
+    max_timeout_s: float = 600.0
+    """The most that the model may ask for."""
+    background_s: float = 600.0
+    """How long a command in the background may take."""
+    grace_s: float = 2.0
+    """How long processes have between the request to end (TERM) and the end (KILL)."""
+    keep: Collection[str] = ()
+    """Environment variables that commands get although they look like secrets."""
+    environment: Mapping[str, str] | None = None
+    """All that commands get, instead of this process's environment without its secrets."""
 
 
 class Stamps:
@@ -39,7 +59,7 @@ class Stamps:
     def __init__(self) -> None:
         self._stamps: dict[str, _Stamp] = {}
         self.writing = Lock()
-        """Held from the check of a stamp to the change of the file."""
+        """This is held from the check of a stamp to the change of the file."""
 
     def saw(self, path: str, data: bytes, *, first: int, last: int, n_lines: int) -> None:
         """Record that lines of this content were shown."""
@@ -75,6 +95,23 @@ class Stamps:
             )
 
 
+@dataclass(slots=True)
+class _Stamp:
+    digest: bytes
+    n_lines: int
+    seen: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """The first and last line of each part that was shown, in order. No two parts touch."""
+
+    def unseen(self) -> tuple[int, int] | None:
+        """Return the first stretch of lines that was not shown."""
+        following = 1
+        for first, last in self.seen:
+            if first > following:
+                return following, first - 1
+            following = last + 1
+        return (following, self.n_lines) if following <= self.n_lines else None
+
+
 def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
@@ -87,22 +124,3 @@ def _joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             joined.append((first, last))
     return joined
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """What the tools of one workspace share."""
-
-    reach: Reach
-    stamps: Stamps
-    spill: Spill
-    shell: Shell
-    ripgrep: str | None
-    """The path of ripgrep; None to search without it."""
-    untrusted: bool
-    """Whether what is in the files may hold instructions that are not the user's."""
-
-
-def content(located: Located) -> bytes:
-    """Return what is in a file: one byte more than may be used, if there is more."""
-    return located.files.read(located.path, MAX_FILE_BYTES + 1)

@@ -1,39 +1,323 @@
-"""Running one shell command: no terminal, no input, a group of its own, ended as a whole whatever happens.
+"""The tool `bash`: shell commands, in the foreground or as background tasks.
 
-What a command wrote: its beginning and its end in memory, all of it in a file once that is too much.
+A command has no terminal and no input, and a group of its own, which is ended as a whole whatever happens. Of what it
+writes, the beginning and the end are shown; all of it is in a file once that is too much.
 """
 
 from __future__ import annotations
 
 import asyncio
 import codecs
+import math
 import os
 import secrets
 import signal
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
-from journeyman.processes import MARK, QUIET, Processes, filtered, plain
-from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, Spill
+from journeyman.cancel import ended, within
+from journeyman.processes import QUIET, Processes, filtered, marked, plain, signal_name
+from journeyman.toolbox.bench import Bench, Shell
+from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Refusal, Spill
+from journeyman.tools.tools import ToolContext, tool
 
+if TYPE_CHECKING:
+    from journeyman.tools.background import TaskContext
+    from journeyman.tools.tools import AnyTool
+
+_LONGEST_DESCRIPTION: Final = 80
 _HEAD_BYTES: Final = MAX_BYTES // 5
 _TAIL_BYTES: Final = MAX_BYTES - _HEAD_BYTES  # what went wrong is told at the end
 _HEAD_LINES: Final = MAX_LINES // 5
 _TAIL_LINES: Final = MAX_LINES - _HEAD_LINES
+_CHUNK_BYTES: Final = 64 * 1024
+_SHOWN_PER_CHUNK: Final = 10
+_LONGEST_LINE: Final = 500
+_REAP_S: Final = 5.0
+_DYING_S: Final = 0.005
+_DRAIN_S: Final = 0.5  # whoever holds the pipe after that has left the group and hidden its mark
+
+
+def bash_tool(bench: Bench) -> AnyTool:
+    """Return the tool that runs shell commands in a workspace."""
+
+    async def bash(
+        command: str,
+        ctx: ToolContext,
+        *,
+        timeout_s: float | None = None,
+        folder: str = ".",
+        background: bool = False,
+    ) -> str:
+        """Run a command in bash and return what it writes to standard output and standard error, and its exit code.
+
+        It has no terminal and no input: give options that keep programs from asking. Every call starts a new shell, in
+        the workspace. What it leaves running is ended with it, unless it was started with background=true.
+
+        Args:
+            command: The command, as for `bash -c`.
+            timeout_s: How many seconds it may take; if not given, two minutes or what this workspace allows. In the
+                background, ten minutes.
+            folder: Where to run it, relative to the workspace.
+            background: Return at once with the id of a task, and let it go on in the background.
+        """
+        where = _folder(bench, folder)
+        if background:
+            most = bench.shell.background_s
+            return _in_background(bench, command, where, ctx=ctx, seconds=_seconds(timeout_s, most, most))
+        seconds = _seconds(timeout_s, bench.shell.timeout_s, bench.shell.max_timeout_s)
+        done = await _run(bench, command, where, timeout_s=seconds, on_line=ctx.progress)
+        return _described(done, seconds)
+
+    return tool(bash, effect="once", untrusted=bench.untrusted)
+
+
+def _folder(bench: Bench, folder: str) -> str:
+    located, facts = bench.reach.existing(folder)
+    if facts.kind != "folder":
+        raise Refusal("not_found", f"{located.shown} is not a folder, so no command can be run in it.")
+    if not isinstance(located.files, LocalFiles):
+        raise Refusal("not_available", "The files of this workspace are not on this machine; no command can see them.")
+    return located.path
+
+
+def _seconds(asked: float | None, usual: float, most: float) -> float:
+    if asked is None:
+        return min(usual, most)
+    if not (asked > 0 and math.isfinite(asked)):
+        raise Refusal("invalid", f"timeout_s is {asked}. Give a number of seconds above 0.")
+    return min(asked, most)
+
+
+def _in_background(bench: Bench, command: str, folder: str, *, ctx: ToolContext, seconds: float) -> str:
+    if ctx.tasks is None:
+        raise Refusal(
+            "not_available",
+            "Background work is not available here: nobody would await it. Run the command without background=true.",
+        )
+
+    async def work(task: TaskContext) -> str:
+        done = await _run(bench, command, folder, timeout_s=seconds, on_line=task.write, every_line=True)
+        if not done.timed_out:
+            task.exited(done.exit_code)
+        if done.timed_out or done.exit_code != 0:
+            raise Refusal("timeout" if done.timed_out else "command_failed", _ending(done, seconds))
+        return _described(done, seconds)
+
+    id = ctx.tasks.start(work, description=_short(command), kind="shell", command=command)
+    return f"Started in the background as task {id}."
+
+
+def _short(command: str) -> str:
+    """Return the first line of a command, cut to what can be read at a glance."""
+    first, _, rest = command.strip().partition("\n")
+    return f"{first[:_LONGEST_DESCRIPTION]}…" if rest or len(first) > _LONGEST_DESCRIPTION else first
+
+
+def _described(done: _Completed, timeout_s: float) -> str:
+    """Return what the model reads of a command: its output, then how it ended."""
+    output = done.output if done.output.endswith("\n") or not done.output else f"{done.output}\n"
+    left = "\n[It left processes running. They were ended.]" if done.left_behind else ""
+    return f"{output}[{_ending(done, timeout_s)}]{left}"
+
+
+def _ending(done: _Completed, timeout_s: float) -> str:
+    if done.timed_out:
+        return f"timed out after {timeout_s:g} s and was ended with all its processes"
+    if done.exit_code >= 0:
+        return f"exit code {done.exit_code}"
+    return f"ended by {signal_name(-done.exit_code)}"
+
+
+# -- running a command -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Completed:
+    """How a command ended."""
+
+    output: str
+    """Standard output and standard error as they came, cut in the middle if they are long."""
+    exit_code: int
+    """If it is below 0, a signal of this number ended the command."""
+    timed_out: bool
+    left_behind: bool
+    """Whether it left processes running, which were then ended."""
+
+
+async def _run(
+    bench: Bench,
+    command: str,
+    folder: str,
+    *,
+    timeout_s: float,
+    on_line: Callable[[str], None],
+    every_line: bool = False,
+) -> _Completed:
+    """Run a command to its end, or to the end of its time. When this returns or raises, no process of it runs.
+
+    Unless `every_line` is set, `on_line` is not told of all lines of a command that writes many.
+
+    Raises:
+        OSError: the shell cannot be started.
+    """
+    pipe = _Pipe(_Transcript(bench.spill), on_line, every_line)
+    mark = secrets.token_hex(8)
+    try:
+        process = await _started(bench.shell, command, folder, mark=mark, pipe=pipe)
+        running = Processes(process.pid, mark)
+        try:
+            timed_out = not await _ended_within(timeout_s, process)
+        finally:
+            left_behind = await _end(process, running, pipe, bench.shell.grace_s)
+        pipe.show_rest()
+        output = pipe.transcript.finish()
+    finally:
+        pipe.close()
+    return _Completed(
+        output=output,
+        exit_code=process.returncode if process.returncode is not None else -signal.SIGKILL,
+        timed_out=timed_out,
+        left_behind=left_behind and not timed_out,
+    )
+
+
+async def _started(shell: Shell, command: str, folder: str, *, mark: str, pipe: _Pipe) -> asyncio.subprocess.Process:
+    """Start the shell. A cancellation at this very moment ends what has just been started."""
+    environment = {**filtered(shell.keep), **QUIET} if shell.environment is None else shell.environment
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            shell.program,
+            "-c",
+            command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=pipe.inner,
+            stderr=pipe.inner,
+            cwd=folder,
+            env=marked(environment, mark),
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            process = await starting
+            pipe.close_inner()
+            await _end(process, Processes(process.pid, mark), pipe, 0.0)
+        raise
+    finally:
+        pipe.close_inner()
+
+
+async def _ended_within(seconds: float, process: asyncio.subprocess.Process) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await process.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _end(process: asyncio.subprocess.Process, running: Processes, pipe: _Pipe, grace_s: float) -> bool:
+    """End all processes of the command: ask them, give them time, then kill them. Return whether there were any."""
+    is_alive = process.returncode is None
+    were_left = not is_alive and running.are_left()
+    try:
+        if is_alive or were_left:
+            running.send(signal.SIGTERM)
+            await within(
+                grace_s if is_alive else min(grace_s, _DRAIN_S), asyncio.gather(process.wait(), pipe.ended.wait())
+            )
+    finally:  # also when this is cancelled in the meantime
+        dying = process.wait() if not (is_alive or were_left) else _killed(process, running)
+        await ended(asyncio.ensure_future(dying), patience_s=_REAP_S)  # not for ever: the system may not let go of it
+    await within(_DRAIN_S, pipe.ended.wait())
+    return were_left
+
+
+async def _killed(process: asyncio.subprocess.Process, running: Processes) -> None:
+    """Kill what still runs until nothing does: some processes start others meanwhile, and their end takes a moment."""
+    running.send(signal.SIGKILL)
+    await process.wait()
+    while running.are_left():
+        await asyncio.sleep(_DYING_S)
+        running.send(signal.SIGKILL)
 
 
 @dataclass(slots=True)
-class Transcript:
+class _Pipe:
+    """The one pipe into which a command writes its output and its errors."""
+
+    transcript: _Transcript
+    on_line: Callable[[str], None]
+    every_line: bool
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    inner: int = field(init=False)
+    """The end that the command writes to."""
+    _outer: int = field(init=False)
+    _decode: codecs.IncrementalDecoder = field(init=False)
+    _line: str = ""
+    """The beginning of a line whose end has not come yet."""
+
+    def __post_init__(self) -> None:
+        self._outer, self.inner = os.pipe()
+        os.set_blocking(self._outer, False)
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace")
+        asyncio.get_running_loop().add_reader(self._outer, self._read)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._outer, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            self.transcript.feed(data)
+            self._show(data)
+        else:
+            asyncio.get_running_loop().remove_reader(self._outer)
+            self.ended.set()
+
+    def _show(self, data: bytes) -> None:
+        lines = (self._line + self._decode.decode(data)).split("\n")
+        self._line = lines.pop()[-_LONGEST_LINE:]
+        for line in lines if self.every_line else lines[-_SHOWN_PER_CHUNK:]:
+            shown = plain(line[-_LONGEST_LINE:]).strip()
+            if shown:
+                self.on_line(shown)
+
+    def show_rest(self) -> None:
+        """Show what was written after the last end of a line."""
+        if self.every_line and self._line:
+            self._show(b"\n")
+
+    def close_inner(self) -> None:
+        if self.inner >= 0:
+            os.close(self.inner)
+            self.inner = -1
+
+    def close(self) -> None:
+        self.close_inner()
+        self.transcript.close()
+        asyncio.get_running_loop().remove_reader(self._outer)
+        os.close(self._outer)
+
+
+# -- what it writes ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Transcript:
     """The output of one command. `feed` it, then `finish` it once."""
 
     spill: Spill
     n_bytes: int = 0
     file: str | None = None
-    """Where all of it is; None while it fits into memory."""
+    """The file that holds all of the output; None while it fits into memory."""
     _kept: bytearray = field(default_factory=bytearray)
-    """All of it, and its end once there is a file."""
+    """The whole output; only its end once there is a file."""
     _head: bytes = b""
     _written: BinaryIO | None = None
     _n_written: int = 0
@@ -92,238 +376,3 @@ class Transcript:
 
 def _text(data: bytes) -> str:
     return plain(data.decode("utf-8", "replace"))
-
-
-_CHUNK_BYTES: Final = 64 * 1024
-_SHOWN_PER_CHUNK: Final = 10
-_LONGEST_LINE: Final = 500
-_REAP_S: Final = 5.0
-_DYING_S: Final = 0.005
-_DRAIN_S: Final = 0.5  # whoever holds the pipe after that has left the group and hidden its mark
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shell:
-    """How commands are run."""
-
-    program: str = "bash"
-    """The shell; it is given `-c` and the command."""
-    timeout_s: float = 120.0
-    """How long a command may take if the model does not say."""
-    max_timeout_s: float = 600.0
-    """The most that the model may ask for."""
-    background_s: float = 600.0
-    """How long a command in the background may take."""
-    grace_s: float = 2.0
-    """How long processes have between the request to end (TERM) and the end (KILL)."""
-    keep: Collection[str] = ()
-    """Environment variables that commands get although they look like secrets."""
-    environment: Mapping[str, str] | None = None
-    """All that commands get, instead of this process's environment without its secrets."""
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """How a command ended."""
-
-    output: str
-    """Standard output and standard error as they came, cut in the middle if they are long."""
-    exit_code: int
-    """Below 0: the number of the signal that ended it."""
-    timed_out: bool = False
-    output_file: str | None = None
-    """Where all of the output is, if it was cut."""
-    left_behind: bool = False
-    """Whether it left processes running, which were then ended."""
-
-
-async def run_command(
-    shell: Shell,
-    command: str,
-    *,
-    folder: str,
-    timeout_s: float,
-    spill: Spill,
-    on_line: Callable[[str], None],
-    every_line: bool = False,
-) -> Completed:
-    """Run a command to its end, or to the end of its time. When this returns or raises, no process of it runs.
-
-    Unless `every_line` is set, `on_line` is not told of all lines of a command that writes many.
-
-    Raises:
-        OSError: the shell cannot be started.
-    """
-    pipe = _Pipe(Transcript(spill), on_line, every_line)
-    mark = secrets.token_hex(8)
-    try:
-        process = await _started(shell, command, folder, mark=mark, pipe=pipe)
-        running = Processes(process.pid, mark)
-        try:
-            timed_out = not await _ended_within(timeout_s, process)
-        finally:
-            left_behind = await _end(process, running, pipe, shell.grace_s)
-        pipe.show_rest()
-        output = pipe.transcript.finish()
-    finally:
-        pipe.close()
-    return Completed(
-        output=output,
-        exit_code=process.returncode if process.returncode is not None else -signal.SIGKILL,
-        timed_out=timed_out,
-        output_file=pipe.transcript.file,
-        left_behind=left_behind and not timed_out,
-    )
-
-
-async def _started(shell: Shell, command: str, folder: str, *, mark: str, pipe: _Pipe) -> asyncio.subprocess.Process:
-    """Start the shell. A cancellation at this very moment ends what has just been started."""
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            shell.program,
-            "-c",
-            command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=pipe.inner,
-            stderr=pipe.inner,
-            cwd=folder,
-            env=_environment(shell, mark),
-            start_new_session=True,
-        )
-    )
-    try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        with suppress(OSError):
-            process = await starting
-            pipe.close_inner()
-            await _end(process, Processes(process.pid, mark), pipe, 0.0)
-        raise
-    finally:
-        pipe.close_inner()
-
-
-def _environment(shell: Shell, mark: str) -> dict[str, str]:
-    given = {**filtered(shell.keep), **QUIET} if shell.environment is None else dict(shell.environment)
-    outer = os.environ.get(MARK)
-    return given | {MARK: f"{outer}:{mark}" if outer else mark}
-
-
-async def _ended_within(seconds: float, process: asyncio.subprocess.Process) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            await process.wait()
-    except TimeoutError:
-        return False
-    return True
-
-
-async def _end(process: asyncio.subprocess.Process, running: Processes, pipe: _Pipe, grace_s: float) -> bool:
-    """End all processes of the command: ask them, give them time, then kill them. Return whether there were any."""
-    is_alive = process.returncode is None
-    were_left = not is_alive and running.are_left()
-    try:
-        if is_alive or were_left:
-            running.send(signal.SIGTERM)
-            await _within(grace_s if is_alive else min(grace_s, _DRAIN_S), _all_over(process, pipe))
-    finally:  # also when somebody loses patience in the meantime
-        await _undisturbed(process.wait() if not (is_alive or were_left) else _killed(process, running))
-    await _within(_DRAIN_S, pipe.ended.wait())
-    return were_left
-
-
-async def _all_over(process: asyncio.subprocess.Process, pipe: _Pipe) -> None:
-    await process.wait()
-    await pipe.ended.wait()
-
-
-async def _killed(process: asyncio.subprocess.Process, running: Processes) -> None:
-    """Kill all that still runs, until nothing does: some start others in the meantime, and dying takes a moment."""
-    running.send(signal.SIGKILL)
-    await process.wait()
-    while running.are_left():
-        await asyncio.sleep(_DYING_S)
-        running.send(signal.SIGKILL)
-
-
-async def _undisturbed(work: Coroutine[object, object, object]) -> None:
-    """Wait for what takes but a moment, and let nobody interrupt that; no longer than `_REAP_S`, though."""
-    waiting = asyncio.ensure_future(work)
-    interrupted: asyncio.CancelledError | None = None
-    while not waiting.done():
-        try:
-            if not (await asyncio.wait({waiting}, timeout=_REAP_S))[0]:
-                waiting.cancel()  # the system does not let go of it
-        except asyncio.CancelledError as error:
-            interrupted = error
-    if interrupted is not None:
-        raise interrupted
-
-
-async def _within(seconds: float, work: Coroutine[object, object, object]) -> None:
-    """Wait for `work` for so long at most, also while a cancellation is on its way."""
-    # `asyncio.timeout` takes its own cancellation for that one, in the first versions of Python 3.11.
-    waiting = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait({waiting}, timeout=seconds)
-    finally:
-        waiting.cancel()
-        await asyncio.wait({waiting})
-
-
-@dataclass(slots=True)
-class _Pipe:
-    """The one pipe into which a command writes its output and its errors."""
-
-    transcript: Transcript
-    on_line: Callable[[str], None]
-    every_line: bool
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-    inner: int = field(init=False)
-    """The end that the command writes to."""
-    _outer: int = field(init=False)
-    _decode: codecs.IncrementalDecoder = field(init=False)
-    _line: str = ""
-    """The beginning of a line whose end has not come yet."""
-
-    def __post_init__(self) -> None:
-        self._outer, self.inner = os.pipe()
-        os.set_blocking(self._outer, False)
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace")
-        asyncio.get_running_loop().add_reader(self._outer, self._read)
-
-    def _read(self) -> None:
-        try:
-            data = os.read(self._outer, _CHUNK_BYTES)
-        except BlockingIOError:
-            return
-        if data:
-            self.transcript.feed(data)
-            self._show(data)
-        else:
-            asyncio.get_running_loop().remove_reader(self._outer)
-            self.ended.set()
-
-    def _show(self, data: bytes) -> None:
-        lines = (self._line + self._decode.decode(data)).split("\n")
-        self._line = lines.pop()[-_LONGEST_LINE:]
-        for line in lines if self.every_line else lines[-_SHOWN_PER_CHUNK:]:
-            shown = plain(line[-_LONGEST_LINE:]).strip()
-            if shown:
-                self.on_line(shown)
-
-    def show_rest(self) -> None:
-        """Show what was written after the last end of a line."""
-        if self.every_line and self._line:
-            self._show(b"\n")
-
-    def close_inner(self) -> None:
-        if self.inner >= 0:
-            os.close(self.inner)
-            self.inner = -1
-
-    def close(self) -> None:
-        self.close_inner()
-        self.transcript.close()
-        asyncio.get_running_loop().remove_reader(self._outer)
-        os.close(self._outer)

@@ -1,13 +1,9 @@
 """The tool `edit`: one text for another, in a file that was read.
 
-Where the text is that an edit means, and what stands there afterwards.
-
-Four ways, each tried only where those before it found nothing: the very text; the text but for quotes, dashes, odd
-spaces and blanks at line ends; the same lines with another indentation; a block that begins and ends with the same
-lines and is similar in between. All but the first keep lines that the edit does not change as they are in the file.
-Line endings are never compared, and new lines get those of the lines around them.
-
-Which blocks of a text are like the one that was looked for: by their words, in linear time first.
+There are four ways to find the old text, each tried only where those before it found nothing: the very text; the text
+but for quotes, dashes, odd spaces and blanks at line ends; the same lines with another indentation; a block that begins
+and ends with the same lines and is similar in between. All but the first keep lines that the edit does not change as
+they are in the file. Line endings are never compared, and new lines get those of the lines around them.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from journeyman.toolbox.bench import Bench, content
+from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import Located, Refusal, text_of
 from journeyman.tools.tools import tool
 
@@ -30,87 +26,17 @@ if TYPE_CHECKING:
 
 MAX_CHARS: Final = 20_000
 """The longest text that is compared word by word."""
-
-_N_COMPARED: Final = 8
-_MAX_PAIRS: Final = 500_000  # of equal words: a matcher looks at each, some of them several times
-_TOKEN = re.compile(r"\w+|[^\w\s]")
-
-
-@dataclass(frozen=True, slots=True)
-class Similar:
-    """A block of lines that is like another."""
-
-    first: int
-    """Index of its first line."""
-    n_lines: int
-    similarity: float
-    """From 0 to 1, where 1 has the same words in the same order."""
-
-
-def similarity(one: str, other: str) -> float:
-    """Return how much of two texts is the same, by their words: from 0 to 1. 0 if that would take long to say."""
-    if max(len(one), len(other)) > MAX_CHARS:
-        return 0.0
-    ours, theirs = _TOKEN.findall(one), _TOKEN.findall(other)
-    counts = Counter(theirs)
-    n_pairs = sum(n * counts[token] for token, n in Counter(ours).items())
-    return SequenceMatcher(None, ours, theirs, autojunk=False).ratio() if n_pairs <= _MAX_PAIRS else 0.0
-
-
-def similar_blocks(lines: Sequence[str], wanted: Sequence[str], *, at_least: float, n: int) -> list[Similar]:
-    """Return up to `n` blocks of as many lines that are like `wanted`, the best one first, none within another."""
-    if not wanted or sum(map(len, wanted)) > MAX_CHARS:
-        return []
-    size = min(len(wanted), len(lines))
-    text = "\n".join(wanted)
-    compared = [
-        Similar(first, size, similarity("\n".join(lines[first : first + size]), text))
-        for first in _lines_apart(_by_words(lines, wanted, size, at_least), size)
-    ]
-    alike = sorted((each for each in compared if each.similarity >= at_least), key=lambda each: -each.similarity)
-    return alike[:n]
-
-
-def _by_words(lines: Sequence[str], wanted: Sequence[str], size: int, at_least: float) -> list[int]:
-    """Return where blocks begin that share enough words in any order, those that share most first."""
-    goal = Counter(_TOKEN.findall("\n".join(wanted)))
-    tokens = [_TOKEN.findall(line) for line in lines]
-    n_goal = sum(goal.values())
-    window: Counter[str] = Counter()
-    n_window = n_shared = 0
-    shares: list[tuple[float, int]] = []
-    for index, line in enumerate(tokens):
-        for token in line:
-            n_shared += window[token] < goal[token]
-            window[token] += 1
-        n_window += len(line)
-        first = index - size + 1
-        if first > 0:
-            for token in tokens[first - 1]:
-                window[token] -= 1
-                n_shared -= window[token] < goal[token]
-            n_window -= len(tokens[first - 1])
-        share = 2 * n_shared / max(1, n_window + n_goal)
-        if first >= 0 and share >= at_least:
-            shares.append((-share, first))
-    return [first for _, first in sorted(shares)]
-
-
-def _lines_apart(firsts: Sequence[int], size: int) -> list[int]:
-    kept: list[int] = []
-    for first in firsts:
-        if all(abs(first - other) >= size for other in kept):
-            kept.append(first)
-            if len(kept) == _N_COMPARED:
-                break
-    return kept
-
-
-How: TypeAlias = Literal["exact", "tolerant", "indented", "anchored"]
-
 SIMILAR_ENOUGH: Final = 0.8
 """How similar a block between two lines that match must be, from 0 to 1."""
-
+_N_COMPARED: Final = 8
+_MAX_PAIRS: Final = 500_000  # of equal words: a matcher looks at each, some of them several times
+_FEWEST_ANCHORED: Final = 3
+_MOST_COMPARED: Final = 50
+_N_SIMILAR: Final = 3
+_SIMILAR: Final = 0.6
+_LINES_SHOWN: Final = 12
+_NUMBERED = re.compile(r" *\d+\t")
+_TOKEN = re.compile(r"\w+|[^\w\s]")
 _ENDING: Final = r"(?:\r\n|(?<!\r)\n)"
 _ENDINGS = re.compile(r"\r?\n")
 _BLANKS: Final = " \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
@@ -126,8 +52,113 @@ _FOLDS = {
     )
     for char in chars
 }
-_FEWEST_ANCHORED: Final = 3
-_MOST_COMPARED: Final = 50
+_ODD_BLANKS: Final = " \t" + "".join(chr(char) for char, to in _FOLDS.items() if to == " ")
+_ANCHORED: Final = " The old text was found by its first and last line; all in all it was {:.0%} similar."
+_HOW: Final = {
+    "exact": "",
+    "tolerant": " The old text was found with other quotes, dashes or blanks.",
+    "indented": " The old text was found with another indentation; the new text was moved accordingly.",
+}
+How: TypeAlias = Literal["exact", "tolerant", "indented", "anchored"]
+
+
+def edit_tool(bench: Bench) -> AnyTool:
+    """Return the tool that edits files of a workspace."""
+
+    def edit(path: str, old_text: str, new_text: str, replace_all: bool = False) -> str:
+        """Replace a text in a file that has been read.
+
+        The old text must be in the file exactly once: give as many lines around the change as make it unique.
+
+        Args:
+            path: The file, relative to the workspace.
+            old_text: The text to replace, as it is in the file, without line numbers.
+            new_text: What shall stand there instead.
+            replace_all: Replace every place where the old text is.
+        """
+        if not old_text:
+            raise Refusal("invalid", "old_text is empty. Give the text to replace; to make a new file, write it.")
+        if old_text == new_text:
+            raise Refusal("invalid", "old_text and new_text are the same, so there is nothing to change.")
+        located, facts = bench.reach.existing(path)
+        if facts.kind != "file":
+            raise Refusal("invalid", f"{located.shown} is not a regular file, so it cannot be edited.")
+        bench.reach.locate(path, writing=True)
+        with bench.stamps.writing:
+            return _edited(bench, located, old_text, new_text, every=replace_all)
+
+    return tool(edit, effect="once")
+
+
+def _edited(bench: Bench, located: Located, old: str, new: str, *, every: bool) -> str:
+    data = located.content()
+    text, coding = text_of(data, located.shown)
+    bench.stamps.check(located.path, located.shown, data)
+    found = find(text, old, new, every=every)
+    if found is None:
+        raise Refusal("no_match", _no_match(located, text, old))
+    if len(found.matches) > 1 and not every:
+        raise Refusal("ambiguous", _ambiguous(located, text, found))
+    changed = replaced(text, found.matches)
+    after = coding.encode(changed)
+    if after == data:
+        raise Refusal("invalid", f"{located.shown} is already as it would be after this edit.")
+    bench.replace(located, after)
+    return _report(located, text, changed, found)
+
+
+def replaced(text: str, matches: tuple[Match, ...]) -> str:
+    """Return the text with each of the places replaced; they do not overlap."""
+    pieces: list[str] = []
+    end = 0
+    for match in matches:
+        pieces += [text[end : match.start], match.replacement]
+        end = match.end
+    return "".join([*pieces, text[end:]])
+
+
+def _report(located: Located, text: str, changed: str, found: Found) -> str:
+    first = found.matches[0]
+    line = _line_at(text, first.start)
+    places = "1 place" if len(found.matches) == 1 else f"{len(found.matches)} places"
+    how = _HOW.get(found.how, _ANCHORED.format(first.similarity))
+    report = f"Edited {located.shown}: {places}, {'at' if len(found.matches) == 1 else 'from'} line {line}.{how}"
+    if found.how == "exact":
+        return report
+    last = line + min(first.replacement.count("\n"), _LINES_SHOWN - 1)
+    shown = [f"{line + n}\t{each}" for n, each in enumerate(changed.split("\n")[line - 1 : last])]
+    return "\n".join([f"{report} It now reads:", *(each.removesuffix("\r") for each in shown)])
+
+
+def _ambiguous(located: Located, text: str, found: Found) -> str:
+    lines = [_line_at(text, match.start) for match in found.matches]
+    listed = ", ".join(map(str, lines[:10])) + (" and more" if len(lines) > 10 else "")
+    advice = "Give more of the lines around the one that you mean"
+    if found.how != "anchored":
+        advice += ", or replace_all=true"
+    return f"old_text is in {located.shown} {len(lines)} times, from lines {listed}. {advice}."
+
+
+def _no_match(located: Located, text: str, old: str) -> str:
+    lines, wanted = text.split("\n"), old.strip("\n").split("\n")
+    if wanted and all(_NUMBERED.match(line) for line in wanted):
+        return f"old_text is not in {located.shown}. Give it without the line numbers."
+    near = similar_blocks(lines, wanted, at_least=_SIMILAR, n=_N_SIMILAR)
+    if not near:
+        return f"old_text is not in {located.shown}, nor anything like it. Read the file again."
+    shown = [f"old_text is not in {located.shown}. The most similar there:"]
+    for block in near:
+        last = block.first + min(block.n_lines, _LINES_SHOWN)
+        shown.append(f"{block.similarity:.0%} similar, from line {block.first + 1}:")
+        shown += [f"{n}\t{line}" for n, line in enumerate(lines[block.first : last], start=block.first + 1)]
+    return "\n".join([line.removesuffix("\r") for line in shown])
+
+
+def _line_at(text: str, index: int) -> int:
+    return text.count("\n", 0, index) + 1
+
+
+# -- where the old text is ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +177,7 @@ class Found:
 
     how: How
     matches: tuple[Match, ...]
-    """In order. They may overlap, unless every one is to be replaced."""
+    """The places in order. They may overlap, unless every one is to be replaced."""
 
 
 def find(text: str, old: str, new: str, *, every: bool) -> Found | None:
@@ -176,7 +207,7 @@ def _exact(text: str, old: str, new: str) -> Iterator[Match]:
     pattern = _ENDING.join(map(re.escape, old.split("\n")))
     for found in re.finditer(f"(?=({pattern}))", text):
         start, end = found.span(1)
-        yield Match(start, end, _with_ending(new, _ending_at(text, start)))
+        yield Match(start, end, new.replace("\n", _ending_at(text, start)))
 
 
 def _tolerant(text: str, old: str, new: str) -> Iterator[Match]:
@@ -193,9 +224,6 @@ def _tolerant(text: str, old: str, new: str) -> Iterator[Match]:
     for found in re.finditer(f"(?=({pattern}))", text):
         start, end = found.span(1)
         yield Match(start, end, _merged(text[start:end], lines, new.split("\n"), _ending_at(text, start)))
-
-
-_ODD_BLANKS: Final = " \t" + "".join(chr(char) for char, to in _FOLDS.items() if to == " ")
 
 
 def _folded(text: str) -> str:
@@ -219,7 +247,7 @@ class _Lines:
 
     texts: list[str]
     spans: list[tuple[int, int]]
-    """Without the line endings."""
+    """Where each line begins and ends, its ending left out."""
 
     @classmethod
     def of(cls, text: str) -> _Lines:
@@ -381,10 +409,6 @@ def _n_common(one: Sequence[str], other: Sequence[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def _with_ending(text: str, ending: str) -> str:
-    return text if ending == "\n" else text.replace("\n", ending)
-
-
 def _ending_at(text: str, start: int) -> str:
     """Return the line ending that new lines get: the first one from the place on, else the last one before it."""
     found = _ENDINGS.search(text, start)
@@ -394,112 +418,74 @@ def _ending_at(text: str, start: int) -> str:
     return "\r\n" if last > 0 and text[last - 1] == "\r" else "\n"
 
 
-_N_SIMILAR: Final = 3
-_SIMILAR: Final = 0.6
-_LINES_SHOWN: Final = 12
-_NUMBERED = re.compile(r" *\d+\t")
+# -- what is similar ---------------------------------------------------------------------------------------------------
 
 
-def edit_tool(bench: Bench) -> AnyTool:
-    """Return the tool that edits files of a workspace."""
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """A block of lines that is like another."""
 
-    def edit(path: str, old_text: str, new_text: str, replace_all: bool = False) -> str:
-        """Replace a text in a file that has been read.
-
-        The old text must be in the file exactly once: give as many lines around the change as make it unique.
-
-        Args:
-            path: The file, relative to the workspace.
-            old_text: The text to replace, as it is in the file, without line numbers.
-            new_text: What shall stand there instead.
-            replace_all: Replace every place where the old text is.
-        """
-        if not old_text:
-            raise Refusal("invalid", "old_text is empty. Give the text to replace; to make a new file, write it.")
-        if old_text == new_text:
-            raise Refusal("invalid", "old_text and new_text are the same, so there is nothing to change.")
-        located, facts = bench.reach.existing(path)
-        if facts.kind != "file":
-            raise Refusal("invalid", f"{located.shown} is not a regular file, so it cannot be edited.")
-        bench.reach.locate(path, writing=True)
-        with bench.stamps.writing:
-            return _edited(bench, located, old_text, new_text, every=replace_all)
-
-    return tool(edit, effect="once")
+    first: int
+    """Index of its first line."""
+    n_lines: int
+    similarity: float
+    """How similar it is, from 0 to 1, where 1 has the same words in the same order."""
 
 
-def _edited(bench: Bench, located: Located, old: str, new: str, *, every: bool) -> str:
-    data = content(located)
-    text, coding = text_of(data, located.shown)
-    bench.stamps.check(located.path, located.shown, data)
-    found = find(text, old, new, every=every)
-    if found is None:
-        raise Refusal("no_match", _no_match(located, text, old))
-    if len(found.matches) > 1 and not every:
-        raise Refusal("ambiguous", _ambiguous(located, text, found))
-    changed = replaced(text, found.matches)
-    after = coding.encode(changed)
-    if after == data:
-        raise Refusal("invalid", f"{located.shown} is already as it would be after this edit.")
-    located.files.replace(located.path, after)
-    bench.stamps.wrote(located.path, after)
-    return _report(located, text, changed, found)
+def similar_blocks(lines: Sequence[str], wanted: Sequence[str], *, at_least: float, n: int) -> list[Similar]:
+    """Return up to `n` blocks of as many lines that are like `wanted`, the best one first, none within another."""
+    if not wanted or sum(map(len, wanted)) > MAX_CHARS:
+        return []
+    size = min(len(wanted), len(lines))
+    text = "\n".join(wanted)
+    compared = [
+        Similar(first, size, similarity("\n".join(lines[first : first + size]), text))
+        for first in _lines_apart(_by_words(lines, wanted, size, at_least), size)
+    ]
+    alike = sorted((each for each in compared if each.similarity >= at_least), key=lambda each: -each.similarity)
+    return alike[:n]
 
 
-def replaced(text: str, matches: tuple[Match, ...]) -> str:
-    """Return the text with each of the places replaced; they do not overlap."""
-    pieces: list[str] = []
-    end = 0
-    for match in matches:
-        pieces += [text[end : match.start], match.replacement]
-        end = match.end
-    return "".join([*pieces, text[end:]])
+def similarity(one: str, other: str) -> float:
+    """Return how much of two texts is the same, by their words: from 0 to 1. 0 if that would take long to say."""
+    if max(len(one), len(other)) > MAX_CHARS:
+        return 0.0
+    ours, theirs = _TOKEN.findall(one), _TOKEN.findall(other)
+    counts = Counter(theirs)
+    n_pairs = sum(n * counts[token] for token, n in Counter(ours).items())
+    return SequenceMatcher(None, ours, theirs, autojunk=False).ratio() if n_pairs <= _MAX_PAIRS else 0.0
 
 
-def _line_at(text: str, index: int) -> int:
-    return text.count("\n", 0, index) + 1
+def _by_words(lines: Sequence[str], wanted: Sequence[str], size: int, at_least: float) -> list[int]:
+    """Return where blocks begin that share enough words in any order, those that share most first."""
+    goal = Counter(_TOKEN.findall("\n".join(wanted)))
+    tokens = [_TOKEN.findall(line) for line in lines]
+    n_goal = sum(goal.values())
+    window: Counter[str] = Counter()
+    n_window = n_shared = 0
+    shares: list[tuple[float, int]] = []
+    for index, line in enumerate(tokens):
+        for token in line:
+            n_shared += window[token] < goal[token]
+            window[token] += 1
+        n_window += len(line)
+        first = index - size + 1
+        if first > 0:
+            for token in tokens[first - 1]:
+                window[token] -= 1
+                n_shared -= window[token] < goal[token]
+            n_window -= len(tokens[first - 1])
+        share = 2 * n_shared / max(1, n_window + n_goal)
+        if first >= 0 and share >= at_least:
+            shares.append((-share, first))
+    return [first for _, first in sorted(shares)]
 
 
-_ANCHORED: Final = " The old text was found by its first and last line; all in all it was {:.0%} similar."
-_HOW: Final = {
-    "exact": "",
-    "tolerant": " The old text was found with other quotes, dashes or blanks.",
-    "indented": " The old text was found with another indentation; the new text was moved accordingly.",
-}
-
-
-def _report(located: Located, text: str, changed: str, found: Found) -> str:
-    first = found.matches[0]
-    line = _line_at(text, first.start)
-    places = "1 place" if len(found.matches) == 1 else f"{len(found.matches)} places"
-    how = _HOW.get(found.how, _ANCHORED.format(first.similarity))
-    report = f"Edited {located.shown}: {places}, {'at' if len(found.matches) == 1 else 'from'} line {line}.{how}"
-    if found.how == "exact":
-        return report
-    last = line + min(first.replacement.count("\n"), _LINES_SHOWN - 1)
-    shown = [f"{line + n}\t{each}" for n, each in enumerate(changed.split("\n")[line - 1 : last])]
-    return "\n".join([f"{report} It now reads:", *(each.removesuffix("\r") for each in shown)])
-
-
-def _ambiguous(located: Located, text: str, found: Found) -> str:
-    lines = [_line_at(text, match.start) for match in found.matches]
-    listed = ", ".join(map(str, lines[:10])) + (" and more" if len(lines) > 10 else "")
-    advice = "Give more of the lines around the one that you mean"
-    if found.how != "anchored":
-        advice += ", or replace_all=true"
-    return f"old_text is in {located.shown} {len(lines)} times, from lines {listed}. {advice}."
-
-
-def _no_match(located: Located, text: str, old: str) -> str:
-    lines, wanted = text.split("\n"), old.strip("\n").split("\n")
-    if wanted and all(_NUMBERED.match(line) for line in wanted):
-        return f"old_text is not in {located.shown}. Give it without the line numbers."
-    near = similar_blocks(lines, wanted, at_least=_SIMILAR, n=_N_SIMILAR)
-    if not near:
-        return f"old_text is not in {located.shown}, nor anything like it. Read the file again."
-    shown = [f"old_text is not in {located.shown}. The most similar there:"]
-    for block in near:
-        last = block.first + min(block.n_lines, _LINES_SHOWN)
-        shown.append(f"{block.similarity:.0%} similar, from line {block.first + 1}:")
-        shown += [f"{n}\t{line}" for n, line in enumerate(lines[block.first : last], start=block.first + 1)]
-    return "\n".join([line.removesuffix("\r") for line in shown])
+def _lines_apart(firsts: Sequence[int], size: int) -> list[int]:
+    kept: list[int] = []
+    for first in firsts:
+        if all(abs(first - other) >= size for other in kept):
+            kept.append(first)
+            if len(kept) == _N_COMPARED:
+                break
+    return kept

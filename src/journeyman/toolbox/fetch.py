@@ -1,10 +1,8 @@
-"""The tool `fetch`: one page of the web as text. The room's only module that knows aiohttp.
+"""The tool `fetch`: one page of the web as text.
 
-Every address that a host has is checked before one is asked, and the connection goes to what was checked. Redirects are
-followed by hand, each checked like the first; one that leads to another host is told to the model instead, so that a
-gate sees it as a call of its own.
-
-Which addresses of the network may be asked: public ones, and those that were allowed.
+Every address that a host has is checked before one is asked, and the connection goes to what was checked: a public one,
+or one that was allowed. Redirects are followed by hand, each checked like the first; one that leads to another host is
+told to the model instead, so that a gate sees it as a call of its own.
 """
 
 from __future__ import annotations
@@ -32,8 +30,14 @@ if TYPE_CHECKING:
     from journeyman.tools.tools import AnyTool
 
 
+MAX_REDIRECTS: Final = 5
+MAX_URL_CHARS: Final = 8_000
+_MAX_HTML_CHARS: Final = 2_000_000
+_CHUNK_BYTES: Final = 64 * 1024
+_PORTS: Final = {"http": 80, "https": 443}
+_TEXTS = re.compile(r"text/|application/(?:.*\+)?(?:json|xml|javascript|yaml|x-yaml|toml|x-ndjson)\b")
+_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
 Address: TypeAlias = IPv4Address | IPv6Address
-
 # IPv6 addresses that stand for one of IPv4, which is then what counts; the number is how many bits come after it.
 _TRANSLATED: Final = (
     (ip_network("::ffff:0:0/96"), 0),
@@ -46,121 +50,11 @@ _CLOSED: Final = tuple(
     map(
         ip_network,
         (
-            "100.64.0.0/10",
-            "192.0.0.0/24",
-            "192.88.99.0/24",
-            "198.18.0.0/15",
-            "64:ff9b:1::/48",
-            "2001::/23",
-            "fec0::/10",
+            *("100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15"),
+            *("64:ff9b:1::/48", "2001::/23", "fec0::/10"),
         ),
     )
 )
-
-
-def is_public(address: Address) -> bool:
-    """Tell whether an address is one that anybody may ask."""
-    inner = _inner(address)
-    if inner is not None:
-        return is_public(inner)
-    special = (
-        *(address.is_private, address.is_loopback, address.is_link_local, address.is_multicast),
-        *(address.is_reserved, address.is_unspecified, not address.is_global),
-        *(address in network for network in _CLOSED),
-    )
-    return not any(special)
-
-
-def _inner(address: Address) -> IPv4Address | None:
-    if isinstance(address, IPv6Address):
-        for network, after in _TRANSLATED:
-            if address in network:
-                return IPv4Address((int(address) >> after) & 0xFFFF_FFFF)
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """What may be asked beyond public addresses."""
-
-    hosts: frozenset[str]
-    networks: tuple[IPv4Network | IPv6Network, ...]
-
-    @classmethod
-    def of(cls, names: Iterable[str]) -> Allowed:
-        """Read names of hosts, addresses and networks."""
-        hosts: set[str] = set()
-        networks: list[IPv4Network | IPv6Network] = []
-        for name in names:
-            try:
-                networks.append(ip_network(name, strict=False))
-            except ValueError:
-                hosts.add(name.lower().rstrip("."))
-        return cls(frozenset(hosts), tuple(networks))
-
-    def covers(self, address: Address) -> bool:
-        """Tell whether an address may be asked."""
-        return is_public(address) or any(address in network for network in self.networks)
-
-
-async def checked_addresses(host: str, port: int, allowed: Allowed) -> Sequence[tuple[socket.AddressFamily, str]]:
-    """Look a host up, and return its addresses. They are what is to be asked, without looking it up again.
-
-    Raises:
-        Refusal: it has none, or any of them must not be asked.
-    """
-    found = await _looked_up(host, port)
-    if host.lower().rstrip(".") not in allowed.hosts:
-        for _, text in found:
-            if not allowed.covers(ip_address(text.partition("%")[0])):
-                which = f"{host} is" if text == host else f"{host} is {text}, which is"
-                raise Refusal("address", f"{which} not a public address, so it is not asked. Use a public URL.")
-    return found
-
-
-async def _looked_up(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise Refusal("unreachable", f"{host} cannot be looked up: {error}.") from error
-    return [(family, str(address[0])) for family, _, _, _, address in found]
-
-
-MAX_REDIRECTS: Final = 5
-MAX_URL_CHARS: Final = 8_000
-
-_MAX_HTML_CHARS: Final = 2_000_000
-_CHUNK_BYTES: Final = 64 * 1024
-_PORTS: Final = {"http": 80, "https": 443}
-_TEXTS = re.compile(r"text/|application/(?:.*\+)?(?:json|xml|javascript|yaml|x-yaml|toml|x-ndjson)\b")
-_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Limits:
-    """What one fetch may take and do."""
-
-    allowed: Allowed
-    timeout_s: float
-    max_bytes: int
-    follow: Literal["host", "anywhere"]
-    headers: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What came back from one URL."""
-
-    url: str
-    status: int
-    reason: str
-    media_type: str
-    charset: str | None
-    target: str | None
-    """Where a redirect leads."""
-    body: bytes
-    is_cut: bool
 
 
 def fetch_tool(
@@ -205,10 +99,39 @@ def fetch_tool(
                 text = await _text(answer)
         except TimeoutError:
             raise Refusal("timeout", f"{url[:200]} did not answer within {limits.timeout_s:g} s.") from None
-        return ToolResult(f"{_heading(answer)}\n\n{capped(text, spill, 'fetch')}", is_error=answer.status >= 400)
+        cut = f", only the first {len(answer.body):,} bytes" if answer.is_cut else ""
+        about = f"{answer.url}: {answer.status} {answer.reason}, {answer.media_type}{cut}"
+        shown = f"[{about}. Written by strangers.]\n\n{capped(text, spill, 'fetch')}"
+        return ToolResult(shown, is_error=answer.status >= 400)
 
     # A request can carry words out of the run, so it is no `pure` call, though it may be repeated.
     return tool(fetch, parallel=True, effect="idempotent", untrusted=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    """What one fetch may take and do."""
+
+    allowed: Allowed
+    timeout_s: float
+    max_bytes: int
+    follow: Literal["host", "anywhere"]
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What came back from one URL."""
+
+    url: str
+    status: int
+    reason: str
+    media_type: str
+    charset: str | None
+    target: str | None
+    """Where a redirect leads."""
+    body: bytes
+    is_cut: bool
 
 
 async def _answer(url: str, limits: _Limits) -> _Answer:
@@ -239,6 +162,24 @@ def _host(url: str) -> str:
     return host
 
 
+async def _asked(url: str, host: str, limits: _Limits) -> _Answer:
+    """Ask for one URL."""
+    parts = urlsplit(url)
+    addresses = await checked_addresses(host, parts.port or _PORTS[parts.scheme], limits.allowed)
+    connector = aiohttp.TCPConnector(resolver=_Pinned(addresses), use_dns_cache=False, force_close=True)
+    session = aiohttp.ClientSession(
+        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, headers=limits.headers
+    )
+    try:
+        async with (
+            session,
+            session.get(url, allow_redirects=False, headers={"Accept-Encoding": "identity"}) as response,
+        ):
+            return await _read(url, response, limits.max_bytes)
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise Refusal("unreachable", f"{url[:200]} cannot be fetched: {error or type(error).__name__}.") from error
+
+
 class _Pinned(AbstractResolver):
     """Knows the addresses that were checked, and no others."""
 
@@ -256,24 +197,6 @@ class _Pinned(AbstractResolver):
 
     async def close(self) -> None:
         return
-
-
-async def _asked(url: str, host: str, limits: _Limits) -> _Answer:
-    """Ask for one URL."""
-    parts = urlsplit(url)
-    addresses = await checked_addresses(host, parts.port or _PORTS[parts.scheme], limits.allowed)
-    connector = aiohttp.TCPConnector(resolver=_Pinned(addresses), use_dns_cache=False, force_close=True)
-    session = aiohttp.ClientSession(
-        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, headers=limits.headers
-    )
-    try:
-        async with (
-            session,
-            session.get(url, allow_redirects=False, headers={"Accept-Encoding": "identity"}) as response,
-        ):
-            return await _read(url, response, limits.max_bytes)
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise Refusal("unreachable", f"{url[:200]} cannot be fetched: {error or type(error).__name__}.") from error
 
 
 async def _read(url: str, response: aiohttp.ClientResponse, max_bytes: int) -> _Answer:
@@ -331,6 +254,73 @@ def _decoded(answer: _Answer, *, is_html: bool) -> str:
         return answer.body.decode("utf-8", "replace")
 
 
-def _heading(answer: _Answer) -> str:
-    cut = f", only the first {len(answer.body):,} bytes" if answer.is_cut else ""
-    return f"[{answer.url}: {answer.status} {answer.reason}, {answer.media_type}{cut}. Written by strangers.]"
+# -- which addresses may be asked --------------------------------------------------------------------------------------
+
+
+async def checked_addresses(host: str, port: int, allowed: Allowed) -> Sequence[tuple[socket.AddressFamily, str]]:
+    """Look a host up, and return its addresses. They are what is to be asked, without looking it up again.
+
+    Raises:
+        Refusal: it has none, or any of them must not be asked.
+    """
+    found = await _looked_up(host, port)
+    if host.lower().rstrip(".") not in allowed.hosts:
+        for _, text in found:
+            if not allowed.covers(ip_address(text.partition("%")[0])):
+                which = f"{host} is" if text == host else f"{host} is {text}, which is"
+                raise Refusal("address", f"{which} not a public address, so it is not asked. Use a public URL.")
+    return found
+
+
+async def _looked_up(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Refusal("unreachable", f"{host} cannot be looked up: {error}.") from error
+    return [(family, str(address[0])) for family, _, _, _, address in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What may be asked beyond public addresses."""
+
+    hosts: frozenset[str]
+    networks: tuple[IPv4Network | IPv6Network, ...]
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> Allowed:
+        """Read names of hosts, addresses and networks."""
+        hosts: set[str] = set()
+        networks: list[IPv4Network | IPv6Network] = []
+        for name in names:
+            try:
+                networks.append(ip_network(name, strict=False))
+            except ValueError:
+                hosts.add(name.lower().rstrip("."))
+        return cls(frozenset(hosts), tuple(networks))
+
+    def covers(self, address: Address) -> bool:
+        """Tell whether an address may be asked."""
+        return is_public(address) or any(address in network for network in self.networks)
+
+
+def is_public(address: Address) -> bool:
+    """Tell whether an address is one that anybody may ask."""
+    inner = _inner(address)
+    if inner is not None:
+        return is_public(inner)
+    special = (
+        *(address.is_private, address.is_loopback, address.is_link_local, address.is_multicast),
+        *(address.is_reserved, address.is_unspecified, not address.is_global),
+        *(address in network for network in _CLOSED),
+    )
+    return not any(special)
+
+
+def _inner(address: Address) -> IPv4Address | None:
+    if isinstance(address, IPv6Address):
+        for network, after in _TRANSLATED:
+            if address in network:
+                return IPv4Address((int(address) >> after) & 0xFFFF_FFFF)
+    return None

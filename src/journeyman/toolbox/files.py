@@ -1,16 +1,9 @@
-"""Where the files are: the port, and the files of this machine.
+"""Where the files are, which paths may be touched, and what a file holds as a text.
 
 Paths are absolute, with `/`. `LocalFiles` opens a path folder by folder and follows no link on the way: between the
-moment a path was found to be inside of the workspace and the moment it is opened, nobody can bend it. Imports
-`refusal`.
-
-Which paths may be touched: those inside of the workspace, links followed first.
-
-From bytes to text and back without loss: byte order marks, encodings, line endings.
-
-How much of a long text the model reads, and where the rest is: in a temporary folder of the workspace's own.
-
-Why a ready tool did not do what it was asked: a text for the model, and a label for programs.
+moment a path was found to be inside of the workspace and the moment it is opened, nobody can bend it. A text becomes
+bytes again without loss: byte order marks, encodings and line endings stay. Where a tool does not do what it was asked,
+it raises a `Refusal`: a text for the model, and a label for programs.
 """
 
 from __future__ import annotations
@@ -35,80 +28,23 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal, Protocol, TypeAlias
 from journeyman.errors import Rejected
 from journeyman.tools.results import encodable
 
+MAX_FILE_BYTES: Final = 32 * 1024 * 1024
+"""The largest file that is read, searched or changed."""
 MAX_LINES: Final = 2_000
 MAX_BYTES: Final = 50 * 1024
 """The longest text that a tool gives, as lines and as bytes."""
-
 MAX_SPILL_BYTES: Final = 32 * 1024 * 1024
 """The most that is kept of one text in a file."""
-
-
-class Spill:
-    """A temporary folder for texts that are too long to show. It is made with the first one."""
-
-    def __init__(self, opened: Callable[[str], None]) -> None:
-        self._opened = opened
-        """Told where the folder is."""
-        self._folder: Path | None = None
-        self._numbers = itertools.count(1)
-        self._lock = Lock()
-        self._finalizer: weakref.finalize[..., Spill] | None = None
-
-    def create(self, stem: str) -> tuple[BinaryIO, str]:
-        """Open a new file, and return it with its path."""
-        with self._lock:
-            folder = self._folder or self._make()
-            path = folder / f"{stem}-{next(self._numbers)}.txt"
-        return path.open("xb"), str(path)
-
-    def keep(self, stem: str, text: str) -> str:
-        """Write a text to a new file, as much of it as is kept, and return the path."""
-        file, path = self.create(stem)
-        with file:
-            file.write(encodable(text).encode()[:MAX_SPILL_BYTES])
-        return path
-
-    def close(self) -> None:
-        """Remove the folder. The next text makes another."""
-        with self._lock:
-            self._folder = None
-            if self._finalizer is not None:
-                self._finalizer()
-
-    def _make(self) -> Path:
-        folder = Path(tempfile.mkdtemp(prefix="journeyman-")).resolve()
-        self._folder = folder
-        # Whoever forgets to close leaves nothing behind either.
-        self._finalizer = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self._opened(str(folder))
-        return folder
-
-
-def first_lines(lines: Iterable[str], *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> list[str]:
-    """Return as many lines as fit, from the first on; at least one."""
-    kept: list[str] = []
-    room = max_bytes
-    for line in lines:
-        room -= len(line.encode("utf-8", "surrogatepass")) + 1
-        if kept and (room < 0 or len(kept) >= max_lines):
-            break
-        kept.append(line)
-    return kept
-
-
-def capped(text: str, spill: Spill | None, stem: str) -> str:
-    """Return the beginning of a text that is too long, with a note on where all of it is."""
-    lines = text.split("\n")
-    kept = first_lines(lines)
-    shown = "\n".join(kept)
-    if len(shown.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        shown = shown.encode("utf-8", "surrogatepass")[:MAX_BYTES].decode("utf-8", "ignore")
-    if len(shown) == len(text):
-        return text
-    where = "" if spill is None else f" All of it is in {spill.keep(stem, text)}: read it with an offset."
-    return f"{shown}\n[Cut: the first {len(kept):,} of {len(lines):,} lines.{where}]"
-
-
+_N_SIMILAR: Final = 3
+_SNIFFED_BYTES: Final = 8_192
+_MOST_CONTROLS: Final = 0.3
+_CONTROLS = bytes({*range(32)} - {*b"\t\n\r\f\b\x1b"})
+_MARKS: Final = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_ENDING = re.compile(r"\r?\n")
+_FOLDER = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe without a writer must not hold us up
+_CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 RefusalKind: TypeAlias = Literal[
     "outside",
     "invalid",
@@ -143,103 +79,7 @@ class Refusal(Rejected):
         self.kind: RefusalKind = kind
 
 
-MAX_FILE_BYTES: Final = 32 * 1024 * 1024
-"""The largest file that is read, searched or changed."""
-
-_SNIFFED_BYTES: Final = 8_192
-_MOST_CONTROLS: Final = 0.3
-_CONTROLS = bytes({*range(32)} - {*b"\t\n\r\f\b\x1b"})
-_MARKS: Final = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-
-
-@dataclass(frozen=True, slots=True)
-class Coding:
-    """How a text is written."""
-
-    mark: bytes = b""
-    """The byte order mark before it."""
-    encoding: str = "utf-8"
-
-    def encode(self, text: str) -> bytes:
-        return self.mark + text.encode(self.encoding, self._errors)
-
-    def decode(self, data: bytes) -> str:
-        return data[len(self.mark) :].decode(self.encoding, self._errors)
-
-    @property
-    def _errors(self) -> str:
-        # What is no valid text comes back as it was.
-        return "surrogateescape" if self.encoding == "utf-8" else "surrogatepass"
-
-
-PLAIN: Final = Coding()
-
-
-def decoded(data: bytes) -> tuple[str, Coding] | None:
-    """Return the text with what gives the same bytes again; None if it is none, by its content."""
-    mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
-    coding = Coding(mark, encoding)
-    if encoding == "utf-8" and _is_binary(data):
-        return None
-    try:
-        text = coding.decode(data)
-    except UnicodeDecodeError:
-        return None
-    return (text, coding) if "\0" not in text else None
-
-
-def _is_binary(data: bytes) -> bool:
-    sample = data[:_SNIFFED_BYTES]
-    n_controls = len(sample) - len(sample.translate(None, _CONTROLS))
-    return b"\0" in data or n_controls > _MOST_CONTROLS * len(sample)
-
-
-def text_of(data: bytes, shown: str) -> tuple[str, Coding]:
-    """Return the text of a file with its coding.
-
-    Raises:
-        Refusal: it is too large, or no text.
-    """
-    if len(data) > MAX_FILE_BYTES:
-        raise Refusal(
-            "too_large",
-            f"{shown} is larger than {MAX_FILE_BYTES // 1024 // 1024} MB. Use a command that reads only a part of it.",
-        )
-    found = decoded(data)
-    if found is None:
-        raise Refusal("not_a_text", f"{shown} is no text but binary data ({len(data):,} bytes).")
-    return found
-
-
-def lines_of(text: str) -> list[str]:
-    """Return the lines without their endings; an empty text has none."""
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
-
-
-_ENDING = re.compile(r"\r?\n")
-
-
-def with_endings_like(old: str, new: str) -> str:
-    """Return the new text with the line endings of the old one: of each line that stays, its own."""
-    if "\r\n" not in old or "\r\n" in new:
-        return new
-    if old.count("\r\n") == old.count("\n"):
-        return new.replace("\n", "\r\n")
-    return _with_each_ending(old, new)
-
-
-def _with_each_ending(old: str, new: str) -> str:
-    old_lines, new_lines = _ENDING.split(old), new.split("\n")
-    endings = _ENDING.findall(old)
-    given = [endings[0]] * (len(new_lines) - 1)
-    for i, j, n in SequenceMatcher(None, old_lines, new_lines, autojunk=True).get_matching_blocks():
-        for k in range(n):
-            if i + k < len(endings) and j + k < len(given):
-                given[j + k] = endings[i + k]
-    return "".join([*(line + ending for line, ending in zip(new_lines, given, strict=False)), new_lines[-1]])
+# -- the port, and the files of this machine ---------------------------------------------------------------------------
 
 
 Kind: TypeAlias = Literal["file", "folder", "link", "other"]
@@ -259,13 +99,13 @@ class Facts:
 
     kind: Kind
     size: int
-    """In bytes."""
+    """The size in bytes."""
     modified_ns: int
     """When it was last changed, in nanoseconds; only its order counts."""
 
 
 class Files(Protocol):
-    """A file system. Its paths are absolute, with `/`. Called from several threads; may raise OSError."""
+    """A file system. Its paths are absolute, with `/`. It is called from several threads, and may raise OSError."""
 
     def resolve(self, path: str) -> str:
         """Return the path with every link followed and every `..` gone, also where nothing exists there yet."""
@@ -286,12 +126,6 @@ class Files(Protocol):
     def list(self, path: str) -> Sequence[Entry]:
         """Return what is in the folder at a resolved path."""
         ...
-
-
-_FOLDER = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe without a writer must not hold us up
-_CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LocalFiles:
@@ -344,21 +178,16 @@ def _folder(path: str, *, create: bool = False) -> Generator[int]:
     """Open a folder by way of each folder above it, none of which may be a link."""
     opened = os.open("/", _FOLDER)
     try:
-        for name in path.split("/"):
-            if name:
-                inner = _inner(opened, name, create=create)
-                os.close(opened)
-                opened = inner
+        for name in filter(None, path.split("/")):
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=opened)
+            inner = os.open(name, _FOLDER, dir_fd=opened)
+            os.close(opened)
+            opened = inner
         yield opened
     finally:
         os.close(opened)
-
-
-def _inner(folder: int, name: str, *, create: bool) -> int:
-    if create:
-        with suppress(FileExistsError):
-            os.mkdir(name, dir_fd=folder)
-    return os.open(name, _FOLDER, dir_fd=folder)
 
 
 def _replace(folder: int, name: str, data: bytes) -> None:
@@ -410,7 +239,7 @@ if TYPE_CHECKING:
     _proof: Files = LocalFiles()
 
 
-_N_SIMILAR: Final = 3
+# -- which paths may be touched ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,15 +247,19 @@ class Located:
     """A path that may be touched."""
 
     path: str
-    """Absolute, with every link followed."""
+    """The absolute path, with every link followed."""
     shown: str
-    """As the model reads it: relative to the root where it is inside of it."""
+    """The path as the model reads it: relative to the root, if it is inside of it."""
     files: Files
-    """Where it is."""
+    """The file system that it is in."""
 
     @property
     def facts(self) -> Facts | None:
         return self.files.facts(self.path)
+
+    def content(self) -> bytes:
+        """Return what is in the file: one byte more than may be used, if there is more."""
+        return self.files.read(self.path, MAX_FILE_BYTES + 1)
 
 
 class Reach:
@@ -506,3 +339,167 @@ class Reach:
 
 def _is_inside(path: str, root: str) -> bool:
     return path == root or path.startswith("/" if root == "/" else f"{root}/")
+
+
+# -- from bytes to text, and back --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """How a text is written."""
+
+    mark: bytes = b""
+    """The byte order mark at its beginning."""
+    encoding: str = "utf-8"
+
+    def encode(self, text: str) -> bytes:
+        return self.mark + text.encode(self.encoding, self._errors)
+
+    def decode(self, data: bytes) -> str:
+        return data[len(self.mark) :].decode(self.encoding, self._errors)
+
+    @property
+    def _errors(self) -> str:
+        # What is no valid text comes back as it was.
+        return "surrogateescape" if self.encoding == "utf-8" else "surrogatepass"
+
+
+PLAIN: Final = Coding()
+
+
+def text_of(data: bytes, shown: str) -> tuple[str, Coding]:
+    """Return the text of a file with its coding.
+
+    Raises:
+        Refusal: it is too large, or no text.
+    """
+    if len(data) > MAX_FILE_BYTES:
+        raise Refusal(
+            "too_large",
+            f"{shown} is larger than {MAX_FILE_BYTES // 1024 // 1024} MB. Use a command that reads only a part of it.",
+        )
+    found = decoded(data)
+    if found is None:
+        raise Refusal("not_a_text", f"{shown} is no text but binary data ({len(data):,} bytes).")
+    return found
+
+
+def decoded(data: bytes) -> tuple[str, Coding] | None:
+    """Return the text with what gives the same bytes again; None if it is none, by its content."""
+    mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
+    coding = Coding(mark, encoding)
+    if encoding == "utf-8" and _is_binary(data):
+        return None
+    try:
+        text = coding.decode(data)
+    except UnicodeDecodeError:
+        return None
+    return (text, coding) if "\0" not in text else None
+
+
+def _is_binary(data: bytes) -> bool:
+    sample = data[:_SNIFFED_BYTES]
+    n_controls = len(sample) - len(sample.translate(None, _CONTROLS))
+    return b"\0" in data or n_controls > _MOST_CONTROLS * len(sample)
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines without their endings; an empty text has none."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def with_endings_like(old: str, new: str) -> str:
+    """Return the new text with the line endings of the old one: of each line that stays, its own."""
+    if "\r\n" not in old or "\r\n" in new:
+        return new
+    if old.count("\r\n") == old.count("\n"):
+        return new.replace("\n", "\r\n")
+    return _with_each_ending(old, new)
+
+
+def _with_each_ending(old: str, new: str) -> str:
+    old_lines, new_lines = _ENDING.split(old), new.split("\n")
+    endings = _ENDING.findall(old)
+    given = [endings[0]] * (len(new_lines) - 1)
+    for i, j, n in SequenceMatcher(None, old_lines, new_lines, autojunk=True).get_matching_blocks():
+        for k in range(n):
+            if i + k < len(endings) and j + k < len(given):
+                given[j + k] = endings[i + k]
+    return "".join([*(line + ending for line, ending in zip(new_lines, given, strict=False)), new_lines[-1]])
+
+
+# -- texts that are too long to show -----------------------------------------------------------------------------------
+
+
+def capped(text: str, spill: Spill | None, stem: str) -> str:
+    """Return the beginning of a text that is too long, with a note on where all of it is."""
+    lines = text.split("\n")
+    kept = first_lines(lines)
+    shown = "\n".join(kept)
+    if len(shown.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        shown = shown.encode("utf-8", "surrogatepass")[:MAX_BYTES].decode("utf-8", "ignore")
+    if len(shown) == len(text):
+        return text
+    where = "" if spill is None else f" All of it is in {spill.keep(stem, text)}: read it with an offset."
+    return f"{shown}\n[Cut: the first {len(kept):,} of {len(lines):,} lines.{where}]"
+
+
+def cut(line: str, most: int) -> str:
+    """Return a line of at most so many characters, with a note on how many there are beyond."""
+    return line if len(line) <= most else f"{line[:most]} [{len(line) - most:,} more characters]"
+
+
+def first_lines(lines: Iterable[str], *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> list[str]:
+    """Return as many lines as fit, from the first on; at least one."""
+    kept: list[str] = []
+    room = max_bytes
+    for line in lines:
+        room -= len(line.encode("utf-8", "surrogatepass")) + 1
+        if kept and (room < 0 or len(kept) >= max_lines):
+            break
+        kept.append(line)
+    return kept
+
+
+class Spill:
+    """A temporary folder for texts that are too long to show. It is made with the first one."""
+
+    def __init__(self, opened: Callable[[str], None]) -> None:
+        self._opened = opened
+        """This is told where the folder is."""
+        self._folder: Path | None = None
+        self._numbers = itertools.count(1)
+        self._lock = Lock()
+        self._finalizer: weakref.finalize[..., Spill] | None = None
+
+    def create(self, stem: str) -> tuple[BinaryIO, str]:
+        """Open a new file, and return it with its path."""
+        with self._lock:
+            folder = self._folder or self._make()
+            path = folder / f"{stem}-{next(self._numbers)}.txt"
+        return path.open("xb"), str(path)
+
+    def keep(self, stem: str, text: str) -> str:
+        """Write a text to a new file, as much of it as is kept, and return the path."""
+        file, path = self.create(stem)
+        with file:
+            file.write(encodable(text).encode()[:MAX_SPILL_BYTES])
+        return path
+
+    def close(self) -> None:
+        """Remove the folder. The next text makes another."""
+        with self._lock:
+            self._folder = None
+            if self._finalizer is not None:
+                self._finalizer()
+
+    def _make(self) -> Path:
+        folder = Path(tempfile.mkdtemp(prefix="journeyman-")).resolve()
+        self._folder = folder
+        # Whoever forgets to close leaves nothing behind either.
+        self._finalizer = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._opened(str(folder))
+        return folder

@@ -1,9 +1,10 @@
-"""Files that exist in this process only: for tests, and for agents that must not touch a disk. Imports `files`."""
+"""Files that exist in this process only: for tests, and for agents that must not touch a disk."""
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -39,8 +40,7 @@ class InMemoryFiles:
 
     def replace(self, path: str, data: bytes) -> None:
         with self._lock:
-            above = [*_above(path)]
-            if any(folder in self._files for folder in above):
+            if any(str(folder) in self._files for folder in PurePosixPath(path).parents):
                 raise NotADirectoryError(20, "Not a folder", posixpath.dirname(path))
             if any(each.startswith(f"{path}/") for each in self._files):
                 raise IsADirectoryError(21, "Is a folder", path)
@@ -58,11 +58,6 @@ class InMemoryFiles:
         if not kinds and path != "/":
             raise FileNotFoundError(2, "No such folder", path)
         return [Entry(name, kind) for name, kind in kinds.items()]
-
-
-def _above(path: str) -> list[str]:
-    parts = path.split("/")[1:-1]
-    return ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]
 
 
 if TYPE_CHECKING:

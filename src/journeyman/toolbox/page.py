@@ -12,40 +12,20 @@ from urllib.parse import urljoin
 
 _SKIPPED: Final = frozenset({"script", "style", "template", "noscript", "svg", "iframe", "object"})
 _BLOCKS: Final = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "body",
-        "dd",
-        "details",
-        "div",
-        "dl",
-        "dt",
-        "fieldset",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "header",
-        "hr",
-        "html",
-        "main",
-        "nav",
-        "ol",
-        "p",
-        "section",
-        "summary",
-        "table",
-        "tbody",
-        "thead",
-        "tfoot",
-        "ul",
-        "title",
-    ]
+    (
+        *("address", "article", "aside", "blockquote", "body", "dd", "details", "div"),
+        *("dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header"),
+        *("hr", "html", "main", "nav", "ol", "p", "section", "summary"),
+        *("table", "tbody", "thead", "tfoot", "ul", "title"),
+    )
 )
-_HEADINGS: Final = {f"h{n}": "#" * n for n in range(1, 7)}
+_HEADINGS: Final = {f"h{n}": f"\n\n{'#' * n} " for n in range(1, 7)}
+_BEFORE: Final = {
+    **dict.fromkeys(_BLOCKS, "\n\n"),
+    **_HEADINGS,
+    **{"br": "\n", "li": "\n- ", "tr": "\n", "td": " | ", "th": " | "},
+}
+"""What stands in the text where an element begins."""
 _RAW: Final = frozenset({"script", "style", "iframe"})
 """In these, nothing is a tag but their own end."""
 
@@ -132,7 +112,7 @@ class _Page:
             self._n_kept += 1
             self._add("\n\n```\n")
         else:
-            self._add(_before(tag))
+            self._add(_BEFORE.get(tag, ""))
 
     def end(self, tag: str) -> None:
         if tag in _SKIPPED:
@@ -174,19 +154,3 @@ def _attribute(attributes: str, name: str) -> str | None:
         if found.group(1).lower() == name:
             return unescape((found.group(2) or "").strip("\"'"))
     return None
-
-
-def _before(tag: str) -> str:
-    if tag in _HEADINGS:
-        return f"\n\n{_HEADINGS[tag]} "
-    match tag:
-        case "br":
-            return "\n"
-        case "li":
-            return "\n- "
-        case "tr":
-            return "\n"
-        case "td" | "th":
-            return " | "
-        case _:
-            return "\n\n" if tag in _BLOCKS else ""

@@ -1,29 +1,30 @@
-"""The tool `read`: files as numbered lines, pictures as pictures, folders as lists.
+"""The tools `read`, `ls` and `write`: a file as numbered lines or as a picture, a folder as a tree, a file anew.
 
-The tool `write`: a new file, or all of an old one.
+A file is written over only if the model has read all of it, as it is now.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
 
-from journeyman.toolbox.bench import Bench, content
+from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import (
     MAX_BYTES,
     MAX_LINES,
     PLAIN,
     Coding,
+    Files,
     Located,
     Refusal,
-    decoded,
+    cut,
     first_lines,
     lines_of,
     text_of,
     with_endings_like,
 )
-from journeyman.toolbox.search import tree
 from journeyman.tools.tools import tool
 from journeyman.types import Image, Text, ToolResult
 
@@ -31,65 +32,21 @@ if TYPE_CHECKING:
     from journeyman.tools.tools import AnyTool
 
 
-def write_tool(bench: Bench) -> AnyTool:
-    """Return the tool that writes files of a workspace."""
-
-    def write(path: str, content: str) -> str:
-        """Write a file: a new one, with the folders it needs, or all of an old one, which must have been read before.
-
-        To change a part of a file, edit it instead.
-
-        Args:
-            path: The file, relative to the workspace.
-            content: All that shall be in it.
-        """
-        located = bench.reach.locate(path, writing=True)
-        with bench.stamps.writing:
-            return _written(bench, located, content)
-
-    return tool(write, effect="idempotent")
-
-
-def _written(bench: Bench, located: Located, text: str) -> str:
-    facts = located.facts
-    coding = PLAIN
-    if facts is not None:
-        if facts.kind != "file":
-            raise Refusal(
-                "invalid", f"{located.shown} is not a regular file, so it cannot be written. Use another path."
-            )
-        text, coding = _as_before(bench, located, text)
-    data = coding.encode(text)
-    located.files.replace(located.path, data)
-    bench.stamps.wrote(located.path, data)
-    n_lines = len(lines_of(text))
-    how = "Created" if facts is None else "Wrote"
-    return f"{how} {located.shown}: {n_lines:,} {'line' if n_lines == 1 else 'lines'}, {len(data):,} bytes."
-
-
-def _as_before(bench: Bench, located: Located, text: str) -> tuple[str, Coding]:
-    """Return the text with the line endings of the old one, and its coding."""
-    data = content(located)
-    bench.stamps.check(located.path, located.shown, data)
-    old = decoded(data)
-    if old is None:
-        raise Refusal("not_a_text", f"{located.shown} is no text but binary data ({len(data):,} bytes).")
-    old_text, coding = old
-    return with_endings_like(old_text, text.removeprefix("\ufeff")), coding
-
-
 MAX_LINE_CHARS: Final = 2_000
 """Where a long line is cut."""
-
 MAX_IMAGE_BYTES: Final = 3_750_000
 """The largest picture that is shown: providers take 5 MB, as base64."""
-
+MAX_LEVELS: Final = 5
+MAX_ENTRIES: Final = 500
 _PICTURES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
+_CLOSED: Final = frozenset({"node_modules", "__pycache__", "venv", "target", "vendor", "bower_components"})
+"""Folders that programs fill, and nobody reads; so are hidden ones."""
+_MARKS = {"folder": "/", "link": " (link)", "other": " (no regular file)"}
 
 
 def read_tool(bench: Bench) -> AnyTool:
@@ -110,7 +67,7 @@ def read_tool(bench: Bench) -> AnyTool:
         located, facts = bench.reach.existing(path)
         if facts.kind == "folder":
             return tree(located, depth=1)
-        data = content(located)
+        data = located.content()
         media_type = _picture(data)
         if media_type is not None:
             return _shown(located, data, media_type)
@@ -144,7 +101,8 @@ def _numbered(bench: Bench, located: Located, data: bytes, lines: list[str], *, 
         raise Refusal("invalid", f"{located.shown} has {len(lines):,} lines, so there is no line {offset:,}.")
     wanted = lines[offset - 1 : offset - 1 + min(limit, MAX_LINES)]
     shown = first_lines(
-        (f"{number}\t{_cut(line)}" for number, line in enumerate(wanted, start=offset)), max_bytes=MAX_BYTES
+        (f"{number}\t{cut(line, MAX_LINE_CHARS)}" for number, line in enumerate(wanted, start=offset)),
+        max_bytes=MAX_BYTES,
     )
     last = offset + len(shown) - 1
     bench.stamps.saw(located.path, data, first=offset, last=last, n_lines=len(lines))
@@ -153,7 +111,83 @@ def _numbered(bench: Bench, located: Located, data: bytes, lines: list[str], *, 
     return "\n".join(shown)
 
 
-def _cut(line: str) -> str:
-    if len(line) <= MAX_LINE_CHARS:
-        return line
-    return f"{line[:MAX_LINE_CHARS]} [{len(line) - MAX_LINE_CHARS:,} more characters]"
+def ls_tool(bench: Bench) -> AnyTool:
+    """Return the tool that lists folders of a workspace."""
+
+    def ls(path: str = ".", depth: Annotated[int, Field(ge=1, le=MAX_LEVELS)] = 1) -> str:
+        """List a folder as a tree. Folders end with a slash, links are marked.
+
+        Args:
+            path: The folder, relative to the workspace.
+            depth: How many levels to show. Hidden and generated folders inside of it stay closed.
+        """
+        located, facts = bench.reach.existing(path)
+        if facts.kind != "folder":
+            raise Refusal("not_found", f"{located.shown} is not a folder. Read it instead.")
+        return tree(located, depth=depth)
+
+    return tool(ls, parallel=True, effect="pure", untrusted=bench.untrusted)
+
+
+def tree(located: Located, *, depth: int) -> str:
+    """Return what is in a folder, a name per line, indented by level."""
+    lines: list[str] = []
+    for line in _listing_lines(located.files, located.path, "", depth):
+        if len(lines) == MAX_ENTRIES:
+            lines.append(f"[Cut: the first {MAX_ENTRIES}. List a folder inside of it, or fewer levels.]")
+            break
+        lines.append(line)
+    return "\n".join(lines) or f"[{located.shown} is empty.]"
+
+
+def _listing_lines(files: Files, folder: str, indent: str, depth: int) -> Iterator[str]:
+    for entry in sorted(files.list(folder), key=lambda entry: (entry.kind != "folder", entry.name)):
+        yield f"{indent}{entry.name}{_MARKS.get(entry.kind, '')}"
+        if depth > 1 and entry.kind == "folder" and entry.name not in _CLOSED and not entry.name.startswith("."):
+            try:
+                yield from _listing_lines(files, f"{folder.rstrip('/')}/{entry.name}", f"{indent}  ", depth - 1)
+            except OSError as error:
+                yield f"{indent}  [{error.strerror}]"
+
+
+def write_tool(bench: Bench) -> AnyTool:
+    """Return the tool that writes files of a workspace."""
+
+    def write(path: str, content: str) -> str:
+        """Write a file: a new one, with the folders it needs, or all of an old one, which must have been read before.
+
+        To change a part of a file, edit it instead.
+
+        Args:
+            path: The file, relative to the workspace.
+            content: All that shall be in it.
+        """
+        located = bench.reach.locate(path, writing=True)
+        with bench.stamps.writing:
+            return _written(bench, located, content)
+
+    return tool(write, effect="idempotent")
+
+
+def _written(bench: Bench, located: Located, text: str) -> str:
+    facts = located.facts
+    coding = PLAIN
+    if facts is not None:
+        if facts.kind != "file":
+            raise Refusal(
+                "invalid", f"{located.shown} is not a regular file, so it cannot be written. Use another path."
+            )
+        text, coding = _as_before(bench, located, text)
+    data = coding.encode(text)
+    bench.replace(located, data)
+    n_lines = len(lines_of(text))
+    how = "Created" if facts is None else "Wrote"
+    return f"{how} {located.shown}: {n_lines:,} {'line' if n_lines == 1 else 'lines'}, {len(data):,} bytes."
+
+
+def _as_before(bench: Bench, located: Located, text: str) -> tuple[str, Coding]:
+    """Return the text with the line endings of the old one, and its coding."""
+    data = located.content()
+    bench.stamps.check(located.path, located.shown, data)
+    old_text, coding = text_of(data, located.shown)
+    return with_endings_like(old_text, text.removeprefix("\ufeff")), coding

@@ -1,11 +1,7 @@
-"""The tool `grep`: lines by a regular expression.
+"""The tools that find: `grep` finds lines by a regular expression, and `glob` finds files by their paths.
 
 Lines are matched by the engine that ripgrep has, and pydantic, too: no expression, however unlucky, takes more than
 linear time. Where ripgrep is installed, it finds the files; which lines of them match is always decided here.
-
-The tool `glob`: files by the pattern of their paths, the newest first.
-
-The tool `ls`: folders as a tree.
 """
 
 from __future__ import annotations
@@ -17,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from journeyman.toolbox.bench import Bench, content
-from journeyman.toolbox.files import MAX_FILE_BYTES, Entry, Files, Located, Refusal, capped, decoded, lines_of
+from journeyman.toolbox.bench import Bench
+from journeyman.toolbox.files import MAX_FILE_BYTES, Located, Refusal, capped, cut, decoded, lines_of
 from journeyman.toolbox.walk import Deadline, compiled, files_below
 from journeyman.tools.results import encodable
 from journeyman.tools.tools import tool
@@ -28,106 +24,13 @@ if TYPE_CHECKING:
 
 
 MAX_FILES: Final = 200
-
-
-def glob_tool(bench: Bench) -> AnyTool:
-    """Return the tool that finds files of a workspace by their paths."""
-
-    def glob(pattern: str, path: str = ".") -> str:
-        """Find files by a pattern for their paths, such as `src/**/*.py` or `*.{js,ts}`, the newest first.
-
-        A pattern without a slash matches names in all folders. Hidden folders and what ignore files
-        name are left out.
-
-        Args:
-            pattern: The pattern, relative to `path`.
-            path: The folder to look in, relative to the workspace.
-        """
-        matches = compiled(pattern).match
-        located, facts = bench.reach.existing(path)
-        if facts.kind != "folder":
-            raise Refusal("not_found", f"{located.shown} is not a folder. Give the folder to look in.")
-        found = [each for each in files_below(bench, located, Deadline.from_now()) if matches(each)]
-        return _listed(bench, located, found) if found else f"No file in {located.shown} matches {pattern}."
-
-    return tool(glob, parallel=True, effect="pure", untrusted=bench.untrusted)
-
-
-def _listed(bench: Bench, located: Located, found: list[str]) -> str:
-    dated: list[tuple[int, str]] = []
-    for each in found:
-        path = f"{located.path.rstrip('/')}/{each}"
-        facts = located.files.facts(path)
-        if facts is not None:
-            dated.append((-facts.modified_ns, bench.reach.shown(path)))
-    lines = [path for _, path in sorted(dated)]
-    more = len(lines) - MAX_FILES
-    note = [f"[{more:,} more. Use a narrower pattern, or a folder further down.]"] if more > 0 else []
-    return "\n".join([*lines[:MAX_FILES], *note])
-
-
-MAX_DEPTH: Final = 5
-MAX_ENTRIES: Final = 500
-
-_CLOSED: Final = frozenset({"node_modules", "__pycache__", "venv", "target", "vendor", "bower_components"})
-"""Folders that programs fill, and nobody reads; so are hidden ones."""
-
-
-def ls_tool(bench: Bench) -> AnyTool:
-    """Return the tool that lists folders of a workspace."""
-
-    def ls(path: str = ".", depth: Annotated[int, Field(ge=1, le=MAX_DEPTH)] = 1) -> str:
-        """List a folder as a tree. Folders end with a slash, links are marked.
-
-        Args:
-            path: The folder, relative to the workspace.
-            depth: How many levels to show. Hidden and generated folders inside of it stay closed.
-        """
-        located, facts = bench.reach.existing(path)
-        if facts.kind != "folder":
-            raise Refusal("not_found", f"{located.shown} is not a folder. Read it instead.")
-        return tree(located, depth=depth)
-
-    return tool(ls, parallel=True, effect="pure", untrusted=bench.untrusted)
-
-
-def tree(located: Located, *, depth: int) -> str:
-    """Return what is in a folder, a name per line, indented by level."""
-    lines: list[str] = []
-    for line in _listing_lines(located.files, located.path, "", depth):
-        if len(lines) == MAX_ENTRIES:
-            lines.append(f"[Cut: the first {MAX_ENTRIES}. List a folder inside of it, or fewer levels.]")
-            break
-        lines.append(line)
-    return "\n".join(lines) or f"[{located.shown} is empty.]"
-
-
-def _listing_lines(files: Files, folder: str, indent: str, depth: int) -> Iterator[str]:
-    for entry in sorted(files.list(folder), key=lambda entry: (entry.kind != "folder", entry.name)):
-        yield f"{indent}{entry.name}{_MARKS.get(entry.kind, '')}"
-        if depth > 1 and _is_open(entry):
-            yield from _below(files, f"{folder.rstrip('/')}/{entry.name}", f"{indent}  ", depth - 1)
-
-
-def _below(files: Files, folder: str, indent: str, depth: int) -> Iterator[str]:
-    try:
-        yield from _listing_lines(files, folder, indent, depth)
-    except OSError as error:
-        yield f"{indent}[{error.strerror}]"
-
-
-_MARKS = {"folder": "/", "link": " (link)", "other": " (no regular file)"}
-
-
-def _is_open(entry: Entry) -> bool:
-    return entry.kind == "folder" and entry.name not in _CLOSED and not entry.name.startswith(".")
-
-
 MAX_MATCHES: Final = 100
 MAX_LINE_CHARS: Final = 500
 MAX_CONTEXT: Final = 10
-
 _SPECIAL: Final = frozenset(r"\.+*?()|[]{}^$#&-~")
+
+
+# -- grep --------------------------------------------------------------------------------------------------------------
 
 
 def grep_tool(bench: Bench) -> AnyTool:
@@ -206,19 +109,15 @@ def _searched(bench: Bench, path: str, expression: str, *, glob: str | None, dea
     located, facts = bench.reach.existing(path)
     if facts.kind == "file":
         return [located]
-    is_wanted = None if glob is None else compiled(glob).match
-    found = sorted(
-        each
-        for each in files_below(bench, located, deadline, expression)
-        if is_wanted is None or is_wanted(each) is not None
-    )
+    wanted = compiled("**" if glob is None else glob)
+    found = sorted(each for each in files_below(bench, located, deadline, expression) if wanted.match(each))
     folder = located.path.rstrip("/")
     return (Located(f"{folder}/{each}", bench.reach.shown(f"{folder}/{each}"), located.files) for each in found)
 
 
 def _lines(located: Located) -> list[str]:
     try:
-        data = content(located)
+        data = located.content()
     except (OSError, Refusal):  # no longer there, or not for us
         return []
     text = None if len(data) > MAX_FILE_BYTES else decoded(data)
@@ -246,11 +145,40 @@ def _shown(lines: list[str], numbers: list[int], context: int) -> Iterator[str]:
             yield "--"
         for each in range(first, min(len(lines), number + context + 1)):
             if each > last:
-                yield f"{each + 1}{':' if each in matching else '-'}{_cut(lines[each])}"
+                yield f"{each + 1}{':' if each in matching else '-'}{cut(lines[each], MAX_LINE_CHARS)}"
                 last = each
 
 
-def _cut(line: str) -> str:
-    if len(line) <= MAX_LINE_CHARS:
-        return line
-    return f"{line[:MAX_LINE_CHARS]} [{len(line) - MAX_LINE_CHARS:,} more characters]"
+# -- glob --------------------------------------------------------------------------------------------------------------
+
+
+def glob_tool(bench: Bench) -> AnyTool:
+    """Return the tool that finds files of a workspace by their paths."""
+
+    def glob(pattern: str, path: str = ".") -> str:
+        """Find files by a pattern for their paths, such as `src/**/*.py` or `*.{js,ts}`, the newest first.
+
+        A pattern without a slash matches names in all folders. Hidden folders and what ignore files
+        name are left out.
+
+        Args:
+            pattern: The pattern, relative to `path`.
+            path: The folder to look in, relative to the workspace.
+        """
+        matches = compiled(pattern).match
+        located, facts = bench.reach.existing(path)
+        if facts.kind != "folder":
+            raise Refusal("not_found", f"{located.shown} is not a folder. Give the folder to look in.")
+        found = [each for each in files_below(bench, located, Deadline.from_now()) if matches(each)]
+        return _listed(bench, located, found) if found else f"No file in {located.shown} matches {pattern}."
+
+    return tool(glob, parallel=True, effect="pure", untrusted=bench.untrusted)
+
+
+def _listed(bench: Bench, located: Located, found: list[str]) -> str:
+    paths = [f"{located.path.rstrip('/')}/{each}" for each in found]
+    dated = [(-facts.modified_ns, bench.reach.shown(each)) for each in paths if (facts := located.files.facts(each))]
+    lines = [path for _, path in sorted(dated)]
+    more = len(lines) - MAX_FILES
+    note = [f"[{more:,} more. Use a narrower pattern, or a folder further down.]"] if more > 0 else []
+    return "\n".join([*lines[:MAX_FILES], *note])

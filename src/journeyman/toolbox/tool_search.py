@@ -65,7 +65,11 @@ def _search_tool(tools: dict[str, AnyTool]) -> AnyTool:
             limit: The most tools to return.
         """
         found, unknown = _found(list(tools.values()), query.strip(), limit)
-        shown = [_shown(each) for each in found]
+        specs = [
+            {"name": each.name, "description": each.description, "input_schema": each.spec.input_schema}
+            for each in found
+        ]
+        shown = [json.dumps(each, ensure_ascii=False) for each in specs]
         if unknown:
             shown.append(f"[There is no tool {', '.join(unknown)}.]")
         if not found:
@@ -84,11 +88,6 @@ def _names(tools: dict[str, AnyTool]) -> str:
     if len(listed) > _MAX_NAMES_CHARS:
         listed = f"{listed[:_MAX_NAMES_CHARS].rpartition(', ')[0]} and more"
     return f"There are {len(tools)}: {listed}." if tools else "There are none."
-
-
-def _shown(found: AnyTool) -> str:
-    shown = {"name": found.name, "description": found.description, "input_schema": found.spec.input_schema}
-    return json.dumps(shown, ensure_ascii=False)
 
 
 def _found(tools: Sequence[AnyTool], query: str, limit: int) -> tuple[list[AnyTool], list[str]]:

@@ -3,12 +3,10 @@
 Both ways give the same files. Links are not followed. A folder that is itself left out can still be named, and is then
 walked as if nothing stood above it.
 
-What ignore files leave out: `.gitignore`, `.ignore` and `.rgignore`, by the rules that ripgrep follows.
-
-A file of a kind further down beats one further up; of the kinds, `.rgignore` beats `.ignore` beats `.gitignore`. The
-rules of a `.gitignore` end where another repository begins.
-
-Patterns for paths, as ignore files and the tools `glob` and `grep` have them: `*`, `?`, `[a-z]`, `{a,b}`, `**`.
+Files are left out by `.gitignore`, `.ignore` and `.rgignore`, by the rules that ripgrep follows. A file of a kind
+further down beats one further up; of the kinds, `.rgignore` beats `.ignore` beats `.gitignore`. The rules of a
+`.gitignore` end where another repository begins. Their patterns, which the tools `glob` and `grep` take, too, have `*`,
+`?`, `[a-z]`, `{a,b}` and `**`.
 """
 
 from __future__ import annotations
@@ -21,166 +19,15 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
 from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import Entry, Files, LocalFiles, Located, Refusal
-
-_CLASS = re.compile(r"\[([!^]?)(\]?[^\]]*)\]")
-
-
-def compiled(pattern: str) -> re.Pattern[str]:
-    """Return what matches whole paths relative to a folder. A pattern without a slash matches names at any depth.
-
-    Raises:
-        Refusal: it is no pattern.
-    """
-    stripped = pattern.removeprefix("./")
-    anchored = stripped if "/" in stripped.rstrip("/") else f"**/{stripped}"
-    try:
-        return re.compile(regex(anchored.lstrip("/")), re.DOTALL)
-    except re.error as error:
-        raise Refusal("invalid", f"{pattern!r} is no pattern for paths: {error}. Example: src/**/*.py") from error
-
-
-def regex(pattern: str) -> str:
-    """Return the regular expression for a pattern: no wildcard but `**` crosses a slash.
-
-    Raises:
-        re.error: a brace or a bracket is not closed.
-    """
-    return f"(?:{''.join(_pieces(pattern))})\\Z"
-
-
-def _pieces(pattern: str) -> Iterator[str]:
-    at, depth = 0, 0
-    while at < len(pattern):
-        piece, length, change = _piece(pattern, at, depth)
-        depth += change
-        at += length
-        yield piece
-    if depth:
-        raise re.error("a { is not closed")
-
-
-def _piece(pattern: str, at: int, depth: int) -> tuple[str, int, int]:
-    """Return the expression for what stands here, its length, and the change in the depth of braces."""
-    rest = pattern[at:]
-    match rest[0]:
-        case "*":
-            return _stars(pattern, at)
-        case "[":
-            return _class(rest)
-        case "\\" if len(rest) > 1:
-            return re.escape(rest[1]), 2, 0
-        case "{":
-            return "(?:", 1, 1
-        case "}" if depth:
-            return ")", 1, -1
-        case char:
-            special = {"?": "[^/]", ",": "|" if depth else ","}
-            return special.get(char, re.escape(char)), 1, 0
-
-
-def _stars(pattern: str, at: int) -> tuple[str, int, int]:
-    n = len(pattern[at:]) - len(pattern[at:].lstrip("*"))
-    is_begun = at == 0 or pattern[at - 1] == "/"
-    after = pattern[at + n : at + n + 1]
-    if n == 2 and is_begun and after == "/":
-        return "(?:[^/]+/)*", 3, 0
-    if n == 2 and is_begun and not after:
-        return ".+" if at else ".*", 2, 0
-    return "[^/]*", n, 0
-
-
-def _class(rest: str) -> tuple[str, int, int]:
-    found = _CLASS.match(rest)
-    if found is None:
-        raise re.error("a [ is not closed")
-    negated, chars = found.groups()
-    quoted = re.sub(r"([\\\[\]&~|^])", r"\\\1", chars)
-    return f"(?!/)[{'^' if negated else ''}{quoted}]", found.end(), 0
-
-
-IGNORE_FILES: Final = (".rgignore", ".ignore", ".gitignore")
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    pattern: re.Pattern[str]
-    ignores: bool
-    only_folders: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """The rules of one ignore file."""
-
-    folder: str
-    rules: tuple[_Rule, ...]
-    """The last one first: the last that matches holds."""
-
-    def verdict(self, path: str, *, is_folder: bool) -> bool | None:
-        inside = path[len(self.folder) + 1 :] if self.folder else path
-        for rule in self.rules:
-            if (is_folder or not rule.only_folders) and rule.pattern.match(inside):
-                return rule.ignores
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """The rules that hold in a folder: for each kind of file, those of the folder itself first."""
-
-    kinds: tuple[tuple[_File, ...], ...] = ((), (), ())
-
-    def covers(self, path: str, *, is_folder: bool) -> bool:
-        """Tell whether a path, relative to where the walk began, is left out."""
-        for files in self.kinds:
-            for file in files:
-                verdict = file.verdict(path, is_folder=is_folder)
-                if verdict is not None:
-                    return verdict
-        return False
-
-    def entered(self, folder: str, entries: Sequence[Entry], read: Callable[[str], str]) -> Ignored:
-        """Return the rules that hold in a folder. `read` gives the text of an ignore file, by its name."""
-        names = {entry.name: entry.kind for entry in entries}
-        above = (*self.kinds[:2], () if ".git" in names else self.kinds[2])
-        if not any(names.get(name) == "file" for name in IGNORE_FILES):
-            return self if above == self.kinds else Ignored(above)
-        return Ignored(
-            tuple(
-                (_File(folder, _rules(read(name))), *files) if names.get(name) == "file" else files
-                for name, files in zip(IGNORE_FILES, above, strict=True)
-            )
-        )
-
-
-def _rules(text: str) -> tuple[_Rule, ...]:
-    rules = [_rule(line) for line in text.removeprefix("\ufeff").splitlines()]
-    return tuple(rule for rule in reversed(rules) if rule is not None)
-
-
-def _rule(line: str) -> _Rule | None:
-    if line.startswith("#"):
-        return None
-    pattern = re.sub(r"(?<!\\)\s+\Z", "", line)
-    ignores = not pattern.startswith("!")
-    pattern = pattern if ignores else pattern[1:]
-    only_folders = pattern.endswith("/")
-    pattern = pattern.rstrip("/")
-    if not pattern:
-        return None
-    if "/" not in pattern:
-        pattern = f"**/{pattern}"
-    try:
-        return _Rule(re.compile(regex(pattern.lstrip("/")), re.DOTALL), ignores, only_folders)
-    except re.error:  # ripgrep, too, leaves out a rule that it cannot read
-        return None
-
 
 SEARCH_S: Final = 60.0
 """How long a search may take."""
 
+_IGNORE_FILES: Final = (".rgignore", ".ignore", ".gitignore")
 _IGNORE_FILE_BYTES: Final = 1024 * 1024
 _OPTIONS: Final = (
     *("--no-config", "--no-messages", "--color=never", "--null", "--hidden", "--glob=!.*/", "--no-require-git"),
@@ -219,34 +66,24 @@ def files_below(bench: Bench, located: Located, deadline: Deadline, pattern: str
 
     With a `pattern`, a regular expression, files in which no line matches it may be missing.
     """
-    prefix = _inside_root(bench, located)
+    inside = bench.reach.shown(located.path)
+    prefix = "" if inside == "." or inside.startswith("/") else inside  # empty, too, for what is not inside of the root
     above = _rules_above(located.files, bench.reach.root, prefix)
     if bench.ripgrep is None or not isinstance(located.files, LocalFiles):
         return _walked(located, prefix, above, deadline)
-    search = ["--files"]
+    search = ["--files", "--", "./"]
     if pattern is not None and not _NOT_BY_LINE.search(pattern):
-        search = ["--files-with-matches", "--crlf"]
-    else:
-        pattern = None
+        search = ["--files-with-matches", "--crlf", "--", pattern, "./"]
     if not any(above.kinds):
-        return _by_ripgrep(bench.ripgrep, search, pattern, folder=located.path, deadline=deadline)
-    found = _by_ripgrep(bench.ripgrep, search, pattern, folder=bench.reach.root, deadline=deadline)
+        return _by_ripgrep(bench.ripgrep, search, located.path, deadline)
+    found = _by_ripgrep(bench.ripgrep, search, bench.reach.root, deadline)
     return (path[len(prefix) + 1 :] for path in found if path.startswith(f"{prefix}/"))
 
 
-def _inside_root(bench: Bench, located: Located) -> str:
-    """Return the folder relative to the root; empty for the root itself, and for what is not inside of it."""
-    shown = bench.reach.shown(located.path)
-    return "" if shown == "." or shown.startswith("/") else shown
-
-
-def _by_ripgrep(
-    program: str, search: Sequence[str], pattern: str | None, *, folder: str, deadline: Deadline
-) -> Iterator[str]:
-    ending = ["--", "./"] if pattern is None else ["--", pattern, "./"]
+def _by_ripgrep(program: str, search: Sequence[str], folder: str, deadline: Deadline) -> Iterator[str]:
     try:
         done = subprocess.run(
-            [program, *_OPTIONS, *search, *ending],
+            [program, *_OPTIONS, *search],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -261,19 +98,18 @@ def _by_ripgrep(
 # -- without ripgrep ---------------------------------------------------------------------------------------------------
 
 
-def _rules_above(files: Files, root: str, prefix: str) -> Ignored:
+def _rules_above(files: Files, root: str, prefix: str) -> _Rules:
     """Return the rules that the folders above set for a folder; none if they leave out the folder itself."""
-    rules = Ignored()
+    rules = _Rules()
     parts = prefix.split("/") if prefix else []
     for n, name in enumerate(parts):
-        folder = "/".join(parts[:n])
-        rules = _entered(files, root, folder, rules)[1]
-        if name.startswith(".") or rules.covers("/".join(parts[: n + 1]), is_folder=True):
-            return Ignored()
+        rules = _entered(files, root, "/".join(parts[:n]), rules)[1]
+        if name.startswith(".") or rules.leave_out("/".join(parts[: n + 1]), is_folder=True):
+            return _Rules()
     return rules
 
 
-def _walked(located: Located, prefix: str, above: Ignored, deadline: Deadline) -> Iterator[str]:
+def _walked(located: Located, prefix: str, above: _Rules, deadline: Deadline) -> Iterator[str]:
     root = located.path.removesuffix(f"/{prefix}") if prefix else located.path
     waiting = [(prefix, above)]
     while waiting:
@@ -285,13 +121,13 @@ def _walked(located: Located, prefix: str, above: Ignored, deadline: Deadline) -
             continue
         for entry in entries:
             path = f"{folder}/{entry.name}" if folder else entry.name
-            if entry.kind == "file" and not inside.covers(path, is_folder=False):
+            if entry.kind == "file" and not inside.leave_out(path, is_folder=False):
                 yield path[len(prefix) + 1 :] if prefix else path
-            elif entry.kind == "folder" and entry.name[0] != "." and not inside.covers(path, is_folder=True):
+            elif entry.kind == "folder" and entry.name[0] != "." and not inside.leave_out(path, is_folder=True):
                 waiting.append((path, inside))
 
 
-def _entered(files: Files, root: str, folder: str, rules: Ignored) -> tuple[Sequence[Entry], Ignored]:
+def _entered(files: Files, root: str, folder: str, rules: _Rules) -> tuple[Sequence[Entry], _Rules]:
     path = f"{root.rstrip('/')}/{folder}" if folder else root
     entries = files.list(path)
 
@@ -302,3 +138,138 @@ def _entered(files: Files, root: str, folder: str, rules: Ignored) -> tuple[Sequ
             return ""
 
     return entries, rules.entered(folder, entries, read)
+
+
+# -- the rules of ignore files -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    pattern: re.Pattern[str]
+    leaves_out: bool
+    only_folders: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _IgnoreFile:
+    folder: str
+    rules: tuple[_Rule, ...]
+    """The last rule of the file stands first, because the last that matches decides."""
+
+    def verdict(self, path: str, *, is_folder: bool) -> bool | None:
+        inside = path[len(self.folder) + 1 :] if self.folder else path
+        for rule in self.rules:
+            if (is_folder or not rule.only_folders) and rule.pattern.match(inside):
+                return rule.leaves_out
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The rules that hold in a folder."""
+
+    kinds: tuple[tuple[_IgnoreFile, ...], ...] = ((), (), ())
+    """The files of each kind; that of the folder itself stands first."""
+
+    def leave_out(self, path: str, *, is_folder: bool) -> bool:
+        """Tell whether a path, relative to where the walk began, is left out."""
+        for files in self.kinds:
+            for file in files:
+                verdict = file.verdict(path, is_folder=is_folder)
+                if verdict is not None:
+                    return verdict
+        return False
+
+    def entered(self, folder: str, entries: Sequence[Entry], read: Callable[[str], str]) -> _Rules:
+        """Return the rules that hold in a folder. `read` gives the text of an ignore file, by its name."""
+        kind_of = {entry.name: entry.kind for entry in entries}
+        above = (*self.kinds[:2], () if ".git" in kind_of else self.kinds[2])
+        return _Rules(
+            tuple(
+                (_IgnoreFile(folder, _read_rules(read(name))), *files) if kind_of.get(name) == "file" else files
+                for name, files in zip(_IGNORE_FILES, above, strict=True)
+            )
+        )
+
+
+def _read_rules(text: str) -> tuple[_Rule, ...]:
+    rules = [_rule(line) for line in text.removeprefix("\ufeff").splitlines()]
+    return tuple(rule for rule in reversed(rules) if rule is not None)
+
+
+def _rule(line: str) -> _Rule | None:
+    line = line if line.endswith("\\ ") else line.rstrip()
+    try:
+        expression, leaves_out = _translated(line.rstrip("/"))
+        return None if expression is None else _Rule(_whole(expression), leaves_out, line.endswith("/"))
+    except (ValueError, re.error):  # ripgrep, too, leaves out a rule that it cannot read
+        return None
+
+
+# -- patterns ----------------------------------------------------------------------------------------------------------
+
+_BESIDES = re.compile(r"\\.|\[[!^]?\]?[^\]]*\]|[{,}\ue000-\uf8ff]", re.DOTALL)
+_STAND_IN: Final = 0xE000
+"""The first of the characters for private use."""
+_FOLDER: Final = "(?P<ps_d>/)"
+_BELOW: Final = f"(?:{_FOLDER}|$)"
+"""How pathspec's expressions end. They match what is below a folder, too, which is not wanted here."""
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return what matches whole paths relative to a folder. A pattern without a slash matches names at any depth.
+
+    Raises:
+        Refusal: it is no pattern.
+    """
+    stripped = pattern.removeprefix("./")
+    anchored = stripped if "/" in stripped.rstrip("/") else f"**/{stripped}"
+    try:
+        expression, _ = _translated(f"/{anchored.lstrip('/')}")
+        if expression is None:
+            raise re.error("a [ is not closed")
+        return _whole(expression)
+    except (ValueError, re.error) as error:
+        raise Refusal("invalid", f"{pattern!r} is no pattern for paths: {error}. Example: src/**/*.py") from error
+
+
+def _whole(expression: str) -> re.Pattern[str]:
+    if expression.endswith((_BELOW, _FOLDER)):
+        expression = expression.removesuffix(_BELOW) + r"\Z"
+    return re.compile(expression, re.DOTALL)
+
+
+def _translated(pattern: str) -> tuple[str | None, bool]:
+    """Return a pattern as a regular expression, None if it is none, and whether it leaves out what it matches.
+
+    pathspec knows no braces, and what it makes of classes may mean something else in a regular expression. So these,
+    and escaped characters, are translated here; in between, each is a character that stands for it.
+    """
+    pieces: list[str] = []
+    depth = 0
+
+    def put_aside(found: re.Match[str]) -> str:
+        nonlocal depth
+        text = found.group()
+        piece = re.escape(text[-1])
+        if text[0] == "[":
+            piece = _class(text)
+        elif text == "{":
+            piece, depth = "(?:", depth + 1
+        elif depth and text in ",}":
+            piece, depth = ("|", depth) if text == "," else (")", depth - 1)
+        pieces.append(piece)
+        return chr(_STAND_IN + len(pieces) - 1)
+
+    expression, leaves_out = GitIgnoreSpecPattern.pattern_to_regex(_BESIDES.sub(put_aside, pattern))
+    if depth:
+        raise re.error("a { is not closed")
+    if expression is not None:
+        expression = re.sub("[\ue000-\uf8ff]", lambda found: pieces[ord(found.group()) - _STAND_IN], expression)
+    return expression, bool(leaves_out)
+
+
+def _class(text: str) -> str:
+    negation = "^" if text[1] in "!^" else ""
+    chars = re.sub(r"([\\\[\]&~|^])", r"\\\1", text[1 + len(negation) : -1])
+    return f"(?!/)[{negation}{chars}]"

@@ -1,4 +1,4 @@
-"""The folder that an agent works in, and its tools. Imports the tools of this room that work on files."""
+"""The folder that an agent works in, and the tools that work on its files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, get_args
 
 from journeyman.errors import DefinitionError, Problem
-from journeyman.toolbox.bash import bash_tool
-from journeyman.toolbox.bench import Bench, Stamps
-from journeyman.toolbox.command import Shell
+from journeyman.toolbox.bench import Bench, Shell, Stamps
+from journeyman.toolbox.command import bash_tool
 from journeyman.toolbox.edit import edit_tool
 from journeyman.toolbox.files import Files, LocalFiles, Reach, Spill
-from journeyman.toolbox.read_write import read_tool, write_tool
-from journeyman.toolbox.search import glob_tool, grep_tool, ls_tool
+from journeyman.toolbox.read_write import ls_tool, read_tool, write_tool
+from journeyman.toolbox.search import glob_tool, grep_tool
 
 if TYPE_CHECKING:
     from journeyman.tools.tools import AnyTool

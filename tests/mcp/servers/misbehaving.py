@@ -183,21 +183,11 @@ def chatter(token: object) -> Json | None:
 
 
 WAYS: dict[str, Callable[[object], Json | None]] = {
-    "die": die,
-    "hang": hang,
-    "linger": linger,
-    "big": big,
-    "too big": too_big,
-    "flood": flood,
-    "garbage": garbage,
-    "only garbage": only_garbage,
-    "wrong": wrong,
-    "steps": steps,
-    "error": error,
-    "ask": ask,
-    "secret": secret,
-    "environment": environment,
-    "chatter": chatter,
+    way.__name__.replace("_", " "): way
+    for way in (
+        *(die, hang, linger, big, too_big, flood, garbage, only_garbage),
+        *(wrong, steps, error, ask, secret, environment, chatter),
+    )
 }
 
 
@@ -295,6 +285,13 @@ class BadList(Server):
         return {"tools": "echo"}
 
 
+class Telling(Server):
+    """It says a secret instead of listing its tools."""
+
+    def list(self, params: Json) -> Json:
+        raise LookupError(os.environ["TEST_TOKEN"])
+
+
 class Toolless(Server):
     """It has no tools."""
 
@@ -309,22 +306,8 @@ def no_server() -> None:
 
 
 KINDS: Final[Sequence[type[Server]]] = (
-    *(
-        Server,
-        Sour,
-        Changing,
-        Fragile,
-        Silent,
-        Stubborn,
-        Endless,
-        Mutated,
-        More,
-        Twice,
-        Odd,
-        Unusable,
-        BadList,
-        Toolless,
-    ),
+    *(Server, Sour, Changing, Fragile, Silent, Stubborn, Endless),
+    *(Mutated, More, Twice, Odd, Unusable, BadList, Telling, Toolless),
 )
 
 if __name__ == "__main__":

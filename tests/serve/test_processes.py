@@ -19,19 +19,18 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from journeyman import Agent, DefinitionError, Success, ToolResult, run
-from journeyman.mcp.tools import Stdio, mcp
+from journeyman.mcp import Stdio, mcp
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.serve.server import agent_server, serve_http
+from journeyman.serve import agent_server, serve_http
 from tests.cli.program import Running, environment, running
-from tests.mcp.served import echo
-from tests.mcp.test_serving import Person, answered, text_of
+from tests.serve.clients import Heard, Person, answered, text_of
+from tests.serve.served import echo
 
 pytestmark = pytest.mark.timeout(60)  # the server, a process of its own, imports the SDK
 
 SERVED = Path(__file__).parent / "served.py"
 TOKEN = "a-token-of-many-characters"
 PATIENCE_S = 30.0
-MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
 def command(*agents: str) -> StdioServerParameters:
@@ -56,25 +55,19 @@ def log(tmp_path: Path) -> Path:
 # -- over stdio -------------------------------------------------------------------------------------------------------
 
 
-@MODES
 async def test_stdout_belongs_to_the_protocol_whatever_prints(mode: str, log: Path) -> None:
-    heard: list[str | None] = []
-
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(message)
-
+    heard = Heard()
     async with over_stdio(log, "talker", "planner", mode=mode) as client:
         assert [each.name for each in (await client.list_tools()).tools] == ["talker", "planner"]
-        result = await client.call_tool("talker", {"input": "Talk"}, progress_callback=hear)
+        result = await client.call_tool("talker", {"input": "Talk"}, progress_callback=heard)
         assert text_of(result) == "done"
         planned = await client.call_tool("planner", {"city": "Oslo", "days": 2})
         assert planned.structured_content["total"] == "12.50"
         assert (await client.call_tool("planner", {"days": "two"})).is_error
-    assert heard == ["iteration 1", "talk", "talk: read 0 characters", "iteration 2"]
+    assert heard.messages == ["iteration 1", "talk", "talk: read 0 characters", "iteration 2"]
     assert log.read_text() == "the file prints\na tool prints\na tool writes\n"
 
 
-@MODES
 async def test_a_call_that_is_cancelled_ends_in_the_server_while_others_go_on(mode: str, log: Path) -> None:
     async with over_stdio(log, "waiter", "echo", mode=mode) as client:
         waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))
@@ -93,7 +86,6 @@ async def shown(log: Path, text: str) -> None:
             await asyncio.sleep(0.01)
 
 
-@MODES
 async def test_the_person_at_the_client_is_asked(mode: str, log: Path) -> None:
     person = Person(answered("allow"))
     async with over_stdio(log, "cleaner", mode=mode, elicitation_callback=person) as client:
@@ -130,13 +122,8 @@ async def over_http(*agents: str, token: str = "") -> AsyncGenerator[tuple[str, 
         yield program.shown().partition("serving at ")[2].partition(";")[0], program
 
 
-@MODES
 async def test_clients_at_a_port_call_list_and_are_isolated(mode: str) -> None:
-    heard: list[str | None] = []
-
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(message)
-
+    heard = Heard()
     async with over_http("echo", "square", "talker", "cleaner") as (url, _):
         person = Person(answered("allow"))
         async with Client(url, mode=mode, elicitation_callback=person) as first, Client(url, mode=mode) as second:
@@ -144,15 +131,14 @@ async def test_clients_at_a_port_call_list_and_are_isolated(mode: str) -> None:
             calls = [client.call_tool("square", {"input": n}) for n in range(4) for client in (first, second)]
             results = await asyncio.gather(*calls)
             assert [result.structured_content["output"] for result in results] == [0, 0, 1, 1, 4, 4, 9, 9]
-            assert not (await first.call_tool("talker", {"input": "Talk"}, progress_callback=hear)).is_error
+            assert not (await first.call_tool("talker", {"input": "Talk"}, progress_callback=heard)).is_error
             assert text_of(await first.call_tool("cleaner", {"input": "Tidy"})) == "removed report.txt"
             assert "denied" in text_of(await second.call_tool("cleaner", {"input": "Tidy"}))
             with pytest.raises(MCPError, match="No agent is called"):
                 await second.call_tool("nobody", {})
-    assert heard == ["iteration 1", "talk", "talk: read 0 characters", "iteration 2"]
+    assert heard.messages == ["iteration 1", "talk", "talk: read 0 characters", "iteration 2"]
 
 
-@MODES
 async def test_a_call_at_a_port_that_is_cancelled_ends_in_the_server(mode: str) -> None:
     async with over_http("waiter", "echo") as (url, program), Client(url, mode=mode) as client:
         waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 from mcp import Client, MCPError, types
-from mcp.client import ClientRequestContext
 from pydantic import BaseModel, field_serializer
 
 from journeyman import Agent, DefinitionError, Event, Host, InMemoryJournal, Output, tool
@@ -17,65 +15,11 @@ from journeyman.cancel import Abort
 from journeyman.events import RunFailed, RunStarted
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
 from journeyman.models.scripted import FromFunction, Scripted, call, say
-from journeyman.serve.server import AgentServer, agent_server
+from journeyman.serve import agent_server
 from journeyman.types import Usage
-from tests.mcp.served import cleaner, echo, hopeless, last_result, planner, remove, square, talker
+from tests.serve.clients import Heard, Pause, Person, answered, called, first_round, next_round, play, text_of
+from tests.serve.served import cleaner, echo, hopeless, last_result, planner, remove, square, talker
 from tests.support.clock import on_virtual_clock
-
-Scene = Callable[[Client], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture(params=["auto", "legacy"])
-def mode(request: pytest.FixtureRequest) -> str:
-    """The generation: of 2026, without a handshake; and all before it."""
-    return str(request.param)
-
-
-def play(server: AgentServer, scene: Scene, mode: str = "auto", **options: Any) -> None:  # noqa: ANN401
-    """Let a client use the server, on a virtual clock. No task may be left."""
-
-    async def whole() -> None:
-        async with Client(server, mode=mode, **options) as client:
-            await scene(client)
-
-    on_virtual_clock(whole)
-
-
-def text_of(result: types.CallToolResult) -> str:
-    (block,) = result.content
-    assert isinstance(block, types.TextContent)
-    return block.text
-
-
-def schema_of_output(tool: types.Tool) -> dict[str, Any]:
-    assert tool.output_schema is not None
-    return tool.output_schema
-
-
-class Pause:
-    """A tool that goes on when it is told to, and knows how its calls ended."""
-
-    def __init__(self) -> None:
-        self.entered = asyncio.Event()
-        self.go_on = asyncio.Event()
-        self.ends: list[str] = []
-
-    def agent(self) -> Agent[str, str]:
-        @tool
-        async def pause() -> str:
-            """Wait."""
-            self.entered.set()
-            try:
-                await self.go_on.wait()
-            except asyncio.CancelledError:
-                self.ends.append("cancelled")
-                raise
-            self.ends.append("done")
-            return "well rested"
-
-        answers = FromFunction(lambda request: "Rested." if len(request.messages) > 1 else call("pause"))
-        return Agent(name="idler", model=answers, tools=[pause])
-
 
 # -- what is listed ---------------------------------------------------------------------------------------------------
 
@@ -94,13 +38,13 @@ def test_every_agent_is_a_tool_with_schemas_of_what_it_takes_and_hands_in(mode: 
         }
         assert tools["echo"].output_schema is None
         assert tools["square"].input_schema["properties"]["input"]["type"] == "integer"
-        assert schema_of_output(tools["square"]) == {
+        assert tools["square"].output_schema == {
             "type": "object",
             "properties": {"output": {"type": "integer"}},
             "required": ["output"],
         }
         assert tools["planner"].input_schema == planner.plan.input.input_schema
-        bill = schema_of_output(tools["planner"])
+        bill = tools["planner"].output_schema or {}
         assert bill["properties"]["trip"] == {"$ref": "#/$defs/Trip"}
         assert bill["properties"]["total"]["type"] == "string"  # as it is written, not as it may be given
 
@@ -111,47 +55,33 @@ def test_every_agent_is_a_tool_with_schemas_of_what_it_takes_and_hands_in(mode: 
 
 
 def test_a_text_is_given_as_text_alone(mode: str) -> None:
-    async def scene(client: Client) -> None:
-        result = await client.call_tool("echo", {"input": "Hello"})
-        assert (result.is_error, text_of(result), result.structured_content) == (False, "<Hello>", None)
-
-    play(agent_server(echo), scene, mode)
+    result = called(agent_server(echo), "echo", {"input": "Hello"}, mode)
+    assert (result.is_error, text_of(result), result.structured_content) == (False, "<Hello>", None)
 
 
 def test_a_typed_output_is_given_as_data_and_as_text(mode: str) -> None:
-    async def scene(client: Client) -> None:
-        await client.list_tools()  # from here on the client checks what it gets against the schema
-        result = await client.call_tool("planner", {"city": "Oslo", "days": 2})
-        bill: dict[str, object] = {"trip": {"city": "Oslo", "days": 2}, "total": "12.50", "notes": []}
-        assert (result.is_error, result.structured_content) == (False, bill)
-        assert text_of(result) == '{"trip":{"city":"Oslo","days":2},"total":"12.50","notes":[]}'
-        result = await client.call_tool("square", {"input": 12})
-        assert (text_of(result), result.structured_content) == ("144", {"output": 144})
-
-    play(agent_server(planner, square), scene, mode)
+    server = agent_server(planner, square)
+    result = called(server, "planner", {"city": "Oslo", "days": 2}, mode)
+    bill: dict[str, object] = {"trip": {"city": "Oslo", "days": 2}, "total": "12.50", "notes": []}
+    assert (result.is_error, result.structured_content) == (False, bill)
+    assert text_of(result) == '{"trip":{"city":"Oslo","days":2},"total":"12.50","notes":[]}'
+    result = called(server, "square", {"input": 12}, mode)
+    assert (text_of(result), result.structured_content) == ("144", {"output": 144})
 
 
 def test_a_result_says_what_the_run_used(mode: str) -> None:
-    async def scene(client: Client) -> None:
-        result = await client.call_tool("talker", {"input": "Talk"})
-        usage = (result.meta or {})["journeyman/usage"]
-        assert (usage["requests"], usage["input_tokens"], usage["output_tokens"]) == (2, 20, 10)
-        assert (usage["total_tokens"], usage["cost"], usage["exact"]) == (30, None, True)
-
-    play(agent_server(talker), scene, mode)
+    usage = (called(agent_server(talker), "talker", {"input": "Talk"}, mode).meta or {})["journeyman/usage"]
+    assert (usage["requests"], usage["input_tokens"], usage["output_tokens"]) == (2, 20, 10)
+    assert (usage["total_tokens"], usage["cost"], usage["exact"]) == (30, None, True)
 
 
 def test_a_failure_is_an_error_with_its_code_and_the_next_step(mode: str) -> None:
-    async def scene(client: Client) -> None:
-        await client.list_tools()
-        result = await client.call_tool("hopeless", {"input": "Go"})
-        assert (result.is_error, result.structured_content) == (True, None)
-        failure = (result.meta or {})["journeyman/failure"]
-        assert (failure["code"], failure["phase"]) == ("MAX_ATTEMPTS_EXCEEDED", "validation")
-        assert text_of(result) == f"MAX_ATTEMPTS_EXCEEDED: {failure['message']} {failure['hint']}"
-        assert (result.meta or {})["journeyman/usage"]["requests"] == 1
-
-    play(agent_server(hopeless), scene, mode)
+    result = called(agent_server(hopeless), "hopeless", {"input": "Go"}, mode)
+    assert (result.is_error, result.structured_content) == (True, None)
+    failure = (result.meta or {})["journeyman/failure"]
+    assert (failure["code"], failure["phase"]) == ("MAX_ATTEMPTS_EXCEEDED", "validation")
+    assert text_of(result) == f"MAX_ATTEMPTS_EXCEEDED: {failure['message']} {failure['hint']}"
+    assert (result.meta or {})["journeyman/usage"]["requests"] == 1
 
 
 @pytest.mark.parametrize(
@@ -169,15 +99,11 @@ def test_arguments_that_do_not_fit_are_an_error_that_names_each_issue_and_no_mod
     name: str, arguments: dict[str, Any] | None, issues: list[str], mode: str
 ) -> None:
     events: list[Event] = []
-
-    async def scene(client: Client) -> None:
-        result = await client.call_tool(name, arguments)
-        assert result.is_error
-        assert (result.meta or {})["journeyman/failure"]["code"] == "INVALID_INPUT"
-        assert (result.meta or {})["journeyman/usage"]["requests"] == 0
-        assert all(issue in text_of(result) for issue in issues), text_of(result)
-
-    play(agent_server(planner, square, echo, on_event=events.append), scene, mode)
+    result = called(agent_server(planner, square, echo, on_event=events.append), name, arguments, mode)
+    assert result.is_error
+    assert (result.meta or {})["journeyman/failure"]["code"] == "INVALID_INPUT"
+    assert (result.meta or {})["journeyman/usage"]["requests"] == 0
+    assert all(issue in text_of(result) for issue in issues), text_of(result)
     assert events == []
 
 
@@ -200,13 +126,9 @@ def test_an_output_that_cannot_be_written_as_json_is_an_error(mode: str) -> None
             raise TypeError("secret numbers are not told")
 
     odd = Agent(name="odd", model=Scripted([call("output", number=1)]), output=Output(Odd))
-
-    async def scene(client: Client) -> None:
-        result = await client.call_tool("odd", {"input": "Go"})
-        assert result.is_error
-        assert text_of(result).startswith("INTERNAL_ERROR: The output is no JSON: Odd(number=1).")
-
-    play(agent_server(odd), scene, mode)
+    result = called(agent_server(odd), "odd", {"input": "Go"}, mode)
+    assert result.is_error
+    assert text_of(result).startswith("INTERNAL_ERROR: The output is no JSON: Odd(number=1).")
 
 
 # -- while it goes on -------------------------------------------------------------------------------------------------
@@ -220,25 +142,22 @@ def test_a_client_that_wants_progress_hears_of_iterations_and_calls(mode: str) -
 
     answers = [say(call("count", n=1), call("count", n=2)), "Two."]
     counter = Agent(name="counter", model=Scripted(answers), tools=[count])
-    heard: list[tuple[float, str | None]] = []
-
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
-        heard.append((progress, message))
+    heard = Heard()
 
     async def scene(client: Client) -> None:
-        result = await client.call_tool("counter", {"input": "Count"}, progress_callback=hear)
+        result = await client.call_tool("counter", {"input": "Count"}, progress_callback=heard)
         assert text_of(result) == "Two."
 
     play(agent_server(counter), scene, mode)
-    assert heard == [(1, "iteration 1"), (2, "count"), (3, "count"), (4, "iteration 2")]
+    assert heard.numbers == [1, 2, 3, 4]
+    assert heard.messages == ["iteration 1", "count", "count", "iteration 2"]
 
 
 def test_a_client_that_cancels_ends_the_run_and_can_call_again(mode: str) -> None:
     events: list[Event] = []
 
     async def scene(client: Client) -> None:
-        calling = asyncio.create_task(client.call_tool("idler", {"input": "Rest"}))
-        await pause.entered.wait()
+        calling = await pause.begun_by(client)
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
@@ -258,8 +177,7 @@ def test_a_server_that_closes_ends_its_runs(mode: str) -> None:
 
     async def whole() -> None:
         async with Client(agent_server(pause.agent(), on_event=events.append), mode=mode) as client:
-            calling = asyncio.create_task(client.call_tool("idler", {"input": "Rest"}))
-            await pause.entered.wait()
+            calling = await pause.begun_by(client)
         (outcome,) = await asyncio.gather(calling, return_exceptions=True)
         assert isinstance(outcome, MCPError) or (isinstance(outcome, types.CallToolResult) and outcome.is_error)
 
@@ -272,8 +190,7 @@ def test_an_abort_ends_all_runs_and_each_client_is_told(mode: str) -> None:
     abort, pause = Abort(), Pause()
 
     async def scene(client: Client) -> None:
-        calling = asyncio.create_task(client.call_tool("idler", {"input": "Rest"}))
-        await pause.entered.wait()
+        calling = await pause.begun_by(client)
         abort.abort("closing time")
         result = await calling
         assert result.is_error
@@ -285,8 +202,7 @@ def test_an_abort_ends_all_runs_and_each_client_is_told(mode: str) -> None:
 
 def test_calls_at_once_are_runs_of_their_own(mode: str) -> None:
     async def scene(client: Client) -> None:
-        idling = asyncio.create_task(client.call_tool("idler", {"input": "Rest"}))
-        await pause.entered.wait()
+        idling = await pause.begun_by(client)
         results = await asyncio.gather(*[client.call_tool("square", {"input": n}) for n in range(5)])
         assert [result.structured_content["output"] for result in results] == [0, 1, 4, 9, 16]
         pause.go_on.set()
@@ -298,8 +214,7 @@ def test_calls_at_once_are_runs_of_their_own(mode: str) -> None:
 
 def test_more_calls_at_once_than_there_may_be_are_refused(mode: str) -> None:
     async def scene(client: Client) -> None:
-        idling = asyncio.create_task(client.call_tool("idler", {"input": "Rest"}))
-        await pause.entered.wait()
+        idling = await pause.begun_by(client)
         refused = await client.call_tool("idler", {"input": "Rest, too"})
         assert refused.is_error
         assert text_of(refused).startswith("TOO_MANY_CALLS: 1 calls are under way")
@@ -330,26 +245,6 @@ def test_the_budget_of_the_host_holds_for_all_calls_together(mode: str) -> None:
 # -- questions --------------------------------------------------------------------------------------------------------
 
 
-class Person:
-    """Answers what a client is asked."""
-
-    def __init__(self, *answers: types.ElicitResult) -> None:
-        self._answers = list(answers)
-        self.asked: list[str] = []
-
-    async def __call__(
-        self, context: ClientRequestContext, params: types.ElicitRequestParams
-    ) -> types.ElicitResult | types.ErrorData:
-        assert isinstance(params, types.ElicitRequestFormParams)
-        assert params.requested_schema["required"] == ["decision"]
-        self.asked.append(params.message)
-        return self._answers.pop(0)
-
-
-def answered(decision: str, **more: str) -> types.ElicitResult:
-    return types.ElicitResult(action="accept", content={"decision": decision, **more})
-
-
 @pytest.mark.parametrize(
     ("answer", "read"),
     [
@@ -363,32 +258,25 @@ def answered(decision: str, **more: str) -> types.ElicitResult:
     ],
 )
 def test_what_a_gate_asks_is_put_to_the_client(answer: types.ElicitResult, read: str, mode: str) -> None:
-    async def scene(client: Client) -> None:
-        result = await client.call_tool("cleaner", {"input": "Tidy up"})
-        assert text_of(result) == read
-
     person = Person(answer)
-    play(agent_server(cleaner), scene, mode, elicitation_callback=person)
+    result = called(agent_server(cleaner), "cleaner", {"input": "Tidy up"}, mode, elicitation_callback=person)
+    assert text_of(result) == read
     assert person.asked == ['cleaner wants to call remove with {"path":"report.txt"}\n\nMay it be removed?']
 
 
 def test_without_a_client_that_can_be_asked_the_answer_is_no(mode: str) -> None:
-    async def scene(client: Client) -> None:
-        assert text_of(await client.call_tool("cleaner", {"input": "Tidy up"})) == "Error: denied: May it be removed?"
-
-    play(agent_server(cleaner), scene, mode)
+    result = called(agent_server(cleaner), "cleaner", {"input": "Tidy up"}, mode)
+    assert text_of(result) == "Error: denied: May it be removed?"
 
 
 def test_an_approver_of_the_host_is_asked_instead_of_the_client(mode: str) -> None:
     async def approve(approval: Approval) -> Decision:
         return Allow()
 
-    async def scene(client: Client) -> None:
-        assert text_of(await client.call_tool("cleaner", {"input": "Tidy up"})) == "removed report.txt"
-
     person = Person()
-    play(agent_server(cleaner, host=Host(approve=approve)), scene, mode, elicitation_callback=person)
-    assert person.asked == []
+    server = agent_server(cleaner, host=Host(approve=approve))
+    result = called(server, "cleaner", {"input": "Tidy up"}, mode, elicitation_callback=person)
+    assert (text_of(result), person.asked) == ("removed report.txt", [])
 
 
 def test_long_arguments_are_cut_in_the_question(mode: str) -> None:
@@ -397,12 +285,8 @@ def test_long_arguments_are_cut_in_the_question(mode: str) -> None:
             return Ask("Really?")
 
     long = Agent(name="long", model=last_result("x" * 9_000), tools=[remove], gate=Careful())
-
-    async def scene(client: Client) -> None:
-        await client.call_tool("long", {"input": "Go"})
-
     person = Person(answered("deny"))
-    play(agent_server(long), scene, mode, elicitation_callback=person)
+    called(agent_server(long), "long", {"input": "Go"}, mode, elicitation_callback=person)
     (asked,) = person.asked
     assert len(asked) < 4_200
     assert "… (9,011 characters)" in asked
@@ -429,36 +313,13 @@ def asking_twice() -> Agent[str, str]:
 
 
 def test_questions_of_parallel_calls_are_all_answered(mode: str) -> None:
-    async def scene(client: Client) -> None:
-        result = await client.call_tool("guest", {"input": "Eat"})
-        assert text_of(result) in (
-            "took bread, Error: denied: the user denied it",
-            "Error: denied: the user denied it, took wine",
-        )
-
     person = Person(answered("allow"), answered("deny"))
-    play(agent_server(asking_twice()), scene, mode, elicitation_callback=person)
-    assert len(person.asked) == 2
-
-
-async def first_round(client: Client, name: str) -> types.InputRequiredResult:
-    """Call, and return the questions."""
-    asked = await client.session.call_tool(name, {"input": "Go"}, allow_input_required=True)
-    assert isinstance(asked, types.InputRequiredResult)
-    return asked
-
-
-async def next_round(
-    client: Client, name: str, asked: types.InputRequiredResult, answers: types.InputResponses, input: str = "Go"
-) -> types.CallToolResult | types.InputRequiredResult:
-    """Repeat the call with answers."""
-    return await client.session.call_tool(
-        name,
-        {"input": input},
-        input_responses=answers,
-        request_state=asked.request_state,
-        allow_input_required=True,
+    result = called(agent_server(asking_twice()), "guest", {"input": "Eat"}, mode, elicitation_callback=person)
+    assert text_of(result) in (
+        "took bread, Error: denied: the user denied it",
+        "Error: denied: the user denied it, took wine",
     )
+    assert len(person.asked) == 2
 
 
 def test_what_was_left_open_is_asked_again() -> None:

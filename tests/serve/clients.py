@@ -1,0 +1,134 @@
+"""The clients of served agents: what they do, on a virtual clock, and the person in front of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from mcp import Client, types
+from mcp.client import ClientRequestContext
+
+from journeyman import Agent, tool
+from journeyman.models.scripted import FromFunction, call
+from journeyman.serve import AgentServer
+from tests.support.clock import on_virtual_clock
+
+Scene = Callable[[Client], Coroutine[Any, Any, None]]
+
+
+def play(server: AgentServer, scene: Scene, mode: str = "auto", **options: Any) -> None:  # noqa: ANN401
+    """Let a client use the server, on a virtual clock. No task may be left."""
+
+    async def whole() -> None:
+        async with Client(server, mode=mode, **options) as client:
+            await scene(client)
+
+    on_virtual_clock(whole)
+
+
+def called(
+    server: AgentServer,
+    name: str,
+    arguments: dict[str, Any] | None,
+    mode: str = "auto",
+    **options: Any,  # noqa: ANN401
+) -> types.CallToolResult:
+    """Return what a client gets from one call, with the schemas of the tools at hand."""
+    results: list[types.CallToolResult] = []
+
+    async def scene(client: Client) -> None:
+        await client.list_tools()  # from here on the client checks what it gets against the schemas
+        results.append(await client.call_tool(name, arguments))
+
+    play(server, scene, mode, **options)
+    return results[0]
+
+
+def text_of(result: types.CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+class Pause:
+    """A tool that goes on when it is told to, and knows how its calls ended."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.ends: list[str] = []
+
+    async def begun_by(self, client: Client) -> asyncio.Task[types.CallToolResult]:
+        """Let a client call the agent that takes the pause, and wait until it does."""
+        calling = asyncio.create_task(client.call_tool("idler", {"input": "Rest"}))
+        await self.entered.wait()
+        return calling
+
+    def agent(self) -> Agent[str, str]:
+        @tool
+        async def pause() -> str:
+            """Wait."""
+            self.entered.set()
+            try:
+                await self.go_on.wait()
+            except asyncio.CancelledError:
+                self.ends.append("cancelled")
+                raise
+            self.ends.append("done")
+            return "well rested"
+
+        answers = FromFunction(lambda request: "Rested." if len(request.messages) > 1 else call("pause"))
+        return Agent(name="idler", model=answers, tools=[pause])
+
+
+class Heard:
+    """Hears of progress, as the callback of a call."""
+
+    def __init__(self) -> None:
+        self.numbers: list[float] = []
+        self.messages: list[str | None] = []
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        self.numbers.append(progress)
+        self.messages.append(message)
+
+
+class Person:
+    """Answers what a client is asked."""
+
+    def __init__(self, *answers: types.ElicitResult) -> None:
+        self._answers = list(answers)
+        self.asked: list[str] = []
+
+    async def __call__(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        assert isinstance(params, types.ElicitRequestFormParams)
+        assert params.requested_schema["required"] == ["decision"]
+        self.asked.append(params.message)
+        return self._answers.pop(0)
+
+
+def answered(decision: str, **more: str) -> types.ElicitResult:
+    return types.ElicitResult(action="accept", content={"decision": decision, **more})
+
+
+async def first_round(client: Client, name: str) -> types.InputRequiredResult:
+    """Call, and return the questions."""
+    asked = await client.session.call_tool(name, {"input": "Go"}, allow_input_required=True)
+    assert isinstance(asked, types.InputRequiredResult)
+    return asked
+
+
+async def next_round(
+    client: Client, name: str, asked: types.InputRequiredResult, answers: types.InputResponses, input: str = "Go"
+) -> types.CallToolResult | types.InputRequiredResult:
+    """Repeat the call with answers."""
+    return await client.session.call_tool(
+        name,
+        {"input": input},
+        input_responses=answers,
+        request_state=asked.request_state,
+        allow_input_required=True,
+    )
