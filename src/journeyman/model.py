@@ -1,8 +1,7 @@
 """The port to a language model: what is asked, the parts of the answer as they arrive, and their sum.
 
-A model streams `Part`s; a `Collector` adds them up into a `Response`. There is no other path: whoever does not care
-for the stream still gets the sum of it. Imports `types` and `errors`. Read `retry.py` next: it makes one logical call
-out of as many requests as that takes.
+A model streams `Part`s, and a `Collector` adds them up into a `Response`. There is no other path: whoever does not care
+for the stream still gets the sum of it.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.types import NOTHING_USED, Block, JsonObject, Message, Price, StopReason, Text, Usage
@@ -227,52 +226,54 @@ class Opens(Protocol):
     def open(self) -> AbstractAsyncContextManager[object]: ...
 
 
-class Limited(Protocol):
-    """A model that knows its limits."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known about a model before it is asked."""
+
+    max_output_tokens: int | None = None
+    """The longest answer it can give, in tokens; None when unknown."""
+    context_window: int | None = None
+    """The most tokens of input and output together; None when unknown."""
+    price: Price | None = None
+    """What it costs; None when unknown."""
+    loads_tools: bool = False
+    """Whether it loads deferred tools itself."""
+
+
+UNKNOWN: Final = Facts()
+"""The facts of a model that has none."""
+
+
+class HasFacts(Protocol):
+    """A model of which more is known than its name."""
 
     @property
-    def max_output_tokens(self) -> int:
-        """The longest answer it can give, in tokens."""
-        ...
-
-    @property
-    def context_window(self) -> int | None:
-        """The most tokens of input and output together; None when unknown."""
-        ...
+    def facts(self) -> Facts: ...
 
 
-class Priced(Protocol):
-    """A model that knows its price."""
-
-    @property
-    def price(self) -> Price | None: ...
-
-
-class LoadsTools(Protocol):
-    """A model that may load deferred tools itself."""
-
-    @property
-    def loads_tools(self) -> bool: ...
+def facts_of(model: Model) -> Facts:
+    """Return what is known about a `HasFacts` model; `UNKNOWN` for any other."""
+    return getattr(model, "facts", UNKNOWN)
 
 
 def max_output_tokens_of(model: Model) -> int | None:
-    """Return the longest answer of a `Limited` model; None for any other."""
-    return getattr(model, "max_output_tokens", None)
+    """Return the longest answer of a model, in tokens; None when unknown."""
+    return facts_of(model).max_output_tokens
 
 
 def context_window_of(model: Model) -> int | None:
-    """Return the window of a `Limited` model; None for any other."""
-    return getattr(model, "context_window", None)
+    """Return the window of a model, in tokens; None when unknown."""
+    return facts_of(model).context_window
 
 
 def price_of(model: Model) -> Price | None:
-    """Return the price of a `Priced` model; None for any other."""
-    return getattr(model, "price", None)
+    """Return the price of a model; None when unknown."""
+    return facts_of(model).price
 
 
 def loads_tools_of(model: Model) -> bool:
-    """Tell whether a `LoadsTools` model loads deferred tools itself; no other does."""
-    return getattr(model, "loads_tools", False)
+    """Tell whether a model loads deferred tools itself."""
+    return facts_of(model).loads_tools
 
 
 def sent_tools(tools: Sequence[ToolSpec], *, loads_tools: bool) -> tuple[ToolSpec, ...]:

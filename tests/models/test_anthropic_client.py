@@ -274,8 +274,8 @@ async def test_a_name_and_a_client_give_a_model() -> None:
     async with anthropic.AsyncAnthropic(api_key=KEY) as client:
         model = connect("anthropic:claude-opus-5-5", client=client, price=Price(input=1, output=2))
         assert isinstance(model, AnthropicClientModel)
-        assert (model.provider, model.name, model.max_output_tokens) == ("anthropic", "claude-opus-5-5", 128_000)
-        assert (model.context_window, model.price) == (1_000_000, Price(input=1, output=2))
+        assert (model.provider, model.name, model.facts.max_output_tokens) == ("anthropic", "claude-opus-5-5", 128_000)
+        assert (model.facts.context_window, model.facts.price) == (1_000_000, Price(input=1, output=2))
         assert repr(model) == "<AnthropicClientModel claude-opus-5-5 by AsyncAnthropic>"
         with pytest.raises(ModelUnavailable) as caught:
             connect("anthropic:claude-opus-5-5", client=client, api_key="k", base_url="b")

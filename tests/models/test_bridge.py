@@ -729,7 +729,7 @@ def test_a_name_gives_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     model = connect("bridge:openai-chat:gpt-5", price=Price(input=1, output=2), max_output_tokens=128_000)
     assert isinstance(model, BridgeModel)
     assert (model.provider, model.name, model.price) == ("openai", "gpt-5", Price(input=1, output=2))
-    assert (model.max_output_tokens, repr(model)) == (128_000, "<BridgeModel openai:gpt-5>")
+    assert (model.facts.max_output_tokens, repr(model)) == (128_000, "<BridgeModel openai:gpt-5>")
 
 
 def test_a_name_without_a_provider_is_refused() -> None:

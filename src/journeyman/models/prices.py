@@ -1,8 +1,7 @@
 """What models cost: a table that comes with the package, and tables of one's own.
 
 The table holds what providers ask for plain requests, as of a certain day: `prices.json` says which and by what source,
-and `make prices` brings it up to date. What it does not hold is unknown, which is not free. Imports `untrusted`,
-`issues`, `errors` and `types`.
+and `make prices` brings it up to date. What it does not hold is unknown, which is not free.
 """
 
 from __future__ import annotations
@@ -182,7 +181,7 @@ def load_prices(path: str | Path) -> PriceTable:
         hint = "Prices are US dollars per million tokens, by 'provider:model'."
         problems = [Problem("INVALID_PRICE", f"{line}.", hint) for line in _lines(error)]
     except (OSError, ValueError) as error:
-        problems = [Problem("UNREADABLE_PRICES", f"It cannot be read: {error}.", "Mend the file, or name another.")]
+        problems = [Problem("UNREADABLE_PRICES", f"It cannot be read: {error}.", "Fix the file, or name another.")]
     raise DefinitionError(f"The price table {str(path)!r}", problems)
 
 
