@@ -49,7 +49,7 @@ class ToolSpec:
     stands_in: bool = False
     """Calls deferred tools for a model that cannot load them; others are not sent it."""
     wire: dict[str, bytes] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
-    """The tool as sent, by codec id: encoded once."""
+    """The bytes of the tool as it is sent, by codec id: it is encoded once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Prefix:
     system: tuple[Text, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     wire: dict[str, bytes] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
-    """The prefix as sent, by codec id: encoded once."""
+    """The bytes of the prefix as it is sent, by codec id: it is encoded once."""
 
     @property
     def deferred(self) -> frozenset[str]:
@@ -69,7 +69,10 @@ class Prefix:
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """One model call. To be read, not changed; not frozen, because a frozen one costs three times as much to make."""
+    """One model call. To be read, not changed.
+
+    Not frozen, because a frozen one costs three times as much to make: the benchmark `in-process` needs it.
+    """
 
     prefix: Prefix
     messages: Sequence[Message]
@@ -98,12 +101,13 @@ class Response:
 
 # -- the parts of an answer, in the order in which they may come ------------------------------------------------------
 #
-# Not frozen: they are made by the hundred for each response, and a frozen one costs three times as much to make.
+# Not frozen: they are made by the hundred for each response, and a frozen one costs three times as much to make. The
+# benchmark `over-http` needs it.
 
 
 @dataclass(slots=True)
 class ResponseStarted:
-    """First: who answers, and the input already counted."""
+    """The first part: it says who answers, and how much input was counted already."""
 
     model: str
     id: str
@@ -112,21 +116,21 @@ class ResponseStarted:
 
 @dataclass(slots=True)
 class TextPart:
-    """A piece of text. For display: the whole comes as `BlockFinished`."""
+    """A piece of text, for display: the whole comes as `BlockFinished`."""
 
     text: str
 
 
 @dataclass(slots=True)
 class ThinkingPart:
-    """A piece of reasoning. For display."""
+    """A piece of reasoning, for display."""
 
     text: str
 
 
 @dataclass(slots=True)
 class InputPart:
-    """A piece of a call's arguments: JSON text, cut anywhere. For display."""
+    """A piece of a call's arguments, for display: JSON text, cut anywhere."""
 
     tool_use_id: str
     tool_name: str
@@ -149,7 +153,7 @@ class UsageSeen:
 
 @dataclass(slots=True)
 class ResponseFinished:
-    """Last: why the model stopped."""
+    """The last part: it says why the model stopped."""
 
     stop_reason: StopReason
     stop_detail: str | None = None

@@ -65,7 +65,10 @@ class Decoder(Protocol):
 
 
 class Asked(AbstractAsyncContextManager[AsyncIterator[Part]]):
-    """A request to a model, open as long as the block, which reads its answer. A class, since it is made for each."""
+    """A request to a model, open as long as the block, which reads its answer.
+
+    A class, because a generator costs more for each request: the benchmark `over-http` needs it.
+    """
 
     __slots__ = ("_decoder", "_expected", "_kinds", "_open", "_opened", "_overflow")
 

@@ -79,7 +79,7 @@ class Scripted:
 
     @property
     def facts(self) -> Facts:
-        """Its price, if it has one."""
+        """What is known of the model: its price, if it has one."""
         return self._function.facts
 
     @property
@@ -101,7 +101,9 @@ class Scripted:
                 usage=Usage(),
             )
         answer = self._answers[min(index, len(self._answers) - 1)]
-        return await _answer(answer, request) if callable(answer) else answer
+        if callable(answer):
+            answer = answer(request)
+        return await answer if isinstance(answer, Awaitable) else answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class FromFunction:
     price: Price | None = None
     provider: str = "scripted"
     facts: Facts = field(init=False)
-    """Its price, if it has one."""
+    """What is known of the model: its price, if it has one."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "facts", Facts(price=self.price))
@@ -165,11 +167,6 @@ def _parts_of(model: FromFunction, request: Request, response: Response) -> list
         parts.append(BlockFinished(block))
     parts.append(ResponseFinished(response.stop_reason, response.stop_detail, usage))
     return parts
-
-
-async def _answer(policy: Policy, request: Request) -> Answer:
-    answer = policy(request)
-    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _response(answer: Answer) -> Response:

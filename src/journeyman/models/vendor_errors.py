@@ -24,7 +24,7 @@ class Meaning(NamedTuple):
 
     kind: ProviderErrorKind
     words: str
-    """To go on after the name of the host."""
+    """What happened: the words that follow the name of the host."""
     unbilled: bool = False
     """True when nothing can have been billed."""
 

@@ -21,7 +21,7 @@ from pydantic_core import from_json
 
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import InputPart, Part, TextPart, ThinkingPart
-from journeyman.types import Block, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse
+from journeyman.types import Block, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 
 _SAFE: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _UNSAFE_CHARACTER: Final = re.compile(r"[^a-zA-Z0-9_-]")
@@ -111,6 +111,13 @@ def to_json(value: object) -> bytes:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def is_marked_inside(block: Block) -> bool:
+    """Return whether the user has set a cache mark in the parts of a tool's result."""
+    if not isinstance(block, ToolResult) or isinstance(block.content, str):
+        return False
+    return any(isinstance(part, Text) and part.cache_mark for part in block.content)
 
 
 def joined(tools: bytes, more: Sequence[object]) -> bytes:

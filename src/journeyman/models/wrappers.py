@@ -100,12 +100,12 @@ class Fallback:
 
     @property
     def provider(self) -> str:
-        """The first model's."""
+        """The provider of the first model."""
         return self.models[0].provider
 
     @property
     def name(self) -> str:
-        """The first model's."""
+        """The name of the first model."""
         return self.models[0].name
 
     @property
@@ -149,7 +149,7 @@ class _FirstToAnswer:
         self._parts: AsyncIterator[Part] | None = None
         self._price: Price | None = None
         self._collector = Collector()
-        """Of the current model's answer, since it last started."""
+        """It adds up the answer of the current model since it last started."""
 
     def __aiter__(self) -> _FirstToAnswer:
         return self
@@ -160,7 +160,8 @@ class _FirstToAnswer:
             if part is None:
                 self._collector.response()  # an answer without an end has failed, too
         except ProviderError as error:
-            error.usage = self._lost(error)
+            used = self._collector.used_before(error)
+            error.usage = used if self._price is None or not used.requests else self._price.charged(used)
             if not self._left or error.kind not in self._on:
                 raise
             self._parts = None
@@ -180,11 +181,6 @@ class _FirstToAnswer:
         self._collector = Collector()
         self._parts = await self._stack.enter_async_context(_announced(model, self._request))
         return self._parts
-
-    def _lost(self, error: ProviderError) -> Usage:
-        """Return what the request that failed has used, at its model's price."""
-        used = self._collector.used_before(error)
-        return used if self._price is None or not used.requests else self._price.charged(used)
 
 
 def _charged(part: Part, price: Price) -> Part:
@@ -379,7 +375,7 @@ class RateLimited(Around):
         answer = longest or UNKNOWN_MAX_TOKENS
         if self.expected_output_tokens is not None:
             answer = min(answer, self.expected_output_tokens)
-        input_tokens = _tokens_of_prefix(request.prefix) + sum(map(_tokens_of_message, request.messages))
+        input_tokens = _tokens_of(request.prefix) + sum(map(_tokens_of, request.messages))
         return min(self.tokens_per_minute, input_tokens + answer)
 
     def _counted(self, usage: Usage, held: int) -> int:
@@ -498,18 +494,12 @@ class _Seen:
         return part
 
 
-def _tokens_of_message(message: Message) -> int:
-    estimate = message.wire.get(_ESTIMATE)
-    if estimate is None:
-        estimate = message.wire[_ESTIMATE] = b"%d" % estimate_message(message)
-    return int(estimate)
-
-
-def _tokens_of_prefix(prefix: Prefix) -> int:
-    estimate = prefix.wire.get(_ESTIMATE)
-    if estimate is None:
-        estimate = prefix.wire[_ESTIMATE] = b"%d" % estimate_prefix(prefix)
-    return int(estimate)
+def _tokens_of(sent: Message | Prefix) -> int:
+    tokens = sent.wire.get(_ESTIMATE)
+    if tokens is None:
+        estimate = estimate_message(sent) if isinstance(sent, Message) else estimate_prefix(sent)
+        tokens = sent.wire[_ESTIMATE] = b"%d" % estimate
+    return int(tokens)
 
 
 if TYPE_CHECKING:

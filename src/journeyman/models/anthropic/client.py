@@ -75,7 +75,7 @@ class AnthropicClientModel:
     facts: Facts = field(init=False)
     """The documented ones; 8,192 tokens of output for a model that is not known here."""
     _form: AnthropicModel = field(init=False)
-    """Knows the model and makes the bodies; sends nothing."""
+    """It knows the model and makes the bodies, and sends nothing."""
 
     def __post_init__(self) -> None:
         if not inspect.iscoroutinefunction(getattr(self.client, "post", None)):

@@ -20,7 +20,7 @@ from typing import Final
 
 from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.strict import Grammars
-from journeyman.models.wire import joined, readable, safe_id, safe_name, to_json
+from journeyman.models.wire import is_marked_inside, joined, readable, safe_id, safe_name, to_json
 from journeyman.types import (
     Base64,
     Block,
@@ -141,7 +141,8 @@ def _piece(message: Message) -> tuple[bytes, bool]:
     if _SPECIAL not in wire:
         blocks = _blocks(message.content, message.role)
         piece = _OPEN[message.role] + blocks if blocks else b""
-        _count_hand_marks(message)
+        if message.role == "user" and (count := sum([_is_marked(block) for block in message.content])):
+            wire[_HAND_MARKS] = b"%d" % count
         wire[_SPECIAL if message.continues or _HAND_MARKS in wire else CODEC] = piece
         return piece, _HAND_MARKS in wire
     return wire[_SPECIAL], _HAND_MARKS in wire
@@ -291,10 +292,8 @@ def _is_marked(block: Block) -> bool:
     match block:
         case Text():
             return block.cache_mark and _is_sent(block, "user")
-        case ToolResult(content) if not isinstance(content, str):
-            return any(isinstance(part, Text) and part.cache_mark for part in content)
         case _:
-            return False
+            return is_marked_inside(block)
 
 
 def _is_markable(block: Block) -> bool:
@@ -313,11 +312,6 @@ def _ends_markably(message: Message) -> bool:
         return True
     sent = _sent(message.content, message.role)
     return bool(sent) and _is_markable(sent[-1])
-
-
-def _count_hand_marks(message: Message) -> None:
-    if message.role == "user" and (count := sum([_is_marked(block) for block in message.content])):
-        message.wire[_HAND_MARKS] = b"%d" % count
 
 
 class _Marks:

@@ -187,7 +187,9 @@ class Decoder:
                     return (Thinking(text, envelope or None, self._owner),)
                 return (RedactedThinking(envelope, self._owner),) if envelope else ()
             case ToolCallPart():
-                call = _with_arguments(self._call(index, part), part.args)
+                call, given = self._call(index, part), part.args
+                arguments = given if isinstance(given, str) else orjson.dumps(given or {}).decode()
+                call = tool_use(call.id, call.name, arguments, wire_id=call.wire_id)
                 envelope = _envelope(part, call=call.id)
                 return (RedactedThinking(envelope, self._owner), call) if envelope else (call,)
             case _:
@@ -236,8 +238,3 @@ def _envelope(part: ForeignThinking | ToolCallPart, **more: str | None) -> str:
     elif details:
         details |= {name: value for name, value in more.items() if value}
     return orjson.dumps(details).decode() if details else ""
-
-
-def _with_arguments(call: ToolUse, arguments: object) -> ToolUse:
-    raw = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
-    return tool_use(call.id, call.name, raw, wire_id=call.wire_id)

@@ -58,8 +58,8 @@ from journeyman.models.bridge.failure import failure, unavailable
 from journeyman.models.requests import refused_here
 from journeyman.models.transport import Timeouts
 from journeyman.models.vendor_errors import named_secrets
-from journeyman.models.wire import as_object
-from journeyman.types import Block, Price, Text, ToolResult
+from journeyman.models.wire import as_object, is_marked_inside
+from journeyman.types import Price
 
 if TYPE_CHECKING:
     from journeyman.model import HasFacts, Model, Opens
@@ -253,7 +253,9 @@ def settings_for(model: ForeignModel, request: Request, defaults: ModelSettings)
             f"{model.model_id} is not known to support tools, and the request has some. Choose a model that supports"
             " tools, or remove tools, typed output and sub-agents from the agent."
         )
-    unsupported = _unsupported(model)
+    named = cast("Mapping[str, Iterable[str]]", model.profile).get("openai_unsupported_model_settings", ())
+    unsupported = frozenset([*model.unsupported_settings, *named])
+    """What the model ignores, by its class or by its name."""
     limits = [limit for limit in (settings.max_tokens, request.max_tokens) if limit is not None]
     if limits:
         made["max_tokens"] = min(limits)
@@ -269,12 +271,6 @@ def settings_for(model: ForeignModel, request: Request, defaults: ModelSettings)
     if "max_retries" not in unsupported:
         made["max_retries"] = 0  # a retry that nobody sees cannot be counted
     return _with_extra(made, settings, unsupported, model)
-
-
-def _unsupported(model: ForeignModel) -> frozenset[str]:
-    """Return the settings that the model ignores, by its class or by its name."""
-    named = cast("Mapping[str, Iterable[str]]", model.profile).get("openai_unsupported_model_settings", ())
-    return frozenset([*model.unsupported_settings, *named])
 
 
 def _thinking(settings: Settings, model: ForeignModel) -> ThinkingLevel | None:
@@ -303,18 +299,12 @@ def _cache(request: Request) -> CacheSetting:
     policy = request.settings.cache
     if policy != "explicit":
         return policy == "auto"
-    if any(_is_marked_inside(block) for message in request.messages for block in message.content):
+    if any(is_marked_inside(block) for message in request.messages for block in message.content):
         raise refused_here(
             "A cache mark inside of a tool's result cannot be carried. Mark a text of the user, or use "
             "Settings(cache='auto')."
         )
     return {"messages": False} if any(text.cache_mark for text in request.prefix.system) else False
-
-
-def _is_marked_inside(block: Block) -> bool:
-    if not isinstance(block, ToolResult) or isinstance(block.content, str):
-        return False
-    return any(isinstance(part, Text) and part.cache_mark for part in block.content)
 
 
 def _with_extra(

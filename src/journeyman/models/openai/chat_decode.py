@@ -105,7 +105,8 @@ class Decoder:
         if is_error or "error" in chunk or chunk.get("object") == "error":
             _raise_reported(chunk, is_error=is_error)
         parts: list[Part] = []
-        if not self._started and _begins(chunk):
+        # Azure begins with a chunk about its filters, in which everything else is empty.
+        if not self._started and (chunk.get("choices") or chunk.get("id") or chunk.get("model")):
             parts.append(self._start(chunk))
         for choice in as_list(chunk.get("choices")):
             self._read_choice(as_object(choice), parts)
@@ -156,7 +157,8 @@ class Decoder:
             return  # `n` is not asked for
         delta = as_object(choice.get("delta") or choice.get("message"))
         if len(delta) > 1:
-            delta = _reasoning_first(delta)
+            # In the order in which the model wrote them: reasoning first.
+            delta = {key: delta[key] for key in _REASONING_FIELDS if key in delta} | delta
         for key, value in delta.items():
             if not value:
                 continue
@@ -242,16 +244,6 @@ class Decoder:
         return ("end_turn", None) if self._stop_sequence is None else ("stop_sequence", self._stop_sequence)
 
 
-def _begins(chunk: JsonObject) -> bool:
-    # Azure begins with a chunk about its filters, in which everything else is empty.
-    return bool(chunk.get("choices") or chunk.get("id") or chunk.get("model"))
-
-
-def _reasoning_first(delta: JsonObject) -> JsonObject:
-    """Return the fields of a message in the order in which the model wrote them."""
-    return {key: delta[key] for key in _REASONING_FIELDS if key in delta} | delta
-
-
 def _raise_reported(chunk: JsonObject, *, is_error: bool) -> None:
     if error := chunk.get("error"):
         raise reported_within(error)
@@ -322,34 +314,28 @@ class _Calls:
     def add(self, delta: JsonObject) -> Part | None:
         """Take in a call, or a piece of one."""
         function = as_object(delta.get("function") or delta.get("custom"))
-        arguments = _arguments(function)
-        call = self._of(delta, as_text(function.get("name")), arguments)
+        given = function.get("arguments", function.get("input"))
+        arguments = orjson.dumps(given).decode() if isinstance(given, dict) else as_text(given)
+        call = self._call(delta, as_text(function.get("name")), arguments)
         if not arguments:
             return None
         call.pieces.append(arguments)
         return InputPart(call.id, call.name, arguments)
 
-    def _of(self, delta: JsonObject, name: str, arguments: str) -> _Call:
+    def _call(self, delta: JsonObject, name: str, arguments: str) -> _Call:
         index, id = delta.get("index"), as_text(delta.get("id"))
         index = index if isinstance(index, int | str) else None
-        known = self._by_index.get(index) if index is not None else self._last_with(id)
+        last = self.all[-1] if self.all and id in ("", self.all[-1].told_id) else None
+        known = self._by_index.get(index) if index is not None else last
         if known is None or _begins_another(known, id=id, name=name, arguments=arguments):
-            known = self._begun(id, name)
+            own, wire_id = own_id(id, self._ids)
+            known = _Call(own, wire_id, id, name)
+            self.all.append(known)
             if index is not None:
                 self._by_index[index] = known
         elif not known.name:
             known.name = name
         return known
-
-    def _last_with(self, id: str) -> _Call | None:
-        last = self.all[-1] if self.all else None
-        return last if last is not None and id in ("", last.told_id) else None
-
-    def _begun(self, id: str, name: str) -> _Call:
-        own, wire_id = own_id(id, self._ids)
-        call = _Call(own, wire_id, id, name)
-        self.all.append(call)
-        return call
 
 
 def _begins_another(known: _Call, *, id: str, name: str, arguments: str) -> bool:
@@ -362,11 +348,6 @@ def _begins_another(known: _Call, *, id: str, name: str, arguments: str) -> bool
     if id:
         return id != known.told_id
     return name != known.name or (bool(arguments) and is_object(known.json))
-
-
-def _arguments(function: JsonObject) -> str:
-    given = function.get("arguments", function.get("input"))
-    return orjson.dumps(given).decode() if isinstance(given, dict) else as_text(given)
 
 
 # -- usage -------------------------------------------------------------------------------------------------------------

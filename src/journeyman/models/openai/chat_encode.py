@@ -31,7 +31,7 @@ from pydantic import JsonValue
 from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.openai.endpoint import Endpoint
 from journeyman.models.strict import is_enforceable
-from journeyman.models.wire import joined, readable, safe_id, safe_name, to_json
+from journeyman.models.wire import is_marked_inside, joined, readable, safe_id, safe_name, to_json
 from journeyman.types import (
     Base64,
     Block,
@@ -151,7 +151,7 @@ class _Codec:
             text = "\n".join([self._in_result(block) for block in result.parts])
         if result.is_error and not text.lower().startswith("error"):
             text = f"Error: {text or '(no output)'}"
-        content = [self._text(text, marked=_has_mark(result))] if self.marks and text else text
+        content = [self._text(text, marked=is_marked_inside(result))] if self.marks and text else text
         return to_json({"role": "tool", "tool_call_id": self._id(result.tool_use_id), "content": content})
 
     def _in_result(self, block: Text | Image | Document) -> str:
@@ -167,7 +167,8 @@ class _Codec:
     def _media(self, result: ToolResult) -> list[JsonObject]:
         """Return the parts that a result has no place for, after a text that says whose they are."""
         blocks = () if isinstance(result.content, str) else result.parts
-        media = [block for block in blocks if not isinstance(block, Text) and not _is_text(block)]
+        files = [block for block in blocks if not isinstance(block, Text)]
+        media = [file for file in files if isinstance(file, Image) or plain_text(file) is None]
         if not media:
             return []
         whose = f"From the result of the call {self._id(result.tool_use_id)}:"
@@ -282,15 +283,6 @@ def _details(block: Block | None) -> list[JsonValue]:
             return details if isinstance(details, list) else []
         case _:
             return []
-
-
-def _has_mark(result: ToolResult) -> bool:
-    blocks = () if isinstance(result.content, str) else result.content
-    return any(isinstance(block, Text) and block.cache_mark for block in blocks)
-
-
-def _is_text(block: Image | Document) -> bool:
-    return isinstance(block, Document) and plain_text(block) is not None
 
 
 # -- tools and system --------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class Options(TypedDict, total=False):
     """What may be given besides the model's name."""
 
     endpoint: Endpoint
-    """Instead of the preset."""
+    """Used instead of the preset of the prefix."""
     api_key: str | None
     base_url: str | None
     streaming: bool
