@@ -120,6 +120,7 @@ OPENAI: Final = Endpoint(
     store=False,
     effort_field="reasoning_effort",
 )
+"""OpenAI's own service."""
 AZURE: Final = Endpoint(
     provider="azure",
     base_url_variable="AZURE_OPENAI_ENDPOINT",
@@ -136,6 +137,7 @@ AZURE: Final = Endpoint(
     store=False,
     effort_field="reasoning_effort",
 )
+"""OpenAI's models on Azure; the address is the resource's own."""
 OPENROUTER: Final = Endpoint(
     provider="openrouter",
     base_url="https://openrouter.ai/api/v1",
@@ -153,6 +155,7 @@ OPENROUTER: Final = Endpoint(
     efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
     takes_budget=True,
 )
+"""OpenRouter, a gateway to many providers, which tells what an answer cost."""
 OLLAMA: Final = Endpoint(
     provider="ollama",
     base_url="http://localhost:11434/v1",
@@ -163,6 +166,7 @@ OLLAMA: Final = Endpoint(
     effort_field="reasoning_effort",
     efforts=("none", "low", "medium", "high"),
 )
+"""An Ollama server, by default on this machine."""
 VLLM: Final = Endpoint(
     provider="vllm",
     base_url="http://localhost:8000/v1",
@@ -173,6 +177,7 @@ VLLM: Final = Endpoint(
     effort_field="reasoning_effort",
     efforts=("none", "low", "medium", "high"),
 )
+"""A vLLM server, by default on this machine."""
 LLAMA_CPP: Final = Endpoint(
     provider="llama-cpp",
     base_url="http://localhost:8080/v1",
@@ -182,6 +187,7 @@ LLAMA_CPP: Final = Endpoint(
     effort_field="reasoning_effort",
     efforts=("none", "low", "medium", "high"),
 )
+"""A llama.cpp server, by default on this machine."""
 LM_STUDIO: Final = Endpoint(
     provider="lm-studio",
     base_url="http://localhost:1234/v1",
@@ -191,6 +197,7 @@ LM_STUDIO: Final = Endpoint(
     effort_field="reasoning_effort",
     efforts=("none", "low", "medium", "high"),
 )
+"""LM Studio's server, by default on this machine."""
 
 
 # -- models ------------------------------------------------------------------------------------------------------------
