@@ -2,7 +2,7 @@
 
 The part before the colon names the provider: one of the table below, or one that an installed package offers as an
 entry point of the group `journeyman.models`: a function `(name, **options) -> Model`. A provider's module is imported
-when its first model is asked for. Imports `model`, `session` and `errors`. Read `models/anthropic.py` next.
+when its first model is asked for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The port to a language model: what is asked, the parts of the answer as they arrive, and their sum.
 
-A model streams `Part`s; a `Collector` adds them up into a `Response`. There is no other path: whoever does not care
+A model streams `Part`s, and a `Collector` adds them up into a `Response`. There is no other path: whoever does not care
 for the stream still gets the sum of it.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.types import NOTHING_USED, Block, JsonObject, Message, Price, StopReason, Text, Usage
@@ -49,7 +49,7 @@ class ToolSpec:
     stands_in: bool = False
     """Calls deferred tools for a model that cannot load them; others are not sent it."""
     wire: dict[str, bytes] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
-    """The tool as sent, by codec id: encoded once."""
+    """The bytes of the tool as it is sent, by codec id: it is encoded once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Prefix:
     system: tuple[Text, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     wire: dict[str, bytes] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
-    """The prefix as sent, by codec id: encoded once."""
+    """The bytes of the prefix as it is sent, by codec id: it is encoded once."""
 
     @property
     def deferred(self) -> frozenset[str]:
@@ -69,7 +69,10 @@ class Prefix:
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """One model call. To be read, not changed; not frozen, because a frozen one costs three times as much to make."""
+    """One model call. To be read, not changed.
+
+    Not frozen, because a frozen one costs three times as much to make: the benchmark `in-process` needs it.
+    """
 
     prefix: Prefix
     messages: Sequence[Message]
@@ -98,12 +101,13 @@ class Response:
 
 # -- the parts of an answer, in the order in which they may come ------------------------------------------------------
 #
-# Not frozen: they are made by the hundred for each response, and a frozen one costs three times as much to make.
+# Not frozen: they are made by the hundred for each response, and a frozen one costs three times as much to make. The
+# benchmark `over-http` needs it.
 
 
 @dataclass(slots=True)
 class ResponseStarted:
-    """First: who answers, and the input already counted."""
+    """The first part: it says who answers, and how much input was counted already."""
 
     model: str
     id: str
@@ -112,21 +116,21 @@ class ResponseStarted:
 
 @dataclass(slots=True)
 class TextPart:
-    """A piece of text. For display: the whole comes as `BlockFinished`."""
+    """A piece of text, for display: the whole comes as `BlockFinished`."""
 
     text: str
 
 
 @dataclass(slots=True)
 class ThinkingPart:
-    """A piece of reasoning. For display."""
+    """A piece of reasoning, for display."""
 
     text: str
 
 
 @dataclass(slots=True)
 class InputPart:
-    """A piece of a call's arguments: JSON text, cut anywhere. For display."""
+    """A piece of a call's arguments, for display: JSON text, cut anywhere."""
 
     tool_use_id: str
     tool_name: str
@@ -149,7 +153,7 @@ class UsageSeen:
 
 @dataclass(slots=True)
 class ResponseFinished:
-    """Last: why the model stopped."""
+    """The last part: it says why the model stopped."""
 
     stop_reason: StopReason
     stop_detail: str | None = None
@@ -226,52 +230,54 @@ class Opens(Protocol):
     def open(self) -> AbstractAsyncContextManager[object]: ...
 
 
-class Limited(Protocol):
-    """A model that knows its limits."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known about a model before it is asked."""
+
+    max_output_tokens: int | None = None
+    """The longest answer it can give, in tokens; None when unknown."""
+    context_window: int | None = None
+    """The most tokens of input and output together; None when unknown."""
+    price: Price | None = None
+    """What it costs; None when unknown."""
+    loads_tools: bool = False
+    """Whether it loads deferred tools itself."""
+
+
+UNKNOWN: Final = Facts()
+"""The facts of a model that has none."""
+
+
+class HasFacts(Protocol):
+    """A model of which more is known than its name."""
 
     @property
-    def max_output_tokens(self) -> int:
-        """The longest answer it can give, in tokens."""
-        ...
-
-    @property
-    def context_window(self) -> int | None:
-        """The most tokens of input and output together; None when unknown."""
-        ...
+    def facts(self) -> Facts: ...
 
 
-class Priced(Protocol):
-    """A model that knows its price."""
-
-    @property
-    def price(self) -> Price | None: ...
-
-
-class LoadsTools(Protocol):
-    """A model that may load deferred tools itself."""
-
-    @property
-    def loads_tools(self) -> bool: ...
+def facts_of(model: Model) -> Facts:
+    """Return what is known about a `HasFacts` model; `UNKNOWN` for any other."""
+    return getattr(model, "facts", UNKNOWN)
 
 
 def max_output_tokens_of(model: Model) -> int | None:
-    """Return the longest answer of a `Limited` model; None for any other."""
-    return getattr(model, "max_output_tokens", None)
+    """Return the longest answer of a model, in tokens; None when unknown."""
+    return facts_of(model).max_output_tokens
 
 
 def context_window_of(model: Model) -> int | None:
-    """Return the window of a `Limited` model; None for any other."""
-    return getattr(model, "context_window", None)
+    """Return the window of a model, in tokens; None when unknown."""
+    return facts_of(model).context_window
 
 
 def price_of(model: Model) -> Price | None:
-    """Return the price of a `Priced` model; None for any other."""
-    return getattr(model, "price", None)
+    """Return the price of a model; None when unknown."""
+    return facts_of(model).price
 
 
 def loads_tools_of(model: Model) -> bool:
-    """Tell whether a `LoadsTools` model loads deferred tools itself; no other does."""
-    return getattr(model, "loads_tools", False)
+    """Tell whether a model loads deferred tools itself."""
+    return facts_of(model).loads_tools
 
 
 def sent_tools(tools: Sequence[ToolSpec], *, loads_tools: bool) -> tuple[ToolSpec, ...]:

@@ -87,7 +87,13 @@ def test_a_failure_has_its_code_facts_candidate_and_layers(warm: Warm) -> None:
     assert done.code == 1
     assert document["code"] == document["error"]["code"] == "MAX_ATTEMPTS_EXCEEDED"
     assert document["error"]["phase"] == "validation"
-    assert document["error"]["context"] == {"attempt": 2, "iteration": 1, "attempts": 2, "max_attempts": 2, "last_error": "1 day is too short"}
+    assert document["error"]["context"] == {
+        "attempt": 2,
+        "iteration": 1,
+        "attempts": 2,
+        "max_attempts": 2,
+        "last_error": "1 day is too short",
+    }
     assert document["candidate"] == {"city": "Oslo", "days": 1}
     assert document["attempts"][1]["layers"][-1]["feedback"] == "1 day is too short"
     assert done.error.startswith("error: MAX_ATTEMPTS_EXCEEDED")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from journeyman import tool
 from journeyman.errors import ProviderError
-from journeyman.model import Model, Part, Request, Settings
+from journeyman.model import Facts, Model, Part, Request, Settings
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.types import Block, Message, Text, Thinking, ToolResult, ToolUse, Usage
@@ -51,6 +51,10 @@ class SmallWindow:
     refused: int = 0
     provider: str = "scripted"
     name: str = "small"
+
+    @property
+    def facts(self) -> Facts:
+        return Facts(max_output_tokens=self.max_output_tokens, context_window=self.context_window)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:

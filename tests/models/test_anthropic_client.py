@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Sequence
@@ -23,34 +22,26 @@ from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.model import (
     Collector,
-    Prefix,
-    Request,
     Response,
     ResponseStarted,
-    Settings,
-    TextPart,
-    ToolSpec,
 )
 from journeyman.models.anthropic.client import AnthropicClientModel
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import Document, Image, Message, Opaque, Price, Text, Thinking, ToolResult, ToolUse, Usage
-from tests.models.raw_server import RawServer, closing_after, hanging_after, http
+from tests.models.asking import HELLO, ask, everything_said_by, failure_of, request
+from tests.models.raw_server import RawServer, closing_after, http
 from tests.support.messages_answers import (
     Reply,
     answer,
     broken_off,
     cut,
     fault,
-    html_page,
-    insert,
-    late,
     raw,
     redacted_thinking,
     refusal,
     server_tool_use,
     stall,
-    text,
     thinking,
     tool_use,
     web_search_tool_result,
@@ -59,12 +50,6 @@ from tests.support.messages_api import MessagesApi
 
 KEY = "sk-ant-api03-very-secret"
 HASTY = Timeouts(idle_s=1.0)  # long enough for a busy machine: only tests that wait for it take that long
-QUERY = ToolSpec(
-    name="query",
-    description="Run a query.",
-    input_schema={"type": "object", "properties": {"sql": {"type": "string"}}, "required": ["sql"]},
-)
-HELLO = Message("user", (Text("Hello"),))
 PIXEL = Image.from_bytes(b"\x89PNG", "image/png")
 PAPER = Document.from_bytes(b"%PDF-1.4", "application/pdf", title="Plan")
 
@@ -74,39 +59,6 @@ async def carried(api: MessagesApi | RawServer, **more: Any) -> AsyncGenerator[A
     """Give a model that the SDK's plain client carries, and close the client as its owner would."""
     async with anthropic.AsyncAnthropic(api_key=KEY, base_url=api.url) as client:
         yield AnthropicClientModel("claude-sonnet-5-5", client=client, **more)
-
-
-def request(*messages: Message, **settings: Any) -> Request:  # noqa: ANN401 - as Settings
-    prefix = Prefix(system=(Text("Be brief."),), tools=(QUERY,))
-    return Request(prefix=prefix, messages=messages or (HELLO,), settings=Settings(max_tokens=1_000, **settings))
-
-
-async def ask(
-    model: AnthropicModel | AnthropicClientModel, *messages: Message, into: Collector | None = None
-) -> Response:
-    collector = into or Collector()
-    async with model.stream(request(*messages)) as parts:
-        async for part in parts:
-            collector.add(part)
-    return collector.response()
-
-
-async def failure_of(model: AnthropicClientModel, collector: Collector | None = None) -> ProviderError:
-    with pytest.raises(ProviderError) as caught:
-        await ask(model, into=collector)
-    return caught.value
-
-
-def everything_said_by(error: BaseException) -> str:
-    """Return all texts that a log, a debugger or an error tracker would show of an exception."""
-    chain: list[BaseException] = []
-    left: list[BaseException | None] = [error]
-    while left:
-        one = left.pop()
-        if one is not None and one not in chain:
-            chain.append(one)
-            left += [one.__cause__, one.__context__]
-    return "\n".join(f"{one} {one!r} {one.args} {vars(one)}" for one in chain)
 
 
 # -- the same conversation ---------------------------------------------------------------------------------------------
@@ -186,44 +138,6 @@ async def test_an_agent_runs_over_a_client() -> None:
     assert result.metadata.usage.cost is not None
 
 
-async def test_parts_come_while_the_answer_is_still_being_written() -> None:
-    async with (
-        MessagesApi([stall(answer("Hello there", delta_chars=5), after_events=4)]) as api,
-        carried(api) as model,
-    ):
-        async with model.stream(request()) as parts:
-            async for part in parts:
-                if part == TextPart("Hello"):
-                    break
-        await api.until(lambda: api.requests[0].hung_up)
-
-
-async def test_a_cancelled_call_stops_the_server() -> None:
-    async with MessagesApi([stall(answer("Hello"), after_events=2)]) as api, carried(api) as model:
-        task = asyncio.create_task(ask(model))
-        await api.until(lambda: len(api.requests) == 1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await api.until(lambda: api.requests[0].hung_up)
-
-
-async def test_an_answer_in_one_piece_is_read_too() -> None:
-    document = {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "m",
-        "content": [text("Hi."), tool_use("query", {"sql": "x"}, id="t")],
-        "stop_reason": "tool_use",
-        "usage": {"input_tokens": 3, "output_tokens": 4},
-    }
-    async with MessagesApi([raw(orjson.dumps(document))]) as api, carried(api) as model:
-        response = await ask(model)
-    assert response.content == (Text("Hi."), ToolUse("t", "query", '{"sql":"x"}'))
-    assert response.usage == Usage(requests=1, input_tokens=3, output_tokens=4)
-
-
 async def test_headers_of_the_model_and_of_the_client_are_sent_and_nothing_is_retried_unseen() -> None:
     async with (
         MessagesApi([fault(529)]) as api,
@@ -274,8 +188,8 @@ async def test_a_name_and_a_client_give_a_model() -> None:
     async with anthropic.AsyncAnthropic(api_key=KEY) as client:
         model = connect("anthropic:claude-opus-5-5", client=client, price=Price(input=1, output=2))
         assert isinstance(model, AnthropicClientModel)
-        assert (model.provider, model.name, model.max_output_tokens) == ("anthropic", "claude-opus-5-5", 128_000)
-        assert (model.context_window, model.price) == (1_000_000, Price(input=1, output=2))
+        assert (model.provider, model.name, model.facts.max_output_tokens) == ("anthropic", "claude-opus-5-5", 128_000)
+        assert (model.facts.context_window, model.facts.price) == (1_000_000, Price(input=1, output=2))
         assert repr(model) == "<AnthropicClientModel claude-opus-5-5 by AsyncAnthropic>"
         with pytest.raises(ModelUnavailable) as caught:
             connect("anthropic:claude-opus-5-5", client=client, api_key="k", base_url="b")
@@ -369,26 +283,14 @@ OVERFLOW = "prompt is too long: 205668 tokens > 200000 maximum"
 @pytest.mark.parametrize(
     ("reply", "kind", "status", "type", "retry_after_s"),
     [
-        pytest.param(fault(400), "bad_request", 400, "invalid_request_error", None, id="400"),
         pytest.param(
             fault(400, message=OVERFLOW), "context_overflow", 400, "invalid_request_error", None, id="too long"
         ),
-        pytest.param(fault(401), "auth", 401, "authentication_error", None, id="401"),
         pytest.param(fault(402), "quota", 402, "billing_error", None, id="402"),
-        pytest.param(fault(403), "auth", 403, "permission_error", None, id="403"),
-        pytest.param(fault(404), "not_found", 404, "not_found_error", None, id="404"),
-        pytest.param(fault(408, error_type="timeout_error"), "timeout", 408, "timeout_error", None, id="408"),
-        pytest.param(fault(413), "context_overflow", 413, "request_too_large", None, id="413"),
-        pytest.param(
-            fault(429, headers={"retry-after": "7"}), "rate_limited", 429, "rate_limit_error", 7.0, id="429 with a wait"
-        ),
-        pytest.param(fault(429), "rate_limited", 429, "rate_limit_error", None, id="429 without a wait"),
-        pytest.param(fault(500), "overloaded", 500, "api_error", None, id="500"),
         pytest.param(fault(504), "timeout", 504, "timeout_error", None, id="504"),
         pytest.param(
             fault(529, headers={"retry-after-ms": "500"}), "overloaded", 529, "overloaded_error", 0.5, id="529"
         ),
-        pytest.param(html_page(502), "overloaded", 502, None, None, id="a proxy's page"),
         pytest.param(raw(b"", status=307), "unknown", 307, None, None, id="a redirect to nowhere"),
     ],
 )
@@ -414,15 +316,8 @@ async def test_a_spending_limit_is_told_from_a_rate_limit_by_its_code() -> None:
 @pytest.mark.parametrize(
     ("reply", "kind", "usage"),
     [
-        pytest.param(cut(HI, after_events=4), "stream_cut", SEEN, id="closed between events"),
-        pytest.param(cut(HI, after_events=4, ending="reset"), "stream_cut", SEEN, id="reset between events"),
-        pytest.param(cut(HI, after_events=4, ending="end"), "stream_cut", SEEN, id="ended as if all were well"),
         pytest.param(cut(HI, after_bytes=700, ending="end"), "stream_cut", SEEN, id="ended within an event"),
-        pytest.param(cut(HI, after_bytes=700), "stream_cut", SEEN, id="closed within an event"),
         pytest.param(cut(HI, after_bytes=30), "stream_cut", None, id="closed before anything was counted"),
-        pytest.param(cut(HI, after_bytes=0, ending="end"), "stream_cut", None, id="an empty stream"),
-        pytest.param(stall(HI, after_events=4), "stream_idle", SEEN, id="silence"),
-        pytest.param(broken_off(HI, after_events=4), "overloaded", SEEN, id="an error event"),
         pytest.param(
             broken_off(HI, after_events=4, error_type="rate_limit_error"),
             "rate_limited",
@@ -435,17 +330,6 @@ async def test_a_spending_limit_is_told_from_a_rate_limit_by_its_code() -> None:
             SEEN,
             id="an error event about the request",
         ),
-        pytest.param(
-            insert(HI, b'event: message_delta\ndata: {"type": "\xff"}\n\n', after_events=4),
-            "stream_cut",
-            SEEN,
-            id="invalid UTF-8",
-        ),
-        pytest.param(
-            insert(HI, b"event: message_delta\ndata: <html>\n\n", after_events=4), "stream_cut", SEEN, id="no JSON"
-        ),
-        pytest.param(html_page(200), "unknown", None, id="a page"),
-        pytest.param(raw(b"\xff\x00" * 300, content_type="image/png"), "unknown", None, id="garbage"),
         pytest.param(raw(b"", content_type="application/json"), "stream_cut", None, id="empty JSON"),
         pytest.param(raw(b"[]", content_type="application/json"), "unknown", None, id="other JSON"),
     ],
@@ -462,21 +346,10 @@ async def test_an_answer_that_breaks_off_keeps_the_use_it_reported(
     assert (error.__cause__, error.__context__) == (None, None)
 
 
-async def test_a_server_that_does_not_begin_to_answer_is_given_up() -> None:
-    held = asyncio.Event()
-    async with MessagesApi([late(HI, until=held)]) as api, carried(api, timeouts=Timeouts(idle_s=0.2)) as model:
-        error = await failure_of(model)
-        held.set()
-    assert (error.kind, error.usage) == ("timeout", None)
-
-
 @pytest.mark.parametrize(
     ("server", "kind"),
     [
-        pytest.param(RawServer(closing_after(b"")), "network", id="closed without a word"),
-        pytest.param(RawServer(closing_after(b"garbage\r\n\r\n")), "network", id="no HTTP"),
         pytest.param(RawServer(closing_after(http()[:20])), "network", id="closed within the head"),
-        pytest.param(RawServer(hanging_after(b"HTTP/1.1 200")), "timeout", id="hangs within the head"),
     ],
 )
 async def test_what_is_no_answer_is_mapped(server: RawServer, kind: str) -> None:
@@ -485,27 +358,6 @@ async def test_what_is_no_answer_is_mapped(server: RawServer, kind: str) -> None
     assert (error.kind, error.status) == (kind, None)
     assert server.url.removeprefix("http://") in str(error)
     assert KEY not in everything_said_by(error)
-
-
-async def test_a_refused_connection_costs_nothing() -> None:
-    async with RawServer(b"") as server:
-        pass
-    async with carried(server) as model:
-        error = await failure_of(model)
-    assert (error.kind, error.usage) == ("network", Usage())
-    assert "could not be reached" in str(error)
-
-
-async def test_tls_that_fails_is_a_fault_of_the_network() -> None:
-    async def speak_plainly(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"220 no TLS here\r\n")
-        writer.close()
-
-    async with await asyncio.start_server(speak_plainly, "127.0.0.1", 0) as server:
-        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with anthropic.AsyncAnthropic(api_key=KEY, base_url=url) as client:
-            error = await failure_of(AnthropicClientModel("claude-sonnet-5-5", client=client))
-    assert (error.kind, error.usage) == ("network", Usage())
 
 
 async def test_credentials_that_are_missing_are_a_fault_of_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -522,15 +374,6 @@ async def test_credentials_that_are_missing_are_a_fault_of_the_credentials(monke
     async with vertex:
         error = await failure_of(AnthropicClientModel("claude-sonnet-5-5", client=vertex))
     assert error.kind == "bad_request"
-
-
-async def test_the_key_is_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    async with MessagesApi([fault(401, message=f"the key {KEY} is bad")]) as api, carried(api) as model:
-        error = await failure_of(model)
-        said = everything_said_by(error) + repr(model) + caplog.text
-    assert "the key [key] is bad" in said
-    assert KEY not in said
 
 
 async def test_no_exception_of_the_sdk_leaves_whatever_its_class() -> None:

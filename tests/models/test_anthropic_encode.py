@@ -596,7 +596,7 @@ def test_the_longest_answer_defaults_to_the_documented_maximum(
     name: str, max_output_tokens: int, context_window: int | None
 ) -> None:
     model = AnthropicModel(name)
-    assert (model.max_output_tokens, model.context_window) == (max_output_tokens, context_window)
+    assert (model.facts.max_output_tokens, model.facts.context_window) == (max_output_tokens, context_window)
     assert sent(model=model)["max_tokens"] == max_output_tokens
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
 
@@ -14,6 +15,7 @@ from journeyman.errors import CassetteError
 from journeyman.model import Model
 from journeyman.models import load_prices
 from journeyman.models.cassette.cassette import Cassette
+from journeyman.models.openai import OLLAMA, VLLM, Endpoint
 
 
 @tool
@@ -55,9 +57,10 @@ Agent 'analyst' has 1 problem:
 """)
 
 
-@pytest.mark.parametrize("prefix", ["ollama", "vllm"])
-async def test_a_model_without_tools_says_so_before_it_is_asked(prefix: str) -> None:
-    model = connect(f"{prefix}:tiny", tools=False, base_url="http://127.0.0.1:1")
+@pytest.mark.parametrize("service", [OLLAMA, VLLM])
+async def test_a_model_without_tools_says_so_before_it_is_asked(service: Endpoint) -> None:
+    prefix = service.provider
+    model = connect(f"{prefix}:tiny", endpoint=replace(service, tools=False), base_url="http://127.0.0.1:1")
     said = await shown(Agent(name="analyst", model=model, tools=[look]))
     assert said.replace(prefix, "<prefix>") == snapshot("""\
 API_ERROR: The model call failed (bad_request): <prefix>:tiny is set up without tools, and the request has some.

@@ -23,11 +23,12 @@ from journeyman.models.bridge.failure import failure
 from journeyman.models.bridge.model import BridgeModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import Message, Text, Usage
+from tests.models.asking import everything_said_by
 from tests.models.raw_server import Answer as RawAnswer
 from tests.models.raw_server import RawServer, closing_after, hanging_after
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
-from tests.support.messages_answers import cut, html_page, insert, late, raw, stall
+from tests.support.messages_answers import cut, html_page, insert, raw, stall
 from tests.support.messages_api import MessagesApi
 from tests.support.openai_api import OpenAiApi
 
@@ -76,11 +77,6 @@ async def _read(model: BridgeModel, asked: Request, collector: Collector) -> Non
     async with model.stream(asked) as parts:
         async for part in parts:
             collector.add(part)
-
-
-def everything_said_by(error: BaseException) -> str:
-    """Return all texts that a log, a debugger or an error tracker would show of an exception."""
-    return f"{error} {error!r} {error.args} {vars(error)}"
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -208,14 +204,6 @@ async def test_what_is_no_answer_is_a_failure(service: Service, reply: Any) -> N
 # -- connections -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_does_not_begin_to_answer_is_given_up(service: Service) -> None:
-    held = asyncio.Event()
-    async with service.server([late(service.says.answer("Hi."), until=held)]) as api:
-        error = await failure_of(service.model(api.url, timeouts=Timeouts(idle_s=0.5)))
-        held.set()
-    assert (error.kind, error.usage) == ("timeout", None)
-
-
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
@@ -229,23 +217,6 @@ async def test_what_is_no_http_is_mapped(service: Service, answer: RawAnswer, ki
         error = await failure_of(service.model(server.url, timeouts=Timeouts(idle_s=0.5)))
     assert (error.kind, error.status) == (kind, None)
     assert service.name.partition(":")[2] in str(error)
-
-
-async def test_a_refused_connection_costs_nothing(service: Service) -> None:
-    async with RawServer(b"") as server:
-        pass
-    error = await failure_of(service.model(server.url))
-    assert (error.kind, error.usage) == ("network", Usage())
-
-
-async def test_tls_that_fails_is_a_fault_of_the_network(service: Service) -> None:
-    async def speak_plainly(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"220 no TLS here\r\n")
-        writer.close()
-
-    async with await asyncio.start_server(speak_plainly, "127.0.0.1", 0) as server:
-        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        assert (await failure_of(service.model(url))).kind == "network"
 
 
 # -- nothing foreign ---------------------------------------------------------------------------------------------------

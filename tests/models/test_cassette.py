@@ -124,7 +124,7 @@ class Tap:
     def __init__(self, inner: Model, wire: AnthropicModel) -> None:
         self.inner, self.wire = inner, wire
         self.provider, self.name = inner.provider, inner.name
-        self.max_output_tokens, self.price = wire.max_output_tokens, wire.price
+        self.facts = wire.facts
         self.bodies: list[Any] = []
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:

@@ -151,7 +151,7 @@ async def test_a_run_bears_every_fault_or_says_why_not() -> None:  # X39
 def test_it_is_what_its_model_is() -> None:
     price = Price(input=1, output=2)
     model = Faulty(AnthropicModel("claude-sonnet-5-5", price=price), 1)
-    assert (model.provider, model.name, model.price) == ("anthropic", "claude-sonnet-5-5", price)
+    assert (model.provider, model.name, model.facts.price) == ("anthropic", "claude-sonnet-5-5", price)
     assert (max_output_tokens_of(model), context_window_of(model)) == (128_000, 1_000_000)
     assert repr(model) == "<Faulty <AnthropicModel claude-sonnet-5-5>, seed 1>"
 

@@ -525,18 +525,6 @@ def test_a_tool_without_parameters_has_an_empty_object_of_them() -> None:
 # -- encoded once ------------------------------------------------------------------------------------------------------
 
 
-def test_a_request_begins_with_the_bytes_of_the_one_before() -> None:
-    prefix = Prefix(system=(Text("S"),), tools=(QUERY,))
-    messages = [HELLO]
-    before = b""
-    for number in range(4):
-        body = GPT.body(Request(prefix=prefix, messages=messages, settings=Settings()))
-        assert body.startswith(before.removesuffix(b"]}"))
-        before = body
-        messages.append(assistant(ToolUse(f"call_{number}", "query")))
-        messages.append(user(ToolResult("1", tool_use_id=f"call_{number}")))
-
-
 def test_a_message_is_encoded_once_for_all_endpoints_that_take_the_same() -> None:
     message = user(Text("Hello"))
     for model in (GPT, GPT, on(OPENAI, "gpt-5"), on(VLLM), on(replace(VLLM, tools=False))):

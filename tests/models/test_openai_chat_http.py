@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -13,25 +10,20 @@ import openai
 import orjson
 import pytest
 
-from journeyman.errors import ModelUnavailable, ProviderError
-from journeyman.model import Collector, Prefix, Request, Response, Settings, TextPart, ToolSpec, collect
+from journeyman.errors import ModelUnavailable
+from journeyman.model import Collector, collect
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import AZURE, LLAMA_CPP, OLLAMA, OPENROUTER, VLLM, Endpoint
 from journeyman.models.transport import Timeouts
 from journeyman.types import Message, Price, Text, Thinking, ToolResult, ToolUse, Usage
+from tests.models.asking import HELLO, QUERY, ask, everything_said_by, failure_of, request
 from tests.models.raw_server import RawServer, hanging_after, http
-from tests.support.messages_answers import cut, enormous_line, html_page, insert, raw, stall
+from tests.support.messages_answers import cut, raw
 from tests.support.openai_answers import Counted, Reply, answer, broken_off, call, fault, reasoning, refusal
 from tests.support.openai_api import OpenAiApi, Service
 
 KEY = "sk-proj-very-secret"
 HASTY = Timeouts(idle_s=1.0)  # long enough for a busy machine: only tests that wait for it take that long
-QUERY = ToolSpec(
-    name="query",
-    description="Run a query.",
-    input_schema={"type": "object", "properties": {"sql": {"type": "string"}}, "required": ["sql"]},
-)
-HELLO = Message("user", (Text("Hello"),))
 
 
 def model(api: OpenAiApi | RawServer, **more: Any) -> OpenAIChatModel:  # noqa: ANN401 - as OpenAIChatModel
@@ -39,40 +31,9 @@ def model(api: OpenAiApi | RawServer, **more: Any) -> OpenAIChatModel:  # noqa: 
     return OpenAIChatModel("gpt-4.1", **arguments)
 
 
-def request(*messages: Message) -> Request:
-    prefix = Prefix(system=(Text("Be brief."),), tools=(QUERY,))
-    return Request(prefix=prefix, messages=messages or (HELLO,), settings=Settings(max_tokens=1_000))
-
-
-async def ask(model: OpenAIChatModel, *messages: Message, into: Collector | None = None) -> Response:
-    collector = into or Collector()
-    async with model.stream(request(*messages)) as parts:
-        async for part in parts:
-            collector.add(part)
-    return collector.response()
-
-
-async def failure_of(model: OpenAIChatModel, collector: Collector | None = None) -> ProviderError:
-    with pytest.raises(ProviderError) as caught:
-        await ask(model, into=collector)
-    return caught.value
-
-
 def message_of(api: OpenAiApi, *, request: int, number: int) -> dict[str, Any]:
     """Return one message of a request, counted from 1, as the server got it."""
     return cast("list[dict[str, Any]]", api.requests[request - 1].body["messages"])[number]
-
-
-def everything_said_by(error: BaseException) -> str:
-    """Return all texts that a log, a debugger or an error tracker would show of an exception."""
-    chain: list[BaseException] = []
-    left: list[BaseException | None] = [error]
-    while left:
-        one = left.pop()
-        if one is not None and one not in chain:
-            chain.append(one)
-            left += [one.__cause__, one.__context__]
-    return "\n".join(f"{one} {one!r} {one.args} {vars(one)}" for one in chain)
 
 
 # -- whole exchanges ---------------------------------------------------------------------------------------------------
@@ -118,25 +79,6 @@ async def test_a_conversation_of_tools_and_reasoning_is_one_that_the_server_take
     assert api.n_unserved == 0
 
 
-async def test_parts_come_while_the_answer_is_still_being_written() -> None:
-    async with OpenAiApi([stall(answer("Hello there", delta_chars=5), after_events=3)]) as api:
-        async with model(api).stream(request()) as parts:
-            async for part in parts:
-                if part == TextPart("Hello"):
-                    break
-        await api.until(lambda: api.requests[0].hung_up)
-
-
-async def test_a_closed_request_stops_the_server() -> None:
-    async with OpenAiApi([stall(answer("Hello"), after_events=2)]) as api:
-        task = asyncio.create_task(ask(model(api)))
-        await api.until(lambda: len(api.requests) == 1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await api.until(lambda: api.requests[0].hung_up)
-
-
 async def test_a_server_that_answers_in_one_piece_although_asked_to_stream_is_read_too() -> None:
     async with OpenAiApi([answer("Hi.")], streaming=False) as api:
         response = await ask(model(api))
@@ -174,15 +116,6 @@ async def test_a_refusal_of_the_model_is_an_answer() -> None:
         await ask(model(api), HELLO, Message("assistant", response.content), HELLO)
     assert (response.stop_reason, refused.ending) == ("refusal", "stop")
     assert message_of(api, request=2, number=2)["content"] == [{"type": "refusal", "refusal": "I cannot."}]
-
-
-async def test_two_hundred_streams_run_at_once_over_one_client() -> None:
-    async with OpenAiApi(lambda _: answer("Hello " * 50)) as api:
-        one = model(api)
-        async with one.open():
-            responses = await asyncio.gather(*(ask(one) for _ in range(200)))
-    assert {response.content for response in responses} == {(Text("Hello " * 50),)}
-    assert api.peak_in_flight > 20
 
 
 async def test_a_server_that_says_no_more_after_the_last_event_is_not_waited_for() -> None:
@@ -231,23 +164,6 @@ def test_a_model_without_an_address_is_not_made() -> None:
     assert "There is no address for the model 'm'." in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["", "two words", "line\n", "schlüssel"])
-def test_a_key_that_cannot_be_one_is_refused_without_being_shown(key: str) -> None:
-    with pytest.raises(ModelUnavailable) as caught:
-        OpenAIChatModel("gpt-4.1", api_key=key)
-    assert not key or key not in everything_said_by(caught.value)
-
-
-async def test_the_key_is_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    async with OpenAiApi([fault(401, message=f"Incorrect API key provided: {KEY}.")]) as api:
-        one = model(api)
-        error = await failure_of(one)
-    said = everything_said_by(error) + repr(one) + str(one) + caplog.text
-    assert "Incorrect API key provided: [key]" in said
-    assert KEY not in said
-
-
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 HI = answer("Hi there.", delta_chars=3)
@@ -266,7 +182,6 @@ def body(error: object, status: int) -> Reply:
 @pytest.mark.parametrize(
     ("reply", "kind", "status", "type"),
     [
-        pytest.param(fault(400), "bad_request", 400, "invalid_request_error", id="400"),
         pytest.param(
             fault(400, code="context_length_exceeded"),
             "context_overflow",
@@ -279,14 +194,9 @@ def body(error: object, status: int) -> Reply:
             body(LLAMA_OVERFLOW, 400), "context_overflow", 400, "exceed_context_size_error", id="too long for llama.cpp"
         ),
         pytest.param(fault(400, code="content_filter"), "content_filtered", 400, "content_filter", id="filtered"),
-        pytest.param(fault(401), "auth", 401, "invalid_api_key", id="401"),
         pytest.param(body({"message": "No credits", "code": 402}, 402), "quota", 402, None, id="402"),
-        pytest.param(fault(403), "auth", 403, "unsupported_country_region_territory", id="403"),
-        pytest.param(fault(404), "not_found", 404, "model_not_found", id="404"),
         pytest.param(body("model 'x' not found, try pulling it", 404), "not_found", 404, None, id="404 with a text"),
         pytest.param(raw(b'{"detail":"Not Found"}', status=404), "not_found", 404, None, id="404 of another form"),
-        pytest.param(fault(413, error_type="too_large"), "context_overflow", 413, "too_large", id="413"),
-        pytest.param(fault(429), "rate_limited", 429, "rate_limit_exceeded", id="429"),
         pytest.param(
             fault(429, error_type="insufficient_quota", code="insufficient_quota"),
             "quota",
@@ -294,9 +204,7 @@ def body(error: object, status: int) -> Reply:
             "insufficient_quota",
             id="no credit",
         ),
-        pytest.param(fault(500), "overloaded", 500, "server_error", id="500"),
         pytest.param(fault(503), "overloaded", 503, "server_is_overloaded", id="503"),
-        pytest.param(html_page(502), "overloaded", 502, None, id="a proxy's page"),
     ],
 )
 async def test_a_refusal_is_mapped_and_costs_nothing(reply: Reply, kind: str, status: int, type: str | None) -> None:
@@ -307,26 +215,11 @@ async def test_a_refusal_is_mapped_and_costs_nothing(reply: Reply, kind: str, st
     assert KEY not in everything_said_by(error)
 
 
-async def test_a_wait_that_the_service_asks_for_is_kept() -> None:
-    async with OpenAiApi([fault(429, headers={"retry-after": "7"})]) as api:
-        error = await failure_of(model(api))
-    assert (error.kind, error.retry_after_s, error.request_id) == ("rate_limited", 7.0, "req_1")
-
-
 @pytest.mark.parametrize(
     ("reply", "kind"),
     [
-        pytest.param(cut(HI, after_events=3), "stream_cut", id="closed between events"),
-        pytest.param(cut(HI, after_events=3, ending="reset"), "stream_cut", id="reset between events"),
-        pytest.param(cut(HI, after_events=3, ending="end"), "stream_cut", id="ended as if all were well"),
         pytest.param(cut(HI, after_bytes=400, ending="end"), "stream_cut", id="ended within an event"),
-        pytest.param(cut(HI, after_bytes=0, ending="end"), "stream_cut", id="an empty stream"),
-        pytest.param(stall(HI, after_events=3), "stream_idle", id="silence"),
-        pytest.param(broken_off(HI, after_events=3), "overloaded", id="an error event"),
         pytest.param(broken_off(HI, after_events=3, code="rate_limit_exceeded"), "rate_limited", id="another one"),
-        pytest.param(insert(HI, b'data: {"id": "\xff"}\n\n', after_events=3), "stream_cut", id="invalid UTF-8"),
-        pytest.param(insert(HI, b"data: <html>\n\n", after_events=3), "stream_cut", id="no JSON"),
-        pytest.param(insert(HI, enormous_line(33 * 1024 * 1024), after_events=3), "unknown", id="an enormous line"),
     ],
 )
 async def test_an_answer_that_breaks_off_counts_as_one_of_unknown_use(reply: Reply, kind: str) -> None:
@@ -345,36 +238,6 @@ async def test_an_answer_that_breaks_off_after_its_usage_keeps_it() -> None:
         error = await failure_of(model(server))
     assert error.kind == "stream_cut"
     assert error.usage == Usage(requests=1, input_tokens=25, output_tokens=2, exact=False)
-
-
-@pytest.mark.parametrize(
-    ("reply", "kind", "said"),
-    [
-        pytest.param(html_page(200), "unknown", "text/html, '<html><head><title>200", id="a page"),
-        pytest.param(raw(b"", content_type="text/plain"), "unknown", "an empty body", id="nothing"),
-        pytest.param(raw(b"", content_type="application/json"), "stream_cut", "cannot be read", id="empty JSON"),
-        pytest.param(raw(b"[]", content_type="application/json"), "unknown", "no chat completion", id="other JSON"),
-        pytest.param(raw(b"x\n\n", content_type="text/event-stream"), "stream_cut", "it is empty", id="no events"),
-    ],
-)
-async def test_what_is_no_answer_is_quoted(reply: Reply, kind: str, said: str) -> None:
-    async with OpenAiApi([reply]) as api:
-        error = await failure_of(model(api))
-    assert (error.kind, error.status, error.usage) == (kind, 200, None)
-    assert said in str(error)
-
-
-async def test_a_refused_connection_costs_nothing() -> None:
-    async with OpenAiApi([]) as api:
-        pass
-    error = await failure_of(model(api))
-    assert (error.kind, error.usage) == ("network", Usage())
-
-
-async def test_failures_leave_no_garbage_behind() -> None:
-    async with OpenAiApi([cut(HI, after_events=3)]) as api:
-        await failure_of(model(api))
-    gc.collect()  # an unclosed connection or generator would warn, and warnings are errors
 
 
 # -- the official SDK as oracle ----------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import fields, replace
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from pydantic import JsonValue
 
 from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
-from journeyman.model import ThinkingLevel
+from journeyman.model import Facts, Prefix, Request, Settings, ThinkingLevel, ToolSpec
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import (
     AZURE,
@@ -22,20 +24,12 @@ from journeyman.models.openai.endpoint import (
     OPENROUTER,
     VLLM,
     Endpoint,
-    address,
-    chat_tools,
-    context_window,
-    effort,
-    facts,
-    headers_for,
-    max_output_tokens,
+    known_of,
     reported_within,
-    with_extra,
 )
-from journeyman.models.openai.names import EndpointOptions
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
-from journeyman.types import JsonObject, Price
+from journeyman.types import JsonObject, Message, Price, Text
 
 PRESETS = (OPENAI, AZURE, OPENROUTER, OLLAMA, VLLM, LLAMA_CPP, LM_STUDIO)
 LOCAL = (OLLAMA, VLLM, LLAMA_CPP, LM_STUDIO)
@@ -66,6 +60,13 @@ def unavailable(name: str, **options: object) -> ModelUnavailable:
     return caught.value
 
 
+def body_of(endpoint: Endpoint, name: str, settings: Settings, *tools: ToolSpec) -> dict[str, Any]:
+    """Return the body of a request over Chat Completions."""
+    model = OpenAIChatModel(name, endpoint=endpoint, base_url="http://gpu.test")
+    said = [Message("user", (Text("Hello."),))]
+    return json.loads(model.body(Request(prefix=Prefix(tools=tools), messages=said, settings=settings)))
+
+
 # -- services ----------------------------------------------------------------------------------------------------------
 
 
@@ -81,21 +82,12 @@ def test_an_endpoint_can_be_kept_in_sets() -> None:
 
 
 def test_a_url_is_made_of_address_path_and_query() -> None:
-    assert address(OPENAI, base_url=None, path="/responses", model="m") == "https://api.openai.com/v1/responses"
-    assert address(OPENAI, base_url="http://x/", path="/a", model="m") == "http://x/a"
-    with_query = replace(AZURE, query={"api-version": "2024-10-21", "x": "a b"})
-    url = address(with_query, base_url="https://r", path="/deployments/{model}/chat", model="my/model")
+    assert OpenAIModel("m").url == "https://api.openai.com/v1/responses"
+    assert OpenAIChatModel("m", endpoint=replace(VLLM, chat_path="/a"), base_url="http://x/").url == "http://x/a"
+    query = {"api-version": "2024-10-21", "x": "a b"}
+    with_query = replace(AZURE, query=query, chat_path="/deployments/{model}/chat")
+    url = OpenAIChatModel("my/model", endpoint=with_query, base_url="https://r").url
     assert url == "https://r/deployments/my%2Fmodel/chat?api-version=2024-10-21&x=a+b"
-
-
-def test_headers_hold_the_key_as_the_endpoint_wants_it_and_the_users_own_last() -> None:
-    assert headers_for(OPENAI, api_key="k", more={}) == {
-        "content-type": "application/json",
-        "accept": "text/event-stream, application/json",
-        "authorization": "Bearer k",
-    }
-    assert headers_for(AZURE, api_key="k", more={"API-Key": "other"})["api-key"] == "other"
-    assert "authorization" not in headers_for(OLLAMA, api_key=None, more={})
 
 
 # -- models ------------------------------------------------------------------------------------------------------------
@@ -122,14 +114,14 @@ def test_headers_hold_the_key_as_the_endpoint_wants_it_and_the_users_own_last() 
 def test_what_is_known_of_a_model_is_found_by_its_longest_prefix(
     name: str, output_tokens: int, window: int | None
 ) -> None:
-    assert (facts(name).max_output_tokens, facts(name).context_window) == (output_tokens, window)
-    model = OpenAIChatModel(name)
-    assert (model.max_output_tokens, model.context_window) == (output_tokens, window)
+    assert (known_of(name).max_output_tokens, known_of(name).context_window) == (output_tokens, window)
+    assert OpenAIChatModel(name).facts == Facts(max_output_tokens=output_tokens, context_window=window)
 
 
 def test_the_endpoints_limits_win_over_those_that_are_known() -> None:
     small = replace(OLLAMA, max_output_tokens=2_048, context_window=4_096)
-    assert (max_output_tokens(small, "gpt-oss-20b"), context_window(small, "gpt-oss-20b")) == (2_048, 4_096)
+    facts = OpenAIChatModel("gpt-oss-20b", endpoint=small).facts
+    assert (facts.max_output_tokens, facts.context_window) == (2_048, 4_096)
 
 
 @pytest.mark.parametrize(
@@ -146,12 +138,13 @@ def test_the_endpoints_limits_win_over_those_that_are_known() -> None:
 def test_a_level_becomes_the_best_word_that_is_taken(
     endpoint: Endpoint, name: str, level: ThinkingLevel, word: str
 ) -> None:
-    assert effort(endpoint, name, level) == word
+    body = body_of(endpoint, name, Settings(thinking=level))
+    assert body.get("reasoning_effort", body.get("reasoning")) in (word, {"effort": word})
 
 
 def test_a_model_that_always_reasons_cannot_be_told_not_to() -> None:
     with pytest.raises(ProviderError) as caught:
-        effort(OPENAI, "gpt-6-astra", "off")
+        body_of(OPENAI, "gpt-6-astra", Settings(thinking="off"))
     assert str(caught.value) == "openai:gpt-6-astra always reasons. Ask for thinking='minimal' instead of 'off'."
 
 
@@ -167,7 +160,12 @@ def test_a_model_that_always_reasons_cannot_be_told_not_to() -> None:
     ],
 )
 def test_which_models_have_tools_over_chat_completions(endpoint: Endpoint, name: str, tools: str) -> None:
-    assert chat_tools(endpoint, name) == tools
+    tool = ToolSpec(name="look", description="", input_schema={"type": "object"})
+    said = {"no": "has no tools over Chat", "without reasoning": "cannot both reason and use tools", "yes": ""}[tools]
+    with nullcontext() if tools == "yes" else pytest.raises(ProviderError, match=said):
+        body_of(endpoint, name, Settings(thinking="low"), tool)
+    if tools == "without reasoning":
+        assert body_of(endpoint, name, Settings(), tool)["reasoning_effort"] == "none"
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -199,13 +197,10 @@ def test_an_error_within_an_answer_is_known_by_its_label(error: JsonValue, kind:
 
 
 def test_extra_fields_replace_ours_and_objects_are_put_together() -> None:
-    head: JsonObject = {"a": 1, "b": {"x": 1, "y": 1}, "c": [1]}
-    assert with_extra(head, {"a": 2, "b": {"y": 2}, "c": [2], "d": None}, reserved=frozenset({"messages"})) == {
-        "a": 2,
-        "b": {"x": 1, "y": 2},
-        "c": [2],
-        "d": None,
-    }
+    extra: JsonObject = {"stream_options": {"include_obfuscation": False}, "store": [2], "d": None}
+    body = body_of(OPENAI, "gpt-4.1", Settings(extra=extra))
+    assert body["stream_options"] == {"include_usage": True, "include_obfuscation": False}
+    assert (body["store"], body["d"]) == ([2], None)
 
 
 # -- by name -----------------------------------------------------------------------------------------------------------
@@ -300,10 +295,9 @@ def test_options_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_every_field_of_the_endpoint_can_be_given() -> None:
-    assert EndpointOptions.__annotations__.keys() == {each.name for each in fields(Endpoint)}
-    model = chat("vllm:qwen3", provider="gpu", tools=False, reasoning_field="reasoning_content", context_window=32_768)
-    expected = replace(VLLM, provider="gpu", tools=False, reasoning_field="reasoning_content", context_window=32_768)
-    assert (model.endpoint, model.provider, model.context_window) == (expected, "gpu", 32_768)
+    given = replace(VLLM, provider="gpu", tools=False, reasoning_field="reasoning_content", context_window=32_768)
+    model = chat("vllm:qwen3", endpoint=given)
+    assert (model.endpoint, model.provider, model.facts.context_window) == (given, "gpu", 32_768)
     own = Endpoint(provider="acme", base_url="https://acme.example/v1", key_variable="ACME_API_KEY", needs_key=True)
     assert "ACME_API_KEY" in unavailable("openai-chat:m", endpoint=own).hint
     assert chat("openai-chat:m", endpoint=own, api_key="k").base_url == "https://acme.example/v1"
@@ -321,7 +315,7 @@ def test_a_dated_version_of_azure_has_paths_of_its_own(how: str, monkeypatch: py
     if how == "variable":
         monkeypatch.setenv("OPENAI_API_VERSION", "2024-10-21")
     else:
-        options["query"] = {"api-version": "2024-10-21"}
+        options["endpoint"] = replace(AZURE, query={"api-version": "2024-10-21"})
     endpoint = chat("azure:my-deployment", **options).endpoint
     assert endpoint.query == {"api-version": "2024-10-21"}
     assert endpoint.chat_path == "/openai/deployments/{model}/chat/completions"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman.errors import ModelUnavailable, ProviderError
-from journeyman.model import Prefix, Request, Settings, ThinkingLevel, ToolSpec
+from journeyman.model import Facts, Prefix, Request, Settings, ThinkingLevel, ToolSpec
 from journeyman.models.openai.endpoint import AZURE, LM_STUDIO, OLLAMA, OPENAI, VLLM, Endpoint
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.types import (
@@ -649,7 +649,7 @@ def test_the_longest_answer_defaults_to_the_documented_maximum(
     name: str, max_output_tokens: int, context_window: int | None
 ) -> None:
     model = OpenAIModel(name)
-    assert (model.max_output_tokens, model.context_window) == (max_output_tokens, context_window)
+    assert model.facts == Facts(max_output_tokens=max_output_tokens, context_window=context_window)
     assert sent(model=model)["max_output_tokens"] == max_output_tokens
 
 

@@ -222,7 +222,7 @@ async def test_it_is_what_its_model_is() -> None:
     price = Price(input=1, output=2)
     inner = AnthropicModel("claude-sonnet-5-5", price=price)
     limited = RateLimited(inner, concurrency=1)
-    assert (limited.provider, limited.name, limited.price) == ("anthropic", "claude-sonnet-5-5", price)
+    assert (limited.provider, limited.name, limited.facts.price) == ("anthropic", "claude-sonnet-5-5", price)
     assert (max_output_tokens_of(limited), context_window_of(limited)) == (128_000, 1_000_000)
     async with limited.open():
         pass

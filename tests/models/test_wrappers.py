@@ -17,6 +17,7 @@ from journeyman.model import (
     Answered,
     BlockFinished,
     Collector,
+    Facts,
     Model,
     Part,
     Prefix,
@@ -85,6 +86,10 @@ class Halting:
     context_window: int | None = 1_000
     ending: ResponseFinished | None = None
     log: list[str] = field(default_factory=list[str])
+
+    @property
+    def facts(self) -> Facts:
+        return Facts(max_output_tokens=self.max_output_tokens, context_window=self.context_window, price=self.price)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:

@@ -16,6 +16,7 @@ from journeyman import ProviderError, Usage
 from journeyman.errors import ProviderErrorKind
 from journeyman.model import (
     BlockFinished,
+    Facts,
     InputPart,
     Part,
     Request,
@@ -29,7 +30,7 @@ from journeyman.types import Block, Price, StopReason, Text, Thinking, ToolUse
 from tests.support.run_record import Reply
 
 if TYPE_CHECKING:
-    from journeyman.model import Model, Priced
+    from journeyman.model import HasFacts, Model
 
 HANG_S = 100_000.0
 """Longer than anything else; but not for ever, so that every run ends."""
@@ -138,6 +139,10 @@ class PlayedModel:
                     usage=fault.usage,
                 )
 
+    @property
+    def facts(self) -> Facts:
+        return Facts(price=self.price)
+
     def _priced(self, usage: Usage) -> Usage:
         if self.price is None or usage.cost is not None or not usage.requests:
             return usage
@@ -171,4 +176,4 @@ def _deltas(block: Block) -> Iterator[Part]:
 
 if TYPE_CHECKING:
     _model: Model = PlayedModel([])
-    _priced: Priced = PlayedModel([])
+    _has_facts: HasFacts = PlayedModel([])

@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 from journeyman import Message, Price, Settings, Text, Usage
 from journeyman.errors import ProviderError
-from journeyman.model import BlockFinished, Collector, Model, Part, Prefix, Request, ResponseFinished, ResponseStarted
+from journeyman.model import (
+    BlockFinished,
+    Collector,
+    Facts,
+    Model,
+    Part,
+    Prefix,
+    Request,
+    ResponseFinished,
+    ResponseStarted,
+)
 from journeyman.models import Fallback, RateLimited, Swappable
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import CountingLoop
@@ -244,6 +254,10 @@ class Playing:
     @property
     def price(self) -> Price | None:
         return self.outcome.price
+
+    @property
+    def facts(self) -> Facts:
+        return Facts(price=self.price)
 
     @property
     def usage(self) -> Usage:

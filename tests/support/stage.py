@@ -23,7 +23,7 @@ from typing import Final, Literal, TypeAlias
 import pytest
 
 from journeyman.errors import ProviderError
-from journeyman.model import Model, Part, Request, Response, ResponseFinished, ResponseStarted, UsageSeen
+from journeyman.model import Facts, Model, Part, Request, Response, ResponseFinished, ResponseStarted, UsageSeen
 from journeyman.models import transport
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, Policy, say
@@ -150,7 +150,7 @@ class _InProcess:
     def __init__(self, stage: Stage, script: _Script) -> None:
         self._stage = stage
         self._script = script
-        self.price = script.price
+        self.facts = Facts(price=script.price)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
@@ -158,7 +158,7 @@ class _InProcess:
         if isinstance(answer, Broken):
             yield _half(request, answer)
             return
-        async with FromFunction(lambda _: answer, name=self.name, price=self.price).stream(request) as parts:
+        async with FromFunction(lambda _: answer, name=self.name, price=self.facts.price).stream(request) as parts:
             yield parts
 
 
@@ -201,7 +201,7 @@ def _nothing_is_left(before: set[asyncio.Task[object]]) -> None:
     """Fail if tasks or connections were left behind. Those of the server and of the test runner go by themselves."""
     left = [task for task in asyncio.all_tasks() - before if not any(name in _file_of(task) for name in _NOT_OURS)]
     assert not left, f"Tasks were left behind: {left}"
-    clients = transport._clients  # pyright: ignore[reportPrivateUsage] - nothing else tells what is open
+    clients = transport._process.clients  # pyright: ignore[reportPrivateUsage] - nothing else tells what is open
     assert asyncio.get_running_loop() not in clients, "The connection pool was left open."
 
 

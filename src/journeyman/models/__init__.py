@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from journeyman.models.faulty import Faulty
     from journeyman.models.prices import PriceTable, load_prices, price_for, prices_as_of
     from journeyman.models.scripted import FromFunction, Scripted
-    from journeyman.models.wrappers import Fallback, RateLimited, Swappable
+    from journeyman.models.wrappers import Around, Fallback, RateLimited, Swappable
 
 __all__ = [
+    "Around",
     "Fallback",
     "Faulty",
     "FromFunction",
@@ -35,6 +36,6 @@ if not TYPE_CHECKING:
             "faulty": "Faulty",
             "prices": "PriceTable load_prices price_for prices_as_of",
             "scripted": "FromFunction Scripted",
-            "wrappers": "Fallback RateLimited Swappable",
+            "wrappers": "Around Fallback RateLimited Swappable",
         },
     )

@@ -1,14 +1,14 @@
 """A model around a model that fails now and then, the same way for the same seed: for tests of what is built on models.
 
 Faults come as adapters report them: the same parts before, the same kinds of error, blocks as decoders make them of
-damaged answers. Imports `model`, `errors` and `types`.
+damaged answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
@@ -23,16 +23,9 @@ from journeyman.model import (
     ResponseFinished,
     TextPart,
     ThinkingPart,
-    context_window_of,
-    loads_tools_of,
-    max_output_tokens_of,
-    opened,
-    price_of,
 )
-from journeyman.types import NOTHING_USED, Price, ToolUse, Usage
-
-if TYPE_CHECKING:
-    from journeyman.model import Opens, Priced
+from journeyman.models.wrappers import Around
+from journeyman.types import NOTHING_USED, ToolUse, Usage
 
 FaultKind: TypeAlias = Literal[
     "refused", "rate_limited", "overloaded", "slow", "cut", "idle", "damaged_arguments", "repeated_ids", "empty"
@@ -66,7 +59,7 @@ class Fault:
     kind: FaultKind
 
 
-class Faulty:
+class Faulty(Around):
     """A model that fails in some of its requests.
 
     Whether the n-th request fails, and how, depends on the seed and on n alone. `made` says which faults there were;
@@ -93,6 +86,7 @@ class Faulty:
         """
         if problems := [*_problems(rate, faults)]:
             raise DefinitionError("Faulty", problems)
+        super().__init__(model)
         self.model = model
         self.seed = seed
         self.rate = rate
@@ -105,34 +99,6 @@ class Faulty:
 
     def __repr__(self) -> str:
         return f"<Faulty {self.model!r}, seed {self.seed}>"
-
-    @property
-    def provider(self) -> str:
-        return self.model.provider
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def max_output_tokens(self) -> int | None:
-        return max_output_tokens_of(self.model)
-
-    @property
-    def context_window(self) -> int | None:
-        return context_window_of(self.model)
-
-    @property
-    def price(self) -> Price | None:
-        return price_of(self.model)
-
-    @property
-    def loads_tools(self) -> bool:
-        return loads_tools_of(self.model)
-
-    def open(self) -> AbstractAsyncContextManager[object]:
-        """Hold open what the model needs."""
-        return opened(self.model)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
@@ -274,5 +240,3 @@ def _emptied(part: Part) -> Part | None:
 
 if TYPE_CHECKING:
     _model: type[Model] = Faulty
-    _opens: type[Opens] = Faulty
-    _priced: type[Priced] = Faulty

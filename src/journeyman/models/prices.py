@@ -1,15 +1,14 @@
 """What models cost: a table that comes with the package, and tables of one's own.
 
 The table holds what providers ask for plain requests, as of a certain day: `prices.json` says which and by what source,
-and `make prices` brings it up to date. What it does not hold is unknown, which is not free. Imports `untrusted`,
-`issues`, `errors` and `types`.
+and `make prices` brings it up to date. What it does not hold is unknown, which is not free.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cache
@@ -180,15 +179,11 @@ def load_prices(path: str | Path) -> PriceTable:
         return _table(as_object(_files().dump_python(_files().validate_python(table), mode="json")))
     except ValidationError as error:
         hint = "Prices are US dollars per million tokens, by 'provider:model'."
-        problems = [Problem("INVALID_PRICE", f"{line}.", hint) for line in _lines(error)]
+        lines = [line.replace('["[key]"]: its key ', ": its name ") for line in issue_lines(faults_of(error))]
+        problems = [Problem("INVALID_PRICE", f"{line}.", hint) for line in lines]
     except (OSError, ValueError) as error:
-        problems = [Problem("UNREADABLE_PRICES", f"It cannot be read: {error}.", "Mend the file, or name another.")]
+        problems = [Problem("UNREADABLE_PRICES", f"It cannot be read: {error}.", "Fix the file, or name another.")]
     raise DefinitionError(f"The price table {str(path)!r}", problems)
-
-
-def _lines(error: ValidationError) -> Iterator[str]:
-    for line in issue_lines(faults_of(error)):
-        yield line.replace('["[key]"]: its key ', ": its name ")
 
 
 @cache

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import orjson
@@ -15,17 +15,16 @@ import orjson
 from journeyman.errors import ProviderError
 from journeyman.model import (
     BlockFinished,
-    InputPart,
+    Facts,
     Model,
     Part,
     Request,
     Response,
     ResponseFinished,
     ResponseStarted,
-    TextPart,
-    ThinkingPart,
 )
-from journeyman.types import Block, Price, StopReason, Text, Thinking, ToolUse, Usage
+from journeyman.models.wire import shown
+from journeyman.types import Block, Price, StopReason, Text, ToolUse, Usage
 
 Answer: TypeAlias = Response | str | Block | Sequence[Block] | ProviderError
 """What a script or function may give: a response, the text of one, its blocks, or the error of a failed request."""
@@ -79,8 +78,9 @@ class Scripted:
         return self._function.name
 
     @property
-    def price(self) -> Price | None:
-        return self._function.price
+    def facts(self) -> Facts:
+        """What is known of the model: its price, if it has one."""
+        return self._function.facts
 
     @property
     def remaining(self) -> int:
@@ -101,7 +101,9 @@ class Scripted:
                 usage=Usage(),
             )
         answer = self._answers[min(index, len(self._answers) - 1)]
-        return await _answer(answer, request) if callable(answer) else answer
+        if callable(answer):
+            answer = answer(request)
+        return await answer if isinstance(answer, Awaitable) else answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,11 @@ class FromFunction:
     name: str = "function"
     price: Price | None = None
     provider: str = "scripted"
+    facts: Facts = field(init=False)
+    """What is known of the model: its price, if it has one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "facts", Facts(price=self.price))
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         return _Stream(self, request)
@@ -155,16 +162,11 @@ def _parts_of(model: FromFunction, request: Request, response: Response) -> list
     for number, block in enumerate(response.content):
         if isinstance(block, ToolUse) and not block.id:
             block = replace(block, id=f"call_{len(request.messages)}_{number}")
-        if request.deltas:
-            parts += _deltas(block)
+        if request.deltas and (part := shown(block)) is not None:
+            parts.append(part)
         parts.append(BlockFinished(block))
     parts.append(ResponseFinished(response.stop_reason, response.stop_detail, usage))
     return parts
-
-
-async def _answer(policy: Policy, request: Request) -> Answer:
-    answer = policy(request)
-    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _response(answer: Answer) -> Response:
@@ -194,18 +196,6 @@ def _of_input(usage: Usage) -> Usage:
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
     )
-
-
-def _deltas(block: Block) -> Iterator[Part]:
-    match block:
-        case Text(text) if text:
-            yield TextPart(text)
-        case Thinking(text) if text:
-            yield ThinkingPart(text)
-        case ToolUse():
-            yield InputPart(block.id, block.name, block.malformed or block.input_json)
-        case _:
-            return
 
 
 if TYPE_CHECKING:

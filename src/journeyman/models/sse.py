@@ -1,7 +1,4 @@
-"""Server-sent events from bytes: a parser that works on whole chunks, cut anywhere.
-
-Imports nothing of this package. Read `transport.py` next.
-"""
+"""Server-sent events from bytes: a parser that works on whole chunks, cut anywhere."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import re
 from typing import Final, TypeAlias
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+# Nearly every chunk is whole events in this form, which are found at once: the benchmark `over-http` needs it.
 _USUAL: Final = re.compile(rb"event: (.*)\ndata: (.*)\n\n")
 _USUAL_FRAME_BYTES: Final = len(b"event: \ndata: \n\n")
 

@@ -1,12 +1,8 @@
 """HTTP to model providers: one shared client per event loop, bytes in, server-sent events out, every failure mapped.
 
 The only module that knows aiohttp. An adapter sends its body with `open_stream`; what goes wrong before, instead of
-or within the answer becomes a `ProviderError`, by the class of the exception. Read
-`refusal.py` next: what an answer with a failure status means.
-
-Keeping this package off the network while a cassette is replayed.
-
-`transport.py` asks here before each request.
+or within the answer becomes a `ProviderError`, by the class of the exception. While a cassette is replayed, nobody is
+asked: see `offline`.
 """
 
 from __future__ import annotations
@@ -28,43 +24,6 @@ from aiohttp.http_exceptions import HttpProcessingError
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.models.sse import Event, Parser, TooLarge
 from journeyman.types import NOTHING_USED, Usage
-
-
-@dataclass(slots=True)
-class Silence:
-    """A time in which nobody may be asked."""
-
-    reason: str
-    refused: list[str] = field(default_factory=list[str])
-    """The hosts that would have been asked."""
-
-
-# Of the whole process: a context variable would not reach a test's event loop, which may have been there before.
-_silences: list[Silence] = []
-
-
-@contextmanager
-def offline(reason: str) -> Generator[Silence]:
-    """Refuse every request over our transport, in any event loop of this process, until the block ends."""
-    silence = Silence(reason)
-    _silences.append(silence)
-    try:
-        yield silence
-    finally:
-        _silences.remove(silence)
-
-
-def is_offline() -> bool:
-    """Tell whether nobody may be asked now."""
-    return bool(_silences)
-
-
-def refusal(host: str) -> str:
-    """Note that `host` would have been asked, and return why it must not be."""
-    for silence in _silences:
-        silence.refused.append(host)
-    return _silences[-1].reason
-
 
 EVENT_LIMIT_BYTES: Final = 32 * 1024 * 1024
 """The largest single event or document that is read."""
@@ -88,65 +47,6 @@ class Timeouts:
     """Between sending the request and the first byte, and between any two pieces of the answer."""
 
 
-# -- the shared client -------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Client:
-    session: aiohttp.ClientSession
-    leases: int = 0
-    proxies: dict[str, str | None] = field(default_factory=dict[str, str | None])
-
-    def proxy_for(self, url: str) -> str | None:
-        """Return the proxy that the environment names for `url`."""
-        # aiohttp's own trust_env would ask anew, in two threads, for every request, and read passwords from ~/.netrc.
-        if url not in self.proxies:
-            parts = urlsplit(url)
-            bypassed = urllib.request.proxy_bypass(parts.hostname or "")
-            self.proxies[url] = None if bypassed else urllib.request.getproxies().get(parts.scheme)
-        return self.proxies[url]
-
-
-_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _Client] = WeakKeyDictionary()
-
-
-@asynccontextmanager
-async def lease() -> AsyncGenerator[None]:
-    """Keep this event loop's client open. Leases nest; the last one closes it."""
-    client = _leased()
-    try:
-        yield
-    finally:
-        await _give_back(client)
-
-
-def _leased() -> _Client:
-    loop = asyncio.get_running_loop()
-    client = _clients.get(loop)
-    if client is None:
-        client = _clients[loop] = _Client(_session())
-    client.leases += 1
-    return client
-
-
-async def _give_back(client: _Client) -> None:
-    client.leases -= 1
-    if client.leases == 0:
-        del _clients[asyncio.get_running_loop()]
-        await client.session.close()
-        await asyncio.sleep(0)  # connections closed before are gone one round later
-
-
-def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        # A proxy that compresses a stream holds its events back.
-        headers={"Accept-Encoding": "identity", "User-Agent": "journeyman"},
-        timeout=aiohttp.ClientTimeout(total=None),
-    )
-
-
 # -- one request -------------------------------------------------------------------------------------------------------
 
 
@@ -163,14 +63,11 @@ class Exchange:
 
     def scrubbed(self, text: str) -> str:
         """Return `text` without the keys of the request."""
-        for secret in self._secrets():
-            text = text.replace(secret, "[key]")
-        return text
-
-    def _secrets(self) -> list[str]:
         values = [value for name, value in self.headers.items() if name.lower() not in _PUBLIC_HEADERS]
         words = [word for value in [*values, urlsplit(self.url).password or ""] for word in (value, *value.split())]
-        return sorted({word for word in words if len(word) > 6}, key=len, reverse=True)
+        for secret in sorted({word for word in words if len(word) > 6}, key=len, reverse=True):
+            text = text.replace(secret, "[key]")
+        return text
 
     def failure(
         self, words: str, kind: ProviderErrorKind, detail: object = "", *, usage: Usage | None = None
@@ -279,7 +176,10 @@ def open_stream(
 
 
 class _Posted(AbstractAsyncContextManager[Answer]):
-    """A request that is open as long as the block. A class, since it is entered for each request."""
+    """A request that is open as long as the block.
+
+    A class, because a generator costs more for each request: the benchmark `over-http` needs it.
+    """
 
     __slots__ = ("_body", "_client", "_exchange", "_response", "_timeouts")
 
@@ -303,8 +203,8 @@ class _Posted(AbstractAsyncContextManager[Answer]):
 
 
 async def _post(client: _Client, exchange: Exchange, body: bytes, timeouts: Timeouts) -> aiohttp.ClientResponse:
-    if is_offline():
-        raise exchange.failure(f"is not asked: {refusal(exchange.host)}", "not_recorded", usage=NOTHING_USED)
+    if (refused := _refused(exchange)) is not None:
+        raise refused
     try:
         return await client.session.post(
             exchange.url,
@@ -322,6 +222,108 @@ async def _post(client: _Client, exchange: Exchange, body: bytes, timeouts: Time
 @cache
 def _client_timeout(timeouts: Timeouts) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, connect=timeouts.connect_s, sock_read=timeouts.idle_s)
+
+
+# -- the shared client -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Client:
+    session: aiohttp.ClientSession
+    leases: int = 0
+    proxies: dict[str, str | None] = field(default_factory=dict[str, str | None])
+
+    def proxy_for(self, url: str) -> str | None:
+        """Return the proxy that the environment names for `url`."""
+        # aiohttp's own trust_env would ask anew, in two threads, for every request, and read passwords from ~/.netrc.
+        if url not in self.proxies:
+            parts = urlsplit(url)
+            bypassed = urllib.request.proxy_bypass(parts.hostname or "")
+            self.proxies[url] = None if bypassed else urllib.request.getproxies().get(parts.scheme)
+        return self.proxies[url]
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """What all event loops of the process have together."""
+
+    clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _Client] = field(
+        default_factory=WeakKeyDictionary[asyncio.AbstractEventLoop, _Client]
+    )
+    silences: list[Silence] = field(default_factory=lambda: [])
+    """Here, because a context variable would not reach a test's event loop, which may have been there before."""
+
+
+_process: Final = _Process()
+
+
+@asynccontextmanager
+async def lease() -> AsyncGenerator[None]:
+    """Keep this event loop's client open. Leases nest; the last one closes it."""
+    client = _leased()
+    try:
+        yield
+    finally:
+        await _give_back(client)
+
+
+def _leased() -> _Client:
+    loop = asyncio.get_running_loop()
+    client = _process.clients.get(loop)
+    if client is None:
+        client = _process.clients[loop] = _Client(_session())
+    client.leases += 1
+    return client
+
+
+async def _give_back(client: _Client) -> None:
+    client.leases -= 1
+    if client.leases == 0:
+        del _process.clients[asyncio.get_running_loop()]
+        await client.session.close()
+        await asyncio.sleep(0)  # connections closed before are gone one round later
+
+
+def _session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        # A proxy that compresses a stream holds its events back.
+        headers={"Accept-Encoding": "identity", "User-Agent": "journeyman"},
+        timeout=aiohttp.ClientTimeout(total=None),
+    )
+
+
+# -- no network --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Silence:
+    """A time in which nobody may be asked."""
+
+    reason: str
+    refused: list[str] = field(default_factory=list[str])
+    """The hosts that would have been asked."""
+
+
+@contextmanager
+def offline(reason: str) -> Generator[Silence]:
+    """Refuse every request over our transport, in any event loop of this process, until the block ends."""
+    silence = Silence(reason)
+    _process.silences.append(silence)
+    try:
+        yield silence
+    finally:
+        _process.silences.remove(silence)
+
+
+def _refused(exchange: Exchange) -> ProviderError | None:
+    """Return why nobody may be asked now, and note who would have been; None when anybody may."""
+    for silence in _process.silences:
+        silence.refused.append(exchange.host)
+    if not _process.silences:
+        return None
+    return exchange.failure(f"is not asked: {_process.silences[-1].reason}", "not_recorded", usage=NOTHING_USED)
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """What the exceptions of other packages mean when they carry a request: by the names of their classes, not their words.
 
 A carrier is an official SDK or another library; which HTTP client it uses is its own affair, so nothing is imported
-here to recognise its exceptions. Nor does anything of them leave but a scrubbed text: they hold requests, and with
-them keys. Imports `errors`, `types` and `refusal`.
+here to recognise its exceptions. And nothing of them is passed on but a text without secrets: they hold requests, and
+with them keys.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from journeyman.errors import ProviderErrorKind, name_and_words
-from journeyman.models.answers import kind_of_status
 
 _QUOTED_CHARACTERS: Final = 500
 _SECRET_NAME: Final = re.compile(r"(?i)key|token|secret|passw|credential|authorization")
@@ -25,7 +24,7 @@ class Meaning(NamedTuple):
 
     kind: ProviderErrorKind
     words: str
-    """To go on after the name of the host."""
+    """What happened: the words that follow the name of the host."""
     unbilled: bool = False
     """True when nothing can have been billed."""
 
@@ -83,11 +82,6 @@ def meaning(error: BaseException, *, begun: bool) -> Meaning | None:
             return known
         seen = seen.__cause__ or seen.__context__
     return None
-
-
-def meaning_of_status(status: int, words: str) -> Meaning:
-    """Return what an answer with a failure status means. Such an answer is not billed."""
-    return Meaning(kind_of_status(status), words, unbilled=True)
 
 
 # -- texts without keys ------------------------------------------------------------------------------------------------

@@ -1,13 +1,9 @@
-"""Values as JSON bytes, the way every adapter sends them.
+"""What every adapter needs to write and read JSON, and to read another provider's messages.
 
-Reading JSON that a provider sent: whatever it is, nothing here raises but `ProviderError`.
-
-What one provider reads of another's messages: blocks that only their author understands, and ids and names.
-
-A conversation may go on with another provider. Reasoning then becomes a text in tags, encrypted reasoning is left out,
-and any other block of the old provider's becomes a text that says what is missing. Ids and names that the new provider
-would refuse are rewritten, each always to the same, so that a call and its result still belong together. Imports
-`types`.
+Whatever a provider has sent, nothing here raises but `ProviderError`. And a conversation may go on with another
+provider: reasoning then becomes a text in tags, encrypted reasoning is left out, and any other block of the old
+provider's becomes a text that says what is missing. Ids and names that the new provider would refuse are rewritten,
+each always to the same, so that a call and its result still belong together.
 """
 
 from __future__ import annotations
@@ -17,13 +13,20 @@ import re
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Final, cast
+from uuid import uuid4
 
 import orjson
 from pydantic import JsonValue
 from pydantic_core import from_json
 
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.types import Block, JsonObject, Opaque, RedactedThinking, Text, Thinking
+from journeyman.model import InputPart, Part, TextPart, ThinkingPart
+from journeyman.types import Block, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+
+_SAFE: Final = re.compile(r"[a-zA-Z0-9_-]+")
+_UNSAFE_CHARACTER: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+# -- what providers send -----------------------------------------------------------------------------------------------
 
 
 def damaged(what: str, kind: ProviderErrorKind = "stream_cut") -> ProviderError:
@@ -71,8 +74,55 @@ def is_object(raw: str) -> bool:
         return False
 
 
-_SAFE: Final = re.compile(r"[a-zA-Z0-9_-]+")
-_UNSAFE_CHARACTER: Final = re.compile(r"[^a-zA-Z0-9_-]")
+def own_id(id: str, ids: set[str], *, prefix: str = "call") -> tuple[str, str | None]:
+    """Return an id for a call that no other of `ids` has, and add it to them; then the provider's, if it is another."""
+    own = id if id and id not in ids else f"{prefix}_{uuid4().hex[:24]}"
+    ids.add(own)
+    return own, None if own == id else id
+
+
+def tool_use(id: str, name: str, arguments: str, *, wire_id: str | None) -> ToolUse:
+    """Return the block of a call. None are taken for `{}`, and what is no JSON object is kept as `malformed`."""
+    raw = arguments if arguments.strip() else "{}"
+    if is_object(raw):
+        return ToolUse(id, name, raw, wire_id=wire_id)
+    return ToolUse(id, name, malformed=raw, wire_id=wire_id)
+
+
+def shown(block: Block) -> Part | None:
+    """Return a block that came in one piece as a part for display; None if there is nothing to show."""
+    match block:
+        case Text(text) if text:
+            return TextPart(text)
+        case Thinking(text) if text:
+            return ThinkingPart(text)
+        case ToolUse():
+            return InputPart(block.id, block.name, block.malformed or block.input_json)
+        case _:
+            return None
+
+
+# -- what is sent ------------------------------------------------------------------------------------------------------
+
+
+def to_json(value: object) -> bytes:
+    """Return `value` as JSON. Lone surrogates, which no JSON text can carry, become question marks."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def is_marked_inside(block: Block) -> bool:
+    """Return whether the user has set a cache mark in the parts of a tool's result."""
+    if not isinstance(block, ToolResult) or isinstance(block.content, str):
+        return False
+    return any(isinstance(part, Text) and part.cache_mark for part in block.content)
+
+
+def joined(tools: bytes, more: Sequence[object]) -> bytes:
+    """Return the elements of a list of tools, with those that are given in the provider's own form at their end."""
+    return b",".join([part for part in (tools, to_json(more)[1:-1]) if part]) if more else tools
 
 
 def readable(block: Block, provider: str) -> Block | None:
@@ -103,11 +153,3 @@ def safe_name(name: str, *, longest: int) -> str:
     if _SAFE.fullmatch(name) and len(name) <= longest:
         return name
     return _UNSAFE_CHARACTER.sub("_", name)[:longest] or "_"
-
-
-def to_json(value: object) -> bytes:
-    """Return `value` as JSON. Lone surrogates, which no JSON text can carry, become question marks."""
-    try:
-        return orjson.dumps(value)
-    except orjson.JSONEncodeError:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

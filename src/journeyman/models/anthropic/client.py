@@ -5,8 +5,8 @@
 The request's body and the reading of its answer are those of `AnthropicModel`; what lies between, from the address and
 the signature to the framing of the stream, is the client's. It costs about three times the CPU. The client belongs to
 whoever made it: nothing here closes it, and like any of its kind it serves one event loop. Its own retries are off,
-because a retry that nobody sees cannot be counted. Imports `anthropic`, `anthropic_decode` and `vendor_errors`; the SDK
-(`pip install 'journeyman[anthropic]'`) only when a client is given.
+because a retry that nobody sees cannot be counted. The SDK (`pip install 'journeyman[anthropic]'`) is imported only
+when a client is given.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pydantic_core import from_json
 
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
-from journeyman.model import Part, Request
-from journeyman.models.answers import kind_of_status, retry_after_s
+from journeyman.model import Facts, Part, Request
+from journeyman.models.answers import kind_of_status, retry_after_s, with_overflow
 from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
-from journeyman.models.anthropic.model import AnthropicModel, with_overflow
+from journeyman.models.anthropic.model import OVERFLOW, AnthropicModel
 from journeyman.models.anthropic.model import from_environment as with_a_key
 from journeyman.models.transport import Timeouts
 from journeyman.models.vendor_errors import meaning, named_secrets, said, scrubbed
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from anthropic.lib.bedrock import AsyncAnthropicBedrock, AsyncAnthropicBedrockMantle
     from anthropic.lib.vertex import AsyncAnthropicVertex
 
-    from journeyman.model import Limited, Model, Opens, Priced
+    from journeyman.model import HasFacts, Model, Opens
 
     Client: TypeAlias = AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicBedrockMantle | AsyncAnthropicVertex
     """Any asynchronous client of the SDK; those for Foundry and for AWS are of the first kind."""
@@ -72,8 +72,10 @@ class AnthropicClientModel:
     """What the model costs; None leaves the cost of its answers unknown."""
     loads_tools: bool = False
     """Whether the service loads deferred tools itself, as Anthropic's own does."""
+    facts: Facts = field(init=False)
+    """The documented ones; 8,192 tokens of output for a model that is not known here."""
     _form: AnthropicModel = field(init=False)
-    """Knows the model and makes the bodies; sends nothing."""
+    """It knows the model and makes the bodies, and sends nothing."""
 
     def __post_init__(self) -> None:
         if not inspect.iscoroutinefunction(getattr(self.client, "post", None)):
@@ -82,7 +84,9 @@ class AnthropicClientModel:
                 model=f"{PROVIDER}:{self.name}",
                 hint="Give one of the SDK's asynchronous clients, such as anthropic.AsyncAnthropicBedrock(...).",
             )
-        object.__setattr__(self, "_form", AnthropicModel(self.name))
+        form = AnthropicModel(self.name)
+        object.__setattr__(self, "_form", form)
+        object.__setattr__(self, "facts", replace(form.facts, price=self.price, loads_tools=self.loads_tools))
 
     def __repr__(self) -> str:
         return f"<AnthropicClientModel {self.name} by {type(self.client).__name__}>"
@@ -90,15 +94,6 @@ class AnthropicClientModel:
     @property
     def provider(self) -> str:
         return PROVIDER
-
-    @property
-    def max_output_tokens(self) -> int:
-        """The documented maximum; 8,192 for a model that is not known here."""
-        return self._form.max_output_tokens
-
-    @property
-    def context_window(self) -> int | None:
-        return self._form.context_window
 
     def open(self) -> AbstractAsyncContextManager[object]:
         """Do nothing: the client's connections are its owner's."""
@@ -145,8 +140,7 @@ class AnthropicClientModel:
 if TYPE_CHECKING:
     _model: Model = AnthropicClientModel("", client=AsyncAnthropic())
     _opens: Opens = AnthropicClientModel("", client=AsyncAnthropic())
-    _limited: Limited = AnthropicClientModel("", client=AsyncAnthropic())
-    _priced: Priced = AnthropicClientModel("", client=AsyncAnthropic())
+    _has_facts: HasFacts = AnthropicClientModel("", client=AsyncAnthropic())
 
 
 def from_environment(
@@ -290,7 +284,7 @@ def _refused(error: APIStatusError, client: Client, *, begun: bool) -> ProviderE
         retry_after_s=retry_after_s(headers),
         usage=None if begun else NOTHING_USED,
     )
-    return with_overflow(failure)
+    return with_overflow(failure, OVERFLOW)
 
 
 def _host(client: Client) -> str:

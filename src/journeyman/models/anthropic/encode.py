@@ -4,15 +4,10 @@ A request's bytes, cache marks aside, are the beginning of the next request's: t
 signatures of the model's reasoning depend on that. What the API would refuse is settled here, block by block:
 
 - left out: empty texts, blank texts of the user, and reasoning without a signature (it was cut off);
-- what only another provider can read, and ids and names that this one would refuse: see `foreign.py`;
+- what only another provider can read, and ids and names that this one would refuse: see `models/wire.py`;
 - an assistant message that `continues` the one before is joined to it; what comes before a continuation, or ends the
   conversation, loses its trailing white space;
 - at most four cache marks: the last four set by hand, then automatic ones in what is left of the four.
-
-References to deferred tools, as the Messages API takes them: a result that has any holds nothing else.
-
-The API shows the model the tools that are referred to, so the texts that would say the same are left out. It refuses a
-reference to a tool that the request does not defer: such a one is left out, too.
 """
 
 from __future__ import annotations
@@ -25,7 +20,7 @@ from typing import Final
 
 from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.strict import Grammars
-from journeyman.models.wire import readable, safe_id, safe_name, to_json
+from journeyman.models.wire import is_marked_inside, joined, readable, safe_id, safe_name, to_json
 from journeyman.types import (
     Base64,
     Block,
@@ -43,33 +38,6 @@ from journeyman.types import (
     ToolResult,
     ToolUse,
 )
-
-
-def referring(messages: Sequence[Message], loadable: Collection[str], *, provider: str) -> Sequence[Message]:
-    """Return the messages, their references to `loadable` tools as blocks of the provider's own."""
-    return [_referring(message, loadable, provider) for message in messages]
-
-
-def _referring(message: Message, loadable: Collection[str], provider: str) -> Message:
-    if message.role != "user" or not any(_found(block, loadable) for block in message.content):
-        return message
-    return replace(message, content=tuple([_own(block, loadable, provider) for block in message.content]))
-
-
-def _found(block: Block, loadable: Collection[str]) -> list[str]:
-    if not isinstance(block, ToolResult) or isinstance(block.content, str) or block.is_error:
-        return []
-    return [part.name for part in block.content if isinstance(part, ToolReference) and part.name in loadable]
-
-
-def _own(block: Block, loadable: Collection[str], provider: str) -> Block:
-    names = _found(block, loadable)
-    if not names or not isinstance(block, ToolResult):
-        return block
-    references = [{"type": "tool_reference", "tool_name": name} for name in names]
-    result = {"type": "tool_result", "tool_use_id": safe_id(block.tool_use_id), "content": references}
-    return Opaque(provider, to_json(result).decode())
-
 
 CODEC: Final = "anthropic"
 """The codec id under which messages, tools and prefixes keep their bytes, and the provider's name."""
@@ -106,7 +74,7 @@ def encode(
     `more_tools` are tools in the provider's own form, which follow those of `prefix`.
     """
     if loadable := prefix.deferred:
-        messages = referring(messages, loadable, provider=CODEC)
+        messages = [_referring(message, loadable) for message in messages]
     pieces, marked_by_hand = _pieces(messages)
     marks = _Marks(0 if cache == "off" else _MARKS_AT_MOST)
     if marked_by_hand:
@@ -128,8 +96,7 @@ def _fixed(prefix: Prefix, more_tools: Sequence[object], *, kept: int, end: bool
         system = _system(prefix, kept=kept, end=end)
         tools = _tools(prefix, end=end and not system)
         if more_tools:
-            tools = b",".join(part for part in (tools, to_json(more_tools)[1:-1]) if part)
-            return _field(b"tools", tools) + _field(b"system", system)
+            return _field(b"tools", joined(tools, more_tools)) + _field(b"system", system)
         prefix.wire[key] = _field(b"tools", tools) + _field(b"system", system)
     return prefix.wire[key]
 
@@ -174,7 +141,8 @@ def _piece(message: Message) -> tuple[bytes, bool]:
     if _SPECIAL not in wire:
         blocks = _blocks(message.content, message.role)
         piece = _OPEN[message.role] + blocks if blocks else b""
-        _count_hand_marks(message)
+        if message.role == "user" and (count := sum([_is_marked(block) for block in message.content])):
+            wire[_HAND_MARKS] = b"%d" % count
         wire[_SPECIAL if message.continues or _HAND_MARKS in wire else CODEC] = piece
         return piece, _HAND_MARKS in wire
     return wire[_SPECIAL], _HAND_MARKS in wire
@@ -324,10 +292,8 @@ def _is_marked(block: Block) -> bool:
     match block:
         case Text():
             return block.cache_mark and _is_sent(block, "user")
-        case ToolResult(content) if not isinstance(content, str):
-            return any(isinstance(part, Text) and part.cache_mark for part in content)
         case _:
-            return False
+            return is_marked_inside(block)
 
 
 def _is_markable(block: Block) -> bool:
@@ -346,11 +312,6 @@ def _ends_markably(message: Message) -> bool:
         return True
     sent = _sent(message.content, message.role)
     return bool(sent) and _is_markable(sent[-1])
-
-
-def _count_hand_marks(message: Message) -> None:
-    if message.role == "user" and (count := sum([_is_marked(block) for block in message.content])):
-        message.wire[_HAND_MARKS] = b"%d" % count
 
 
 class _Marks:
@@ -408,3 +369,32 @@ def _hand_marked(message: Message, kept: int) -> bytes:
             blocks.append(encoded[:-1] + _MARK if marked else encoded)
         message.wire[key] = _OPEN[message.role] + b",".join(reversed(blocks))
     return message.wire[key]
+
+
+# -- references to deferred tools --------------------------------------------------------------------------------------
+#
+# A result that has any holds nothing else: the API shows the model the tools that are referred to, so the texts that
+# would say the same are left out. It refuses a reference to a tool that the request does not defer: such a one is left
+# out, too.
+
+
+def _referring(message: Message, loadable: Collection[str]) -> Message:
+    """Return the message, its references to `loadable` tools as blocks of the provider's own."""
+    if message.role != "user" or not any(_found(block, loadable) for block in message.content):
+        return message
+    return replace(message, content=tuple([_own(block, loadable) for block in message.content]))
+
+
+def _found(block: Block, loadable: Collection[str]) -> list[str]:
+    if not isinstance(block, ToolResult) or isinstance(block.content, str) or block.is_error:
+        return []
+    return [part.name for part in block.content if isinstance(part, ToolReference) and part.name in loadable]
+
+
+def _own(block: Block, loadable: Collection[str]) -> Block:
+    names = _found(block, loadable)
+    if not names or not isinstance(block, ToolResult):
+        return block
+    references = [{"type": "tool_reference", "tool_name": name} for name in names]
+    result = {"type": "tool_result", "tool_use_id": safe_id(block.tool_use_id), "content": references}
+    return Opaque(CODEC, to_json(result).decode())

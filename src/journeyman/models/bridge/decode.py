@@ -1,14 +1,13 @@
-"""The answers that pydantic-ai streams, as parts. What becomes of each of its parts is told in `bridge.py`.
+"""The answers that pydantic-ai streams, as parts: `bridge/model.py` has a table of them.
 
 Pieces are for display and are passed on as they come; the blocks are those of the whole, at the end, because a
-provider may go on with an earlier one. Imports `errors`, `model`, `types` and `untrusted`.
+provider may go on with an earlier one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from uuid import uuid4
 
 import orjson
 from pydantic_ai.messages import (
@@ -32,7 +31,7 @@ from pydantic_core import to_json, to_jsonable_python
 
 from journeyman.errors import ProviderError
 from journeyman.model import BlockFinished, InputPart, Part, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
-from journeyman.models.wire import as_text, damaged, is_object
+from journeyman.models.wire import as_text, damaged, own_id, tool_use
 from journeyman.types import (
     Block,
     JsonObject,
@@ -149,11 +148,8 @@ class Decoder:
     def _call(self, index: int, part: ToolCallPart) -> ToolUse:
         """Return the call at this place of the message, under an id that no other has."""
         if index not in self._calls:
-            wire_id = part.tool_call_id
-            is_free = wire_id and wire_id not in self._ids
-            id = wire_id if is_free else f"call_{uuid4().hex[:24]}"
-            self._calls[index] = ToolUse(id, part.tool_name, wire_id=None if is_free else wire_id)
-            self._ids.add(id)
+            id, replaced = own_id(part.tool_call_id, self._ids)
+            self._calls[index] = ToolUse(id, part.tool_name, wire_id=replaced)
         return self._calls[index]
 
     def _input(self, call: ToolUse | None, arguments: object) -> Sequence[Part]:
@@ -191,7 +187,9 @@ class Decoder:
                     return (Thinking(text, envelope or None, self._owner),)
                 return (RedactedThinking(envelope, self._owner),) if envelope else ()
             case ToolCallPart():
-                call = _with_arguments(self._call(index, part), part.args)
+                call, given = self._call(index, part), part.args
+                arguments = given if isinstance(given, str) else orjson.dumps(given or {}).decode()
+                call = tool_use(call.id, call.name, arguments, wire_id=call.wire_id)
                 envelope = _envelope(part, call=call.id)
                 return (RedactedThinking(envelope, self._owner), call) if envelope else (call,)
             case _:
@@ -240,12 +238,3 @@ def _envelope(part: ForeignThinking | ToolCallPart, **more: str | None) -> str:
     elif details:
         details |= {name: value for name, value in more.items() if value}
     return orjson.dumps(details).decode() if details else ""
-
-
-def _with_arguments(call: ToolUse, arguments: object) -> ToolUse:
-    raw = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
-    if not raw.strip():
-        raw = "{}"
-    if is_object(raw):
-        return ToolUse(call.id, call.name, raw, wire_id=call.wire_id)
-    return ToolUse(call.id, call.name, malformed=raw, wire_id=call.wire_id)

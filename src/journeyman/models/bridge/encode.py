@@ -1,7 +1,7 @@
-"""Conversations and tools as pydantic-ai's messages and definitions. What becomes of each block is told in `bridge.py`.
+"""Conversations and tools as pydantic-ai's messages and definitions: `bridge/model.py` has a table of them.
 
 A message is translated once per lease: pydantic-ai's messages are objects, not bytes, so they cannot stand in
-`Message.wire`. Imports `model`, `types`, `foreign`, `strictness` and `untrusted`. Read `bridge_decode.py` next.
+`Message.wire`.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def _text(block: Text, owner: str) -> TextPart:
 
 
 def _kept_verbatim(json: str) -> Sequence[ModelResponsePart]:
-    """Return the part that `bridge_decode` kept as it was."""
+    """Return the part that `bridge/decode.py` kept as it was."""
     for message in ModelMessagesTypeAdapter.validate_python([from_json(json).get("response")]):
         if isinstance(message, ModelResponse):
             return message.parts
@@ -281,7 +281,7 @@ def _with_details(part: _Part, details: JsonObject) -> _Part:
 
 
 def _opened(envelope: str) -> JsonObject:
-    """Return the details that `bridge_decode` wrote; a signature of any other origin as it is."""
+    """Return the details that `bridge/decode.py` wrote; a signature of any other origin as it is."""
     if is_object(envelope):
         return from_json(envelope)
     return {"signature": envelope} if envelope else {}

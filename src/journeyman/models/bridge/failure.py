@@ -1,7 +1,4 @@
-"""What goes wrong on the bridge, as `ProviderError` and `ModelUnavailable`: by the class and the status, not the words.
-
-Imports `errors`, `types`, `refusal` and `vendor_errors`.
-"""
+"""What goes wrong on the bridge, as `ProviderError` and `ModelUnavailable`: by class and status, not by words."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from journeyman.cancel import current_scope, is_failure
 from journeyman.errors import CassetteError, ModelUnavailable, NotRecorded, ProviderError, name_and_words
 from journeyman.journal import Codec, Journal
-from journeyman.model import InputPart, Model, Part, Request, TextPart, ThinkingPart, opened
+from journeyman.model import Facts, InputPart, Model, Part, Request, TextPart, ThinkingPart, opened
 from journeyman.models.cassette.format import ModelLine, RecordedCall, RecordedRequest
 from journeyman.models.cassette.pieces import json_line
 from journeyman.models.cassette.record import (
@@ -31,10 +31,10 @@ from journeyman.models.cassette.record import (
     note_tools,
 )
 from journeyman.models.cassette.replay import Playback
-from journeyman.types import Effect, Price
+from journeyman.types import Effect
 
 if TYPE_CHECKING:
-    from journeyman.model import Opens, Priced
+    from journeyman.model import HasFacts, Opens
 
 T = TypeVar("T")
 
@@ -96,20 +96,15 @@ class CassetteModel:
         return self._line.model.partition(":")[2]
 
     @property
-    def max_output_tokens(self) -> int | None:
-        return self._line.max_output_tokens
-
-    @property
-    def context_window(self) -> int | None:
-        return self._line.context_window
-
-    @property
-    def price(self) -> Price | None:
-        return self._line.price
-
-    @property
-    def loads_tools(self) -> bool:
-        return self._line.loads_tools
+    def facts(self) -> Facts:
+        """What is known about the model that was recorded."""
+        line = self._line
+        return Facts(
+            max_output_tokens=line.max_output_tokens,
+            context_window=line.context_window,
+            price=line.price,
+            loads_tools=line.loads_tools,
+        )
 
     def open(self) -> AbstractAsyncContextManager[object]:
         """Hold open what the model needs, if it is sure to be asked."""
@@ -276,4 +271,4 @@ class CallStep:
 if TYPE_CHECKING:
     _model: Model = CassetteModel.__new__(CassetteModel)
     _opens: Opens = CassetteModel.__new__(CassetteModel)
-    _priced: Priced = CassetteModel.__new__(CassetteModel)
+    _has_facts: HasFacts = CassetteModel.__new__(CassetteModel)

@@ -6,11 +6,26 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.models.openai.chat import OpenAIChatModel
-    from journeyman.models.openai.endpoint import OPENAI, Endpoint
+    from journeyman.models.openai.endpoint import (
+        AZURE,
+        LLAMA_CPP,
+        LM_STUDIO,
+        OLLAMA,
+        OPENAI,
+        OPENROUTER,
+        VLLM,
+        Endpoint,
+    )
     from journeyman.models.openai.responses import OpenAIModel
 
 __all__ = [
+    "AZURE",
+    "LLAMA_CPP",
+    "LM_STUDIO",
+    "OLLAMA",
     "OPENAI",
+    "OPENROUTER",
+    "VLLM",
     "Endpoint",
     "OpenAIChatModel",
     "OpenAIModel",
@@ -21,7 +36,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "chat": "OpenAIChatModel",
-            "endpoint": "OPENAI Endpoint",
+            "endpoint": "AZURE LLAMA_CPP LM_STUDIO OLLAMA OPENAI OPENROUTER VLLM Endpoint",
             "responses": "OpenAIModel",
         },
     )

@@ -2,8 +2,6 @@
 
 Servers differ in what they leave out, so whatever can be told without it is: the index and the id of a call, the
 arguments in pieces or whole, `stop` said where calls were made. Unknown fields are ignored.
-
-What an answer of Chat Completions says that it used, and what it cost where the service bills and tells.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
-from uuid import uuid4
 
 import orjson
 from pydantic import JsonValue
@@ -28,48 +25,8 @@ from journeyman.model import (
     UsageSeen,
 )
 from journeyman.models.openai.endpoint import reported_within
-from journeyman.models.wire import as_list, as_object, as_text, damaged, is_object, parsed
-from journeyman.types import Block, JsonObject, Price, RedactedThinking, StopReason, Text, Thinking, ToolUse, Usage
-
-
-def usage_of(told: JsonObject, *, tells_cost: bool) -> Usage:
-    """Return the use that `told`, the `usage` of an answer, tells; its cost only where that is in US dollars."""
-    prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
-    inside, outside = as_object(told.get("prompt_tokens_details")), as_object(told.get("completion_tokens_details"))
-    read, written = _count_of(inside, "cached_tokens"), _count_of(inside, "cache_write_tokens")
-    total = prompt if isinstance(prompt, int) else 0
-    return Usage(
-        requests=1,
-        input_tokens=max(0, total - (read or 0) - (written or 0)),
-        output_tokens=completion if isinstance(completion, int) else 0,
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-        reasoning_tokens=_count_of(outside, "reasoning_tokens"),
-        cost=_cost(told) if tells_cost else None,
-        exact=isinstance(prompt, int) and isinstance(completion, int),
-    )
-
-
-def _count_of(details: JsonObject, name: str) -> int | None:
-    count = details.get(name)
-    return count if isinstance(count, int) else None
-
-
-def _cost(told: JsonObject) -> float | None:
-    """Return what was billed. Where the user's own key for the provider served (`is_byok`), `cost` is only the fee for
-    passing on, and the provider's bill comes on top; without a word on that the whole is unknown."""
-    cost = _dollars(told.get("cost"))
-    if cost is None or told.get("is_byok") is not True:
-        return cost
-    upstream = _dollars(as_object(told.get("cost_details")).get("upstream_inference_cost"))
-    return None if upstream is None else cost + upstream
-
-
-def _dollars(value: JsonValue) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) and value >= 0 else None
-
+from journeyman.models.wire import as_list, as_object, as_text, damaged, is_object, own_id, parsed, tool_use
+from journeyman.types import Block, JsonObject, Price, RedactedThinking, StopReason, Text, Thinking, Usage
 
 _STOP_REASONS: Final[Mapping[str, StopReason]] = {
     "content_filter": "refusal",
@@ -82,88 +39,6 @@ _STOP_REASONS: Final[Mapping[str, StopReason]] = {
 _REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
 _LEAST_CHUNK_BYTES: Final = 32
 _GROWING_DETAILS: Final = ("text", "summary", "data")
-
-
-@dataclass(slots=True)
-class _Call:
-    id: str
-    wire_id: str | None
-    told_id: str
-    name: str
-    pieces: list[str] = field(default_factory=list[str])
-
-    @property
-    def json(self) -> str:
-        return "".join(self.pieces)
-
-    def finish(self) -> Block:
-        raw = self.json
-        if not raw.strip():
-            raw = "{}"
-        if is_object(raw):
-            return ToolUse(self.id, self.name, raw, wire_id=self.wire_id)
-        return ToolUse(self.id, self.name, malformed=raw, wire_id=self.wire_id)
-
-
-class _Calls:
-    """The calls of one answer, in the order in which they began."""
-
-    __slots__ = ("_by_index", "_ids", "all")
-
-    def __init__(self) -> None:
-        self.all: list[_Call] = []
-        self._by_index: dict[JsonValue, _Call] = {}
-        self._ids: set[str] = set()
-
-    def add(self, delta: JsonObject) -> Part | None:
-        """Take in a call, or a piece of one."""
-        function = as_object(delta.get("function") or delta.get("custom"))
-        arguments = _arguments(function)
-        call = self._of(delta, as_text(function.get("name")), arguments)
-        if not arguments:
-            return None
-        call.pieces.append(arguments)
-        return InputPart(call.id, call.name, arguments)
-
-    def _of(self, delta: JsonObject, name: str, arguments: str) -> _Call:
-        index, id = delta.get("index"), as_text(delta.get("id"))
-        index = index if isinstance(index, int | str) else None
-        known = self._by_index.get(index) if index is not None else self._last_with(id)
-        if known is None or _begins_another(known, id=id, name=name, arguments=arguments):
-            known = self._begun(id, name)
-            if index is not None:
-                self._by_index[index] = known
-        elif not known.name:
-            known.name = name
-        return known
-
-    def _last_with(self, id: str) -> _Call | None:
-        last = self.all[-1] if self.all else None
-        return last if last is not None and id in ("", last.told_id) else None
-
-    def _begun(self, id: str, name: str) -> _Call:
-        own = id if id and id not in self._ids else f"call_{uuid4().hex[:24]}"
-        self._ids.add(own)
-        call = _Call(own, None if own == id else id, id, name)
-        self.all.append(call)
-        return call
-
-
-def _begins_another(known: _Call, *, id: str, name: str, arguments: str) -> bool:
-    """Return whether a piece at the place of a known call is another call: some servers number all of them 0.
-
-    A piece that goes on names no function, or the same and repeats the id; without an id, the arguments so far tell.
-    """
-    if not name or not known.name:
-        return False
-    if id:
-        return id != known.told_id
-    return name != known.name or (bool(arguments) and is_object(known.json))
-
-
-def _arguments(function: JsonObject) -> str:
-    given = function.get("arguments", function.get("input"))
-    return orjson.dumps(given).decode() if isinstance(given, dict) else as_text(given)
 
 
 class Decoder:
@@ -230,7 +105,8 @@ class Decoder:
         if is_error or "error" in chunk or chunk.get("object") == "error":
             _raise_reported(chunk, is_error=is_error)
         parts: list[Part] = []
-        if not self._started and _begins(chunk):
+        # Azure begins with a chunk about its filters, in which everything else is empty.
+        if not self._started and (chunk.get("choices") or chunk.get("id") or chunk.get("model")):
             parts.append(self._start(chunk))
         for choice in as_list(chunk.get("choices")):
             self._read_choice(as_object(choice), parts)
@@ -281,7 +157,8 @@ class Decoder:
             return  # `n` is not asked for
         delta = as_object(choice.get("delta") or choice.get("message"))
         if len(delta) > 1:
-            delta = _reasoning_first(delta)
+            # In the order in which the model wrote them: reasoning first.
+            delta = {key: delta[key] for key in _REASONING_FIELDS if key in delta} | delta
         for key, value in delta.items():
             if not value:
                 continue
@@ -367,16 +244,6 @@ class Decoder:
         return ("end_turn", None) if self._stop_sequence is None else ("stop_sequence", self._stop_sequence)
 
 
-def _begins(chunk: JsonObject) -> bool:
-    # Azure begins with a chunk about its filters, in which everything else is empty.
-    return bool(chunk.get("choices") or chunk.get("id") or chunk.get("model"))
-
-
-def _reasoning_first(delta: JsonObject) -> JsonObject:
-    """Return the fields of a message in the order in which the model wrote them."""
-    return {key: delta[key] for key in _REASONING_FIELDS if key in delta} | delta
-
-
 def _raise_reported(chunk: JsonObject, *, is_error: bool) -> None:
     if error := chunk.get("error"):
         raise reported_within(error)
@@ -413,3 +280,113 @@ def _extend(last: JsonObject, detail: JsonObject) -> None:
             last[key] = before + value
         elif value is not None:
             last[key] = value
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    wire_id: str | None
+    told_id: str
+    name: str
+    pieces: list[str] = field(default_factory=list[str])
+
+    @property
+    def json(self) -> str:
+        return "".join(self.pieces)
+
+    def finish(self) -> Block:
+        return tool_use(self.id, self.name, self.json, wire_id=self.wire_id)
+
+
+class _Calls:
+    """The calls of one answer, in the order in which they began."""
+
+    __slots__ = ("_by_index", "_ids", "all")
+
+    def __init__(self) -> None:
+        self.all: list[_Call] = []
+        self._by_index: dict[JsonValue, _Call] = {}
+        self._ids: set[str] = set()
+
+    def add(self, delta: JsonObject) -> Part | None:
+        """Take in a call, or a piece of one."""
+        function = as_object(delta.get("function") or delta.get("custom"))
+        given = function.get("arguments", function.get("input"))
+        arguments = orjson.dumps(given).decode() if isinstance(given, dict) else as_text(given)
+        call = self._call(delta, as_text(function.get("name")), arguments)
+        if not arguments:
+            return None
+        call.pieces.append(arguments)
+        return InputPart(call.id, call.name, arguments)
+
+    def _call(self, delta: JsonObject, name: str, arguments: str) -> _Call:
+        index, id = delta.get("index"), as_text(delta.get("id"))
+        index = index if isinstance(index, int | str) else None
+        last = self.all[-1] if self.all and id in ("", self.all[-1].told_id) else None
+        known = self._by_index.get(index) if index is not None else last
+        if known is None or _begins_another(known, id=id, name=name, arguments=arguments):
+            own, wire_id = own_id(id, self._ids)
+            known = _Call(own, wire_id, id, name)
+            self.all.append(known)
+            if index is not None:
+                self._by_index[index] = known
+        elif not known.name:
+            known.name = name
+        return known
+
+
+def _begins_another(known: _Call, *, id: str, name: str, arguments: str) -> bool:
+    """Return whether a piece at the place of a known call is another call: some servers number all of them 0.
+
+    A piece that goes on names no function, or the same and repeats the id; without an id, the arguments so far tell.
+    """
+    if not name or not known.name:
+        return False
+    if id:
+        return id != known.told_id
+    return name != known.name or (bool(arguments) and is_object(known.json))
+
+
+# -- usage -------------------------------------------------------------------------------------------------------------
+
+
+def usage_of(told: JsonObject, *, tells_cost: bool) -> Usage:
+    """Return the use that `told`, the `usage` of an answer, tells; its cost only where that is in US dollars."""
+    prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
+    inside, outside = as_object(told.get("prompt_tokens_details")), as_object(told.get("completion_tokens_details"))
+    read, written = _count_of(inside, "cached_tokens"), _count_of(inside, "cache_write_tokens")
+    total = prompt if isinstance(prompt, int) else 0
+    return Usage(
+        requests=1,
+        input_tokens=max(0, total - (read or 0) - (written or 0)),
+        output_tokens=completion if isinstance(completion, int) else 0,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=_count_of(outside, "reasoning_tokens"),
+        cost=_cost(told) if tells_cost else None,
+        exact=isinstance(prompt, int) and isinstance(completion, int),
+    )
+
+
+def _count_of(details: JsonObject, name: str) -> int | None:
+    count = details.get(name)
+    return count if isinstance(count, int) else None
+
+
+def _cost(told: JsonObject) -> float | None:
+    """Return what was billed. Where the user's own key for the provider served (`is_byok`), `cost` is only the fee for
+    passing on, and the provider's bill comes on top; without a word on that the whole is unknown."""
+    cost = _dollars(told.get("cost"))
+    if cost is None or told.get("is_byok") is not True:
+        return cost
+    upstream = _dollars(as_object(told.get("cost_details")).get("upstream_inference_cost"))
+    return None if upstream is None else cost + upstream
+
+
+def _dollars(value: JsonValue) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and value >= 0 else None

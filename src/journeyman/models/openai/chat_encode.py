@@ -7,17 +7,12 @@ has no place for is settled here:
 - pictures and documents in results follow in the user's message, with a text that says whose they are;
 - an error says so in its text;
 - what the endpoint does not take is a text that says what is missing;
-- reasoning goes back only where the endpoint takes it; another provider's becomes a text: see `foreign.py`;
+- reasoning goes back only where the endpoint takes it; another provider's becomes a text: see `models/wire.py`;
 - empty texts, and messages without content, are left out.
 
-Where the model takes marks for the prompt cache, every text is a part of a list, so that a mark changes nothing else.
-
-Marks for the prompt cache in Chat Completions: which texts of a request end a cached prefix.
-
-For the services that pass `cache_control` on to a provider that wants it. A mark is a member of a part of content, so
-it can be set into the bytes of a message, and taken out of them, without encoding the message anew.
-
-Pictures and documents as OpenAI-style APIs take them, and the texts that stand for those they do not take.
+Some services pass marks for the prompt cache (`cache_control`) on to a provider that wants them. A mark is a member of
+a part of content, so it can be set into the bytes of a message, and taken out of them, without encoding the message
+anew. For such a model every text is a part of a list, so that a mark changes nothing else.
 """
 
 from __future__ import annotations
@@ -36,7 +31,7 @@ from pydantic import JsonValue
 from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.openai.endpoint import Endpoint
 from journeyman.models.strict import is_enforceable
-from journeyman.models.wire import readable, safe_id, safe_name, to_json
+from journeyman.models.wire import is_marked_inside, joined, readable, safe_id, safe_name, to_json
 from journeyman.types import (
     Base64,
     Block,
@@ -53,6 +48,12 @@ from journeyman.types import (
     ToolUse,
 )
 
+CODEC: Final = "openai-chat"
+"""The beginning of the codec ids under which messages, tools and prefixes keep their bytes."""
+
+NAME_CHARACTERS: Final = 64
+"""The longest name of a tool that the API takes."""
+
 MARK: Final[JsonObject] = {"cache_control": {"type": "ephemeral"}}
 """What a marked part has beside its text."""
 
@@ -62,118 +63,6 @@ _END_OF_TEXT: Final = b'"}]}'  # how a message ends whose last part is a text
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _AT_MOST: Final = 4
 _LOOK_BACK_BLOCKS: Final = 20  # how far behind a mark Anthropic looks for what it has cached
-
-
-def is_marked(piece: bytes) -> bool:
-    """Return whether the user has set a mark in these bytes of a message."""
-    return _MARK in piece
-
-
-def set_marks(
-    pieces: list[bytes],
-    messages: Sequence[Message],
-    by_hand: Sequence[int],
-    *,
-    system: bytes,
-    tools: bytes,
-    cache: CachePolicy,
-) -> tuple[bytes, bytes]:
-    """Set the marks of a request into the bytes of its messages, and return those of its system prompt and tools.
-
-    `by_hand` says which messages have marks of the user's. Of all marks the last four stay; `auto` adds, as far as
-    there is room, the end of the conversation, the end of the system prompt or of the tools, and where a long turn
-    began.
-    """
-    left = 0 if cache == "off" else _AT_MOST
-    for index in reversed(by_hand):
-        pieces[index], left = _kept(pieces[index], left)
-    system, left = _kept(system, left)
-    if cache != "auto":
-        return system, tools
-    left -= _mark_last(pieces, messages, left)
-    if left:
-        system, tools = _marked_prefix(system, tools)
-        left -= 1
-    if left and len(messages) > 2 and sum(len(message.content) for message in messages[-2:]) >= _LOOK_BACK_BLOCKS:
-        pieces[-3] = _marked_message(messages[-3], pieces[-3]) or pieces[-3]
-    return system, tools
-
-
-def _kept(piece: bytes, left: int) -> tuple[bytes, int]:
-    """Return the piece with the last `left` of its marks, and how many marks may be set then."""
-    found = piece.count(_MARK)
-    kept = min(found, left)
-    return piece.replace(_MARK, b"", found - kept), left - kept
-
-
-def _mark_last(pieces: list[bytes], messages: Sequence[Message], left: int) -> int:
-    """Mark the last text of the conversation that is not the assistant's; return how many marks that took."""
-    for index in range(len(pieces) - 1, -1, -1):
-        marked = _marked_message(messages[index], pieces[index])
-        if marked is not None:
-            is_new = left > 0 and marked is not pieces[index]
-            pieces[index] = marked if is_new else pieces[index]
-            return int(is_new)
-    return 0
-
-
-def _marked_prefix(system: bytes, tools: bytes) -> tuple[bytes, bytes]:
-    """Mark the end of the system prompt, which stands behind the tools, or of these."""
-    if system:
-        return _marked(system) or system, tools
-    return system, tools[:-1] + _MARK + tools[-1:] if tools else tools
-
-
-def _marked_message(message: Message, piece: bytes) -> bytes | None:
-    return _marked(piece) if message.role == "user" else None
-
-
-def _marked(piece: bytes) -> bytes | None:
-    """Return the message with a mark at its last text; as it is where there is one; None where there is no text."""
-    if piece.endswith(_END_OF_TEXT):
-        return piece[:-3] + _MARK + piece[-3:]
-    begin = piece.rfind(_BEGIN_OF_TEXT)
-    text = _STRING.match(piece, begin + len(_BEGIN_OF_TEXT)) if begin >= 0 else None
-    if text is None:
-        return None
-    return piece if piece.startswith(_MARK, text.end()) else piece[: text.end()] + _MARK + piece[text.end() :]
-
-
-def url_of(source: Source) -> str:
-    """Return the address of what is elsewhere, or a `data:` URL that holds it."""
-    return f"data:{source.media_type};base64,{source.data}" if isinstance(source, Base64) else source.url
-
-
-def plain_text(document: Document) -> str | None:
-    """Return the text of a document that is one, after its title; None for any other."""
-    source = document.source
-    if not isinstance(source, Base64) or not source.media_type.startswith("text/"):
-        return None
-    text = b64decode(source.data).decode("utf-8", "replace")
-    return f"{document.title}:\n{text}" if document.title else text
-
-
-def file_name(document: Document) -> str:
-    """Return a name that says what kind of file it is."""
-    name = document.title or "document"
-    return name if PurePosixPath(name).suffix else f"{name}.pdf"
-
-
-def missing(block: Image | Document) -> str:
-    """Return the text that stands for a block that cannot be sent."""
-    source = block.source
-    kind = source.media_type if isinstance(source, Base64) else source.url
-    if isinstance(block, Image):
-        return f"[An image ({kind}) that cannot be sent to this model is left out.]"
-    named = f" {block.title!r}" if block.title else ""
-    return f"[A document{named} ({kind}) that cannot be sent to this model is left out.]"
-
-
-CODEC: Final = "openai-chat"
-"""The beginning of the codec ids under which messages, tools and prefixes keep their bytes."""
-
-NAME_CHARACTERS: Final = 64
-"""The longest name of a tool that the API takes."""
 
 
 def encode(
@@ -205,8 +94,7 @@ def encode(
     if cache is not None:
         system, tools = set_marks(pieces, messages, by_hand, system=system, tools=tools, cache=cache)
     pieces.insert(0, system)
-    if more_tools:
-        tools = b",".join([part for part in (tools, to_json(more_tools)[1:-1]) if part])
+    tools = joined(tools, more_tools)
     start = (to_json(head)[:-1], b',"tools":[%b]' % tools if tools else b"", b',"messages":[')
     return b"".join((*start, b",".join([piece for piece in pieces if piece]), b"]}"))
 
@@ -263,7 +151,7 @@ class _Codec:
             text = "\n".join([self._in_result(block) for block in result.parts])
         if result.is_error and not text.lower().startswith("error"):
             text = f"Error: {text or '(no output)'}"
-        content = [self._text(text, marked=_has_mark(result))] if self.marks and text else text
+        content = [self._text(text, marked=is_marked_inside(result))] if self.marks and text else text
         return to_json({"role": "tool", "tool_call_id": self._id(result.tool_use_id), "content": content})
 
     def _in_result(self, block: Text | Image | Document) -> str:
@@ -279,7 +167,8 @@ class _Codec:
     def _media(self, result: ToolResult) -> list[JsonObject]:
         """Return the parts that a result has no place for, after a text that says whose they are."""
         blocks = () if isinstance(result.content, str) else result.parts
-        media = [block for block in blocks if not isinstance(block, Text) and not _is_text(block)]
+        files = [block for block in blocks if not isinstance(block, Text)]
+        media = [file for file in files if isinstance(file, Image) or plain_text(file) is None]
         if not media:
             return []
         whose = f"From the result of the call {self._id(result.tool_use_id)}:"
@@ -396,15 +285,6 @@ def _details(block: Block | None) -> list[JsonValue]:
             return []
 
 
-def _has_mark(result: ToolResult) -> bool:
-    blocks = () if isinstance(result.content, str) else result.content
-    return any(isinstance(block, Text) and block.cache_mark for block in blocks)
-
-
-def _is_text(block: Image | Document) -> bool:
-    return isinstance(block, Document) and plain_text(block) is not None
-
-
 # -- tools and system --------------------------------------------------------------------------------------------------
 
 
@@ -437,3 +317,114 @@ def _system(prefix: Prefix, endpoint: Endpoint, *, marks: bool) -> bytes:
         content = parts if marks else "\n\n".join([text.text for text in texts])
         prefix.wire[key] = _message(endpoint.system_role, content) if content else b""
     return prefix.wire[key]
+
+
+# -- marks for the prompt cache ----------------------------------------------------------------------------------------
+
+
+def is_marked(piece: bytes) -> bool:
+    """Return whether the user has set a mark in these bytes of a message."""
+    return _MARK in piece
+
+
+def set_marks(
+    pieces: list[bytes],
+    messages: Sequence[Message],
+    by_hand: Sequence[int],
+    *,
+    system: bytes,
+    tools: bytes,
+    cache: CachePolicy,
+) -> tuple[bytes, bytes]:
+    """Set the marks of a request into the bytes of its messages, and return those of its system prompt and tools.
+
+    `by_hand` says which messages have marks of the user's. Of all marks the last four stay; `auto` adds, as far as
+    there is room, the end of the conversation, the end of the system prompt or of the tools, and where a long turn
+    began.
+    """
+    left = 0 if cache == "off" else _AT_MOST
+    for index in reversed(by_hand):
+        pieces[index], left = _kept(pieces[index], left)
+    system, left = _kept(system, left)
+    if cache != "auto":
+        return system, tools
+    left -= _mark_last(pieces, messages, left)
+    if left:
+        system, tools = _marked_prefix(system, tools)
+        left -= 1
+    if left and len(messages) > 2 and sum(len(message.content) for message in messages[-2:]) >= _LOOK_BACK_BLOCKS:
+        pieces[-3] = _marked_message(messages[-3], pieces[-3]) or pieces[-3]
+    return system, tools
+
+
+def _kept(piece: bytes, left: int) -> tuple[bytes, int]:
+    """Return the piece with the last `left` of its marks, and how many marks may be set then."""
+    found = piece.count(_MARK)
+    kept = min(found, left)
+    return piece.replace(_MARK, b"", found - kept), left - kept
+
+
+def _mark_last(pieces: list[bytes], messages: Sequence[Message], left: int) -> int:
+    """Mark the last text of the conversation that is not the assistant's; return how many marks that took."""
+    for index in range(len(pieces) - 1, -1, -1):
+        marked = _marked_message(messages[index], pieces[index])
+        if marked is not None:
+            is_new = left > 0 and marked is not pieces[index]
+            pieces[index] = marked if is_new else pieces[index]
+            return int(is_new)
+    return 0
+
+
+def _marked_prefix(system: bytes, tools: bytes) -> tuple[bytes, bytes]:
+    """Mark the end of the system prompt, which stands behind the tools, or of these."""
+    if system:
+        return _marked(system) or system, tools
+    return system, tools[:-1] + _MARK + tools[-1:] if tools else tools
+
+
+def _marked_message(message: Message, piece: bytes) -> bytes | None:
+    return _marked(piece) if message.role == "user" else None
+
+
+def _marked(piece: bytes) -> bytes | None:
+    """Return the message with a mark at its last text; as it is where there is one; None where there is no text."""
+    if piece.endswith(_END_OF_TEXT):
+        return piece[:-3] + _MARK + piece[-3:]
+    begin = piece.rfind(_BEGIN_OF_TEXT)
+    text = _STRING.match(piece, begin + len(_BEGIN_OF_TEXT)) if begin >= 0 else None
+    if text is None:
+        return None
+    return piece if piece.startswith(_MARK, text.end()) else piece[: text.end()] + _MARK + piece[text.end() :]
+
+
+# -- pictures and documents --------------------------------------------------------------------------------------------
+
+
+def url_of(source: Source) -> str:
+    """Return the address of what is elsewhere, or a `data:` URL that holds it."""
+    return f"data:{source.media_type};base64,{source.data}" if isinstance(source, Base64) else source.url
+
+
+def plain_text(document: Document) -> str | None:
+    """Return the text of a document that is one, after its title; None for any other."""
+    source = document.source
+    if not isinstance(source, Base64) or not source.media_type.startswith("text/"):
+        return None
+    text = b64decode(source.data).decode("utf-8", "replace")
+    return f"{document.title}:\n{text}" if document.title else text
+
+
+def file_name(document: Document) -> str:
+    """Return a name that says what kind of file it is."""
+    name = document.title or "document"
+    return name if PurePosixPath(name).suffix else f"{name}.pdf"
+
+
+def missing(block: Image | Document) -> str:
+    """Return the text that stands for a block that cannot be sent."""
+    source = block.source
+    kind = source.media_type if isinstance(source, Base64) else source.url
+    if isinstance(block, Image):
+        return f"[An image ({kind}) that cannot be sent to this model is left out.]"
+    named = f" {block.title!r}" if block.title else ""
+    return f"[A document{named} ({kind}) that cannot be sent to this model is left out.]"

@@ -1,15 +1,9 @@
-"""What one service with an OpenAI-style API can do, how it is reached, and what its errors mean.
+"""What one service with an OpenAI-style API can do, how it is reached, what is known of its models and of its errors.
 
 An `Endpoint` is data: a preset for each known service, and every field of it can be replaced:
-`dataclasses.replace(VLLM, tools=False)`. Both OpenAI adapters read it. What is said of services is what their
-documentation gave in November 2026. Read
-`openai_chat.py` next.
-
-What is known about OpenAI's models: how long they answer, how much they read, and how they are asked to reason.
-
-As developers.openai.com documented them in November 2026; what Chat Completions refuse is from the API's own error
-texts (GitHub: openai/openai-openapi#541, BerriAI/litellm#34569). Read
-`openai_endpoint.py` next.
+`dataclasses.replace(VLLM, tools=False)`. What is said of services and models is what their documentation gave in
+November 2026; what Chat Completions refuse is from the API's own error texts (GitHub: openai/openai-openapi#541,
+BerriAI/litellm#34569).
 """
 
 from __future__ import annotations
@@ -18,82 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Literal, TypeAlias
-from urllib.parse import quote, urlencode
 
 from pydantic import JsonValue
 
-from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
-from journeyman.model import ThinkingLevel
-from journeyman.models.answers import kind_of_status
-from journeyman.types import NOTHING_USED, JsonObject
-
-ChatTools: TypeAlias = Literal["yes", "without reasoning", "no"]
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known about a model."""
-
-    max_output_tokens: int
-    context_window: int | None
-    efforts: tuple[str, ...] = ()
-    """What its effort for reasoning can be, the least first; empty when it takes none."""
-    chat_tools: ChatTools = "yes"
-    """Whether it has tools over Chat Completions. `without reasoning`: with the effort `none` only."""
-
-
-_THREE: Final = ("low", "medium", "high")
-_FOUR: Final = (*_THREE, "xhigh")
-_FIVE: Final = (*_FOUR, "max")
-_LARGE: Final = 1_050_000
-
-# The longest prefix that fits, after the vendor's name and a slash, which gateways put before it.
-_FACTS: Final[Mapping[str, Facts]] = {
-    "gpt-6": Facts(128_000, _LARGE, _FIVE, "no"),
-    "gpt-6-sol": Facts(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
-    "gpt-6-luna": Facts(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
-    "gpt-5.6": Facts(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
-    "gpt-5.5": Facts(128_000, _LARGE, ("none", *_FOUR), "without reasoning"),
-    "gpt-5.5-pro": Facts(128_000, _LARGE, ("medium", "high", "xhigh")),
-    "gpt-5.4": Facts(128_000, _LARGE, ("none", *_FOUR), "without reasoning"),
-    "gpt-5.4-mini": Facts(128_000, 400_000, ("none", *_FOUR), "without reasoning"),
-    "gpt-5.4-nano": Facts(128_000, 400_000, ("none", *_FOUR), "without reasoning"),
-    "gpt-5.4-pro": Facts(128_000, _LARGE, ("medium", "high", "xhigh")),
-    "gpt-5.3-codex": Facts(128_000, 400_000, _FOUR),
-    "gpt-5.3-codex-spark": Facts(32_000, 128_000, _FOUR),
-    "gpt-5.3-chat": Facts(16_384, 128_000, ("medium",)),
-    "gpt-5.2": Facts(128_000, 400_000, ("none", *_FOUR)),
-    "gpt-5.2-codex": Facts(128_000, 400_000, _FOUR),
-    "gpt-5.2-pro": Facts(128_000, 400_000, ("medium", "high", "xhigh")),
-    "gpt-5.2-chat": Facts(16_384, 128_000, ("medium",)),
-    "gpt-5.1": Facts(128_000, 400_000, ("none", *_THREE)),
-    "gpt-5.1-codex": Facts(128_000, 400_000, _THREE),
-    "gpt-5.1-codex-max": Facts(128_000, 400_000, _FOUR),
-    "gpt-5.1-chat": Facts(16_384, 128_000, ("medium",)),
-    "gpt-5": Facts(128_000, 400_000, ("minimal", *_THREE)),
-    "gpt-5-codex": Facts(128_000, 400_000, _THREE),
-    "gpt-5-pro": Facts(272_000, 400_000, ("high",)),
-    "gpt-5-chat": Facts(16_384, 128_000),
-    "gpt-oss-": Facts(131_072, 131_072, _THREE),
-    "o1": Facts(100_000, 200_000, _THREE),
-    "o3": Facts(100_000, 200_000, _THREE),
-    "o4-mini": Facts(100_000, 200_000, _THREE),
-    "gpt-4.1": Facts(32_768, 1_047_576),
-    "gpt-4o": Facts(16_384, 128_000),
-    "gpt-4o-2024-05-13": Facts(4_096, 128_000),
-    "gpt-4-turbo": Facts(4_096, 128_000),
-    "gpt-4": Facts(8_192, 8_192),
-    "gpt-3.5-turbo": Facts(4_096, 16_385),
-    "": Facts(8_192, None, _THREE),
-}
-
-
-@cache
-def facts(name: str) -> Facts:
-    """Return what is known about a model; of an unknown one only 8,192 tokens of output are taken for granted."""
-    known = name.rpartition("/")[2].removeprefix("ft:")
-    return _FACTS[max((prefix for prefix in _FACTS if known.startswith(prefix)), key=len)]
-
+from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.models.answers import kind_of_status, with_overflow
+from journeyman.models.requests import by_longest_prefix
 
 KeyHeader: TypeAlias = Literal["authorization", "api-key"]
 EffortField: TypeAlias = Literal["reasoning_effort", "reasoning"]
@@ -171,15 +95,15 @@ class Endpoint:
     """How Chat Completions are asked for an effort: `reasoning_effort`, or `reasoning: {"effort": ...}`. None: not at
     all."""
     efforts: tuple[str, ...] | None = None
-    """The efforts that every model takes, the least first, in the service's words; None: see the model's facts."""
+    """The efforts that every model takes, the least first, in the service's words; None: see `known_of`."""
     takes_budget: bool = False
     """Whether a budget in tokens is taken, as `reasoning: {"max_tokens": ...}`."""
 
     # -- limits
     max_output_tokens: int | None = None
-    """The longest answer of every model, in tokens; None: see the model's facts."""
+    """The longest answer of every model, in tokens; None: see `known_of`."""
     context_window: int | None = None
-    """The most tokens in and out of every model; None: see the model's facts."""
+    """The most tokens in and out of every model; None: see `known_of`."""
 
 
 OPENAI: Final = Endpoint(
@@ -196,6 +120,7 @@ OPENAI: Final = Endpoint(
     store=False,
     effort_field="reasoning_effort",
 )
+"""OpenAI's own service."""
 AZURE: Final = Endpoint(
     provider="azure",
     base_url_variable="AZURE_OPENAI_ENDPOINT",
@@ -212,6 +137,7 @@ AZURE: Final = Endpoint(
     store=False,
     effort_field="reasoning_effort",
 )
+"""OpenAI's models on Azure; the address is the resource's own."""
 OPENROUTER: Final = Endpoint(
     provider="openrouter",
     base_url="https://openrouter.ai/api/v1",
@@ -229,6 +155,7 @@ OPENROUTER: Final = Endpoint(
     efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
     takes_budget=True,
 )
+"""OpenRouter, a gateway to many providers, which tells what an answer cost."""
 OLLAMA: Final = Endpoint(
     provider="ollama",
     base_url="http://localhost:11434/v1",
@@ -239,6 +166,7 @@ OLLAMA: Final = Endpoint(
     effort_field="reasoning_effort",
     efforts=("none", "low", "medium", "high"),
 )
+"""An Ollama server, by default on this machine."""
 VLLM: Final = Endpoint(
     provider="vllm",
     base_url="http://localhost:8000/v1",
@@ -249,6 +177,7 @@ VLLM: Final = Endpoint(
     effort_field="reasoning_effort",
     efforts=("none", "low", "medium", "high"),
 )
+"""A vLLM server, by default on this machine."""
 LLAMA_CPP: Final = Endpoint(
     provider="llama-cpp",
     base_url="http://localhost:8080/v1",
@@ -258,6 +187,7 @@ LLAMA_CPP: Final = Endpoint(
     effort_field="reasoning_effort",
     efforts=("none", "low", "medium", "high"),
 )
+"""A llama.cpp server, by default on this machine."""
 LM_STUDIO: Final = Endpoint(
     provider="lm-studio",
     base_url="http://localhost:1234/v1",
@@ -267,107 +197,76 @@ LM_STUDIO: Final = Endpoint(
     effort_field="reasoning_effort",
     efforts=("none", "low", "medium", "high"),
 )
+"""LM Studio's server, by default on this machine."""
 
 
-# -- requests ----------------------------------------------------------------------------------------------------------
+# -- models ------------------------------------------------------------------------------------------------------------
+
+ChatTools: TypeAlias = Literal["yes", "without reasoning", "no"]
 
 
-def address(endpoint: Endpoint, *, base_url: str | None, path: str, model: str) -> str:
-    """Return the URL for a request; `path` is one of the endpoint's two, and its own address is used if none is given.
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known about one of OpenAI's models."""
 
-    Raises:
-        ModelUnavailable: neither has an address.
-    """
-    base_url = base_url or endpoint.base_url
-    if base_url is None:
-        raise ModelUnavailable(
-            f"There is no address for the model {model!r}.",
-            model=f"{endpoint.provider}:{model}",
-            hint="Give base_url, or set that of the endpoint.",
-        )
-    query = f"?{urlencode(endpoint.query)}" if endpoint.query else ""
-    return base_url.rstrip("/") + path.replace("{model}", quote(model, safe="")) + query
+    max_output_tokens: int
+    context_window: int | None
+    efforts: tuple[str, ...] = ()
+    """What its effort for reasoning can be, the least first; empty when it takes none."""
+    chat_tools: ChatTools = "yes"
+    """Whether it has tools over Chat Completions. `without reasoning`: with the effort `none` only."""
 
 
-def headers_for(endpoint: Endpoint, *, api_key: str | None, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of a request, the user's own last."""
-    headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
-    if api_key is not None:
-        bearer = endpoint.key_header == "authorization"
-        headers[endpoint.key_header] = f"Bearer {api_key}" if bearer else api_key
-    return headers | {name.lower(): value for name, value in more.items()}
+_THREE: Final = ("low", "medium", "high")
+_FOUR: Final = (*_THREE, "xhigh")
+_FIVE: Final = (*_FOUR, "max")
+_LARGE: Final = 1_050_000
 
-
-def check_key(key: str | None, *, model: str) -> None:
-    """Raise `ModelUnavailable` for a key that no service can have given out."""
-    if key is not None and not (key.isascii() and key.isprintable() and " " not in key and key):
-        raise ModelUnavailable(
-            f"The key for {model!r} is empty or has a character that no key has.",
-            model=model,
-            hint="Copy the key again, without spaces and line breaks.",
-        )
-
-
-def refused_here(text: str) -> ProviderError:
-    """Return the error of a request that is not sent because it would be refused."""
-    return ProviderError(text, kind="bad_request", usage=NOTHING_USED)
-
-
-def check_tools(endpoint: Endpoint, *, model: str, asked: bool) -> None:
-    """Raise `ProviderError` if a model that has no tools is asked to use some."""
-    if asked and not endpoint.tools:
-        raise refused_here(
-            f"{endpoint.provider}:{model} is set up without tools, and the request has some. Choose a model that"
-            " supports tools, or remove tools, typed output and sub-agents from the agent."
-        )
-
-
-def chat_tools(endpoint: Endpoint, model: str) -> ChatTools:
-    """Return whether the model has tools over Chat Completions; an endpoint with efforts of its own knows better."""
-    return facts(model).chat_tools if endpoint.efforts is None else "yes"
-
-
-_EFFORTS: Final[Mapping[ThinkingLevel, tuple[str, ...]]] = {
-    "minimal": ("minimal", "low"),
-    "low": ("low",),
-    "medium": ("medium",),
-    "high": ("high",),
-    "max": ("max", "xhigh", "high"),
+# The longest prefix that fits, after the vendor's name and a slash, which gateways put before it.
+_KNOWN: Final[Mapping[str, Known]] = {
+    "gpt-6": Known(128_000, _LARGE, _FIVE, "no"),
+    "gpt-6-sol": Known(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
+    "gpt-6-luna": Known(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
+    "gpt-5.6": Known(128_000, _LARGE, ("none", *_FIVE), "without reasoning"),
+    "gpt-5.5": Known(128_000, _LARGE, ("none", *_FOUR), "without reasoning"),
+    "gpt-5.5-pro": Known(128_000, _LARGE, ("medium", "high", "xhigh")),
+    "gpt-5.4": Known(128_000, _LARGE, ("none", *_FOUR), "without reasoning"),
+    "gpt-5.4-mini": Known(128_000, 400_000, ("none", *_FOUR), "without reasoning"),
+    "gpt-5.4-nano": Known(128_000, 400_000, ("none", *_FOUR), "without reasoning"),
+    "gpt-5.4-pro": Known(128_000, _LARGE, ("medium", "high", "xhigh")),
+    "gpt-5.3-codex": Known(128_000, 400_000, _FOUR),
+    "gpt-5.3-codex-spark": Known(32_000, 128_000, _FOUR),
+    "gpt-5.3-chat": Known(16_384, 128_000, ("medium",)),
+    "gpt-5.2": Known(128_000, 400_000, ("none", *_FOUR)),
+    "gpt-5.2-codex": Known(128_000, 400_000, _FOUR),
+    "gpt-5.2-pro": Known(128_000, 400_000, ("medium", "high", "xhigh")),
+    "gpt-5.2-chat": Known(16_384, 128_000, ("medium",)),
+    "gpt-5.1": Known(128_000, 400_000, ("none", *_THREE)),
+    "gpt-5.1-codex": Known(128_000, 400_000, _THREE),
+    "gpt-5.1-codex-max": Known(128_000, 400_000, _FOUR),
+    "gpt-5.1-chat": Known(16_384, 128_000, ("medium",)),
+    "gpt-5": Known(128_000, 400_000, ("minimal", *_THREE)),
+    "gpt-5-codex": Known(128_000, 400_000, _THREE),
+    "gpt-5-pro": Known(272_000, 400_000, ("high",)),
+    "gpt-5-chat": Known(16_384, 128_000),
+    "gpt-oss-": Known(131_072, 131_072, _THREE),
+    "o1": Known(100_000, 200_000, _THREE),
+    "o3": Known(100_000, 200_000, _THREE),
+    "o4-mini": Known(100_000, 200_000, _THREE),
+    "gpt-4.1": Known(32_768, 1_047_576),
+    "gpt-4o": Known(16_384, 128_000),
+    "gpt-4o-2024-05-13": Known(4_096, 128_000),
+    "gpt-4-turbo": Known(4_096, 128_000),
+    "gpt-4": Known(8_192, 8_192),
+    "gpt-3.5-turbo": Known(4_096, 16_385),
+    "": Known(8_192, None, _THREE),
 }
-"""For each level the words for it, the best first."""
 
 
-def effort(endpoint: Endpoint, model: str, level: ThinkingLevel) -> str:
-    """Return the service's word for a level of reasoning.
-
-    Raises:
-        ProviderError: the model does not reason, or not at that level (`bad_request`).
-    """
-    taken = facts(model).efforts if endpoint.efforts is None else endpoint.efforts
-    name = f"{endpoint.provider}:{model}"
-    if not taken:
-        raise refused_here(f"{name} takes no effort for reasoning. Leave Settings.thinking at None.")
-    if level == "off":
-        if "none" not in taken:
-            raise refused_here(f"{name} always reasons. Ask for thinking='minimal' instead of 'off'.")
-        return "none"
-    word = next((word for word in _EFFORTS[level] if word in taken), None)
-    if word is None:
-        raise refused_here(f"{name} takes no effort {level!r} for reasoning. It takes: {', '.join(taken)}.")
-    return word
-
-
-# -- limits ------------------------------------------------------------------------------------------------------------
-
-
-def max_output_tokens(endpoint: Endpoint, model: str) -> int:
-    """Return the longest answer, in tokens."""
-    return facts(model).max_output_tokens if endpoint.max_output_tokens is None else endpoint.max_output_tokens
-
-
-def context_window(endpoint: Endpoint, model: str) -> int | None:
-    """Return the most tokens of input and output together; None when unknown."""
-    return facts(model).context_window if endpoint.context_window is None else endpoint.context_window
+@cache
+def known_of(name: str) -> Known:
+    """Return what is known about a model; of an unknown one only 8,192 tokens of output are taken for granted."""
+    return by_longest_prefix(_KNOWN, name.rpartition("/")[2].removeprefix("ft:"))
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -405,6 +304,11 @@ KINDS: Final[Mapping[str, ProviderErrorKind]] = {
 """Error codes and types that say what happened; `invalid_request_error` does not, it has many statuses."""
 
 
+OVERFLOW: Final = ("maximum context length", "context window of this model", "exceeds the available context size")
+"""What the services that give no code say of a conversation that is too long: vLLM and OpenRouter (`maximum context
+length is 8192 tokens`), and older versions of llama.cpp."""
+
+
 def reported_within(error: JsonValue) -> ProviderError:
     """Return the error that a service reports in the middle of an answer: an object, or a text."""
     fields = error if isinstance(error, dict) else {"message": error}
@@ -412,7 +316,8 @@ def reported_within(error: JsonValue) -> ProviderError:
     labels = [label for label in (code, fields.get("type")) if isinstance(label, str) and label]
     said = message if isinstance(message, str) and message else "no message"
     text = f"The answer broke off with {labels[0] if labels else code or 'an error'}: {said}"
-    return with_overflow(ProviderError(text, kind=_kind(labels, code), type=labels[0] if labels else None))
+    failure = ProviderError(text, kind=_kind(labels, code), type=labels[0] if labels else None)
+    return with_overflow(failure, OVERFLOW)
 
 
 def _kind(labels: Sequence[str], code: object) -> ProviderErrorKind:
@@ -422,35 +327,3 @@ def _kind(labels: Sequence[str], code: object) -> ProviderErrorKind:
     if isinstance(code, int):
         return kind_of_status(code)
     return "bad_request" if "invalid_request_error" in labels else "unknown"
-
-
-_OVERFLOW: Final = ("maximum context length", "context window of this model", "exceeds the available context size")
-
-
-def with_overflow(error: ProviderError) -> ProviderError:
-    """Tell a conversation that is too long from other bad requests.
-
-    This reads the message, which nothing else does, for the services that give no code: vLLM and OpenRouter (`maximum
-    context length is 8192 tokens`), and older versions of llama.cpp.
-    """
-    text = str(error).lower()
-    if error.kind == "bad_request" and any(words in text for words in _OVERFLOW):
-        error.kind = "context_overflow"
-    return error
-
-
-# -- the user's own fields ---------------------------------------------------------------------------------------------
-
-
-def with_extra(head: JsonObject, extra: JsonObject, *, reserved: frozenset[str]) -> JsonObject:
-    """Add the user's own fields; of one that is an object on both sides, the members are put together.
-
-    Raises:
-        ProviderError: a field of `reserved` is among them (`bad_request`).
-    """
-    if taken := reserved & extra.keys():
-        raise refused_here(f"Settings.extra has {sorted(taken)}. These come from the agent's prompts and history.")
-    for key, value in extra.items():
-        before = head.get(key)
-        head[key] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
-    return head

@@ -7,10 +7,7 @@ the next request's, which is what the service's own cache depends on. What the A
   the two without the other. All other items go without ids, so that a view may leave reasoning out;
 - an error says so in its text;
 - left out: empty texts, reasoning that the API cannot read again, and reasoning that nothing follows (it was cut off);
-- what only another provider can read, and ids and names that this one would refuse: see `foreign.py`.
-
-Imports `model`, `types`, `openai_endpoint`, `openai_media`, `openai_strict`, `foreign`, `json_bytes` and `untrusted`.
-Read `openai_responses_decode.py` next.
+- what only another provider can read, and ids and names that this one would refuse: see `models/wire.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from journeyman.model import Prefix, ToolSpec
 from journeyman.models.openai.chat_encode import file_name, missing, plain_text, url_of
 from journeyman.models.openai.endpoint import Endpoint
 from journeyman.models.strict import is_enforceable
-from journeyman.models.wire import as_object, readable, safe_id, safe_name, to_json
+from journeyman.models.wire import as_object, joined, readable, safe_id, safe_name, to_json
 from journeyman.types import (
     Block,
     Document,
@@ -68,9 +65,7 @@ def encode(
         if piece is None:
             piece = message.wire[codec] = _items(message, endpoint)
         pieces.append(piece)
-    tools = _tools(prefix, strict=endpoint.strict)
-    if more_tools:
-        tools = b",".join(part for part in (tools, to_json(more_tools)[1:-1]) if part)
+    tools = joined(_tools(prefix, strict=endpoint.strict), more_tools)
     tools = b',"tools":[%b]' % tools if tools else b""
     items = b"".join(pieces)[1:]
     return b"".join((to_json(head)[:-1], tools, _instructions(prefix), b',"input":[', items, b"]}"))

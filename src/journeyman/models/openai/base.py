@@ -1,0 +1,178 @@
+"""What the models behind OpenAI's two APIs share: how the service is reached, and the frame of a request.
+
+What differs from service to service is in the `Endpoint`; what differs between the two APIs is in the two subclasses.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from typing import ClassVar, Final
+from urllib.parse import quote, urlencode
+
+from journeyman.errors import ModelUnavailable
+from journeyman.model import Facts, Part, Request, ThinkingLevel
+from journeyman.models.answers import Asked, Decoder
+from journeyman.models.openai.endpoint import KINDS, OPENAI, OVERFLOW, Endpoint, known_of
+from journeyman.models.requests import check_key, refused_here, written
+from journeyman.models.transport import Answer, Timeouts, lease, open_stream
+from journeyman.types import JsonObject, Price
+
+_TOOL_CHOICES: Final = {"any": "required", "none": "none"}
+_EFFORTS: Final[Mapping[ThinkingLevel, tuple[str, ...]]] = {
+    "minimal": ("minimal", "low"),
+    "low": ("low",),
+    "medium": ("medium",),
+    "high": ("high",),
+    "max": ("max", "xhigh", "high"),
+}
+"""For each level the words for it, the best first."""
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class OpenAIStyleModel(ABC):
+    """A model behind one of OpenAI's two APIs.
+
+    No key is needed where the server asks for none. `headers` are sent with every request.
+    """
+
+    _expected: ClassVar[str]
+    """What an answer should be, for the message about one that is not."""
+
+    name: str
+    _: KW_ONLY
+    endpoint: Endpoint = OPENAI
+    """What the service can do, and where its paths are."""
+    api_key: str | None = None
+    base_url: str | None = None
+    """The address that the endpoint's path follows, usually with `/v1`; None: the endpoint's own."""
+    streaming: bool = True
+    """False: ask for the answer in one piece, where a server cannot stream, or not with tools."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    price: Price | None = None
+    """What the model costs; None leaves the cost of its answers unknown."""
+    facts: Facts = field(init=False)
+    """The endpoint's limits, or the documented ones; 8,192 tokens of output for a model that is not known here."""
+    url: str = field(init=False)
+    """Where the requests go."""
+    _headers: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_key(self.api_key, model=self.name)
+        endpoint, known = self.endpoint, known_of(self.name)
+        longest, window = endpoint.max_output_tokens, endpoint.context_window
+        facts = Facts(
+            max_output_tokens=known.max_output_tokens if longest is None else longest,
+            context_window=known.context_window if window is None else window,
+            price=self.price,
+        )
+        object.__setattr__(self, "facts", facts)
+        object.__setattr__(self, "url", self._whole_url())
+        object.__setattr__(self, "_headers", self._all_headers())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.endpoint.provider}:{self.name}>"
+
+    @property
+    def provider(self) -> str:
+        return self.endpoint.provider
+
+    def open(self) -> AbstractAsyncContextManager[object]:
+        """Keep connections over many requests."""
+        return lease()
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
+        """Ask the model; see `Model.stream`."""
+
+        def post() -> AbstractAsyncContextManager[Answer]:
+            return open_stream(self.url, headers=self._headers, body=self.body(request), timeouts=self.timeouts)
+
+        return Asked(post, self._decoder(request), kinds=KINDS, overflow=OVERFLOW, expected=self._expected)
+
+    def body(self, request: Request) -> bytes:
+        """Return the request's body as it is sent.
+
+        Raises:
+            ProviderError: the request asks for what the service would refuse (`bad_request`).
+        """
+        if request.prefix.tools and not self.endpoint.tools:
+            raise refused_here(
+                f"{self.provider}:{self.name} is set up without tools, and the request has some. Choose a model that"
+                " supports tools, or remove tools, typed output and sub-agents from the agent."
+            )
+        return written(self._head(request), partial(self._encoded, request))
+
+    # -- what the two APIs have of their own
+
+    @property
+    @abstractmethod
+    def _path(self) -> str:
+        """The endpoint's path for this API."""
+
+    @abstractmethod
+    def _head(self, request: Request) -> JsonObject:
+        """Return the fields of a request but for tools, prompts and messages."""
+
+    @abstractmethod
+    def _encoded(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
+        """Return the body with these fields; `more_tools` are tools in the API's own form."""
+
+    @abstractmethod
+    def _decoder(self, request: Request) -> Decoder:
+        """Return what reads the answer."""
+
+    # -- requests
+
+    def _tool_fields(self, request: Request) -> JsonObject:
+        """Return the fields that say how tools are used; none for a request without tools."""
+        fields: JsonObject = {}
+        if not request.prefix.tools:
+            return fields
+        if (choice := request.settings.tool_choice) in _TOOL_CHOICES:
+            fields["tool_choice"] = _TOOL_CHOICES[choice]
+        if self.endpoint.parallel_tool_calls is not None:
+            fields["parallel_tool_calls"] = self.endpoint.parallel_tool_calls
+        return fields
+
+    def _effort(self, level: ThinkingLevel) -> str:
+        """Return the service's word for a level of reasoning.
+
+        Raises:
+            ProviderError: the model does not reason, or not at that level (`bad_request`).
+        """
+        taken = known_of(self.name).efforts if self.endpoint.efforts is None else self.endpoint.efforts
+        name = f"{self.provider}:{self.name}"
+        if not taken:
+            raise refused_here(f"{name} takes no effort for reasoning. Leave Settings.thinking at None.")
+        if level == "off":
+            if "none" not in taken:
+                raise refused_here(f"{name} always reasons. Ask for thinking='minimal' instead of 'off'.")
+            return "none"
+        word = next((word for word in _EFFORTS[level] if word in taken), None)
+        if word is None:
+            raise refused_here(f"{name} takes no effort {level!r} for reasoning. It takes: {', '.join(taken)}.")
+        return word
+
+    # -- the service
+
+    def _whole_url(self) -> str:
+        base_url, query = self.base_url or self.endpoint.base_url, self.endpoint.query
+        if base_url is None:
+            raise ModelUnavailable(
+                f"There is no address for the model {self.name!r}.",
+                model=f"{self.provider}:{self.name}",
+                hint="Give base_url, or set that of the endpoint.",
+            )
+        path = self._path.replace("{model}", quote(self.name, safe=""))
+        return base_url.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
+
+    def _all_headers(self) -> dict[str, str]:
+        headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
+        if self.api_key is not None:
+            bearer = self.endpoint.key_header == "authorization"
+            headers[self.endpoint.key_header] = f"Bearer {self.api_key}" if bearer else self.api_key
+        return headers | {name.lower(): value for name, value in self.headers.items()}

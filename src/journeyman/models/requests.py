@@ -1,0 +1,82 @@
+"""What adapters share when they make a request: its key, its limits, the user's own fields and its body.
+
+The rule: what the service would refuse is not sent, but fails here, as a `bad_request` that says what to do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from journeyman.errors import ModelUnavailable, ProviderError
+from journeyman.model import Facts, Request
+from journeyman.types import NOTHING_USED, JsonObject
+
+UNKNOWN_MAX_TOKENS: Final = 8_192
+"""How long an answer may be, in tokens, of a model whose longest answer is not known."""
+ROOM_FOR_ANSWER: Final = 256
+"""How many tokens a budget for reasoning leaves to the answer when the limit of a call is lowered."""
+
+_Known = TypeVar("_Known")
+
+
+def environment(variable: str | None) -> str | None:
+    """Return what the environment variable holds; None if there is nothing but white space in it."""
+    return os.environ.get(variable, "").strip() or None if variable else None
+
+
+def check_key(key: str | None, *, model: str) -> None:
+    """Raise `ModelUnavailable` for a key that no service can have given out."""
+    if key is not None and not (key.isascii() and key.isprintable() and " " not in key and key):
+        raise ModelUnavailable(
+            f"The key for {model!r} is empty or has a character that no key has.",
+            model=model,
+            hint="Copy the key again, without spaces and line breaks.",
+        )
+
+
+def by_longest_prefix(table: Mapping[str, _Known], name: str) -> _Known:
+    """Return the entry whose key is the longest beginning of `name`; the table has one for the empty name."""
+    return table[max((prefix for prefix in table if name.startswith(prefix)), key=len)]
+
+
+def refused_here(text: str) -> ProviderError:
+    """Return the error of a request that is not sent because it would be refused."""
+    return ProviderError(text, kind="bad_request", usage=NOTHING_USED)
+
+
+def limits(request: Request, facts: Facts) -> tuple[int, int]:
+    """Return the longest answer that the settings allow, and that which this call allows, which may be less."""
+    ceiling = request.settings.max_tokens
+    if ceiling is None:
+        ceiling = facts.max_output_tokens or UNKNOWN_MAX_TOKENS
+    return ceiling, ceiling if request.max_tokens is None else min(ceiling, request.max_tokens)
+
+
+def with_extra(head: JsonObject, extra: JsonObject, *, reserved: frozenset[str]) -> JsonObject:
+    """Add the user's own fields; of one that is an object on both sides, the members are put together.
+
+    Raises:
+        ProviderError: a field of `reserved` is among them (`bad_request`).
+    """
+    if taken := reserved & extra.keys():
+        raise refused_here(f"Settings.extra has {sorted(taken)}. These come from the agent's prompts and history.")
+    for key, value in extra.items():
+        before = head.get(key)
+        head[key] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
+    return head
+
+
+def written(head: JsonObject, encode: Callable[[JsonObject, Sequence[object]], bytes]) -> bytes:
+    """Return the body that `encode` makes of `head` and of the tools that the user's own fields have.
+
+    Raises:
+        ProviderError: something in it is no JSON (`bad_request`).
+    """
+    tools = head.pop("tools", None)
+    try:
+        return encode(head, tools if isinstance(tools, list) else [])
+    except (TypeError, ValueError) as error:
+        text = f"The request cannot be written as JSON: {error}. Look at schemas and Settings.extra."
+    raise refused_here(text)

@@ -1,0 +1,224 @@
+"""One exam for every adapter that speaks HTTP: streams, documents, prices, keys, and what is no answer at all.
+
+What only one adapter has is in its own file of `tests/models`; failures are in `test_faults.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anthropic
+import pytest
+
+from journeyman.errors import ModelUnavailable
+from journeyman.model import BlockFinished, Model, TextPart, opened
+from journeyman.models.anthropic.client import AnthropicClientModel
+from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.models.bridge import model as bridge
+from journeyman.models.openai.chat import OpenAIChatModel
+from journeyman.models.openai.endpoint import AZURE
+from journeyman.models.openai.responses import OpenAIModel
+from journeyman.types import Price, Text, Usage
+from tests.models.asking import ask, everything_said_by, failure_of, request
+from tests.models.raw_server import RawServer
+from tests.support import messages_answers as anthropic_says
+from tests.support import openai_answers as openai_says
+from tests.support.messages_answers import cut, html_page, raw, stall
+from tests.support.messages_api import MessagesApi
+from tests.support.openai_api import OpenAiApi
+
+KEY: Final = "sk-very-secret-key-of-a-test"
+PRICE: Final = Price(input=3, output=15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """One adapter, and the service that it speaks to."""
+
+    name: str
+    server: Callable[..., Any]
+    """Makes the strict server: from a script, or a function of the request."""
+    says: Any
+    """The module that makes the service's answers."""
+    model: Callable[..., AbstractAsyncContextManager[Model]]
+    """Makes the model, for the address of the server."""
+    n_events: int = 0
+    """After how many events the first text has come."""
+    nothing: str = ""
+    """What is said of a document that is no answer."""
+
+    def usage(self) -> Any:  # noqa: ANN401 - as its service tells it
+        return openai_says.Counted(10, 2) if self.says is openai_says else {"input_tokens": 10, "output_tokens": 2}
+
+
+def _anthropic(url: str, **more: Any) -> AbstractAsyncContextManager[Model]:  # noqa: ANN401
+    arguments: dict[str, Any] = {"api_key": KEY, "base_url": url, **more}
+    return nullcontext(AnthropicModel("claude-sonnet-5-5", **arguments))
+
+
+@asynccontextmanager
+async def _client(url: str, **more: Any) -> AsyncGenerator[Model]:  # noqa: ANN401
+    async with anthropic.AsyncAnthropic(api_key=KEY, base_url=url) as client:
+        yield AnthropicClientModel("claude-sonnet-5-5", client=client, **more)
+
+
+def _chat(url: str, **more: Any) -> AbstractAsyncContextManager[Model]:  # noqa: ANN401
+    arguments: dict[str, Any] = {"api_key": KEY, "base_url": f"{url}/v1", **more}
+    return nullcontext(OpenAIChatModel("gpt-4.1", **arguments))
+
+
+def _responses(url: str, **more: Any) -> AbstractAsyncContextManager[Model]:  # noqa: ANN401
+    arguments: dict[str, Any] = {"api_key": KEY, "base_url": f"{url}/v1", **more}
+    return nullcontext(OpenAIModel("gpt-5.2", **arguments))
+
+
+def _azure(url: str, **more: Any) -> AbstractAsyncContextManager[Model]:  # noqa: ANN401
+    return _responses(url, endpoint=AZURE, base_url=url, **more)
+
+
+def _bridged(url: str, **more: Any) -> AbstractAsyncContextManager[Model]:  # noqa: ANN401
+    return nullcontext(bridge.from_name("openai-chat:gpt-4.1", api_key=KEY, base_url=f"{url}/v1", **more))
+
+
+_MESSAGES: Final[dict[str, Any]] = {"server": MessagesApi, "says": anthropic_says, "nothing": "it is no message"}
+_OPENAI: Final[dict[str, Any]] = {"server": OpenAiApi, "says": openai_says}
+
+ANTHROPIC: Final = Examined(name="anthropic", model=_anthropic, n_events=4, **_MESSAGES)
+CLIENT: Final = Examined(name="anthropic-client", model=_client, n_events=4, **_MESSAGES)
+CHAT: Final = Examined(name="openai-chat", model=_chat, n_events=3, nothing="no chat completion", **_OPENAI)
+RESPONSES: Final = Examined(
+    name="openai-responses", model=_responses, n_events=5, nothing="it is no response", **_OPENAI
+)
+AZURES: Final = Examined(name="azure-responses", model=_azure, **_OPENAI)
+BRIDGED: Final = Examined(name="bridge", model=_bridged, **_OPENAI)
+OWN: Final = (ANTHROPIC, CHAT, RESPONSES)
+"""Those over the package's own transport."""
+
+
+def each(*examined: Examined) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("carrier", examined, ids=lambda carrier: carrier.name)
+
+
+# -- whole exchanges ---------------------------------------------------------------------------------------------------
+
+
+@each(*OWN, CLIENT)
+async def test_parts_come_while_the_answer_is_still_being_written(carrier: Examined) -> None:
+    reply = stall(carrier.says.answer("Hello there", delta_chars=5), after_events=carrier.n_events)
+    async with carrier.server([reply]) as api, carrier.model(api.url) as model:
+        async with model.stream(request()) as parts:
+            async for part in parts:
+                if part == TextPart("Hello"):
+                    break
+        await api.until(lambda: api.requests[0].hung_up)
+
+
+@each(*OWN)
+async def test_the_parts_of_an_answer_add_up_to_its_blocks(carrier: Examined) -> None:
+    answer = carrier.says.answer("Grüße 😀 an alle", delta_chars=3)
+    async with carrier.server([answer]) as api, carrier.model(api.url) as model, model.stream(request()) as parts:
+        heard = [part async for part in parts]
+    said = [part.text for part in heard if isinstance(part, TextPart)]
+    assert len(said) > 3
+    assert [part.block for part in heard if isinstance(part, BlockFinished)] == [Text("".join(said))]
+
+
+@each(*OWN, CLIENT, BRIDGED)
+async def test_a_cancelled_call_stops_the_server(carrier: Examined) -> None:
+    reply = stall(carrier.says.answer("Hello"), after_events=1)
+    async with carrier.server([reply]) as api, carrier.model(api.url) as model:
+        task = asyncio.create_task(ask(model))
+        await api.until(lambda: len(api.requests) == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await api.until(lambda: api.requests[0].hung_up)
+
+
+@each(*OWN, CLIENT, BRIDGED)
+async def test_a_price_gives_every_answer_its_cost(carrier: Examined) -> None:
+    answer = carrier.says.answer("Hi.", usage=carrier.usage())
+    async with carrier.server([answer]) as api, carrier.model(api.url, price=PRICE) as model:
+        response = await ask(model)
+    assert response.usage.cost == pytest.approx((10 * 3 + 2 * 15) / 1_000_000)
+
+
+@each(*OWN)
+async def test_two_hundred_streams_run_at_once_over_one_client(carrier: Examined) -> None:
+    def reply(_: object) -> object:
+        return carrier.says.answer("Hello " * 50)
+
+    async with carrier.server(reply) as api, carrier.model(api.url) as model, opened(model):
+        responses = await asyncio.gather(*(ask(model) for _ in range(200)))
+    assert {response.content for response in responses} == {(Text("Hello " * 50),)}
+    assert api.peak_in_flight > 20
+
+
+@each(*OWN)
+async def test_failures_leave_no_garbage_behind(carrier: Examined) -> None:
+    reply = cut(carrier.says.answer("Hi there."), after_events=3)
+    async with carrier.server([reply]) as api, carrier.model(api.url) as model:
+        await failure_of(model)
+    gc.collect()  # an unclosed connection or generator would warn, and warnings are errors
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+@each(*OWN, CLIENT, AZURES)
+async def test_the_key_is_shown_nowhere(carrier: Examined, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO if carrier is CLIENT else logging.DEBUG)
+    more = {"auth_token": "bearer-secret"} if carrier is ANTHROPIC else {}
+    refusal = carrier.says.fault(401, message=f"the key {KEY} is bad")
+    async with carrier.server([refusal]) as api, carrier.model(api.url, **more) as model:
+        error = await failure_of(model)
+        said = everything_said_by(error) + repr(model) + str(model) + caplog.text
+    assert "the key [key] is bad" in said
+    assert KEY not in said
+    assert "bearer-secret" not in said
+
+
+@each(*OWN)
+@pytest.mark.parametrize("key", ["", "two words", "line\n", "schlüssel"])
+def test_a_key_that_cannot_be_one_is_refused_without_being_shown(carrier: Examined, key: str) -> None:
+    with pytest.raises(ModelUnavailable) as caught:
+        carrier.model("http://service.test", api_key=key)
+    assert not key or key not in everything_said_by(caught.value)
+
+
+# -- what is no answer -------------------------------------------------------------------------------------------------
+
+
+@each(*OWN)
+@pytest.mark.parametrize(
+    ("reply", "kind", "said"),
+    [
+        pytest.param(html_page(200), "unknown", "text/html, '<html><head><title>200", id="a page"),
+        pytest.param(raw(b"", content_type="text/plain"), "unknown", "an empty body", id="nothing"),
+        pytest.param(raw(b"\xff\x00" * 300, content_type="image/png"), "unknown", "image/png", id="garbage"),
+        pytest.param(raw(b"", content_type="application/json"), "stream_cut", "cannot be read", id="empty JSON"),
+        pytest.param(raw(b"[]", content_type="application/json"), "unknown", None, id="other JSON"),
+        pytest.param(raw(b"x\n\n", content_type="text/event-stream"), "stream_cut", "it is empty", id="no events"),
+    ],
+)
+async def test_what_is_no_answer_is_quoted(carrier: Examined, reply: Any, kind: str, said: str | None) -> None:  # noqa: ANN401
+    async with carrier.server([reply]) as api, carrier.model(api.url) as model:
+        error = await failure_of(model)
+    assert (error.kind, error.status, error.usage) == (kind, 200, None)
+    assert (said or carrier.nothing) in str(error)
+
+
+@each(CLIENT)
+async def test_a_connection_that_is_refused_names_the_host_and_costs_nothing(carrier: Examined) -> None:
+    async with RawServer(b"") as server:
+        pass
+    async with carrier.model(server.url) as model:
+        error = await failure_of(model)
+    assert (error.kind, error.status, error.usage) == ("network", None, Usage())
+    assert f"{server.url.removeprefix('http://')} could not be reached" in str(error)
