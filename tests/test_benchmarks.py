@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -151,7 +152,8 @@ def test_less_effort_takes_fewer_and_smaller_turns_but_never_none() -> None:
 
 
 def test_calls_across_borders_are_counted_by_module_and_by_room() -> None:
-    history, gate, calls = ({"__name__": f"journeyman.{name}"} for name in ("history", "gate", "loop.calls"))
+    names = ("history", "gate", "loop.calls")
+    history, gate, calls = (dict[str, Any](__name__=f"journeyman.{name}") for name in names)
     exec("def add(): pass", history)
     exec("def judge(add): add()", gate)
     exec("def own(add): sorted([1], key=lambda _: add())\ndef run(judge, add): judge(add); own(add); own(add)", calls)
