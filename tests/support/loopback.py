@@ -1,7 +1,7 @@
 """A strict loopback server over HTTP: it serves a script, records, judges, and refuses what a provider would refuse.
 
 What a provider's API is like (its paths, rules, errors and bodies) is a `Wire`; what it has in common with the others
-is here. Imports aiohttp and `messages_delivery`; read `messages_api.py` or `openai_api.py` next.
+is here.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""The JSON Schema of a Messages API request, made from the official SDK's types and then made strict.
-
-Imports the SDK and `strict_schema`; read `messages_rules.py` next.
-"""
+"""The JSON Schema of a Messages API request, made from the official SDK's types and then made strict."""
 
 from functools import cache
 
