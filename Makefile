@@ -69,7 +69,8 @@ check: $(VENV_STAMP) ## The gate: format, lint, types, dependencies, architectur
 	step $(BIN)/ruff check .; \
 	step $(BIN)/pyright --project pyproject.toml --pythonpath $(BIN)/python; \
 	step $(BIN)/deptry --no-ansi src; \
-	step $(BIN)/pytest --randomly-seed=$(SEED) tests/test_architecture.py tests/test_repository.py; \
+	step $(BIN)/pytest --randomly-seed=$(SEED) tests/test_architecture.py tests/test_names.py tests/test_repository.py; \
+	step $(BIN)/python -m tests.support.called_once; \
 	if [ -n "$$failed" ]; then printf "\ncheck failed:$$failed\n"; exit 1; fi; \
 	printf '\ncheck passed\n'
 

@@ -1,7 +1,4 @@
-"""The servers of the benchmarks over HTTP, each a process of its own: what they cost is not counted.
-
-The test kit's loopback server judges nothing and keeps nothing here, so that it costs as little as it can.
-"""
+"""The servers of the benchmarks over HTTP, each a process of its own: what they cost is not counted."""
 
 from __future__ import annotations
 
@@ -22,10 +19,9 @@ ROOT = Path(__file__).parent.parent
 def serving(*, iterations: int, delay_s: float = 0.0) -> Generator[str]:
     """Serve conversations of `iterations` answers: calls of `add`, then the report. Give the address."""
     calls = [_answer("add", {"x": 1})] * (iterations - 1)
-    with _written([*calls, _answer("output", {"total": 3.0})]) as script:
-        options = ["--by-turn", "--no-judging", "--delay", str(delay_s)]
-        with _started("tests.support.messages_api", "--script", script, *options) as url:
-            yield url
+    script = [*calls, _answer("output", {"total": 3.0})]
+    with _written(script) as name, _started("benchmarks.scripted_server", name, str(delay_s)) as url:
+        yield url
 
 
 @contextmanager
@@ -60,5 +56,5 @@ def _port(served: subprocess.Popen[str]) -> int:
     return int(line)
 
 
-def _answer(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    return {"content": [{"type": "tool_use", "id": None, "name": name, "input": arguments}]}
+def _answer(name: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"type": "tool_use", "id": None, "name": name, "input": arguments}]

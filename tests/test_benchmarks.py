@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from benchmarks import borders
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.growth import Windows
 from benchmarks.measuring import Effort, Row, alone, compared, taking_turns
@@ -145,3 +149,28 @@ def test_the_table_shows_figures_ratios_and_targets() -> None:
 def test_less_effort_takes_fewer_and_smaller_turns_but_never_none() -> None:
     effort = Effort(share_of_rounds=0.1, share_of_size=0.01)
     assert (effort.rounds(600), effort.rounds(4), effort.size(1_000), effort.size(20)) == (60, 1, 10, 2)
+
+
+def test_calls_across_borders_are_counted_by_module_and_by_room() -> None:
+    names = ("history", "gate", "loop.calls")
+    history, gate, calls = (dict[str, Any](__name__=f"journeyman.{name}") for name in names)
+    exec("def add(): pass", history)
+    exec("def judge(add): add()", gate)
+    exec("def own(add): sorted([1], key=lambda _: add())\ndef run(judge, add): judge(add); own(add); own(add)", calls)
+    found = borders.Crossings()
+    sys.setprofile(found.note)
+    try:
+        calls["run"](gate["judge"], history["add"])
+    finally:
+        sys.setprofile(None)
+    assert found.modules == {("loop.calls", "gate"): 1, ("gate", "history"): 1, ("loop.calls", "history"): 2}
+    assert found.rooms == {("loop", "ports"): 3}
+
+
+def test_the_borders_of_a_run_are_printed_the_most_frequent_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert borders.main() == 0
+    summary, rooms, modules = capsys.readouterr().out.split("\n\n")
+    assert re.match(r"A run of 5 iterations makes \d+ calls\.\n\d+ of them cross from one room", summary)
+    for pairs in (rooms, modules):
+        counts = [int(line.split()[0]) for line in pairs.splitlines()[1:]]
+        assert counts == sorted(counts, reverse=True) != []

@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from journeyman import Allowance, Failure
 from tests.properties.examples import examples, patient
 from tests.properties.played_model import PlayedModel
-from tests.properties.staging import Staging
 from tests.properties.world import World
+from tests.properties.world_run import WorldRun
 from tests.properties.worlds import worlds
 from tests.support.counting_loop import on_counting_loop
 from tests.support.invariants import check_invariants
@@ -24,7 +24,7 @@ pytestmark = patient
 def run_world(world: World) -> RunRecord:
     """Return what was seen of a run of the world, on the virtual clock. The waits between requests are drawn anew."""
     random.seed(7)
-    return on_counting_loop(lambda: Staging(world, PlayedModel(world.turns, world.price)).run())
+    return on_counting_loop(lambda: WorldRun(world, PlayedModel(world.turns, world.price)).run())
 
 
 @pytest.mark.fuzz

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 
 from journeyman import Success
-from tests.properties.everywhere import EVERYTHING
 from tests.properties.examples import N_EXAMPLES, examples, patient
+from tests.properties.stopped_everywhere import EVERYTHING
 from tests.properties.wire_worlds import ServerThread, run_over_http
 from tests.properties.world import World
 from tests.properties.worlds import worlds

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from journeyman import Allowance, Failure, Success
-from tests.properties.everywhere import (
+from tests.properties.stopped_everywhere import (
     EVERYTHING,
     Plan,
     abort,
@@ -22,8 +22,8 @@ from tests.properties.everywhere import (
     let_time_run_out,
     stopped_everywhere,
 )
-from tests.properties.staging import LIMITLESS
 from tests.properties.world import Act, ToolPlan, World
+from tests.properties.world_run import LIMITLESS
 from tests.support.counting_loop import on_counting_loop
 from tests.support.invariants import check_invariants
 from tests.support.run_record import RunRecord

@@ -15,10 +15,10 @@ import pytest
 from journeyman import Abort, Agent, Callbacks, Event, Failure, Listener, Success, run, stream, tool
 from journeyman.events import RunSucceeded
 from journeyman.models.scripted import Scripted, call
-from tests.properties.everywhere import EVERYTHING, SLOW
 from tests.properties.played_model import PlayedModel
-from tests.properties.staging import Staging
+from tests.properties.stopped_everywhere import EVERYTHING, SLOW
 from tests.properties.world import Act, ReflectionPlan, Site, Stop, ToolPlan, World
+from tests.properties.world_run import WorldRun
 from tests.support.counting_loop import CountingLoop, on_counting_loop, the_counting_loop
 from tests.support.invariants import check_invariants
 from tests.support.run_record import RunRecord
@@ -37,13 +37,13 @@ def ending(record: RunRecord) -> str:
             return error.code
 
 
-def staged(world: World) -> Staging:
-    return Staging(world, PlayedModel(world.turns, world.price))
+def run_of(world: World) -> WorldRun:
+    return WorldRun(world, PlayedModel(world.turns, world.price))
 
 
 def run_world(world: World) -> RunRecord:
     """Return a checked run of the world."""
-    record = on_counting_loop(lambda: staged(world).run())
+    record = on_counting_loop(lambda: run_of(world).run())
     check_invariants(record)
     return record
 
@@ -54,12 +54,12 @@ STOPPED: dict[How, str] = {"abort": "EXECUTION_CANCELLED", "cancel": "CancelledE
 @pytest.mark.parametrize("how", ["abort", "cancel"])
 def test_a_listener_may_stop_the_run_at_any_event(how: How) -> None:  # A22, design 4.8
     async def scenario() -> list[str]:
-        staging = staged(EVERYTHING)
-        undisturbed = await staging.run()
+        world_run = run_of(EVERYTHING)
+        undisturbed = await world_run.run()
         found: list[str] = []
         for number in range(1, len(undisturbed.events) + 1):
-            staging.listener = _at_event(staging, number, how)
-            record = await staging.run()
+            world_run.listener = _at_event(world_run, number, how)
+            record = await world_run.run()
             check_invariants(record)
             found.append(ending(record))
         return found
@@ -71,11 +71,11 @@ def test_a_listener_may_stop_the_run_at_any_event(how: How) -> None:  # A22, des
     assert set(found[n_stopped:]) <= {"Success"}
 
 
-def _at_event(staging: Staging, number: int, how: How) -> Listener:
+def _at_event(world_run: WorldRun, number: int, how: How) -> Listener:
     def listener(event: Event) -> None:
-        record = staging.actor.record
+        record = world_run.actor.record
         if record is not None and len(record.events) == number:
-            staging.actor.stop(how)
+            world_run.actor.stop(how)
 
     return listener
 
@@ -172,9 +172,9 @@ def test_a_timeout_around_the_run_is_the_timeouts(limit_s: float) -> None:  # de
         return made
 
     async def scenario() -> RunRecord:
-        staging = staged(EVERYTHING)
-        staging.around = in_time
-        return await staging.run()
+        world_run = run_of(EVERYTHING)
+        world_run.around = in_time
+        return await world_run.run()
 
     record = on_counting_loop(scenario)
     check_invariants(record)
@@ -183,13 +183,13 @@ def test_a_timeout_around_the_run_is_the_timeouts(limit_s: float) -> None:  # de
 
 def test_a_task_group_around_the_run_cancels_it_when_a_sibling_fails_at_any_step() -> None:  # design 4.5
     async def scenario() -> set[str]:
-        loop, staging = the_counting_loop(), staged(EVERYTHING)
+        loop, world_run = the_counting_loop(), run_of(EVERYTHING)
         assert loop is not None
-        await staging.run()
+        await world_run.run()
         found: set[str] = set()
         for step in range(3, loop.steps, 3):
-            staging.around = partial(_beside_a_sibling, loop, step)
-            record = await staging.run()
+            world_run.around = partial(_beside_a_sibling, loop, step)
+            record = await world_run.run()
             check_invariants(record)
             found.add(ending(record))
         return found
@@ -229,13 +229,13 @@ async def _beside_a_sibling(loop: CountingLoop, step: int, recorded: Coroutine[A
 
 def test_one_signal_stops_many_runs_of_one_agent() -> None:  # A48, design 4.5
     async def scenario() -> list[str]:
-        stagings = [staged(EVERYTHING) for _ in range(20)]
-        running = [asyncio.create_task(staging.run()) for staging in stagings]
+        world_runs = [run_of(EVERYTHING) for _ in range(20)]
+        running = [asyncio.create_task(world_run.run()) for world_run in world_runs]
         await asyncio.sleep(4.0)
-        for staging in stagings[1:]:
-            assert staging.actor.abort is not stagings[0].actor.abort
-        for staging in stagings:
-            staging.actor.stop("abort")
+        for world_run in world_runs[1:]:
+            assert world_run.actor.abort is not world_runs[0].actor.abort
+        for world_run in world_runs:
+            world_run.actor.stop("abort")
         records = [await each for each in running]
         for record in records:
             check_invariants(record)
@@ -246,14 +246,14 @@ def test_one_signal_stops_many_runs_of_one_agent() -> None:  # A48, design 4.5
 
 def test_leaving_a_stream_at_any_event_ends_its_run_at_once() -> None:  # design 2: "cancels the run and awaits it"
     async def scenario() -> list[str]:
-        loop, staging = the_counting_loop(), staged(EVERYTHING)
+        loop, world_run = the_counting_loop(), run_of(EVERYTHING)
         assert loop is not None
-        n_events = len((await staging.run()).events)
+        n_events = len((await world_run.run()).events)
         before = (asyncio.all_tasks(), loop.pending_timers())
         found: list[str] = []
         for number in range(1, n_events + 1):
-            staging.actor.begin()
-            found.append(await _left(staging, number))
+            world_run.actor.begin()
+            found.append(await _left(world_run, number))
             assert (asyncio.all_tasks(), loop.pending_timers()) == before
         return found
 
@@ -263,10 +263,10 @@ def test_leaving_a_stream_at_any_event_ends_its_run_at_once() -> None:  # design
     assert found[n_cancelled:] == ["Success"] * (len(found) - n_cancelled)  # the run was ahead of its reader
 
 
-async def _left(staging: Staging, number: int) -> str:
+async def _left(world_run: WorldRun, number: int) -> str:
     """Read so many events of a stream, and leave it; return how its run ended."""
     n_read = 0
-    async with stream(staging.agent, "What sold best?") as events:
+    async with stream(world_run.agent, "What sold best?") as events:
         async for _ in events:
             n_read += 1
             if n_read == number:
@@ -318,7 +318,7 @@ def test_a_run_in_the_clean_up_of_a_cancelled_task_is_a_run_like_any(stop: str |
     """Its task has a cancellation behind it that nobody took back: that is none of the run's."""
 
     async def scenario() -> tuple[str, int]:
-        staging = staged(
+        world_run = run_of(
             replace(EVERYTHING, limits=replace(EVERYTHING.limits, seconds=10.0 if stop == "deadline" else None))
         )
 
@@ -329,14 +329,14 @@ def test_a_run_in_the_clean_up_of_a_cancelled_task_is_a_run_like_any(stop: str |
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(1)
             if stop in ("abort", "cancel"):
-                asyncio.get_running_loop().call_later(5.0, staging.actor.stop, stop)
+                asyncio.get_running_loop().call_later(5.0, world_run.actor.stop, stop)
             made = await recorded
             counts.append(task.cancelling())
             return made
 
         counts: list[int] = []
-        staging.around = cleaning_up
-        record = await staging.run()
+        world_run.around = cleaning_up
+        record = await world_run.run()
         check_invariants(record)
         return ending(record), counts[0]
 

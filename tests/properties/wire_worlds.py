@@ -1,7 +1,6 @@
 """Worlds over HTTP: the same scripts, said by the strict server in a thread of its own, heard by the real adapter.
 
-The client's event loop has a clock that runs fast, so that waits and deadlines take next to no time. Imports `world`
-and `staging`. Read `test_any_run_over_http.py` next.
+The client's event loop has a clock that runs fast, so that waits and deadlines take next to no time.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import Block, Opaque, RedactedThinking, Thinking, ToolUse
 from tests.properties.played_model import FaultKind, Turn
-from tests.properties.staging import Staging
 from tests.properties.world import Act, Site, World
+from tests.properties.world_run import WorldRun
 from tests.support.counting_loop import CountingRealLoop
 from tests.support.messages_answers import (
     Answer,
@@ -141,20 +140,20 @@ def run_over_http(servers: ServerThread, world: World, *, how: str = "", before_
         model = AnthropicModel(
             "claude-sonnet-4-6", api_key="k", base_url=api.url, timeouts=_FOR_EVER, price=world.price
         )
-        record, n_steps = on_hurried_loop(lambda: _stopped(Staging(world, model), how, before_step))
+        record, n_steps = on_hurried_loop(lambda: _stopped(WorldRun(world, model), how, before_step))
     finally:
         servers.do(api.__aexit__(None, None, None))
     record.heard(server.said)
     return Overheard(record, api.violations, n_steps)
 
 
-async def _stopped(staging: Staging, how: str, before_step: int) -> tuple[RunRecord, int]:
+async def _stopped(world_run: WorldRun, how: str, before_step: int) -> tuple[RunRecord, int]:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, HurriedLoop)
     loop.count_from_here()
     if how:
-        loop.before_step(before_step, lambda: staging.actor.stop(how))
-    return await staging.run(), loop.steps
+        loop.before_step(before_step, lambda: world_run.actor.stop(how))
+    return await world_run.run(), loop.steps
 
 
 # -- from turns to what the server says --------------------------------------------------------------------------------

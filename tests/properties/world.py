@@ -1,7 +1,6 @@
 """Everything that one generated run depends on, as plain data: the model's script, the agent, the user's functions.
 
-A function of the user's is a `Site`: what it does the first time, the second time, and so on. Read `worlds.py` next,
-which generates worlds, and `staging.py`, which makes an agent of one.
+A function of the user's is a `Site`: what it does the first time, the second time, and so on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Generated worlds: mostly sensible, so that runs get far, with everything that can go wrong mixed in.
-
-Imports `world` and `played_model`. Read `test_any_run.py` next.
-"""
+"""Generated worlds: mostly sensible, so that runs get far, with everything that can go wrong mixed in."""
 
 from __future__ import annotations
 

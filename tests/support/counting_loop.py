@@ -1,7 +1,7 @@
 """An event loop on the virtual clock that counts its steps: something can be made to happen before any one of them.
 
 A step is one callback. Between two of them a program may be cancelled, and nowhere else: whoever cancels before step
-1, 2, 3 … has cancelled everywhere. The loop also knows which timers a program left behind. Imports `clock`.
+1, 2, 3 … has cancelled everywhere. The loop also knows which timers a program left behind.
 """
 
 from __future__ import annotations

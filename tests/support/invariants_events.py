@@ -1,6 +1,6 @@
 """What must hold of the events and callbacks of a run: each promise in the docstrings of `events.py`, and A26 to A28.
 
-Each rule yields what is wrong, in words. Imports `run_record`; read `invariants.py` next.
+Each rule yields what is wrong, in words.
 """
 
 from __future__ import annotations

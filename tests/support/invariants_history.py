@@ -1,6 +1,6 @@
 """What must hold of a run's history, by the strictest rule that any provider has. Written anew, without `history.py`.
 
-Each rule yields what is wrong, in words. Imports `run_record`; read `invariants.py` next.
+Each rule yields what is wrong, in words.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """A strict loopback server over HTTP: it serves a script, records, judges, and refuses what a provider would refuse.
 
 What a provider's API is like (its paths, rules, errors and bodies) is a `Wire`; what it has in common with the others
-is here. Imports aiohttp and `messages_delivery`; read `messages_api.py` or `openai_api.py` next.
+is here.
 """
 
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import count
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
@@ -80,54 +80,40 @@ class Wire(Protocol[W_contra]):
         ...
 
 
+@dataclass(eq=False)
 class Loopback(Generic[W]):
-    """The server; an async context manager.
+    """The server; an async context manager. Leaving it raises AssertionError with all violations."""
 
-    Leaving it raises AssertionError with all violations, unless `accept_violations` is set or another error is on its
-    way. A stream leaves in about `n_writes` writes, torn at arbitrary but seeded places. `streaming=False` answers with
-    one JSON document even where a stream is asked for. For benchmarks, `judging=False` serves without looking and
-    `recording=False` keeps no requests.
-    """
-
-    def __init__(
-        self,
-        script: "Sequence[W | Raw] | Callable[[Json], W | Raw | Awaitable[W | Raw]]",
-        wire: Wire[W],
-        *,
-        judging: bool,
-        recording: bool,
-        accept_violations: bool,
-        streaming: bool,
-        bad_keys: Collection[str],
-        delay_s: float,
-        n_writes: int,
-        seed: int,
-        port: int,
-    ) -> None:
-        self.url = ""
-        self.requests: list[Recorded] = []
-        self.violations: list[str] = []
-        self.in_flight = 0
-        self.peak_in_flight = 0
-        self._script = script
-        self._wire = wire
-        self._judging = judging
-        self._recording = recording
-        self._accept_violations = accept_violations
-        self._streaming = streaming
-        self._bad_keys = frozenset(bad_keys)
-        self._delay_s = delay_s
-        self._n_writes = n_writes
-        self._seed = seed
-        self._port = port
-        self._n_taken = 0
-        self._serials = count(1)
-        self._changed = asyncio.Event()
+    script: "Sequence[W | Raw] | Callable[[Json], W | Raw | Awaitable[W | Raw]]"
+    _: KW_ONLY
+    judging: bool = True
+    """False serves without looking."""
+    recording: bool = True
+    """False keeps no requests."""
+    accept_violations: bool = False
+    """Whether leaving is quiet about violations; it is, too, if another error is on its way."""
+    streaming: bool = True
+    """False answers with one JSON document even where a stream is asked for."""
+    bad_keys: Collection[str] = ()
+    delay_s: float = 0.0
+    """Waited before every reply."""
+    n_writes: int = 4
+    """In about how many writes a stream leaves, torn at arbitrary but seeded places."""
+    seed: int = 0
+    wire: Wire[W] = field(init=False)
+    url: str = field(default="", init=False)
+    requests: list[Recorded] = field(default_factory=list[Recorded], init=False)
+    violations: list[str] = field(default_factory=list[str], init=False)
+    in_flight: int = field(default=0, init=False)
+    peak_in_flight: int = field(default=0, init=False)
+    _n_taken: int = field(default=0, init=False)
+    _serials: "count[int]" = field(default_factory=lambda: count(1), init=False)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     @property
     def n_unserved(self) -> int:
         """How many replies of a list are still to be served."""
-        return 0 if callable(self._script) else len(self._script) - self._n_taken
+        return 0 if callable(self.script) else len(self.script) - self._n_taken
 
     async def until(self, ready: Callable[[], bool]) -> None:
         """Wait for a condition on this server, such as `lambda: len(api.requests) == 2`."""
@@ -136,15 +122,15 @@ class Loopback(Generic[W]):
             await self._changed.wait()
 
     async def __aenter__(self) -> Self:
-        if self._judging:
-            self._wire.prepare()
+        if self.judging:
+            self.wire.prepare()
         app = web.Application(client_max_size=_MAX_READ_BYTES)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(
             app, handler_cancellation=True, access_log=None, shutdown_timeout=0.01, handle_signals=False
         )
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 
@@ -154,8 +140,8 @@ class Loopback(Generic[W]):
         for _ in range(3):  # asyncio before 3.12 forgets a connection whose server is closed while it is being accepted
             await asyncio.sleep(0)
         await self._runner.cleanup()
-        if self.violations and error is None and not self._accept_violations:
-            raise AssertionError(f"The {self._wire.name} was used wrongly:\n" + "\n".join(self.violations))
+        if self.violations and error is None and not self.accept_violations:
+            raise AssertionError(f"The {self.wire.name} was used wrongly:\n" + "\n".join(self.violations))
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         recorded = await self._record(request)
@@ -163,15 +149,15 @@ class Loopback(Generic[W]):
             reply = self._refusal(recorded) or await self._reply(recorded)
             delivery = Delivery(
                 serial=recorded.serial,
-                stream=self._streaming and recorded.body.get("stream") is True,
+                stream=self.streaming and recorded.body.get("stream") is True,
                 model=as_text(recorded.body.get("model")),
-                n_writes=self._n_writes,
-                seed=self._seed,
-                delay_s=self._delay_s,
+                n_writes=self.n_writes,
+                seed=self.seed,
+                delay_s=self.delay_s,
             )
             if isinstance(reply, Raw):
                 return await send(request, reply, delivery, [])
-            return await send(request, reply, delivery, self._wire.parts(reply, recorded, delivery))
+            return await send(request, reply, delivery, self.wire.parts(reply, recorded, delivery))
 
     async def _record(self, request: web.Request) -> Recorded:
         sent = await request.read()
@@ -183,7 +169,7 @@ class Loopback(Generic[W]):
             raw=sent,
             body=_parsed(sent),
         )
-        if self._recording:
+        if self.recording:
             self.requests.append(recorded)
         return recorded
 
@@ -202,18 +188,18 @@ class Loopback(Generic[W]):
             self._changed.set()
 
     def _refusal(self, recorded: Recorded) -> Raw | None:
-        if not self._wire.serves(recorded.method, recorded.path):
+        if not self.wire.serves(recorded.method, recorded.path):
             return self._violated(recorded, [f"path: {recorded.method} {recorded.path} is not served"], 404)
-        if self._wire.key(recorded.headers) in self._bad_keys:
-            return self._wire.fault(401, "invalid x-api-key")
-        aside = self._wire.aside(recorded)
-        if aside is not None or not self._judging:
+        if self.wire.key(recorded.headers) in self.bad_keys:
+            return self.wire.fault(401, "invalid x-api-key")
+        aside = self.wire.aside(recorded)
+        if aside is not None or not self.judging:
             return aside
         if not recorded.body:
             return self._violated(recorded, ["json: the request body is not valid JSON"], 400)
-        if found := self._wire.violations(recorded):
+        if found := self.wire.violations(recorded):
             broken = [violation.partition(":")[0] for violation in found]
-            statuses = self._wire.status_of_rule
+            statuses = self.wire.status_of_rule
             status = next((statuses[rule] for rule in broken if rule in statuses), 400)
             return self._violated(recorded, found, status)
         return None
@@ -221,26 +207,26 @@ class Loopback(Generic[W]):
     def _violated(self, recorded: Recorded, found: list[str], status: int) -> Raw:
         recorded.violations += found
         self.violations += [f"request {recorded.serial}: {violation}" for violation in found]
-        return self._wire.fault(status, "; ".join(found))
+        return self.wire.fault(status, "; ".join(found))
 
     async def _reply(self, recorded: Recorded) -> W | Raw:
         try:
             reply = await self._next(recorded.body)
         except Exception as error:  # noqa: BLE001  a failing script becomes an answer and a violation
             return self._violated(recorded, [f"script: {type(error).__name__}: {error}"], 500)
-        if not isinstance(reply, Raw) and self._judging and (reply.twist is None or reply.twist.goes_on):
+        if not isinstance(reply, Raw) and self.judging and (reply.twist is None or reply.twist.goes_on):
             # Before it is sent: the next request may come before this one is done.
-            self._wire.remember(reply, recorded)
+            self.wire.remember(reply, recorded)
         return reply
 
     async def _next(self, body: Json) -> W | Raw:
-        if callable(self._script):
-            reply = self._script(body)
+        if callable(self.script):
+            reply = self.script(body)
             return await reply if inspect.isawaitable(reply) else reply
         if not self.n_unserved:
             raise LookupError(f"all {self._n_taken} replies have been served")
         self._n_taken += 1
-        return self._script[self._n_taken - 1]
+        return self.script[self._n_taken - 1]
 
 
 def _parsed(sent: bytes) -> Json:

@@ -5,28 +5,17 @@ In a test it lives in the test's own event loop:
     async with MessagesApi([answer(tool_use("query", {"sql": "..."})), answer("done")]) as api:
         ...  # talk to api.url; leaving the block fails if a request broke a rule
 
-As a process of its own, for benchmarks and command lines:
-
-    python -m tests.support.messages_api --script script.json
-
-It prints its port, serves until it is interrupted, and then exits with 1 if a request broke a rule. The
-script is a JSON list of replies: a text, {"content": [...]} with arguments of `answer`, or {"status": 529}
-with arguments of `fault`. Replies come from `messages_answers.py`, rules from `messages_rules.py`.
+Replies come from `messages_answers.py`, rules from `messages_rules.py`, everything else from `loopback.py`.
 """
 
-import argparse
-import asyncio
-import signal
-import sys
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
 
 import orjson
 
 from tests.support.loopback import Loopback, Recorded
-from tests.support.messages_answers import Answer, Policy, Raw, Reply, answer, by_turn, fault, raw
+from tests.support.messages_answers import Answer, Raw, fault, raw
 from tests.support.messages_delivery import Delivery
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.messages_memory import THINKING, Memory
@@ -38,41 +27,16 @@ from tests.support.messages_sse import body_parts, with_serial
 
 __all__ = ["MessagesApi", "Recorded", "judge"]
 
-Script: TypeAlias = Sequence[Reply] | Policy
 
-
+@dataclass(eq=False)
 class MessagesApi(Loopback[Answer]):
-    """The server; see `Loopback`. `bind_thinking` adds the rule of the newest models that nothing before a thinking
-    block changes."""
+    """The server; see `Loopback`."""
 
-    def __init__(
-        self,
-        script: Script,
-        *,
-        judging: bool = True,
-        recording: bool = True,
-        accept_violations: bool = False,
-        bind_thinking: bool = False,
-        streaming: bool = True,
-        bad_keys: Collection[str] = (),
-        delay_s: float = 0.0,
-        n_writes: int = 4,
-        seed: int = 0,
-        port: int = 0,
-    ) -> None:
-        super().__init__(
-            script,
-            _MessagesWire(bind_thinking=bind_thinking),
-            judging=judging,
-            recording=recording,
-            accept_violations=accept_violations,
-            streaming=streaming,
-            bad_keys=bad_keys,
-            delay_s=delay_s,
-            n_writes=n_writes,
-            seed=seed,
-            port=port,
-        )
+    bind_thinking: bool = field(default=False, kw_only=True)
+    """Adds the rule of the newest models that nothing before a thinking block changes."""
+
+    def __post_init__(self) -> None:
+        self.wire = _MessagesWire(bind_thinking=self.bind_thinking)
 
 
 class _MessagesWire:
@@ -124,55 +88,3 @@ class _MessagesWire:
 def _mended(block: Json) -> Json:
     """Return a block as it can come back: arguments that were no object are one."""
     return {**block, "input": {}} if isinstance(block.get("input"), str) else block
-
-
-def _scripted(item: object) -> Reply:
-    if isinstance(item, str):
-        return answer(item)
-    given = cast("dict[str, Any]", dict(as_object(item)))
-    if "status" in given:
-        return fault(**given)
-    blocks = cast("list[Json | str]", given.pop("content"))
-    return answer(*blocks, **given)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.support.messages_api")
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--script", type=Path, required=True, help="a JSON list of replies")
-    parser.add_argument("--by-turn", action="store_true", help="every conversation walks through the script")
-    parser.add_argument("--no-judging", action="store_true")
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds before each reply")
-    parser.add_argument("--writes", type=int, default=1, help="writes per stream")
-    return parser.parse_args()
-
-
-async def _serve(arguments: argparse.Namespace) -> list[str]:
-    script = [_scripted(item) for item in as_list(orjson.loads(arguments.script.read_bytes()))]
-    interrupted = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
-    async with MessagesApi(
-        by_turn(script) if arguments.by_turn else script,
-        judging=not arguments.no_judging,
-        recording=False,
-        accept_violations=True,
-        delay_s=arguments.delay,
-        n_writes=arguments.writes,
-        port=arguments.port,
-    ) as api:
-        sys.stdout.write(f"{api.url.rpartition(':')[2]}\n")
-        sys.stdout.flush()
-        await interrupted.wait()
-    return api.violations
-
-
-def main() -> int:
-    """Serve a script from the command line; return the exit code."""
-    found = asyncio.run(_serve(_arguments()))
-    sys.stderr.write("".join(f"{violation}\n" for violation in found))
-    return 1 if found else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

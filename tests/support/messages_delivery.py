@@ -1,7 +1,4 @@
-"""How a reply leaves the server over HTTP, with all its faults: late, torn, cut, reset or stalled.
-
-Imports aiohttp and `messages_sse`; read `loopback.py` next.
-"""
+"""How a reply leaves the server over HTTP, with all its faults: late, torn, cut, reset or stalled."""
 
 import asyncio
 import socket

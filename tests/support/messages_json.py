@@ -1,7 +1,4 @@
-"""Readers for untrusted JSON: a value of the wrong type reads as empty, so a rule can look at every body.
-
-Imports nothing of ours; read `messages_request.py` next.
-"""
+"""Readers for untrusted JSON: a value of the wrong type reads as empty, so a rule can look at every body."""
 
 from typing import TypeAlias, cast
 

@@ -1,8 +1,7 @@
 """What the server said, so that it can tell whether a client sends it back unchanged.
 
-An answer is found again by what only it can contain: the ids of its calls, the signature and text of its
-thinking. History that was never served here has no such key and is not compared. Imports `messages_json`;
-read `messages_rules_history.py` next.
+An answer is found again by what only it can contain: the ids of its calls, the signature and text of its thinking.
+History that was never served here has no such key and is not compared.
 """
 
 import hashlib

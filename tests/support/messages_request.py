@@ -1,6 +1,6 @@
 """A Messages API request as the rules see it: typed views over untrusted JSON.
 
-Nothing here judges. Imports `messages_json` and `messages_memory`; read `messages_rules.py` next.
+Nothing here judges.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Rules about `messages`: what a message may hold, and how calls, results and served answers belong together.
 
 Each rule yields one text per fault and names its source: P is platform.claude.com/docs/en, # an issue or pull
-request. Imports `messages_request`; read `messages_rules_settings.py` next.
+request.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Rules about everything but the messages: headers, size, tools, thinking, sampling and cache marks.
 
 Each rule yields one text per fault and names its source: P is platform.claude.com/docs/en, # an issue or pull
-request. Imports `messages_request` and, for tool schemas, `jsonschema_rs`; read `messages_rules.py` next.
+request.
 """
 
 import re

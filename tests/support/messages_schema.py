@@ -1,11 +1,7 @@
-"""The JSON Schema of a Messages API request, made from the official SDK's types and then made strict.
-
-Imports the SDK and `strict_schema`; read `messages_rules.py` next.
-"""
+"""The JSON Schema of a Messages API request, made from the official SDK's types and then made strict."""
 
 from functools import cache
 
-from anthropic.types import MessageCreateParams
 from jsonschema_rs import Draft202012Validator
 
 from tests.support.messages_json import Json, as_object
@@ -28,6 +24,8 @@ def type_errors(body: Json) -> list[str]:
 @cache
 def request_validator() -> Draft202012Validator:
     """Compile the strict schema, once per process."""
+    from anthropic.types import MessageCreateParams  # noqa: PLC0415 - it takes seconds; who judges nothing needs it not
+
     schema = strict_schema(MessageCreateParams)
     for name in _REQUESTS:
         properties = as_object(as_object(as_object(schema["$defs"])[name])["properties"])

@@ -1,7 +1,6 @@
 """An answer as bytes: one JSON document, or the events of a stream.
 
-Where deltas are cut is arbitrary but seeded: inside words, inside numbers and inside the escapes of tool
-input. Imports `messages_answers`; read `messages_delivery.py` next.
+Where deltas are cut is arbitrary but seeded: inside words, inside numbers and inside the escapes of tool input.
 """
 
 import json

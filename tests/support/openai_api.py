@@ -7,9 +7,9 @@
 `openai_answers.py`, rules from `openai_rules.py`, everything else from `loopback.py`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeAlias
 
 import orjson
 
@@ -18,7 +18,7 @@ from tests.support.messages_answers import Raw
 from tests.support.messages_delivery import Delivery
 from tests.support.messages_json import as_list, as_object
 from tests.support.messages_sse import with_serial
-from tests.support.openai_answers import Answer, Policy, Reply, fault
+from tests.support.openai_answers import Answer, fault
 from tests.support.openai_chat_sse import chat_parts
 from tests.support.openai_request import Memory, Service
 from tests.support.openai_responses_sse import output_items, responses_parts
@@ -27,8 +27,6 @@ from tests.support.openai_rules_settings import api_key
 from tests.support.openai_schema import Api, request_validator
 
 __all__ = ["OpenAiApi", "Recorded", "Service", "judge"]
-
-Script: TypeAlias = Sequence[Reply] | Policy
 
 _PATHS: Mapping[str, Api] = {
     "/v1/chat/completions": "chat",
@@ -39,37 +37,15 @@ _PATHS: Mapping[str, Api] = {
 _ENCRYPTED = "reasoning.encrypted_content"
 
 
+@dataclass(eq=False)
 class OpenAiApi(Loopback[Answer]):
-    """The server; see `Loopback`. `service` says how it differs from OpenAI's own."""
+    """The server; see `Loopback`."""
 
-    def __init__(
-        self,
-        script: Script,
-        *,
-        service: Service | None = None,
-        judging: bool = True,
-        recording: bool = True,
-        accept_violations: bool = False,
-        streaming: bool = True,
-        bad_keys: Collection[str] = (),
-        delay_s: float = 0.0,
-        n_writes: int = 4,
-        seed: int = 0,
-        port: int = 0,
-    ) -> None:
-        super().__init__(
-            script,
-            _OpenAiWire(Service() if service is None else service),
-            judging=judging,
-            recording=recording,
-            accept_violations=accept_violations,
-            streaming=streaming,
-            bad_keys=bad_keys,
-            delay_s=delay_s,
-            n_writes=n_writes,
-            seed=seed,
-            port=port,
-        )
+    service: Service = field(default_factory=Service, kw_only=True)
+    """How it differs from OpenAI's own."""
+
+    def __post_init__(self) -> None:
+        self.wire = _OpenAiWire(self.service)
 
 
 class _OpenAiWire:

@@ -1,6 +1,6 @@
 """An OpenAI request as the rules see it: typed views over untrusted JSON, and what the server has said before.
 
-Nothing here judges. Imports `messages_json` and `openai_schema`; read `openai_rules.py` next.
+Nothing here judges.
 """
 
 from collections import defaultdict

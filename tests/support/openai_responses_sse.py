@@ -1,6 +1,6 @@
 """An answer in the words of the Responses API: one JSON document, or the events of a stream.
 
-Where deltas are cut is arbitrary but seeded. Imports `openai_answers`; read `openai_api.py` next.
+Where deltas are cut is arbitrary but seeded.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 """Rules about the messages of Chat Completions: what one may hold, and how calls and results belong together.
 
 Each rule yields one text per fault and names its source: P is developers.openai.com/api/docs, # an issue or pull
-request. Imports `openai_request`; read `openai_rules_responses.py` next.
+request.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Rules about the input of Responses: what an item may hold, and how calls, outputs and reasoning belong together.
 
 Each rule yields one text per fault and names its source: P is developers.openai.com/api/docs, # an issue or pull
-request. Imports `openai_request`; read `openai_rules.py` next.
+request.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Rules about everything but the conversation, for both of OpenAI's APIs: headers, tools, schemas and parameters.
 
 Each rule yields one text per fault and names its source: P is developers.openai.com/api/docs, # an issue or pull
-request. Imports `openai_request` and, for tool schemas, `jsonschema_rs`; read `openai_rules_chat.py` next.
+request.
 """
 
 import re

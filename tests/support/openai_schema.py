@@ -1,7 +1,7 @@
 """The JSON Schemas of OpenAI requests, made from the official SDK's types and then made strict.
 
-Where real clients send more than the types know, the types are only advice: an assistant's message may bring back what
-the API itself put into it. Imports the SDK and `strict_schema`; read `openai_rules.py` next.
+Where real clients send more than the types know, the types are only advice: an assistant's message may bring back
+what the API itself put into it.
 """
 
 from functools import cache

@@ -1,6 +1,6 @@
 """One run as it was seen from outside: what went in, what was told, what came out, and what was left behind.
 
-`record` makes one. Read `invariants.py` next: it says what must hold of it.
+`record` makes one.
 """
 
 from __future__ import annotations

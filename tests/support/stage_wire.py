@@ -1,6 +1,6 @@
 """Between the words of a test and those of the Messages API: answers to replies, bodies to requests.
 
-Written apart from the adapter that it tests: nothing of `journeyman.models` is used. Read `stage.py` next.
+Written apart from the adapter that it tests: nothing of `journeyman.models` is used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a JSON Schema has against a value, in few words, and how an SDK's types become a schema that is strict.
 
 The schema that Pydantic generates from an SDK accepts almost anything: unknown keys pass, and unions also take the
-SDK's response models. Imports `jsonschema_rs`; read `messages_schema.py` or `openai_schema.py` next.
+SDK's response models.
 """
 
 from collections.abc import Iterable, Iterator

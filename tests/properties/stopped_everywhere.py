@@ -12,8 +12,8 @@ from typing import TypeAlias
 from journeyman import Limits, Text
 from journeyman.types import ToolUse
 from tests.properties.played_model import Fault, PlayedModel, Turn
-from tests.properties.staging import Staging
 from tests.properties.world import Act, ReflectionPlan, Site, ToolPlan, World
+from tests.properties.world_run import WorldRun
 from tests.support.counting_loop import CountingLoop, the_counting_loop
 from tests.support.run_record import RunRecord
 
@@ -68,37 +68,37 @@ EVERYTHING = World(
     has_host_budget=True,
 )
 
-Plan: TypeAlias = Callable[[CountingLoop, Staging, int], None]
+Plan: TypeAlias = Callable[[CountingLoop, WorldRun, int], None]
 """Sees to it that a run is stopped before the step of that number."""
 
 
-def abort(loop: CountingLoop, staging: Staging, step: int) -> None:
-    loop.before_step(step, lambda: staging.actor.stop("abort"))
+def abort(loop: CountingLoop, world_run: WorldRun, step: int) -> None:
+    loop.before_step(step, lambda: world_run.actor.stop("abort"))
 
 
-def cancel(loop: CountingLoop, staging: Staging, step: int) -> None:
-    loop.before_step(step, lambda: staging.actor.stop("cancel"))
+def cancel(loop: CountingLoop, world_run: WorldRun, step: int) -> None:
+    loop.before_step(step, lambda: world_run.actor.stop("cancel"))
 
 
-def abort_then_cancel(loop: CountingLoop, staging: Staging, step: int) -> None:
-    abort(loop, staging, step)
-    cancel(loop, staging, step + 1)
+def abort_then_cancel(loop: CountingLoop, world_run: WorldRun, step: int) -> None:
+    abort(loop, world_run, step)
+    cancel(loop, world_run, step + 1)
 
 
-def cancel_then_abort(loop: CountingLoop, staging: Staging, step: int) -> None:
-    cancel(loop, staging, step)
-    abort(loop, staging, step + 1)
+def cancel_then_abort(loop: CountingLoop, world_run: WorldRun, step: int) -> None:
+    cancel(loop, world_run, step)
+    abort(loop, world_run, step + 1)
 
 
-def both_at_once(loop: CountingLoop, staging: Staging, step: int) -> None:
+def both_at_once(loop: CountingLoop, world_run: WorldRun, step: int) -> None:
     def stop() -> None:
-        staging.actor.stop("abort")
-        staging.actor.stop("cancel")
+        world_run.actor.stop("abort")
+        world_run.actor.stop("cancel")
 
     loop.before_step(step, stop)
 
 
-def let_time_run_out(loop: CountingLoop, staging: Staging, step: int) -> None:
+def let_time_run_out(loop: CountingLoop, world_run: WorldRun, step: int) -> None:
     def jump() -> None:
         loop.now_s += 1_000.0
 
@@ -107,11 +107,11 @@ def let_time_run_out(loop: CountingLoop, staging: Staging, step: int) -> None:
 
 async def stopped_everywhere(world: World, plan: Plan) -> AsyncIterator[RunRecord]:
     """Run the world undisturbed, then stopped before step 1, before step 2, and so on to the last step it had."""
-    loop, staging = the_counting_loop(), Staging(world, PlayedModel(world.turns, world.price))
+    loop, world_run = the_counting_loop(), WorldRun(world, PlayedModel(world.turns, world.price))
     assert loop is not None
     loop.count_from_here()
-    yield await staging.run()
+    yield await world_run.run()
     for step in range(1, loop.steps + 1):
         loop.count_from_here()
-        plan(loop, staging, step)
-        yield await staging.run()
+        plan(loop, world_run, step)
+        yield await world_run.run()

@@ -1,6 +1,6 @@
 """What the functions of a generated world return, once they have done what their act says.
 
-Each is given the act and the arguments of the call. Read `staging.py` next.
+Each is given the act and the arguments of the call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from journeyman.budget import Exceeded, Spent
 from journeyman.gate import Allow, Approval, Ask, Deny, GateRequest, Rewrite
 from journeyman.prompt import Rejection
 from journeyman.tools.tools import States
-from tests.properties.acting import tool_value
+from tests.properties.acts import tool_value
 from tests.properties.world import Act
 
 

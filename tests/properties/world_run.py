@@ -1,7 +1,4 @@
-"""From a `World` to an agent and its run: every function of the user's does what the world says, call by call.
-
-Imports `acting` and `world`. Read `test_any_run.py` next.
-"""
+"""From a `World` to an agent and its run: every function of the user's does what the world says, call by call."""
 
 from __future__ import annotations
 
@@ -36,8 +33,8 @@ from journeyman.gate import GateRequest
 from journeyman.output import TEXT, Reflection
 from journeyman.tools.tools import AnyTool, MiddlewareCall, Next
 from journeyman.window import Shortened
-from tests.properties import giving
-from tests.properties.acting import Actor, tool_value, use_context
+from tests.properties import returns
+from tests.properties.acts import Actor, tool_value, use_context
 from tests.properties.played_model import HANG_S, PlayedModel, Turn
 from tests.properties.world import Site, ToolPlan, World
 from tests.support.run_record import AnyAgent, RunRecord, record
@@ -51,14 +48,14 @@ _PAGES_TURNS = (
 
 OUTPUTS: dict[str, Output[Any]] = {
     "text": TEXT,
-    "model": Output(giving.Report),
+    "model": Output(returns.Report),
     "list": Output(list[int]),
-    "optional": Output(giving.Report | None),
+    "optional": Output(returns.Report | None),
 }
 
 
 @dataclass(eq=False)
-class Staging:
+class WorldRun:
     """One world on its way through a run, or through several."""
 
     world: World
@@ -110,7 +107,7 @@ class Staging:
             output=self._output(),
             tools=[self._tool(plan) for plan in world.tools],
             validators=[
-                self._named(self._site(site, giving.judged), number) for number, site in enumerate(world.validators)
+                self._named(self._site(site, returns.judged), number) for number, site in enumerate(world.validators)
             ],
             limits=world.limits,
             settings=Settings(max_tokens=world.max_tokens),
@@ -118,9 +115,9 @@ class Staging:
             nudge=world.nudge and not is_text,
             feedback=world.feedback,
             stop_after=self._stop_after() if is_text else (),
-            stop_guard=self._optional(world.stop_guard, giving.guarded) if is_text else None,
-            system=self._optional(world.system, giving.prompted) or "",
-            prompt=self._optional(world.prompt, giving.prompted),
+            stop_guard=self._optional(world.stop_guard, returns.guarded) if is_text else None,
+            system=self._optional(world.system, returns.prompted) or "",
+            prompt=self._optional(world.prompt, returns.prompted),
             observability=Observability(track_tokens=world.tracks_tokens),
             **self._more(),
         )
@@ -128,12 +125,12 @@ class Staging:
     def _more(self) -> dict[str, Any]:
         world = self.world
         given = {
-            "error_prompt": self._optional(world.error_prompt, giving.error_prompted),
-            "run_state": self._optional(world.run_state, giving.counted),
-            "attempt_state": self._optional(world.attempt_state, giving.zero),
-            "project": self._optional(world.project, giving.projected),
-            "convert": self._optional(world.convert, giving.converted),
-            "on_message": self._optional(world.on_message, giving.nothing),
+            "error_prompt": self._optional(world.error_prompt, returns.error_prompted),
+            "run_state": self._optional(world.run_state, returns.counted),
+            "attempt_state": self._optional(world.attempt_state, returns.zero),
+            "project": self._optional(world.project, returns.projected),
+            "convert": self._optional(world.convert, returns.converted),
+            "on_message": self._optional(world.on_message, returns.nothing),
         }
         several = {
             "gate": _Gate(self.actor, world.gate) if world.gate else None,
@@ -148,7 +145,7 @@ class Staging:
         if plan is None or output is TEXT:
             return output
         reflection = Reflection[Any](
-            self._site(plan.site, giving.shown),
+            self._site(plan.site, returns.shown),
             require_clean=plan.require_clean,
             submit_alone=plan.submit_alone,
             early_submit=plan.early_submit,
@@ -157,7 +154,7 @@ class Staging:
 
     def _stop_after(self) -> Any:  # noqa: ANN401 - names or a predicate
         given = self.world.stop_after
-        return self._site(given, giving.stops) if isinstance(given, Site) else given
+        return self._site(given, returns.stops) if isinstance(given, Site) else given
 
     def _site(self, site: Site, give: Callable[..., object]) -> Callable[..., Any]:
         return self.actor.function(site, give)
@@ -174,7 +171,7 @@ class Staging:
 
     def _callbacks(self) -> Callbacks:
         sites = self.world.callbacks
-        return Callbacks(**{name: self._site(site, giving.nothing) for name, site in sites.items()})
+        return Callbacks(**{name: self._site(site, returns.nothing) for name, site in sites.items()})
 
     def _host(self) -> Host:
         world = self.world
@@ -182,7 +179,7 @@ class Staging:
         return Host(
             journal=InMemoryJournal() if world.is_journalled else None,
             gate=_Gate(self.actor, world.host_gate) if world.host_gate else None,
-            approve=cast("Any", self.actor.coroutine_function(world.approve, giving.decided))
+            approve=cast("Any", self.actor.coroutine_function(world.approve, returns.decided))
             if world.approve
             else None,
             budget=Budget(unlimited, scope="host", now=0.0) if unlimited else None,
@@ -271,7 +268,7 @@ def _raw(handler: Callable[..., object]) -> Callable[..., object]:
 
 class _Gate:
     def __init__(self, actor: Actor, site: Site) -> None:
-        self._function = actor.coroutine_function(site, giving.decided)
+        self._function = actor.coroutine_function(site, returns.decided)
 
     async def decide(self, request: GateRequest) -> Any:  # noqa: ANN401 - a gate may give garbage
         return await self._function(request)
@@ -281,7 +278,7 @@ class _Policy:
     name = "patience"
 
     def __init__(self, actor: Actor, site: Site) -> None:
-        self._function = actor.function(Site("sync", site.acts), giving.exceeded)
+        self._function = actor.function(Site("sync", site.acts), returns.exceeded)
 
     def check(self, spent: Spent) -> Any:  # noqa: ANN401
         return self._function(spent)
@@ -291,7 +288,7 @@ class _Strategy:
     name = "nothing"
 
     def __init__(self, actor: Actor, site: Site) -> None:
-        self._function = actor.coroutine_function(site, giving.nothing)
+        self._function = actor.coroutine_function(site, returns.nothing)
 
     async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
         await self._function()

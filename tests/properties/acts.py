@@ -1,7 +1,4 @@
-"""What the functions of a generated world do: wait, raise, leak, swallow, stop the run, and what they return.
-
-Read `staging.py` next: it gives these functions to an agent.
-"""
+"""What the functions of a generated world do: wait, raise, leak, swallow, stop the run, and what they return."""
 
 from __future__ import annotations
 

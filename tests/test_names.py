@@ -1,0 +1,312 @@
+"""The glossary: each of its words has one meaning in the package, as a class and as a variable.
+
+A word of the glossary is defined once, be it as a class or as the alias of a type; a leading underscore makes no other
+word of it. In the kernel a variable that is named after one of `HELD` holds that class, or one whose name ends with it:
+`turn` may be a `ChatTurn` and never an `Iterated`. What breaks this stands in `EXCEPTIONS` with a reason; that list may
+only shrink. Beside it stands a number that may only fall, too: short helpers with one caller.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from tests.support.called_once import MOST_SHORT, SHORT_LINES, Helper, called_once
+from tests.test_architecture import KERNEL, Module, package_modules, room_of
+
+GLOSSARY = {
+    "Abort": "What a caller holds to stop a run, which then returns a failure.",
+    "Agent": "Who works: the definition that a user writes.",
+    "Allowance": "What of a budget a sub-agent may use.",
+    "Answer": "What a model says to one request.",
+    "Asked": "A question that has been put and waits.",
+    "Attempt": "Iterations until there is an output, and its validation.",
+    "Budget": "What runs may use together: reserved before, settled after.",
+    "Call": "One call of a tool in a response.",
+    "Candidate": "An output that was handed in and is not yet validated.",
+    "Chat": "A conversation of many prompts that keeps its state.",
+    "Compaction": "What became of a history that was shortened.",
+    "Conversation": "The messages between a user and an agent; in code it is the History.",
+    "Effect": "Whether a step may be repeated after a crash.",
+    "Ending": "How a run ends without an output.",
+    "Event": "Something that can be seen while a run works.",
+    "Failure": "A run's result without an output.",
+    "Finished": "A run's end with an output that passed.",
+    "Gate": "What allows, denies, asks about or rewrites a call.",
+    "Guard": "The gates of a run and of those above it, as one.",
+    "HandIn": "How an attempt gets its output.",
+    "History": "The messages of a run, always in a state that a provider takes.",
+    "Host": "What surrounds a run: grace, listeners, journal.",
+    "Inbox": "What waits to be said in the next request.",
+    "Iterated": "What one iteration left.",
+    "Iteration": "One model call and the tool calls of its response.",
+    "Journal": "The memory of finished steps, for resuming.",
+    "Layer": "One of the checks that a candidate passes in turn.",
+    "Ledger": "What one run has used, below a budget.",
+    "Limits": "How much a run may do.",
+    "Mail": "A message from one member of a team to another.",
+    "Member": "One of a team.",
+    "Message": "One entry of a history.",
+    "Mode": "How tools are permitted in general.",
+    "Model": "The port to a provider.",
+    "Options": "The arguments with which a run begins.",
+    "Outcome": "The result of a call, and how it came about.",
+    "Output": "What a run hands in, as the agent declares it.",
+    "Part": "A piece of a response while it arrives.",
+    "Place": "Where in a run something happens: attempt, iteration, phase.",
+    "Prefix": "What every request of a run starts with: system and tools.",
+    "Prompt": "What turns an input into the first message.",
+    "Request": "What a model is asked.",
+    "Response": "What a model answers, complete.",
+    "Result": "What a run returns: a Success or a Failure.",
+    "Run": "One task for one agent, from input to result.",
+    "RunPath": "The place of a run below the runs that started it.",
+    "Scope": "What is cancelled together.",
+    "Session": "A stored chat.",
+    "Settings": "How a model is to answer.",
+    "Snapshot": "The state of a chat at one step, as it is stored.",
+    "Stop": "A gate's decision to end the run.",
+    "Submit": "The tool that hands in a reflected output.",
+    "Success": "A run's result with an output.",
+    "Task": "Work in the background, with an id.",
+    "Team": "Members that live long and write to one another.",
+    "Text": "A block of text in a message.",
+    "Tool": "What a model may call.",
+    "Turn": "One prompt of a chat, until its natural stop.",
+    "Usage": "What model calls have used.",
+    "Validator": "A user's check of an output.",
+    "Verdict": "What a gate decides about a call.",
+    "View": "The messages of a history that are sent.",
+    "Watch": "The listeners and callbacks of a run.",
+    "Window": "How many tokens a model reads at most.",
+}
+
+# Words of which there are objects that move through a run. The others also name what they are about: a `call` may be
+# the block of the model or what became of it, an `output` is the user's value.
+HELD = {
+    *("Agent", "Budget", "Candidate", "Chat", "Ending", "Gate", "Guard", "History", "Host", "Inbox", "Iterated"),
+    *("Journal", "Layer", "Ledger", "Member", "Prefix", "Run", "Scope", "Session", "Snapshot", "Team", "Turn"),
+    *("Verdict", "View", "Watch"),
+}
+
+# Per word and per variable: the modules that give it another meaning, and why they still do.
+EXCEPTIONS: dict[str, dict[str, str]] = {
+    # classes and aliases
+    "Answer": {
+        "chat.questions": "To become what it is made of: a decision or a text.",
+        "loop.request": "To be renamed: an answer from the journal.",
+        "models.transport": "To become HttpAnswer.",
+        "permission.approvals": "To be renamed: what the user says to an approval.",
+        "toolbox.fetch": "To be renamed: what a site sent.",
+    },
+    "Asked": {
+        "models.answers": "To be renamed: what an adapter was asked.",
+        "models.cassette.record": "To be renamed: a request on its way onto the cassette.",
+        "serve.calls": "To be renamed: a question on its way to the client.",
+    },
+    "Call": {
+        "cli.show.outline": "To go: the CLI gets one record of a run.",
+        "cli.show.tail": "To go: the CLI gets one record of a run.",
+        "models.openai.chat_decode": "To be renamed: a call while it arrives.",
+        "models.openai.responses_decode": "To be renamed: a call while it arrives.",
+        "serve.calls": "To be renamed: a call that a client made of a served agent.",
+    },
+    "Event": {"models.sse": "The word of the standard for server-sent events."},
+    "Limits": {"toolbox.fetch": "To be renamed: how much of a page is read."},
+    "Mode": {
+        "models.cassette.cassette": "To be renamed: whether a cassette records or plays.",
+        "subagents.delegation": "To be renamed: how calls of sub-agents are arranged.",
+    },
+    "Model": {"subagents.results": "To be renamed: the base of what a delegation returns."},
+    "Options": {
+        "mcp.tools": "To be renamed: how a server's tools are taken.",
+        "models.openai.names": "To be renamed: what a model's name says besides.",
+    },
+    "Outcome": {"tasks.task": "To be renamed: how a task ended."},
+    "Part": {"compaction": "To be renamed: a part of a history."},
+    "Place": {
+        "cli.chat.sessions": "To be renamed: where sessions are stored.",
+        "models.cassette.player": "To go: the three journals get one base.",
+        "permission.rules": "To be renamed: a path that a rule is about.",
+        "store.journal": "To go: the three journals get one base.",
+    },
+    "Prompt": {"cli.chat.view": "To be renamed: the line in which the user types."},
+    "Run": {
+        "cli.cassettes": "To go: the CLI gets one record of a run.",
+        "cli.show.outline": "To go: the CLI gets one record of a run.",
+        "cli.show.tail": "To go: the CLI gets one record of a run.",
+        "cli.show.tree": "To go: the CLI gets one record of a run.",
+    },
+    "Stop": {"team.team": "To be renamed: the function that stops a member."},
+    "Validator": {"tools.raw_schema": "The class of jsonschema_rs that it describes has this name."},
+    "Verdict": {"loop.validation": "To be renamed: what the validation says about a candidate."},
+    "View": {"cli.chat.view": "To be renamed: what a chat in the terminal shows."},
+    # variables
+    "agent": {"agent": "To go: `Definition` repeats the fields of `Agent`."},
+    "candidate": {"result": "A failure shows the last candidate as JSON; the field is public."},
+    "chat": {"tasks.task": "To be renamed: the inbox of the chat that the task belongs to."},
+    "ending": {"window": "To be renamed: a message that another ends with."},
+    "member": {"team.team": "To be renamed: what is told about a member."},
+    "team": {"subagents.tool": "To be renamed: the port through which members are started."},
+    "turn": {
+        "loop.hand_in": "To become `iterated`.",
+        "loop.record": "To become `iterated`.",
+    },
+}
+
+
+def meanings(modules: Sequence[Module]) -> dict[str, list[str]]:
+    """Name, for each class and each alias of a type, the modules that define it."""
+    found: dict[str, list[str]] = {}
+    for module in modules:
+        for name in sorted({name.lstrip("_") for name in defined_in(module)}):
+            found.setdefault(name, []).append(module.name)
+    return found
+
+
+def defined_in(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.ClassDef(name=name):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="TypeAlias")):
+                yield name
+            case _:
+                continue
+
+
+def words_with_two_meanings(modules: Sequence[Module]) -> Iterator[tuple[str, str]]:
+    """Yield each module that defines a word of the glossary, where more than one does."""
+    for word, homes in meanings(modules).items():
+        if word in GLOSSARY and len(homes) > 1:
+            yield from ((word, home) for home in homes)
+
+
+def variables_with_another_meaning(modules: Sequence[Module]) -> Iterator[tuple[str, str]]:
+    """Yield each variable of the kernel that is named after a word of the glossary and holds another class of ours."""
+    classes = meanings(modules)
+    for module in modules:
+        if room_of(module.name) in KERNEL.split():
+            for name, held in sorted({*annotated_in(module)}):
+                word = "".join(each.capitalize() for each in name.strip("_").split("_"))
+                if word in HELD & classes.keys() and held in classes and not held.endswith(word):
+                    yield name.strip("_"), module.name
+
+
+def annotated_in(module: Module) -> Iterator[tuple[str, str]]:
+    """Yield each parameter and each field, and the class that it holds besides None."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.arg(arg=name, annotation=ast.expr() as annotation):
+                yield name, _class(annotation)
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
+                yield name, _class(annotation)
+            case _:
+                continue
+
+
+def _class(annotation: ast.expr) -> str:
+    return re.split(r"[\[|]", ast.unparse(annotation).strip("'\""))[0].strip().lstrip("_")
+
+
+Check = Callable[[Sequence[Module]], Iterator[tuple[str, str]]]
+
+
+def breaches(check: Check) -> list[tuple[str, str]]:
+    """Return what a check finds in the package and no exception allows: of a word's homes one may stay."""
+    free: dict[str, list[str]] = {}
+    for name, home in check(package_modules()):
+        if home not in EXCEPTIONS.get(name, {}):
+            free.setdefault(name, []).append(home)
+    may_stay = 1 if check is words_with_two_meanings else 0
+    return sorted((name, home) for name, homes in free.items() if len(homes) > may_stay for home in homes)
+
+
+def test_no_word_of_the_glossary_is_defined_twice() -> None:
+    assert breaches(words_with_two_meanings) == []
+
+
+def test_a_variable_named_after_a_word_of_the_glossary_holds_that() -> None:
+    assert breaches(variables_with_another_meaning) == []
+
+
+def test_every_exception_is_still_needed_and_has_a_reason() -> None:
+    needed = {
+        *words_with_two_meanings(package_modules()),
+        *variables_with_another_meaning(package_modules()),
+    }
+    listed = {(name, home) for name, homes in EXCEPTIONS.items() for home in homes}
+    assert listed - needed == set(), "Remove these from EXCEPTIONS: they have one meaning now."
+    assert all(reason for homes in EXCEPTIONS.values() for reason in homes.values())
+
+
+def test_the_glossary_is_sorted_and_says_what_each_word_means() -> None:
+    assert [*GLOSSARY] == sorted(GLOSSARY)
+    assert HELD - GLOSSARY.keys() == set()
+    assert all(re.fullmatch(r"[A-Z].*\.", meaning) for meaning in GLOSSARY.values())
+
+
+@pytest.mark.parametrize(
+    ("source", "is_found"),
+    [
+        ("class Turn: pass", True),
+        ("class _Turn: pass", True),
+        ("def f():\n    class Turn: pass", True),
+        ("Turn: TypeAlias = int", True),
+        ("class ChatTurn: pass", False),
+        ("turn = Turn()", False),
+        ("class Detour: pass", False),
+    ],
+)
+def test_a_planted_second_meaning_is_found(source: str, is_found: bool) -> None:
+    modules = [Module("chat.turn", "class Turn: pass"), Module("cli.view", source), Module("a", "class Detour: pass")]
+    expected = [("Turn", "chat.turn"), ("Turn", "cli.view")] if is_found else []
+    assert [*words_with_two_meanings(modules)] == expected
+
+
+@pytest.mark.parametrize(
+    ("room", "source", "is_found"),
+    [
+        ("loop", "def f(turn: Iterated): pass", True),
+        ("loop", "def f(_turn: 'Iterated | None'): pass", True),
+        ("loop", "class A:\n    turn: Iterated", True),
+        ("loop", "def f(turn: Turn[Out], turns: Iterated): pass", False),
+        ("loop", "def f(turn: ChatTurn | None): pass", False),
+        ("loop", "def f(turn: int): pass", False),
+        ("cli", "def f(turn: Iterated): pass", False),
+    ],
+)
+def test_a_planted_variable_of_another_class_is_found(room: str, source: str, is_found: bool) -> None:
+    classes = Module("values", "class Turn: pass\nclass ChatTurn: pass\nclass Iterated: pass")
+    found = [*variables_with_another_meaning([classes, Module(f"{room}.it", source)])]
+    assert found == ([("turn", f"{room}.it")] if is_found else [])
+
+
+def test_short_helpers_with_one_caller_become_fewer() -> None:
+    short = [helper for helper in called_once(package_modules()) if helper.is_short]
+    assert len(short) <= MOST_SHORT, "Fold one back: python -m tests.support.called_once --list"
+
+
+def test_a_helper_that_is_called_once_is_found() -> None:
+    body = "    x = 1\n" * SHORT_LINES
+    source = f"""
+def run(): _short(); _long(); _twice(); _twice(); public(); self._method()
+def _short():
+    '''Do it.'''
+{body}
+def _long():
+    x = 0
+{body}
+def _twice(): pass
+def _never(): pass
+def public(): pass
+class A:
+    def _method(self): pass
+    def __len__(self): pass
+"""
+    found = [*called_once([Module("model", source)])]
+    assert found == [Helper("model._short", 4), Helper("model._long", 5), Helper("model._method", 1)]
+    assert [helper.is_short for helper in found] == [True, False, True]
