@@ -506,7 +506,8 @@ def is_documented(name: str, home: str) -> bool:
     for node, below in zip(module.tree.body, [*module.tree.body[1:], None], strict=True):
         match node:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef() if node.name == name:
-                return bool(ast.get_docstring(node))
+                if ast.get_docstring(node):
+                    return True
             case ast.Assign(targets=[ast.Name(id=found)]) | ast.AnnAssign(target=ast.Name(id=found)) if found == name:
                 return isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
             case _:

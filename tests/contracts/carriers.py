@@ -115,7 +115,7 @@ def _anthropic_client(*, streaming: bool) -> Play:
 # -- OpenAI ------------------------------------------------------------------------------------------------------------
 
 
-def _chat(endpoint: Endpoint, *, streaming: bool, service: Service | None = None, name: str = GPT) -> Play:
+def _chat(endpoint: Endpoint, *, streaming: bool, service: Service = ANY_SERVICE, name: str = GPT) -> Play:
     @asynccontextmanager
     async def play(answers: Sequence[Response]) -> AsyncGenerator[Played]:
         async with OpenAiApi([openai_answer(answer) for answer in answers], service=service) as api:

@@ -1,3 +1,18 @@
 """What the tests of the loop get."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.recorder import Recorder, check_balance
 from tests.support.stage import stage as stage
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    """Give a listener that keeps every event; when the test is over, the order of what it heard is checked."""
+    recorder = Recorder()
+    yield recorder
+    check_balance(recorder.events)

@@ -1,32 +1,32 @@
-"""Who plays in the tests of the loop: one output with its check and its reflection, two tools, and shorthands."""
+"""Who plays in the tests of the loop: a reporter with one tool, one output and one check; and shorthands."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from journeyman import Failure, Result, Success, tool
+from journeyman import Agent, Failure, Model, Output, Result, Success, tool
 from journeyman.models.scripted import call
 from journeyman.types import ToolUse
 
 C = TypeVar("C")
 Given = TypeVar("Given")
 
-REJECTED = "Validation failed: small\n7 is too much\n\nCorrect the output and hand it in again."
-"""What the model reads when `small` rejects `report(7)`."""
+SUPERSEDED = "Error: superseded by a later call in the same response."
+STOPPED = "Error: the run was stopped before this call finished."
 
 
 class Report(BaseModel):
     total: int
 
 
-def report(total: int = 3, id: str = "out") -> ToolUse:
+def report(total: int = 3, id: str = "") -> ToolUse:
     """Return the call that proposes a report."""
     return call("output", total=total, id=id)
 
 
-def submit(id: str = "sub") -> ToolUse:
+def submit(id: str = "") -> ToolUse:
     return call("submit", id=id)
 
 
@@ -35,9 +35,22 @@ def small(report: Report) -> None:
         raise ValueError(f"{report.total} is too much")
 
 
+def rejected(total: int) -> str:
+    """Return what the model reads when `small` rejects `report(total)`."""
+    return f"Validation failed: small\n{total} is too much\n\nCorrect the output and hand it in again."
+
+
 def preview(report: Report) -> str:
     """Show a draft."""
     return f"Total: {report.total}"
+
+
+PLAIN, REFLECTED = Output(Report), Output(Report, reflection=preview)
+
+
+def hand_in(total: int, *, reflecting: bool) -> list[ToolUse]:
+    """Return the calls of a response that hands in a report: the output alone, or also submit."""
+    return [report(total, f"out{total}"), submit(f"sub{total}")][: 1 + reflecting]
 
 
 @tool
@@ -50,6 +63,18 @@ async def look(where: str = "here") -> str:
 async def fail(why: str = "broken") -> str:
     """Fail."""
     raise ValueError(why)
+
+
+def reporter(model: Model | str, **options: Any) -> Agent[Report]:  # noqa: ANN401 - any field of an agent
+    """Return an agent that may look around and hands in a small report, or one that differs from it in `options`."""
+    ready: dict[str, Any] = {"tools": [look], "output": Output(Report), "validators": [small]}
+    return Agent(name="reporter", model=model, **{**ready, **options})
+
+
+def talker(model: Model | str, **options: Any) -> Agent[str]:  # noqa: ANN401 - any field of an agent
+    """Return an agent that may look around and answers with text, or one that differs from it in `options`."""
+    ready: dict[str, Any] = {"tools": [look], **options}
+    return Agent(name="talker", model=model, **ready)
 
 
 def succeeded(result: Result[Given]) -> Success[Given]:

@@ -1,25 +1,44 @@
-"""Attempts: a rejected output starts another one, in the same conversation."""
+"""Attempts: a rejected output starts another one, in the same conversation, where every call is answered once."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise, product
+from typing import cast
 
 import pytest
 
-from journeyman import Agent, Limits, Output, Rejection, Text, run
-from journeyman.endings import AttemptsContext, InvalidInputContext
+from journeyman import ErrorCode, Limits, Rejection, ToolResult, Usage, dump_messages, run
+from journeyman.endings import AttemptsContext, InvalidInputContext, IterationsContext
 from journeyman.models.scripted import call
-from journeyman.types import ToolResult, Usage
-from tests.loop.players import REJECTED, Report, context_of, fail, failed, look, report, small, succeeded
-from tests.support.recorder import Recorder, check_balance, names, transcript
+from journeyman.types import ToolUse
+from tests.loop.players import (
+    PLAIN,
+    REFLECTED,
+    SUPERSEDED,
+    Report,
+    context_of,
+    fail,
+    failed,
+    hand_in,
+    look,
+    rejected,
+    report,
+    reporter,
+    small,
+    submit,
+    succeeded,
+    talker,
+)
+from tests.support.recorder import CallbackLog, Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage
 
 
 async def test_a_rejected_output_starts_another_attempt_in_the_same_conversation(
     stage: Stage,
 ) -> None:  # R2, R6, R28, R29, R30, R53, R54, R55, R56, R57, A24, X40
-    model = stage.model([call("look", id="a"), report(7), call("look", id="b"), report(2, id="o2")])
-    agent = Agent(name="tester", model=model, tools=[look], output=Output(Report), validators=[small])
+    agent = reporter(stage.model([call("look", id="a"), report(7, "out"), call("look", id="b"), report(2, "o2")]))
     result = await run(agent, "Go.")
     assert succeeded(result).output == Report(total=2)
     assert transcript(result.history) == [
@@ -27,7 +46,7 @@ async def test_a_rejected_output_starts_another_attempt_in_the_same_conversation
         ("assistant", "look({})#a"),
         ("user", "#a: found here"),
         ("assistant", 'output({"total":7})#out'),
-        ("user", f"#out! {REJECTED}"),
+        ("user", f"#out! {rejected(7)}"),
         ("assistant", "look({})#b"),
         ("user", "#b: found here"),
         ("assistant", 'output({"total":2})#o2'),
@@ -36,10 +55,9 @@ async def test_a_rejected_output_starts_another_attempt_in_the_same_conversation
     assert transcript(stage.messages(3)) == transcript(result.history)[:7]
 
 
-async def test_every_request_repeats_the_one_before_and_adds_to_it(stage: Stage) -> None:  # R57, M8
-    model = stage.model([call("look"), report(7), call("fail"), report(8, id="o2"), report(2, id="o3")])
-    agent = Agent(name="tester", model=model, tools=[look, fail], output=Output(Report), validators=[small])
-    assert succeeded(await run(agent, "Go."))
+async def test_every_request_repeats_the_one_before_and_adds_to_it(stage: Stage) -> None:  # R57, M8, A1, A41
+    model = stage.model([call("look"), report(7), call("fail"), report(8), report(2)])
+    assert succeeded(await run(reporter(model, tools=[look, fail]), "Go."))
     sent = [stage.messages(n) for n in range(stage.n_requests)]
     assert [len(messages) for messages in sent] == [1, 3, 5, 7, 9]
     assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(sent))
@@ -47,8 +65,7 @@ async def test_every_request_repeats_the_one_before_and_adds_to_it(stage: Stage)
 
 async def test_all_results_of_an_iteration_are_one_user_message(stage: Stage) -> None:  # R29, R30, R58
     response = [call("look", id="a"), call("fail", id="b"), call("fly", id="c"), call("look", where="x", id="d")]
-    model = stage.model([response, report()])
-    await run(Agent(name="tester", model=model, tools=[look, fail], output=Output(Report)), "Go.")
+    await run(reporter(stage.model([response, report()]), tools=[look, fail]), "Go.")
     assert [(message.role, len(message.content)) for message in stage.messages(1)] == [
         ("user", 1),
         ("assistant", 4),
@@ -62,31 +79,106 @@ async def test_all_results_of_an_iteration_are_one_user_message(stage: Stage) ->
     ]
 
 
-async def test_calls_beside_a_rejected_output_keep_their_results(stage: Stage) -> None:  # R30, R58, A2, D1
-    model = stage.model([[call("look", id="a"), report(7), call("fail", id="b")], report(2, id="o2")])
-    agent = Agent(name="tester", model=model, tools=[look, fail], output=Output(Report), validators=[small])
-    assert succeeded(await run(agent, "Go."))
-    assert transcript(stage.messages(1))[-1] == ("user", "#a: found here", f"#out! {REJECTED}", "#b! Error: broken")
-
-
-async def test_the_feedback_may_be_a_text_after_the_results(stage: Stage) -> None:  # R56, A24
-    model = stage.model([report(7), report(2, id="o2")])
-    agent = Agent(name="tester", model=model, output=Output(Report), validators=[small], feedback="text")
-    assert succeeded(await run(agent, "Go."))
-    assert transcript(stage.messages(1))[-1] == (
-        "user",
-        "#out! Error: the output did not pass validation. The reason follows.",
-        REJECTED,
+async def test_running_out_of_iterations_ends_the_run_and_not_the_attempt_alone(stage: Stage) -> None:  # A13
+    agent = reporter(stage.model([report(99), call("look"), call("look")]), limits=Limits(iterations=2))
+    failure = failed(await run(agent, "Go.", max_attempts=9))
+    assert (failure.error.context, failure.error.attempt) == (
+        IterationsContext(iteration_count=2, max_iterations=2, has_draft=False),
+        2,
     )
+    assert (failure.phase, stage.n_requests) == ("iteration", 3)
+    assert failure.candidate == {"total": 99}
 
 
-async def test_an_agent_that_answers_with_text_reads_the_feedback_as_text(stage: Stage) -> None:  # R56
+async def test_a_run_makes_at_most_attempts_times_iterations_calls(stage: Stage) -> None:  # A10
+    agent = reporter(stage.model([call("look"), report(99)] * 3), limits=Limits(attempts=3, iterations=2))
+    failure = failed(await run(agent, "Go."))
+    assert (failure.code, stage.n_requests) == (ErrorCode.MAX_ATTEMPTS_EXCEEDED, 6)
+
+
+async def test_a_retry_is_told_in_this_order(stage: Stage, recorder: Recorder) -> None:  # A38, A26, R2, R41
+    told = CallbackLog()
+    agent = reporter(stage.model([[call("look", id="a"), report(99, "b")], report(1, "c")]), limits=Limits(attempts=2))
+    await run(agent, "Go.", on_event=recorder, callbacks=told.callbacks())
+    answered = ["IterationStarted", "MessageCommitted", "ModelResponded"]
+    layers = ["LayerStarted", "LayerCompleted"] * 2
+    assert names(recorder.events) == [
+        *("RunStarted", "AttemptStarted", "MessageCommitted"),
+        *(*answered, "ToolCalled", "ToolFinished", "ToolCalled"),
+        *(*layers, "ValidationFailed", "ToolFinished", "AttemptCompleted"),
+        *("AttemptStarted", "MessageCommitted"),
+        *(*answered, "ToolCalled", *layers, "ToolFinished", "AttemptCompleted"),
+        *("MessageCommitted", "RunSucceeded"),
+    ]
+    assert calls(recorder.events) == [
+        *("look#a?", "look#a: found here"),
+        *("output#b?", f"output#b! {rejected(99)}"),
+        *("output#c?", "output#c: Accepted."),
+    ]
+    assert told.names[told.names.index("validation_failure") :] == [
+        *("validation_failure", "tool_result", "attempt_complete", "attempt_start", "iteration_start"),
+        *("model_response", "tool_call", "layer_start", "layer_complete", "layer_start", "layer_complete"),
+        *("tool_result", "attempt_complete", "success"),
+    ]
+    assert [arguments for _, arguments in told.of("attempt_complete")] == [(False,), (True,)]
+
+
+# -- where the feedback goes -------------------------------------------------------------------------------------------
+
+
+async def test_a_rejected_submit_gets_the_feedback_and_its_draft_keeps_its_reflection(
+    stage: Stage,
+) -> None:  # D2, R6, R8, R16, R22, R42, R56, A24, A25
+    agent = reporter(stage.model([report(99, "a"), submit("b"), report(1, "c"), submit("d")]), output=REFLECTED)
+    result = await run(agent, "Go.")
+    assert result.unwrap() == Report(total=1)
+    assert transcript(result.history) == [
+        ("user", "Go."),
+        ("assistant", 'output({"total":99})#a'),
+        ("user", "#a: Total: 99"),
+        ("assistant", "submit({})#b"),
+        ("user", f"#b! {rejected(99)}"),
+        ("assistant", 'output({"total":1})#c'),
+        ("user", "#c: Total: 1"),
+        ("assistant", "submit({})#d"),
+        ("user", "#d: Accepted."),
+    ]
+
+
+@pytest.mark.parametrize("reflecting", [False, True])
+async def test_a_rejection_makes_one_user_message_with_the_feedback_once(stage: Stage, reflecting: bool) -> None:  # D5
+    model = stage.model([hand_in(99, reflecting=reflecting), hand_in(1, reflecting=reflecting)])
+    result = await run(reporter(model, output=REFLECTED if reflecting else PLAIN), "Go.")
+    assert [message.role for message in result.history] == ["user", "assistant", "user", "assistant", "user"]
+    assert dump_messages(result.history).count(b"99 is too much") == 1
+    assert stage.texts(1) == []
+    if stage.over_http:
+        assert len(stage.bodies[1]["messages"]) == 3  # pyright: ignore[reportArgumentType] - a list
+
+
+@pytest.mark.parametrize(
+    ("reflecting", "results"),
+    [
+        (False, ["#out99! Error: the output did not pass validation. The reason follows."]),
+        (True, ["#out99: Total: 99", "#sub99! Error: the output did not pass validation. The reason follows."]),
+    ],
+)
+async def test_the_feedback_may_be_a_text_after_all_results_instead(
+    stage: Stage, reflecting: bool, results: list[str]
+) -> None:  # R56, A24, D5
+    first = [*hand_in(99, reflecting=reflecting), call("look", id="a")]
+    model = stage.model([first, hand_in(1, reflecting=reflecting)])
+    result = await run(reporter(model, output=REFLECTED if reflecting else PLAIN, feedback="text"), "Go.")
+    assert transcript(stage.messages(1))[-1] == ("user", *results, "#a: found here", rejected(99))
+    assert dump_messages(result.history).count(b"99 is too much") == 1
+
+
+async def test_an_agent_that_answers_with_text_reads_the_feedback_as_text(stage: Stage) -> None:  # R56, D5, X10
     def polite(text: str) -> None:
         if "please" not in text:
             raise ValueError("say please")
 
-    model = stage.model(["Sit down.", "Sit down, please."])
-    result = await run(Agent(name="tester", model=model, validators=[polite]), "Go.")
+    result = await run(talker(stage.model(["Sit down.", "Sit down, please."]), validators=[polite]), "Go.")
     assert succeeded(result).output == "Sit down, please."
     assert transcript(result.history) == [
         ("user", "Go."),
@@ -96,43 +188,101 @@ async def test_an_agent_that_answers_with_text_reads_the_feedback_as_text(stage:
     ]
 
 
+SHAPES = [shape for n in (1, 2, 3) for shape in product("hups", repeat=n)]
+"""Responses of up to three calls: helper, unknown tool, proposed output, submit."""
+
+CALLS = {"h": call("look"), "u": call("nope"), "p": report(99), "s": submit()}
+
+
+def called(shape: Sequence[str]) -> list[ToolUse]:
+    return [replace(CALLS[letter], id=f"{letter}{number}") for number, letter in enumerate(shape)]
+
+
+def answered(shape: Sequence[str], *, reflecting: bool) -> list[ToolResult]:
+    """Say what must answer the calls of the first response."""
+    terminator = "s" if reflecting else "p"
+    last = max((number for number, letter in enumerate(shape) if letter == terminator), default=-1)
+    texts = {"h": "found here", "u": "Error: Unknown tool nope", "p": "Total: 99", "s": "Error: Unknown tool submit"}
+    texts[terminator] = SUPERSEDED
+    return [
+        ToolResult(rejected(99) if n == last else texts[letter], letter in ("u", "s", terminator), f"{letter}{n}")
+        for n, letter in enumerate(shape)
+    ]
+
+
+@pytest.mark.parametrize("reflecting", [False, True])
+async def test_whatever_calls_a_response_holds_each_is_run_and_answered_once_and_the_run_goes_on(
+    stage: Stage, reflecting: bool
+) -> None:  # D1, D2, D3, D4, D17, A2, A3, A24, A25, R30, R58
+    for shape in SHAPES:
+        model = stage.model([called(shape), hand_in(1, reflecting=reflecting)])
+        recorder = Recorder()
+        result = await run(reporter(model, output=REFLECTED if reflecting else PLAIN), "Go.", on_event=recorder)
+        check_balance(recorder.events)
+        assert sum(stats.calls for name, stats in result.metadata.tools.items() if name == "look") == shape.count("h")
+        if reflecting and "s" in shape and "p" not in shape:
+            assert failed(result).code == ErrorCode.SUBMIT_BEFORE_OUTPUT, shape
+        else:
+            assert result.unwrap() == Report(total=1), shape
+            assert stage.tool_results(-1) == answered(shape, reflecting=reflecting), shape
+    assert stage.n_requests > len(SHAPES)
+
+
 # -- the error prompt --------------------------------------------------------------------------------------------------
 
 
-async def test_the_error_prompt_is_built_from_the_rejection_once_for_each_attempt_that_follows(
-    stage: Stage,
-) -> None:  # R56, X16, A1, D32
+async def test_an_error_prompt_knows_what_was_rejected_and_by_what(stage: Stage) -> None:  # A1, X16, X15, X17
     rejections: list[Rejection] = []
 
-    async def explain(rejection: Rejection) -> str:
+    def tell(rejection: Rejection) -> str:
         rejections.append(rejection)
+        return "Again."
+
+    def modest(report: Report) -> None:
+        """Totals stay modest.
+
+        Whatever the table says.
+        """
+        small(report)
+
+    model = stage.model([call("output", total="x"), report(99), report(1)])
+    await run(reporter(model, validators=[modest], error_prompt=tell), "Go.")
+    assert [(each.layer, each.description, each.attempt, each.max_attempts) for each in rejections] == [
+        ("schema", "The output must fit its type.", 1, 3),
+        ("modest", "Totals stay modest.", 2, 3),
+    ]
+    assert rejections[1].feedback == "99 is too much"
+    assert [layer.name for layer in rejections[1].report.layers] == ["schema", "modest"]
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+async def test_the_error_prompt_is_built_once_for_each_attempt_that_follows(
+    stage: Stage, attempts: int
+) -> None:  # R56, X16, D32, A1
+    told: list[int] = []
+
+    def tell(rejection: Rejection) -> str:
+        told.append(rejection.attempt)
+        if rejection.attempt == rejection.max_attempts:
+            raise RuntimeError("never called for the last")
         return f"Attempt {rejection.attempt} of {rejection.max_attempts}: {rejection.feedback}"
 
-    model = stage.model([report(7), report(8, id="o2"), report(9, id="o3")])
-    agent = Agent(
-        name="tester",
-        model=model,
-        output=Output(Report),
-        validators=[small],
-        error_prompt=explain,
-        limits=Limits(attempts=3),
-    )
-    result = await run(agent, "Go.")
-    assert failed(result).code == "MAX_ATTEMPTS_EXCEEDED"
-    assert [(each.attempt, each.layer, each.feedback) for each in rejections] == [
-        (1, "small", "7 is too much"),
-        (2, "small", "8 is too much"),
+    model = stage.model([report(99)], repeat=True)
+    failure = failed(await run(reporter(model, error_prompt=tell), "Go.", max_attempts=attempts))
+    assert failure.code == ErrorCode.MAX_ATTEMPTS_EXCEEDED
+    assert (told, stage.n_requests) == (list(range(1, attempts)), attempts)
+    answers = [message.content[0] for message in failure.history[2::2]]
+    assert [(answer.text, answer.is_error) for answer in answers if isinstance(answer, ToolResult)] == [
+        *((f"Attempt {n} of {attempts}: 99 is too much", True) for n in range(1, attempts)),
+        (rejected(99), True),
     ]
-    assert stage.tool_results(1) == [ToolResult("Attempt 1 of 3: 7 is too much", True, "out")]
-    assert stage.tool_results(2) == [ToolResult("Attempt 2 of 3: 8 is too much", True, "o2")]
 
 
 # -- how many ----------------------------------------------------------------------------------------------------------
 
 
 async def test_three_attempts_are_the_default(stage: Stage) -> None:  # X36
-    model = stage.model([report(7, id="")], repeat=True)
-    result = await run(Agent(name="tester", model=model, output=Output(Report), validators=[small]), "Go.")
+    result = await run(reporter(stage.model([report(7)], repeat=True)), "Go.")
     assert failed(result).code == "MAX_ATTEMPTS_EXCEEDED"
     assert context_of(result, AttemptsContext) == AttemptsContext(
         attempts=3, max_attempts=3, last_error="7 is too much"
@@ -140,9 +290,8 @@ async def test_three_attempts_are_the_default(stage: Stage) -> None:  # X36
     assert stage.n_requests == 3
 
 
-async def test_the_last_rejection_carries_all_there_is(stage: Stage) -> None:  # X36, R66, A46, D31
-    model = stage.model([report(7), report(8, id="o2")])
-    agent = Agent(name="tester", model=model, output=Output(Report), validators=[small], limits=Limits(attempts=2))
+async def test_the_last_rejection_carries_all_there_is(stage: Stage) -> None:  # X36, R66, A46, D31, X22
+    agent = reporter(stage.model([report(7), report(8, "o2")]), limits=Limits(attempts=2))
     failure = failed(await run(agent, "Go."))
     assert failure.phase == "validation"
     assert failure.candidate == {"total": 8}
@@ -151,59 +300,37 @@ async def test_the_last_rejection_carries_all_there_is(stage: Stage) -> None:  #
     assert isinstance(failure.error.cause, ValueError)
     assert transcript(failure.history)[-1] == (
         "user",
-        "#o2! Validation failed: small\n8 is too much\n\nCorrect the output and hand it in again.",
+        f"#o2! {rejected(8)}",
     )
     assert [(record.number, record.iterations) for record in failure.metadata.attempts] == [(1, 1), (2, 1)]
     assert [record.usage for record in failure.metadata.attempts] == [
         Usage(requests=1, input_tokens=10, output_tokens=5)
     ] * 2
+    assert [each.report.passed for each in failure.metadata.attempts if each.report] == [False, False]
+    assert failure.metadata.latency_s > 0
+    assert (failure.metadata.children, failure.metadata.callback_errors) == ((), ())
 
 
-async def test_attempts_can_be_set_for_one_run(stage: Stage) -> None:  # X31, A32, D49
-    model = stage.model([report(7, id="")], repeat=True)
-    agent = Agent(name="tester", model=model, output=Output(Report), validators=[small], limits=Limits(attempts=3))
-    assert context_of(await run(agent, "Go.", max_attempts=2), AttemptsContext).max_attempts == 2
-    assert stage.n_requests == 2
-    assert context_of(await run(agent, "Go."), AttemptsContext).max_attempts == 3
+@pytest.mark.parametrize(("override", "attempts"), [(None, 2), (1, 1), (4, 4)])
+async def test_the_number_of_attempts_of_a_run_counts_instead_of_the_agents(
+    stage: Stage, override: int | None, attempts: int
+) -> None:  # X31, A32, D45, D49
+    agent = reporter(stage.model([report(99)], repeat=True), limits=Limits(attempts=2))
+    assert context_of(await run(agent, "Go.", max_attempts=override), AttemptsContext).max_attempts == attempts
+    assert stage.n_requests == attempts
+    assert context_of(await run(agent, "Go."), AttemptsContext).max_attempts == 2
 
 
-@pytest.mark.parametrize("attempts", [0, -1, True, 1.5, float("nan"), "3"])
-async def test_a_wrong_number_of_attempts_ends_the_run_before_any_call(
-    stage: Stage, attempts: object
-) -> None:  # X31, A32, D45
-    agent = Agent(name="tester", model=stage.model([report()]), output=Output(Report))
-    result = await run(agent, "Go.", max_attempts=attempts)  # pyright: ignore[reportArgumentType] - this is the test
-    assert context_of(result, InvalidInputContext).issues == (
-        f"max_attempts is {attempts!r}, not a whole number of at least 1",
+@pytest.mark.parametrize("attempts", [0, -1, True, False, 1.0, 1.5, float("nan"), float("inf"), "3"])
+async def test_a_number_of_attempts_that_is_none_fails_before_any_call(
+    stage: Stage, attempts: object, recorder: Recorder
+) -> None:  # D45, X31, A32
+    agent = talker(stage.model(["Never asked."]))
+    told = CallbackLog()
+    result = await run(agent, "Go.", max_attempts=cast("int", attempts), callbacks=told.callbacks(), on_event=recorder)
+    failure = failed(result)
+    assert failure.error.context == InvalidInputContext(
+        issues=(f"max_attempts is {attempts!r}, not a whole number of at least 1",)
     )
-    assert stage.n_requests == 0
-
-
-# -- what listeners see ------------------------------------------------------------------------------------------------
-
-
-async def test_a_retry_is_told_in_a_fixed_order(stage: Stage) -> None:  # R2, R41, A38
-    model = stage.model([report(7), report(2, id="o2")])
-    agent = Agent(name="tester", model=model, output=Output(Report), validators=[small])
-    recorder = Recorder()
-    await run(agent, "Go.", on_event=recorder)
-    check_balance(recorder.events)
-    attempt = ["MessageCommitted", "IterationStarted", "MessageCommitted", "ModelResponded", "ToolCalled"]
-    layers = ["LayerStarted", "LayerCompleted"] * 2
-    assert names(recorder.events) == [
-        *["RunStarted", "AttemptStarted", *attempt, *layers, "ValidationFailed", "ToolFinished", "AttemptCompleted"],
-        *["AttemptStarted", *attempt, *layers, "ToolFinished", "AttemptCompleted"],
-        *["MessageCommitted", "RunSucceeded"],
-    ]
-
-
-async def test_a_run_goes_on_from_an_earlier_conversation(stage: Stage) -> None:  # R53, A46
-    first = await run(Agent(name="tester", model=stage.model(["Hello."])), "Hi.")
-    second = await run(Agent(name="tester", model=stage.model(["Fine."])), "How are you?", history=first.history)
-    assert transcript(second.history) == [
-        ("user", "Hi."),
-        ("assistant", "Hello."),
-        ("user", "How are you?"),
-        ("assistant", "Fine."),
-    ]
-    assert stage.messages(1)[-1].content == (Text("How are you?"),)
+    assert (failure.phase, stage.n_requests) == ("prompt_generation", 0)
+    assert told.names == ["run_start", "failure"]

@@ -8,73 +8,101 @@ from dataclasses import dataclass
 import pytest
 
 from journeyman import (
-    Agent,
+    Abort,
     Allowance,
     Budget,
+    ErrorCode,
     Exceeded,
     Host,
     Limits,
-    Output,
     Price,
     ProviderError,
     Settings,
     Spent,
+    ToolResult,
+    Usage,
     run,
     tool,
 )
 from journeyman.endings import BudgetContext, ModelUnavailableContext
+from journeyman.events import ModelResponded, ModelRetried
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Scripted, call, say
-from journeyman.types import Usage
-from tests.loop.players import Report, context_of, failed, look, place_of, report, small, succeeded
+from tests.loop.players import (
+    REFLECTED,
+    STOPPED,
+    Report,
+    context_of,
+    failed,
+    look,
+    place_of,
+    report,
+    reporter,
+    submit,
+    succeeded,
+    talker,
+)
 from tests.support.clock import virtual_clock
-from tests.support.recorder import Recorder, calls, check_balance, transcript
+from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage
-
-USED_900 = Usage(requests=1, input_tokens=400, output_tokens=500)
-
 
 # -- tokens ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_token_budget_ends_the_run_before_the_next_call(stage: Stage) -> None:  # R79, A39
-    model = stage.model([say(call("look", id="a"), usage=USED_900), "never"])
-    recorder = Recorder()
-    agent = Agent(name="tester", model=model, tools=[look], limits=Limits(tokens=1_000))
-    result = await run(agent, "Go.", on_event=recorder)
-    assert failed(result).code == "BUDGET_EXCEEDED"
-    assert (context_of(result, BudgetContext), place_of(result)) == (
-        BudgetContext(policy="tokens", limit=1_000, used=900, scope="run"),
-        (1, 2),
+USED_900 = Usage(requests=1, input_tokens=400, output_tokens=500)
+
+
+@pytest.mark.parametrize(("limit", "used"), [(1_000, 900), (5_000, 5_000)], ids=["nearly", "exactly"])
+async def test_a_token_budget_that_is_used_up_ends_the_run_before_the_next_call(
+    stage: Stage, limit: int, used: int, recorder: Recorder
+) -> None:  # R79, A39
+    answer = say(call("look", id="a"), usage=Usage(requests=1, input_tokens=used - 500, output_tokens=500))
+    agent = talker(stage.model([answer, "never"]), limits=Limits(tokens=limit), settings=Settings(max_tokens=1_000))
+    failure = failed(await run(agent, "Go.", on_event=recorder))
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        BudgetContext(policy="tokens", limit=limit, used=used, scope="run"),
+        1,
+        2,
     )
-    assert failed(result).error.message == "The run's tokens budget is used up: 900 of 1000."
-    assert failed(result).phase == "iteration"
-    assert stage.n_requests == 1
-    assert transcript(failed(result).history)[-1] == ("user", "#a: found here")
-    check_balance(recorder.events)
+    assert failure.error.message == f"The run's tokens budget is used up: {used} of {limit}."
+    assert (failure.phase, stage.n_requests) == ("iteration", 1)
+    assert transcript(failure.history)[-1] == ("user", "#a: found here")
 
 
 async def test_the_answer_may_be_as_long_as_the_budget_allows(stage: Stage) -> None:  # R79, design 4.7
     model = stage.model([say(call("look"), usage=USED_900), "Done."])
     settings, limits = Settings(max_tokens=4_000), Limits(tokens=10_000)
-    agent = Agent(name="tester", model=model, tools=[look], limits=limits, settings=settings)
+    agent = talker(model, limits=limits, settings=settings)
     assert succeeded(await run(agent, "Go."))
     assert stage.requests[0].max_tokens == 4_000
     model = stage.model([say(call("look"), usage=USED_900), "Done."])
     limits = Limits(tokens=2_400)
-    agent = Agent(name="tester", model=model, tools=[look], limits=limits, settings=settings)
+    agent = talker(model, limits=limits, settings=settings)
     assert succeeded(await run(agent, "Go."))
     first, second = (stage.requests[n].max_tokens or 0 for n in (2, 3))
     assert 2_200 < first < 2_400
     assert 500 < second < 2_400 - 900 - 900
 
 
-async def test_a_last_answer_beyond_the_budget_is_still_validated(stage: Stage) -> None:  # A39
-    model = stage.model([say(report(), usage=Usage(requests=1, input_tokens=2_000, output_tokens=500))])
-    agent = Agent(name="tester", model=model, output=Output(Report), limits=Limits(tokens=1_000))
-    result = succeeded(await run(agent, "Go."))
-    assert result.output == Report(total=3)
-    assert result.metadata.overshoot_tokens > 0
+def used(tokens: int) -> Usage:
+    return Usage(requests=1, input_tokens=tokens - 5, output_tokens=5)
+
+
+@pytest.mark.parametrize("tokens", [5_000, 9_000])
+async def test_an_output_that_uses_up_the_token_budget_is_still_validated(stage: Stage, tokens: int) -> None:  # A39
+    judged: list[Report] = []
+    model = stage.model([say(report(1), usage=used(tokens))])
+    result = await run(reporter(model, validators=[judged.append], limits=Limits(tokens=5_000)), "Go.")
+    assert (result.unwrap(), judged) == (Report(total=1), [Report(total=1)])
+    assert (result.metadata.overshoot_tokens > 0) is (tokens > 5_000)
+
+
+async def test_a_rejected_output_that_used_up_the_budget_gets_no_further_attempt(stage: Stage) -> None:  # A39
+    agent = reporter(stage.model([say(report(99), usage=used(5_000)), report(1)]), limits=Limits(tokens=5_000))
+    failure = failed(await run(agent, "Go."))
+    assert failure.code == ErrorCode.BUDGET_EXCEEDED
+    assert (stage.n_requests, failure.candidate) == (1, {"total": 99})
+    assert failure.report is not None
 
 
 @pytest.mark.parametrize("per_attempt", [False, True])
@@ -82,19 +110,17 @@ async def test_a_budget_is_the_runs_or_each_attempts(stage: Stage, per_attempt: 
     answers = [say(call("look"), usage=USED_900), say(report(7), usage=USED_900)]
     model = stage.model([*answers, say(call("look"), usage=USED_900), say(report(2, id="o2"), usage=USED_900)])
     limits = Limits(each_attempt=Allowance(tokens=2_400)) if per_attempt else Limits(tokens=2_400)
-    agent = Agent(name="tester", model=model, tools=[look], output=Output(Report), validators=[small], limits=limits)
-    result = await run(agent, "Go.")
+    result = await run(reporter(model, limits=limits), "Go.")
+    assert stage.n_requests == (4 if per_attempt else 2)
     if per_attempt:
         assert succeeded(result).output == Report(total=2)
     else:
         assert context_of(result, BudgetContext).scope == "run"
-        assert stage.n_requests == 2
 
 
 async def test_an_attempts_budget_is_named_as_such(stage: Stage) -> None:  # R79
-    model = stage.model([say(call("look"), usage=USED_900)], repeat=True)
     limits = Limits(each_attempt=Allowance(tokens=1_000), tokens=1_000_000)
-    result = await run(Agent(name="tester", model=model, tools=[look], limits=limits), "Go.")
+    result = await run(talker(stage.model([say(call("look"), usage=USED_900)], repeat=True), limits=limits), "Go.")
     assert (context_of(result, BudgetContext), place_of(result)) == (
         BudgetContext(policy="tokens", limit=1_000, used=900, scope="attempt"),
         (1, 2),
@@ -104,8 +130,7 @@ async def test_an_attempts_budget_is_named_as_such(stage: Stage) -> None:  # R79
 @virtual_clock
 async def test_failed_requests_count_too() -> None:  # R79, A31
     broke = ProviderError("cut", kind="stream_cut", usage=USED_900)
-    model = Scripted([broke, call("look"), "never"])
-    agent = Agent(name="tester", model=model, tools=[look], limits=Limits(tokens=1_000), retries=1)
+    agent = talker(Scripted([broke, call("look"), "never"]), limits=Limits(tokens=1_000), retries=1)
     assert context_of(await run(agent, "Go."), BudgetContext).used == 915
 
 
@@ -114,8 +139,7 @@ async def test_failed_requests_count_too() -> None:  # R79, A31
 
 async def test_a_cost_budget_ends_the_run(stage: Stage) -> None:  # R79
     price = Price(input=1_000, output=1_000)  # a tenth of a cent for each token
-    model = stage.model([say(call("look"), usage=USED_900)], repeat=True, price=price)
-    agent = Agent(name="tester", model=model, tools=[look], limits=Limits(cost=1.0))
+    agent = talker(stage.model([say(call("look"), usage=USED_900)], repeat=True, price=price), limits=Limits(cost=1.0))
     result = await run(agent, "Go.")
     context = context_of(result, BudgetContext)
     assert (context.policy, context.limit, context.scope, failed(result).error.iteration) == ("cost", 1.0, "run", 2)
@@ -126,8 +150,7 @@ async def test_a_cost_budget_ends_the_run(stage: Stage) -> None:  # R79
 
 
 async def test_a_cost_budget_needs_a_price(stage: Stage) -> None:  # R79
-    agent = Agent(name="tester", model=stage.model(["Hello."]), limits=Limits(cost=1.0))
-    result = await run(agent, "Go.")
+    result = await run(talker(stage.model(["Hello."]), limits=Limits(cost=1.0)), "Go.")
     assert context_of(result, ModelUnavailableContext).reason == "its cost is limited, and it has no known price"
     assert stage.n_requests == 0
 
@@ -135,7 +158,9 @@ async def test_a_cost_budget_needs_a_price(stage: Stage) -> None:  # R79
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
-async def test_calls_beyond_their_budget_are_answered_and_not_run(stage: Stage) -> None:  # R79, A44
+async def test_calls_beyond_their_budget_are_answered_and_not_run(
+    stage: Stage, recorder: Recorder
+) -> None:  # R77, R79, A44
     seen: list[str] = []
 
     @tool(thread=False)
@@ -143,40 +168,35 @@ async def test_calls_beyond_their_budget_are_answered_and_not_run(stage: Stage) 
         seen.append(word)
         return word
 
-    response = [*(call("note", word=word, id=word) for word in "abc"), call("fly", id="d"), report()]
-    model = stage.model([response])
-    recorder = Recorder()
-    agent = Agent(name="tester", model=model, tools=[note], output=Output(Report), limits=Limits(calls=2))
-    result = await run(agent, "Go.", on_event=recorder)
+    first = [*(call("note", word=word, id=word) for word in "abc"), call("fly", id="d")]
+    model = stage.model([first, [call("note", word="e", id="e"), report(3, "out")]])
+    result = await run(reporter(model, tools=[note], limits=Limits(calls=2)), "Go.", on_event=recorder)
     assert succeeded(result).output == Report(total=3)
     assert seen == ["a", "b"]
-    assert transcript(result.history)[-1] == (
-        "user",
-        "#a: a",
-        "#b: b",
-        "#c! Error: not run: this run may make no more tool calls.",
-        "#d! Error: Unknown tool fly",
-        "#out: Accepted.",
-    )
-    check_balance(recorder.events)
+    refused = "Error: not run: this run may make no more tool calls."
+    assert transcript(result.history)[2::2] == [
+        ("user", "#a: a", "#b: b", f"#c! {refused}", "#d! Error: Unknown tool fly"),
+        ("user", f"#e! {refused}", "#out: Accepted."),
+    ]
+    stats = result.metadata.tools["note"]
+    assert (stats.calls, stats.succeeded, stats.errors) == (4, 2, {"over_budget": 2})
 
 
-async def test_each_attempt_may_have_calls_of_its_own(stage: Stage) -> None:  # R79
-    model = stage.model(
-        [[call("look", id="a"), call("look", id="b"), report(7)], [call("look", id="c"), report(2, id="o2")]]
-    )
-    recorder = Recorder()
-    agent = Agent(
-        name="tester",
-        model=model,
-        tools=[look],
-        output=Output(Report),
-        validators=[small],
-        limits=Limits(each_attempt=Allowance(calls=1)),
-    )
-    assert succeeded(await run(agent, "Go.", on_event=recorder))
-    finished = [line for line in calls(recorder.events) if line.startswith("look") and not line.endswith("?")]
-    assert [line.split(" ")[0] for line in finished] == ["look#a:", "look#b!", "look#c:"]
+async def test_a_budget_of_calls_for_each_attempt_begins_anew(stage: Stage) -> None:  # A44, R79
+    model = stage.model([[call("look"), call("look"), report(99)], [call("look"), call("look"), report(1)]])
+    result = await run(reporter(model, limits=Limits(each_attempt=Allowance(calls=1))), "Go.")
+    assert (result.metadata.tools["look"].succeeded, result.metadata.tools["look"].errors) == (2, {"over_budget": 2})
+
+
+async def test_neither_output_nor_submit_nor_unknown_tools_use_up_calls(stage: Stage) -> None:  # A44, R77
+    model = stage.model([[call("nope"), report(2), report(1), call("look"), submit()]])
+    result = await run(reporter(model, output=REFLECTED, limits=Limits(calls=1)), "Go.")
+    assert result.unwrap() == Report(total=1)
+    assert result.metadata.tools["look"].succeeded == 1
+    assert {name: stats.kind for name, stats in result.metadata.tools.items()} == {
+        **{"(unknown)": "unknown", "output": "output"},
+        **{"look": "tool", "submit": "submit"},
+    }
 
 
 # -- time --------------------------------------------------------------------------------------------------------------
@@ -189,36 +209,46 @@ async def nap(seconds: float) -> str:
 
 
 @virtual_clock
-async def test_a_time_budget_bounds_a_call_in_flight() -> None:  # R79
+async def test_a_time_budget_bounds_a_call_in_flight(recorder: Recorder) -> None:  # R79
     async def slow(request: Request) -> Answer:
         await asyncio.sleep(100)
         return "Done."
 
-    model = Scripted([call("nap", seconds=4), slow])
     start = asyncio.get_running_loop().time()
-    recorder = Recorder()
-    agent = Agent(name="tester", model=model, tools=[nap], limits=Limits(seconds=10))
+    agent = talker(Scripted([call("nap", seconds=4), slow]), tools=[nap], limits=Limits(seconds=10))
     result = await run(agent, "Go.", on_event=recorder)
     assert (context_of(result, BudgetContext), place_of(result)) == (
         BudgetContext(policy="seconds", limit=10, used=10, scope="run"),
         (1, 2),
     )
     assert asyncio.get_running_loop().time() - start == 10
-    check_balance(recorder.events)
     assert result.metadata.usage is not None
     assert not result.metadata.usage.exact
 
 
 @virtual_clock
-async def test_a_time_budget_bounds_a_tool() -> None:  # R79
-    model = Scripted([call("nap", {"seconds": 100}, id="a"), "never"])
-    result = await run(Agent(name="tester", model=model, tools=[nap], limits=Limits(seconds=10)), "Go.")
-    assert context_of(result, BudgetContext).used == 10
-    assert transcript(failed(result).history)[-1] == (
-        "user",
-        "#a! Error: the run was stopped before this call finished.",
+async def test_the_time_of_a_run_stops_a_tool_in_flight_and_keeps_what_was_gathered(
+    recorder: Recorder,
+) -> None:  # A45, R79
+    @tool
+    async def slow() -> str:
+        await asyncio.sleep(100)
+        return "unreachable"
+
+    agent = talker(
+        Scripted([[call("look", id="a"), call("slow", id="b")]]), tools=[look, slow], limits=Limits(seconds=30)
     )
-    assert result.metadata.tools["nap"].errors == {"interrupted": 1}
+    failure = failed(await run(agent, "Go.", on_event=recorder))
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        BudgetContext(policy="seconds", limit=30, used=30, scope="run"),
+        1,
+        1,
+    )
+    assert failure.metadata.tools["slow"].errors == {"interrupted": 1}
+    assert failure.history[-1].content == (
+        ToolResult("found here", tool_use_id="a"),
+        ToolResult(STOPPED, is_error=True, tool_use_id="b"),
+    )
 
 
 @virtual_clock
@@ -230,44 +260,31 @@ async def test_a_time_budget_bounds_prompts_and_validators() -> None:  # R79
     async def judge(report: Report) -> None:
         await asyncio.sleep(100)
 
-    prompting = Agent(name="tester", model=Scripted(["Hello."]), prompt=prompt, limits=Limits(seconds=10))
+    prompting = talker(Scripted(["Hello."]), prompt=prompt, limits=Limits(seconds=10))
     assert failed(await run(prompting, "Go.")).phase == "prompt_generation"
-    judging = Agent(
-        name="tester",
-        model=Scripted([report()]),
-        output=Output(Report),
-        validators=[judge],
-        limits=Limits(seconds=10),
-    )
+    judging = reporter(Scripted([report()]), validators=[judge], limits=Limits(seconds=10))
     result = failed(await run(judging, "Go."))
     assert (result.code, result.phase, result.candidate) == ("BUDGET_EXCEEDED", "validation", {"total": 3})
 
 
 @virtual_clock
-async def test_each_attempt_may_have_time_of_its_own() -> None:  # R79
+async def test_each_attempt_may_have_time_of_its_own() -> None:  # R79, A10, A45
     model = Scripted(
         [[call("nap", seconds=6), report(7)], [call("nap", seconds=6), report(8)], [call("nap", seconds=20), report(2)]]
     )
-    agent = Agent(
-        name="tester",
-        model=model,
-        tools=[nap],
-        output=Output(Report),
-        validators=[small],
-        limits=Limits(each_attempt=Allowance(seconds=10)),
-    )
+    agent = reporter(model, tools=[nap], limits=Limits(each_attempt=Allowance(seconds=10)))
     result = await run(agent, "Go.")
-    facts = BudgetContext(policy="seconds", limit=10, used=10, scope="attempt")
-    assert (context_of(result, BudgetContext), place_of(result)) == (facts, (3, 1))
+    assert len(result.metadata.attempts) == 3
+    assert (context_of(result, BudgetContext), place_of(result)) == (
+        BudgetContext(policy="seconds", limit=10, used=10, scope="attempt"),
+        (3, 1),
+    )
 
 
 @virtual_clock
 async def test_time_does_not_run_while_somebody_else_runs() -> None:  # R79
-    agent = Agent(name="tester", model=Scripted([call("nap", seconds=9), "Done."]), tools=[nap])
-    timed = Agent(
-        name="tester", model=Scripted([call("nap", seconds=9), "Done."]), tools=[nap], limits=Limits(seconds=10)
-    )
-    assert succeeded(await run(agent, "Go."))
+    timed = talker(Scripted([call("nap", seconds=9), "Done."]), tools=[nap], limits=Limits(seconds=10))
+    assert succeeded(await run(talker(Scripted([call("nap", seconds=9), "Done."]), tools=[nap]), "Go."))
     assert succeeded(await run(timed, "Go.")).metadata.latency_s == 9
 
 
@@ -289,10 +306,9 @@ class Frugal:
         return Exceeded(limit=self.limit, used=spent.iterations) if spent.iterations >= self.limit else None
 
 
-async def test_a_policy_of_ones_own_is_asked_before_each_call(stage: Stage) -> None:  # R79
+async def test_a_policy_of_ones_own_is_asked_before_each_call(stage: Stage) -> None:  # R79, A39
     policy = Frugal(3)
-    model = stage.model([[call("look"), call("look")], report(7), call("look"), "never"])
-    agent = Agent(name="tester", model=model, tools=[look], output=Output(Report), validators=[small], budget=[policy])
+    agent = reporter(stage.model([[call("look"), call("look")], report(7), call("look"), "never"]), budget=[policy])
     result = await run(agent, "Go.")
     assert (context_of(result, BudgetContext), place_of(result)) == (
         BudgetContext(policy="frugal", limit=3, used=3, scope="run"),
@@ -304,18 +320,21 @@ async def test_a_policy_of_ones_own_is_asked_before_each_call(stage: Stage) -> N
         (2, 3, 2),
         (3, 4, 2),
     ]
-    assert [spent.usage.requests for spent in policy.seen] == [0, 1, 2, 3]
+    assert [(spent.usage.requests, spent.usage.total_tokens) for spent in policy.seen] == [
+        (n, 15 * n) for n in range(4)
+    ]
     assert stage.n_requests == 3
+
+
+async def test_a_policy_met_by_the_response_that_hands_in_does_not_matter(stage: Stage) -> None:  # A39
+    agent = reporter(stage.model([call("look"), report(1)]), budget=[Frugal(2)])
+    assert (await run(agent, "Go.", abort=Abort())).unwrap() == Report(total=1)
 
 
 async def test_policies_compose_and_the_first_to_object_is_named(stage: Stage) -> None:  # R79
     model = stage.model([call("look")], repeat=True)
-    agent = Agent(
-        name="tester",
-        model=model,
-        tools=[look],
-        budget=[Frugal(5, "patient"), Frugal(2, "hasty")],
-        limits=Limits(iterations=10, tokens=1_000_000),
+    agent = talker(
+        model, budget=[Frugal(5, "patient"), Frugal(2, "hasty")], limits=Limits(iterations=10, tokens=1_000_000)
     )
     assert context_of(await run(agent, "Go."), BudgetContext).policy == "hasty"
     assert stage.n_requests == 2
@@ -323,16 +342,30 @@ async def test_policies_compose_and_the_first_to_object_is_named(stage: Stage) -
 
 async def test_a_budget_from_above_bounds_the_run(stage: Stage) -> None:  # R79, design 4.7
     shared = Budget(Allowance(tokens=1_000), scope="house", now=asyncio.get_running_loop().time())
-    model = stage.model([say(call("look"), usage=USED_900)], repeat=True)
-    agent = Agent(name="tester", model=model, tools=[look])
+    agent = talker(stage.model([say(call("look"), usage=USED_900)], repeat=True))
     result = await run(agent, "Go.", host=Host(budget=shared))
     assert context_of(result, BudgetContext).scope == "house"
     assert shared.tokens == 900
 
 
-async def test_the_number_of_iterations_is_a_budget_of_its_own(stage: Stage) -> None:  # R79, R26, A10
-    model = stage.model([call("look")], repeat=True)
-    limits = Limits(iterations=3, tokens=1_000_000, calls=100)
-    result = await run(Agent(name="tester", model=model, tools=[look], limits=limits), "Go.")
-    assert failed(result).code == "MAX_ITERATIONS"
-    assert stage.n_requests == 3
+# -- requests that are repeated ----------------------------------------------------------------------------------------
+
+
+async def test_requests_that_are_repeated_are_one_iteration(stage: Stage, recorder: Recorder) -> None:  # A42
+    overloaded = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
+    model = stage.model([overloaded, call("look"), overloaded, overloaded, report(1)])
+    result = await run(reporter(model, limits=Limits(iterations=2)), "Go.", on_event=recorder)
+    assert result.unwrap() == Report(total=1)
+    assert [record.iterations for record in result.metadata.attempts] == [2]
+    assert [(event.iteration, event.request) for event in recorder.of(ModelRetried)] == [(1, 1), (2, 1), (2, 2)]
+    assert (stage.n_requests, len(recorder.of(ModelResponded))) == (5, 2)
+
+
+@pytest.mark.parametrize(("retries", "asked"), [(None, 3), (0, 1), (5, 6)])
+async def test_a_call_is_not_repeated_more_often_than_said(
+    stage: Stage, retries: int | None, asked: int
+) -> None:  # A42, A29
+    overloaded = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
+    agent = talker(stage.model([overloaded], repeat=True), retries=retries)
+    assert failed(await run(agent, "Go.")).code == ErrorCode.API_ERROR
+    assert stage.n_requests == asked

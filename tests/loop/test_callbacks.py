@@ -1,87 +1,113 @@
-"""Callbacks: when they fire, with what, and that none of them can break a run."""
+"""Callbacks and listeners: one pair for each call, snapshots of where the run stands, one last word."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
 import pytest
 
-from journeyman import Abort, Agent, CallbackContext, Callbacks, Ending, Limits, Output, run
-from journeyman.events import RunFailed, RunSucceeded, ToolCalled
+from journeyman import CallbackContext, Callbacks, Ending, ErrorCode, Limits, Output, Success, Usage, run, tool
+from journeyman.events import ModelResponded
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.types import JsonObject, Usage
-from tests.loop.players import REJECTED, Report, fail, failed, look, preview, report, small, submit, succeeded
-from tests.support.recorder import CallbackLog, Recorder, check_balance, transcript
+from journeyman.result import LayerOutcome
+from journeyman.types import JsonObject
+from tests.loop.players import (
+    PLAIN,
+    REFLECTED,
+    STOPPED,
+    SUPERSEDED,
+    Report,
+    fail,
+    failed,
+    hand_in,
+    look,
+    rejected,
+    report,
+    reporter,
+    submit,
+    succeeded,
+    talker,
+)
+from tests.support.recorder import CallbackLog
 from tests.support.stage import Stage
 
-ALL = [each.name for each in fields(Callbacks)]
 
-
-def told(log: CallbackLog) -> list[tuple[object, ...]]:
-    """Return name, kind and arguments of each callback about a call."""
+def told_of_calls(log: CallbackLog) -> list[tuple[object, ...]]:
+    """Return the callbacks about calls: begin or end, id, kind, whether it is an error, and the other arguments."""
     return [
-        (name.removeprefix("on_tool_"), context.tool_use_id, context.kind, *arguments)
+        (name.removeprefix("on_tool_"), context.tool_use_id, context.kind, context.is_error, *arguments)
         for name, context, arguments in log.entries
-        if name.startswith("on_tool")
+        if name.startswith("on_tool_")
     ]
 
 
-# -- calls -------------------------------------------------------------------------------------------------------------
-
-
-async def test_callbacks_fire_before_and_after_each_call(stage: Stage) -> None:  # R31, R32, R33, R34, R64, A26, D41
-    model = stage.model(
-        [
-            [call("look", where="left", id="a"), call("fail", why="no", id="b"), call("fly", to="moon", id="c")],
-            report(),
-        ]
-    )
+async def test_without_reflection_every_call_is_told_once_and_its_end_once(
+    stage: Stage,
+) -> None:  # R31, R32, R33, R34, R64, X25, A26, D37, D41
     log = CallbackLog()
-    agent = Agent(name="tester", model=model, tools=[look, fail], output=Output(Report))
-    await run(agent, "Go.", callbacks=log.callbacks())
-    assert told(log) == [
-        ("call", "a", "tool", "look", {"where": "left"}),
-        ("result", "a", "tool", "look", "found left"),
-        ("call", "b", "tool", "fail", {"why": "no"}),
-        ("result", "b", "tool", "fail", "Error: no"),
-        ("call", "c", "unknown", "fly", {"to": "moon"}),
-        ("result", "c", "unknown", "fly", "Error: Unknown tool fly"),
-        ("call", "out", "output", "output", {"total": 3}),
-        ("result", "out", "output", "output", "Accepted."),
-    ]
-    assert [context.is_error for context, _ in log.of("tool_result")] == [False, True, True, False]
-    assert [context.is_error for context, _ in log.of("tool_call")] == [None] * 4
-
-
-async def test_callbacks_fire_for_reflections_and_submit(stage: Stage) -> None:  # R33, R64, X24, A26, D37
-    model = stage.model([report(), submit()])
-    log = CallbackLog()
-    agent = Agent(name="tester", model=model, output=Output(Report, reflection=preview))
-    await run(agent, "Go.", callbacks=log.callbacks())
-    assert told(log) == [
-        ("call", "out", "output", "output", {"total": 3}),
-        ("result", "out", "output", "output", "Total: 3"),
-        ("call", "sub", "submit", "submit", {}),
-        ("result", "sub", "submit", "submit", "Accepted."),
+    calls = [call("look", where="left", id="a"), call("fail", why="no", id="b"), call("fly", to="moon", id="c")]
+    model = stage.model([[*calls, report(5, "d"), report(99, "e")], report(1, "f")])
+    await run(reporter(model, tools=[look, fail]), "Go.", callbacks=log.callbacks())
+    assert told_of_calls(log) == [
+        ("call", "a", "tool", None, "look", {"where": "left"}),
+        ("result", "a", "tool", False, "look", "found left"),
+        ("call", "b", "tool", None, "fail", {"why": "no"}),
+        ("result", "b", "tool", True, "fail", "Error: no"),
+        ("call", "c", "unknown", None, "fly", {"to": "moon"}),
+        ("result", "c", "unknown", True, "fly", "Error: Unknown tool fly"),
+        ("call", "d", "output", None, "output", {"total": 5}),
+        ("call", "e", "output", None, "output", {"total": 99}),
+        ("result", "d", "output", True, "output", SUPERSEDED),
+        ("result", "e", "output", True, "output", rejected(99)),
+        ("call", "f", "output", None, "output", {"total": 1}),
+        ("result", "f", "output", False, "output", "Accepted."),
     ]
 
 
-@pytest.mark.parametrize("reflected", [False, True])
-async def test_the_result_of_a_rejected_hand_in_is_the_feedback(stage: Stage, reflected: bool) -> None:  # X25, D37, R34
-    answers = [report(7), submit(), report(2, id="o2"), submit("s2")] if reflected else [report(7), report(2, id="o2")]
-    output = Output(Report, reflection=preview if reflected else None)
+async def test_with_reflection_every_call_is_told_once_and_its_end_once(
+    stage: Stage,
+) -> None:  # R33, R34, R64, X24, X25, A26, D37
     log = CallbackLog()
-    agent = Agent(name="tester", model=stage.model(answers), output=output, validators=[small])
-    await run(agent, "Go.", callbacks=log.callbacks())
-    terminator = ("sub", "submit", "submit") if reflected else ("out", "output", "output")
-    assert ("result", *terminator, REJECTED) in told(log)
-    assert len(log.of("tool_call")) == len(log.of("tool_result")) == len(answers)
+    model = stage.model([[report(99, "a"), submit("b")], [report(1, "c"), submit("d")]])
+    await run(reporter(model, output=REFLECTED), "Go.", callbacks=log.callbacks())
+    assert told_of_calls(log) == [
+        ("call", "a", "output", None, "output", {"total": 99}),
+        ("result", "a", "output", False, "output", "Total: 99"),
+        ("call", "b", "submit", None, "submit", {}),
+        ("result", "b", "submit", True, "submit", rejected(99)),
+        ("call", "c", "output", None, "output", {"total": 1}),
+        ("result", "c", "output", False, "output", "Total: 1"),
+        ("call", "d", "submit", None, "submit", {}),
+        ("result", "d", "submit", False, "submit", "Accepted."),
+    ]
 
 
-async def test_the_handler_runs_between_its_two_callbacks() -> None:  # R31, R32, R64
+@pytest.mark.parametrize("reflecting", [False, True])
+async def test_the_end_of_the_terminator_is_told_after_validation(stage: Stage, reflecting: bool) -> None:  # A26
+    log = CallbackLog()
+    model = stage.model([hand_in(1, reflecting=reflecting)])
+    await run(reporter(model, output=REFLECTED if reflecting else PLAIN), "Go.", callbacks=log.callbacks())
+    layers = len(log.names) - log.names[::-1].index("layer_complete")
+    assert log.names[layers:] == ["tool_result", "attempt_complete", "success"]
+
+
+async def test_a_terminator_that_was_never_judged_has_an_end_too(stage: Stage) -> None:  # A26
+    log = CallbackLog()
+
+    def meddle(report: Report) -> None:
+        report.total = 0
+
+    failed(await run(reporter(stage.model([report(1, "a")]), validators=[meddle]), "Go.", callbacks=log.callbacks()))
+    assert told_of_calls(log) == [
+        ("call", "a", "output", None, "output", {"total": 1}),
+        ("result", "a", "output", True, "output", STOPPED),
+    ]
+
+
+async def test_the_handler_runs_between_its_two_callbacks() -> None:  # R31, R32, R64, D38
     steps: list[str] = []
 
     async def reflect(report: Report) -> str:
@@ -97,7 +123,7 @@ async def test_the_handler_runs_between_its_two_callbacks() -> None:  # R31, R32
         await asyncio.sleep(0)
         steps.append(f"{name} gave {text}")
 
-    agent = Agent(name="tester", model=Scripted([report(), submit()]), output=Output(Report, reflection=reflect))
+    agent = reporter(Scripted([report(), submit()]), output=Output(Report, reflection=reflect))
     callbacks = Callbacks(on_tool_call=on_tool_call, on_tool_result=on_tool_result)
     assert succeeded(await run(agent, "Go.", callbacks=callbacks))
     assert steps == [
@@ -109,75 +135,73 @@ async def test_the_handler_runs_between_its_two_callbacks() -> None:  # R31, R32
     ]
 
 
-async def test_each_callback_gets_an_input_of_its_own() -> None:  # A27, D12
-    def spoil(context: CallbackContext, name: str, arguments: JsonObject) -> None:
-        arguments["where"] = "elsewhere"
+async def test_callbacks_can_pair_parallel_and_repeated_calls(stage: Stage) -> None:  # D41
+    gate = asyncio.Event()
 
-    recorder = Recorder()
-    agent = Agent(name="tester", model=Scripted([call("look", where="left"), "Done."]), tools=[look])
-    result = await run(agent, "Go.", callbacks=Callbacks(on_tool_call=spoil), on_event=recorder)
-    assert recorder.of(ToolCalled)[0].tool_input == {"where": "left"}
-    assert result.history[1].tool_uses[0].input == {"where": "left"}
-    assert transcript(result.history)[2] == ("user", "#call_1_0: found left")
+    @tool(parallel=True)
+    async def echo(n: int) -> str:
+        if n == 1:
+            await gate.wait()
+        gate.set()
+        if n == 3:
+            raise ValueError("three")
+        return str(n)
+
+    told = CallbackLog()
+    model = stage.model([[call("echo", n=1, id="a"), call("echo", n=2, id="b"), call("echo", n=3, id="c")], "Done."])
+    await run(talker(model, tools=[echo]), "Go.", callbacks=told.callbacks())
+    assert [(context.tool_use_id, rest) for context, rest in told.of("tool_call")] == [
+        ("a", ("echo", {"n": 1})),
+        ("b", ("echo", {"n": 2})),
+        ("c", ("echo", {"n": 3})),
+    ]
+    results = {context.tool_use_id: (rest[1], context.is_error) for context, rest in told.of("tool_result")}
+    assert results == {"a": ("1", False), "b": ("2", False), "c": ("Error: three", True)}
 
 
 # -- where a run stands ------------------------------------------------------------------------------------------------
 
 
-async def test_callbacks_learn_where_the_run_stands(stage: Stage) -> None:  # X1, A27, X23
-    model = stage.model([call("look"), report(7), report(2, id="o2")])
-    log = CallbackLog()
-    agent = Agent(
-        name="tester",
-        model=model,
-        tools=[look],
-        output=Output(Report),
-        validators=[small],
-        limits=Limits(attempts=2, iterations=4),
-    )
-    await run(agent, "Go.", callbacks=log.callbacks())
-    blank = CallbackContext(path=("tester",), attempt=0, max_attempts=2, iteration=0, max_iterations=4)
-    seen = [
-        (name.removeprefix("on_"), context.attempt, context.iteration)
-        for name, context, _ in log.entries
-        if replace(context, attempt=0, iteration=0, tool_use_id=None, kind=None, is_error=None, cached=None) == blank
-    ]
-    assert seen == [
+async def test_each_callback_gets_a_snapshot_of_where_the_run_stands(stage: Stage) -> None:  # A27, X1, X23
+    told = CallbackLog()
+    agent = reporter(stage.model([call("look"), report(99), report(1)]), limits=Limits(attempts=4, iterations=7))
+    await run(agent, "Go.", callbacks=told.callbacks())
+    where = [(name.removeprefix("on_"), context.attempt, context.iteration) for name, context, _ in told.entries]
+    layers = ["layer_start", "layer_complete"] * 2
+    assert where == [
         ("run_start", 0, 0),
         ("attempt_start", 1, 0),
-        ("iteration_start", 1, 1),
-        ("model_response", 1, 1),
-        ("tool_call", 1, 1),
-        ("tool_result", 1, 1),
-        ("iteration_start", 1, 2),
-        ("model_response", 1, 2),
-        ("tool_call", 1, 2),
-        ("layer_start", 1, 2),
-        ("layer_complete", 1, 2),
-        ("layer_start", 1, 2),
-        ("layer_complete", 1, 2),
-        ("validation_failure", 1, 2),
-        ("tool_result", 1, 2),
-        ("attempt_complete", 1, 2),
+        *[(name, 1, 1) for name in ("iteration_start", "model_response", "tool_call", "tool_result")],
+        *[(name, 1, 2) for name in ("iteration_start", "model_response", "tool_call", *layers)],
+        *[(name, 1, 2) for name in ("validation_failure", "tool_result", "attempt_complete")],
         ("attempt_start", 2, 0),
-        ("iteration_start", 2, 1),
-        ("model_response", 2, 1),
-        ("tool_call", 2, 1),
-        ("layer_start", 2, 1),
-        ("layer_complete", 2, 1),
-        ("layer_start", 2, 1),
-        ("layer_complete", 2, 1),
-        ("tool_result", 2, 1),
-        ("attempt_complete", 2, 1),
-        ("success", 2, 1),
+        *[(name, 2, 1) for name in ("iteration_start", "model_response", "tool_call", *layers)],
+        *[(name, 2, 1) for name in ("tool_result", "attempt_complete", "success")],
     ]
+    assert {(context.max_attempts, context.max_iterations, context.path) for _, context, _ in told.entries} == {
+        (4, 7, ("reporter",))
+    }
+
+
+async def test_the_limits_that_a_run_overrides_are_those_that_are_told(stage: Stage) -> None:  # A27
+    told = CallbackLog()
+    await run(talker(stage.model(["Done."])), "Go.", max_attempts=9, callbacks=told.callbacks())
+    assert {context.max_attempts for _, context, _ in told.entries} == {9}
+
+
+async def test_a_snapshot_cannot_be_changed(stage: Stage) -> None:  # A27
+    def change(context: CallbackContext, *given: object) -> None:
+        context.attempt = 5  # type: ignore[misc]
+
+    callbacks = Callbacks(on_iteration_start=change)
+    result = await run(talker(stage.model(["Done."])), "Go.", callbacks=callbacks)
+    (error,) = result.metadata.callback_errors
+    assert isinstance(error.error, FrozenInstanceError)
 
 
 async def test_lifecycle_callbacks_get_what_they_are_about(stage: Stage) -> None:  # R41, X11, X23
-    model = stage.model([report(7), report(2, id="o2")])
     log = CallbackLog()
-    agent = Agent(name="tester", model=model, output=Output(Report), validators=[small])
-    await run(agent, "Go.", callbacks=log.callbacks())
+    await run(reporter(stage.model([report(7), report(2, "o2")])), "Go.", callbacks=log.callbacks())
     assert [arguments for _, arguments in log.of("layer_start")] == [("schema",), ("small",)] * 2
     outcomes: list[Any] = [arguments[0] for _, arguments in log.of("layer_complete")]
     assert [(outcome.name, outcome.passed, outcome.feedback) for outcome in outcomes] == [
@@ -192,149 +216,43 @@ async def test_lifecycle_callbacks_get_what_they_are_about(stage: Stage) -> None
     assert log.of("failure") == []
 
 
+async def test_callbacks_get_these_arguments(stage: Stage) -> None:  # A27, R67
+    kinds: dict[str, tuple[type, ...]] = {}
+
+    def keep(name: str) -> Callable[..., Any]:
+        def called(*given: object) -> None:
+            kinds[name] = tuple(type(each) for each in given)
+
+        return called
+
+    callbacks = Callbacks(**{each.name: keep(each.name) for each in fields(Callbacks)})
+    agent = reporter(stage.model([call("look"), report(99), report(1)]))
+    assert failed(await run(agent, "Go.", callbacks=callbacks, max_attempts=1)).code == ErrorCode.MAX_ATTEMPTS_EXCEEDED
+    assert isinstance(await run(agent, "Go.", callbacks=callbacks), Success)
+    context = CallbackContext
+    assert kinds == {
+        "on_run_start": (context,),
+        "on_attempt_start": (context,),
+        "on_attempt_complete": (context, bool),
+        "on_iteration_start": (context,),
+        "on_model_response": (context, ModelResponded),
+        "on_tool_call": (context, str, dict),
+        "on_tool_result": (context, str, str),
+        "on_layer_start": (context, str),
+        "on_layer_complete": (context, LayerOutcome),
+        "on_validation_failure": (context, str),
+        "on_success": (context, Report),
+        "on_failure": (context, Ending),
+    }
+
+
 async def test_the_cost_of_each_model_call_is_told(stage: Stage) -> None:  # R61
     usages = [Usage(requests=1, input_tokens=5, output_tokens=1), Usage(requests=1, input_tokens=9, output_tokens=2)]
     model = stage.model([say(call("look"), usage=usages[0]), say("Done.", usage=usages[1])])
     log = CallbackLog()
-    await run(Agent(name="tester", model=model, tools=[look]), "Go.", callbacks=log.callbacks())
+    await run(talker(model), "Go.", callbacks=log.callbacks())
     responses: list[Any] = [arguments[0] for _, arguments in log.of("model_response")]
     assert [(each.usage, each.stop_reason, each.text) for each in responses] == [
         (usages[0], "tool_use", ""),
         (usages[1], "end_turn", "Done."),
     ]
-
-
-# -- the end -----------------------------------------------------------------------------------------------------------
-
-
-def _broken_prompt(given: str) -> str:
-    raise ValueError("no prompt")
-
-
-def _broken_projection(states: object) -> object:
-    raise ValueError("no projection")
-
-
-def _broken_state(given: str) -> object:
-    raise ValueError("no state")
-
-
-def _returning(report: Report) -> Report:
-    return report
-
-
-_echo: Any = _returning
-"""Not typed, since no validator may return anything."""
-
-
-FAILURES: dict[str, Callable[[Agent[Report]], Agent[Report]]] = {
-    "MODEL_UNAVAILABLE": lambda agent: replace(agent, model="nobody:nothing"),
-    "PROMPT_GENERATION_FAILED": lambda agent: replace(agent, prompt=_broken_prompt),
-    "API_ERROR": lambda agent: replace(agent, model=Scripted([])),
-    "INVALID_RESPONSE": lambda agent: replace(agent, model=Scripted(["Hello."])),
-    "SUBMIT_BEFORE_OUTPUT": lambda agent: replace(
-        agent, model=Scripted([submit()]), output=Output(Report, reflection=preview)
-    ),
-    "MAX_ITERATIONS": lambda agent: replace(agent, model=Scripted([call("look")]), limits=Limits(iterations=1)),
-    "MAX_ATTEMPTS_EXCEEDED": lambda agent: replace(agent, model=Scripted([report(7)]), limits=Limits(attempts=1)),
-    "BUDGET_EXCEEDED": lambda agent: replace(agent, limits=Limits(tokens=1)),
-    "TOKEN_LIMIT_EXCEEDED": lambda agent: replace(agent, model=Scripted([say("Hel", stop_reason="max_tokens")])),
-    "MODEL_REFUSED": lambda agent: replace(agent, model=Scripted([say("No.", stop_reason="refusal")])),
-    "VALIDATION_FAILED": lambda agent: replace(agent, validators=[_echo]),
-    "STATE_PROJECTION_FAILED": lambda agent: replace(agent, project=_broken_projection),
-    "INTERNAL_ERROR": lambda agent: replace(agent, run_state=_broken_state),
-}
-
-
-@pytest.mark.parametrize("code", FAILURES)
-async def test_every_failure_is_told_once_and_last(code: str) -> None:  # R9, R41, R66, A28, D35, D36
-    ready = Agent(name="tester", model=Scripted([report()]), tools=[look], output=Output(Report), validators=[small])
-    log, recorder = CallbackLog(), Recorder()
-    result = await run(FAILURES[code](ready), "Go.", callbacks=log.callbacks(), on_event=recorder)
-    assert failed(result).code == code
-    check_balance(recorder.events)
-    assert log.names[-1] == "failure"
-    assert log.names.count("failure") == 1
-    assert "success" not in log.names
-    assert log.names.count("attempt_start") == log.names.count("attempt_complete")
-    assert log.names.count("tool_call") == log.names.count("tool_result")
-    assert log.of("failure")[0][1] == (failed(result).error,)
-    assert recorder.of(RunFailed)[0].error == failed(result).error
-
-
-async def test_a_cancelled_run_is_told_once_and_last() -> None:  # A28, D21, D35
-    abort, log, recorder = Abort(), CallbackLog(), Recorder()
-    abort.abort()
-    agent = Agent(name="tester", model=Scripted([report()]), output=Output(Report))
-    await run(agent, "Go.", callbacks=log.callbacks(), on_event=recorder, abort=abort)
-    check_balance(recorder.events)
-    assert log.names == ["run_start", "failure"]
-
-
-async def test_success_is_told_once_and_last() -> None:  # A28
-    log, recorder = CallbackLog(), Recorder()
-    agent = Agent(name="tester", model=Scripted([report()]), output=Output(Report))
-    result = await run(agent, "Go.", callbacks=log.callbacks(), on_event=recorder)
-    assert log.names.count("success") == 1
-    assert log.names[-1] == "success"
-    assert recorder.of(RunSucceeded)[0].output == succeeded(result).output
-
-
-# -- errors of callbacks -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", [name for name in ALL if name != "on_failure"])
-@pytest.mark.parametrize("kind", ["sync", "async"])
-async def test_a_callback_that_raises_is_recorded_and_breaks_nothing(name: str, kind: str) -> None:  # R35, R63, D38
-    error = RuntimeError("callback")
-
-    def now(*_: object) -> None:
-        raise error
-
-    async def later(*_: object) -> None:
-        await asyncio.sleep(0)
-        raise error
-
-    model = Scripted([call("look"), report(7), report(2)])
-    agent = Agent(name="tester", model=model, tools=[look], output=Output(Report), validators=[small])
-    plain = succeeded(await run(replace(agent, model=Scripted([call("look"), report(7), report(2)])), "Go."))
-    callbacks = replace(Callbacks(), **{name: now if kind == "sync" else later})
-    recorder = Recorder()
-    result = succeeded(await run(agent, "Go.", callbacks=callbacks, on_event=recorder))
-    assert result.output == Report(total=2)
-    assert result.history == plain.history
-    check_balance(recorder.events)
-    if name != "on_success":
-        assert recorder.of(RunSucceeded)[0].metadata == result.metadata
-    assert result.metadata.callback_errors
-    assert {(each.callback, each.error) for each in result.metadata.callback_errors} == {(name, error)}
-
-
-async def test_an_error_of_on_failure_is_recorded_too() -> None:  # R63, A28, D38
-    def raising(context: CallbackContext, error: Ending) -> None:
-        raise RuntimeError("on failure")
-
-    agent = Agent(name="tester", model=Scripted(["Hello."]), output=Output(Report))
-    result = failed(await run(agent, "Go.", callbacks=Callbacks(on_failure=raising)))
-    assert result.code == "INVALID_RESPONSE"
-    assert [(each.callback, str(each.error)) for each in result.metadata.callback_errors] == [
-        ("on_failure", "on failure")
-    ]
-
-
-async def test_a_listener_that_raises_is_recorded_and_told_further_events() -> None:  # R35, R63
-    seen: list[str] = []
-
-    def grumble(event: object) -> None:
-        seen.append(type(event).__name__)
-        raise RuntimeError("listener")
-
-    result = succeeded(await run(Agent(name="tester", model=Scripted(["Hello."])), "Go.", on_event=grumble))
-    assert seen[-1] == "RunSucceeded"
-    assert len(result.metadata.callback_errors) == len(seen)
-
-
-async def test_without_errors_nothing_is_recorded() -> None:  # X22
-    log = CallbackLog()
-    result = await run(Agent(name="tester", model=Scripted(["Hello."])), "Go.", callbacks=log.callbacks())
-    assert result.metadata.callback_errors == ()

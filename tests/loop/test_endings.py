@@ -1,22 +1,29 @@
-"""How a run fails: each code with its facts, its phase, its words, and what to do about it."""
+"""How a run ends: each code with its facts, its words and what to do; and what every result carries."""
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, get_args
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Final, cast, get_args
 
 import pytest
 
 from journeyman import (
+    Abort,
     Agent,
+    Callbacks,
     Ending,
     ErrorCode,
+    Escalate,
     Failure,
     Limits,
-    Output,
     ProviderError,
+    Result,
     RunError,
-    Settings,
+    Usage,
+    dump_messages,
+    load_messages,
     run,
     run_sync,
     stream,
@@ -28,22 +35,38 @@ from journeyman.endings import (
     Context,
     InternalContext,
     InvalidInputContext,
-    InvalidResponseContext,
     ModelUnavailableContext,
     RateLimitContext,
-    RefusedContext,
-    TruncatedContext,
 )
+from journeyman.errors import ProviderErrorKind
+from journeyman.events import ModelRestarted, ModelRetried, RunFailed, RunSucceeded
+from journeyman.history import History
+from journeyman.model import Response
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.types import StopReason
-from tests.loop.players import Report, context_of, failed, look, place_of, report, small, succeeded
-from tests.support.recorder import Recorder, calls, check_balance, transcript
-from tests.support.stage import Stage
-
-CONTEXTS: list[type[Any]] = list(get_args(Context))
-
+from journeyman.types import Message, StopReason, ToolUse
+from tests.loop.players import (
+    PLAIN,
+    REFLECTED,
+    Report,
+    context_of,
+    failed,
+    look,
+    rejected,
+    report,
+    reporter,
+    small,
+    submit,
+    succeeded,
+    talker,
+)
+from tests.support.naming import steady_repr
+from tests.support.recorder import CallbackLog, Recorder, check_balance, transcript
+from tests.support.stage import Stage, Staged
 
 # -- a closed set ------------------------------------------------------------------------------------------------------
+
+
+CONTEXTS: list[type[Any]] = list(get_args(Context))
 
 
 def test_every_code_has_facts_of_its_own() -> None:  # R39, X27, X28, A43
@@ -52,27 +75,14 @@ def test_every_code_has_facts_of_its_own() -> None:  # R39, X27, X28, A43
     assert all(context.category in get_args(Category) for context in CONTEXTS)
 
 
-def test_the_codes_are_those_of_the_product_document() -> None:  # A43, R27, R44, R52, R65, X35, X36, X37, X38, D16
-    assert set(ErrorCode) == {
-        "MODEL_UNAVAILABLE",
-        "INVALID_INPUT",
-        "PROMPT_GENERATION_FAILED",
-        "API_ERROR",
-        "RATE_LIMIT_ERROR",
-        "CONTEXT_OVERFLOW",
-        "TOKEN_LIMIT_EXCEEDED",
-        "MODEL_REFUSED",
-        "INVALID_RESPONSE",
-        "SUBMIT_BEFORE_OUTPUT",
-        "MAX_ITERATIONS",
-        "MAX_ATTEMPTS_EXCEEDED",
-        "BUDGET_EXCEEDED",
-        "VALIDATION_FAILED",
-        "STATE_PROJECTION_FAILED",
-        "STOP_GUARD",
-        "EXECUTION_CANCELLED",
-        "INTERNAL_ERROR",
-    }
+def test_the_codes_are_those_of_the_product_document() -> None:
+    # A43, R27, R44, R52, R65, X35, X36, X37, X38, D16, design 4.4
+    assert list(ErrorCode) == [
+        *("MODEL_UNAVAILABLE", "INVALID_INPUT", "PROMPT_GENERATION_FAILED", "API_ERROR", "RATE_LIMIT_ERROR"),
+        *("CONTEXT_OVERFLOW", "TOKEN_LIMIT_EXCEEDED", "MODEL_REFUSED", "INVALID_RESPONSE", "SUBMIT_BEFORE_OUTPUT"),
+        *("MAX_ITERATIONS", "MAX_ATTEMPTS_EXCEEDED", "BUDGET_EXCEEDED", "VALIDATION_FAILED"),
+        *("STATE_PROJECTION_FAILED", "STOP_GUARD", "EXECUTION_CANCELLED", "INTERNAL_ERROR"),
+    ]
 
 
 def _example(context: type[Any]) -> object:
@@ -84,7 +94,7 @@ def _example(context: type[Any]) -> object:
 
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: context.code)
-def test_every_ending_says_what_happened_and_what_to_do(context: type[Any]) -> None:  # R73, X27, X28
+def test_every_ending_says_what_happened_and_what_to_do(context: type[Any]) -> None:  # R73, X27, X28, R39
     ending = Ending(_example(context))  # pyright: ignore[reportArgumentType] - one of them
     assert ending.code == context.code
     assert str(ending) == f"{ending.code}: {ending.message}"
@@ -93,14 +103,237 @@ def test_every_ending_says_what_happened_and_what_to_do(context: type[Any]) -> N
     assert context.__dataclass_params__.frozen
 
 
+def test_a_cancelled_run_says_what_it_was_doing() -> None:  # R52, X33
+    context = CancelledContext(reason="enough", doing="running tools")
+    assert str(Ending(context)) == "EXECUTION_CANCELLED: Cancelled while running tools: enough."
+
+
+# -- every ending ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A run, and how it ends."""
+
+    answers: Sequence[Staged] = ()
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    input: object = "Go."
+    code: ErrorCode | None = None
+    attempts: int = 0
+    """How many attempts begin."""
+    aborted: bool = False
+
+    async def run(self, stage: Stage, **more: Any) -> Result[object]:  # noqa: ANN401 - options of `run`
+        abort = Abort()
+        if self.aborted:
+            abort.abort()
+        options: dict[str, Any] = {"name": "a", "model": stage.model(self.answers), "tools": [look], **self.options}
+        agent = Agent[Any, Any](**options)
+        return await run(agent, self.input, abort=abort, **more)
+
+
+SMALL: Final[dict[str, Any]] = {"output": PLAIN, "validators": [small]}
+
+
+def raises(*given: object) -> Any:  # noqa: ANN401 - stands for a function of any type
+    raise LookupError("broken")
+
+
+def escalate(stopping: object) -> Escalate:
+    return Escalate("not like this")
+
+
+def cut(reason: StopReason) -> Response:
+    return Response(content=say("I").content, stop_reason=reason, usage=say().usage)
+
+
+def meddle(report: Report) -> None:
+    report.total = 0
+
+
+ENDINGS: dict[str, Case] = {
+    "text": Case(answers=[call("look"), "Done."], attempts=1),
+    "output": Case(answers=[[call("look"), report(1)]], options=SMALL, attempts=1),
+    "submitted": Case(answers=[report(1), submit()], options={"output": REFLECTED}, attempts=1),
+    "second attempt": Case(answers=[report(99), report(1)], options=SMALL, attempts=2),
+    "no model": Case(options={"model": "nobody:nothing"}, code=ErrorCode.MODEL_UNAVAILABLE),
+    "no input": Case(input=5, code=ErrorCode.INVALID_INPUT),
+    "no system": Case(options={"system": raises}, code=ErrorCode.PROMPT_GENERATION_FAILED),
+    "no prompt": Case(options={"prompt": raises}, code=ErrorCode.PROMPT_GENERATION_FAILED),
+    "no error prompt": Case(
+        answers=[report(99)],
+        options={**SMALL, "error_prompt": raises},
+        code=ErrorCode.PROMPT_GENERATION_FAILED,
+        attempts=1,
+    ),
+    "no key": Case(answers=[ProviderError("No.", kind="auth")], code=ErrorCode.API_ERROR, attempts=1),
+    "error later": Case(
+        answers=[report(99), call("look"), ProviderError("No.", kind="bad_request")],
+        options=SMALL,
+        code=ErrorCode.API_ERROR,
+        attempts=2,
+    ),
+    "rate": Case(
+        answers=[ProviderError("No.", kind="rate_limited")],
+        options={"retries": 0},
+        code=ErrorCode.RATE_LIMIT_ERROR,
+        attempts=1,
+    ),
+    "too long": Case(
+        answers=[ProviderError("No.", kind="context_overflow")], code=ErrorCode.CONTEXT_OVERFLOW, attempts=1
+    ),
+    "cut": Case(answers=[cut("max_tokens")], code=ErrorCode.TOKEN_LIMIT_EXCEEDED, attempts=1),
+    "refused": Case(answers=[cut("refusal")], code=ErrorCode.MODEL_REFUSED, attempts=1),
+    "no output": Case(answers=["Hm."], options=SMALL, code=ErrorCode.INVALID_RESPONSE, attempts=1),
+    "nothing said": Case(answers=[say()], code=ErrorCode.INVALID_RESPONSE, attempts=1),
+    "early": Case(
+        answers=[[call("look"), submit()]],
+        options={"output": REFLECTED},
+        code=ErrorCode.SUBMIT_BEFORE_OUTPUT,
+        attempts=1,
+    ),
+    "iterations": Case(
+        answers=[call("look"), [call("look"), call("nope")]],
+        options={"limits": Limits(iterations=2)},
+        code=ErrorCode.MAX_ITERATIONS,
+        attempts=1,
+    ),
+    "iterations with a draft": Case(
+        answers=[report(1)],
+        options={"output": REFLECTED, "limits": Limits(iterations=1)},
+        code=ErrorCode.MAX_ITERATIONS,
+        attempts=1,
+    ),
+    "attempts": Case(
+        answers=[report(99), report(98), report(97)],
+        options=SMALL,
+        code=ErrorCode.MAX_ATTEMPTS_EXCEEDED,
+        attempts=3,
+    ),
+    "schema": Case(
+        answers=[call("output", {}), [submit(), call("output", total="x")]],
+        options={"output": REFLECTED, "limits": Limits(attempts=1)},
+        code=ErrorCode.MAX_ATTEMPTS_EXCEEDED,
+        attempts=1,
+    ),
+    "budget": Case(
+        answers=[say(call("look"), usage=Usage(requests=1, input_tokens=300, output_tokens=300))],
+        options={"limits": Limits(tokens=800)},
+        code=ErrorCode.BUDGET_EXCEEDED,
+        attempts=1,
+    ),
+    "validator": Case(
+        answers=[[call("look"), report(1)]],
+        options={"output": PLAIN, "validators": [meddle]},
+        code=ErrorCode.VALIDATION_FAILED,
+        attempts=1,
+    ),
+    "projection": Case(
+        answers=[report(1)],
+        options={"output": PLAIN, "project": raises},
+        code=ErrorCode.STATE_PROJECTION_FAILED,
+        attempts=1,
+    ),
+    "guard": Case(answers=["Done."], options={"stop_guard": escalate}, code=ErrorCode.STOP_GUARD, attempts=1),
+    "cancelled": Case(aborted=True, code=ErrorCode.EXECUTION_CANCELLED),
+    "no run state": Case(options={"run_state": raises}, code=ErrorCode.INTERNAL_ERROR),
+    "no attempt state": Case(options={"attempt_state": raises}, code=ErrorCode.INTERNAL_ERROR, attempts=1),
+}
+
+
+def test_the_cases_end_in_every_way_there_is() -> None:  # D35
+    assert {case.code for case in ENDINGS.values()} == {None, *ErrorCode}
+
+
+every_ending = pytest.mark.parametrize("case", ENDINGS.values(), ids=ENDINGS)
+
+
+@every_ending
+async def test_every_run_ends_as_it_must_with_one_last_callback_and_balanced_events(
+    stage: Stage, case: Case, recorder: Recorder
+) -> None:  # R9, R41, R66, X22, A28, D35, D36, D37, D41
+    told = CallbackLog()
+    result = await case.run(stage, callbacks=told.callbacks(), on_event=recorder)
+    assert (result.code if isinstance(result, Failure) else None) == case.code
+    last = "failure" if case.code else "success"
+    assert [name for name in told.names if name in ("success", "failure")] == [last]
+    assert (told.names[0], told.names[-1]) == ("run_start", last)
+    if isinstance(result, Failure):
+        assert told.of("failure")[0][1] == (result.error,)
+        assert [event.error for event in recorder.of(RunFailed)] == [result.error]
+    else:
+        assert told.of("success")[0][1] == (result.output,)
+        assert [(event.output, event.metadata) for event in recorder.of(RunSucceeded)] == [
+            (result.output, result.metadata)
+        ]
+    assert told.names.count("attempt_start") == told.names.count("attempt_complete") == case.attempts
+    assert told.names.count("layer_start") == told.names.count("layer_complete")
+    assert len(result.metadata.attempts) == case.attempts
+    called = [(context.tool_use_id, context.kind) for context, _ in told.of("tool_call")]
+    finished = [(context.tool_use_id, context.kind) for context, _ in told.of("tool_result")]
+    assert sorted(called, key=repr) == sorted(finished, key=repr)
+    assert len(set(called)) == len(called) == sum(stats.calls for stats in result.metadata.tools.values())
+    assert all(context.is_error is not None for context, _ in told.of("tool_result"))
+    assert result.metadata.callback_errors == ()
+    assert stage.n_left == 0
+
+
+@every_ending
+async def test_every_history_can_be_sent_and_stored(stage: Stage, case: Case) -> None:  # D46, A46
+    result = await case.run(stage)
+    history = list(result.history)
+    assert History(history).export() == result.history
+    assert load_messages(dump_messages(history)) == history
+    if history and case.code != ErrorCode.EXECUTION_CANCELLED:
+        agent = talker(stage.model(["Went on."]))
+        again = await run(agent, "And now?", history=history)
+        assert again.unwrap() == "Went on."
+
+
+NAMES = [each.name for each in fields(Callbacks)]
+
+
+def failing(*, later: bool) -> Callbacks:
+    """Return callbacks that all raise, at once or when awaited."""
+
+    def raising(name: str) -> Callable[..., object]:
+        def now(*given: object) -> None:
+            raise ValueError(f"{name} failed")
+
+        async def then(*given: object) -> None:
+            await asyncio.sleep(0)
+            raise ValueError(f"{name} failed")
+
+        return then if later else now
+
+    return Callbacks(**{name: raising(name) for name in NAMES})
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["sync", "async"])
+@every_ending
+async def test_callbacks_that_all_fail_change_no_ending_and_are_all_reported(
+    stage: Stage, case: Case, later: bool
+) -> None:  # R35, R63, D38, A28
+    told, recorder = CallbackLog(), Recorder()
+    expected = await case.run(stage, callbacks=told.callbacks())
+    result = await case.run(stage, callbacks=failing(later=later), on_event=recorder)
+    check_balance(recorder.events)
+    assert type(result) is type(expected)
+    assert result.unwrap_or(None) == expected.unwrap_or(None)
+    assert transcript(result.history) == transcript(expected.history)
+    errors = [(each.callback, str(each.error)) for each in result.metadata.callback_errors]
+    told_names = told.names[case.aborted and later :]  # the signal cuts the first one short, which is no error
+    assert errors == [(f"on_{name}", f"on_{name} failed") for name in told_names]
+
+
 # -- the model fails ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_failed_model_call_carries_what_the_provider_said(stage: Stage) -> None:  # X37, A29, D40
+async def test_a_failed_model_call_carries_what_the_provider_said(
+    stage: Stage, recorder: Recorder
+) -> None:  # X37, A29, D40
     error = ProviderError("No such model.", kind="not_found", status=404, type="not_found_error", request_id="req_7")
-    recorder = Recorder()
-    agent = Agent(name="tester", model=stage.model([call("look"), error]), tools=[look], output=Output(Report))
-    result = failed(await run(agent, "Go.", on_event=recorder))
+    result = failed(await run(reporter(stage.model([call("look"), error])), "Go.", on_event=recorder))
     context = context_of(result, ApiErrorContext)
     assert (context.kind, context.status, context.type, context.request_id) == (
         "not_found",
@@ -113,118 +346,65 @@ async def test_a_failed_model_call_carries_what_the_provider_said(stage: Stage) 
     assert result.error.hint == "Check the model's name and the base URL."
     assert isinstance(result.error.cause, ProviderError)
     assert len(result.metadata.attempts) == 1
-    check_balance(recorder.events)
 
 
-async def test_a_rate_limit_that_holds_on_has_a_code_of_its_own(stage: Stage) -> None:  # X38, A29, D40
-    error = ProviderError("Slow down.", kind="rate_limited", status=429, retry_after_s=7, request_id="req_9")
-    agent = Agent(name="tester", model=stage.model([error]), retries=0)
-    result = await run(agent, "Go.")
-    assert failed(result).code == "RATE_LIMIT_ERROR"
-    context = context_of(result, RateLimitContext)
-    assert (context.status, context.retry_after_s, context.request_id) == (429, 7, "req_9")
+async def test_a_rate_limit_that_holds_on_is_an_error_of_its_own(stage: Stage) -> None:  # D40, X38, A29
+    error = ProviderError("Slow down.", kind="rate_limited", status=429, request_id="req_9", retry_after_s=3600)
+    failure = failed(await run(talker(stage.model([error])), "Go."))
+    assert failure.code == ErrorCode.RATE_LIMIT_ERROR
+    context = failure.error.context
+    assert isinstance(context, RateLimitContext)
+    assert (context.status, context.request_id, context.retry_after_s) == (429, "req_9", 3600)
+    assert (failure.error.attempt, failure.error.iteration, stage.n_requests) == (1, 1, 1)
 
 
-async def test_a_conversation_that_is_too_long_has_a_code_of_its_own(stage: Stage) -> None:  # A29
-    error = ProviderError("prompt is too long", kind="context_overflow")
-    result = await run(Agent(name="tester", model=stage.model([error])), "Go.")
-    assert failed(result).error.iteration == 1
+@pytest.mark.parametrize(
+    ("kind", "code", "asked"),
+    [
+        ("auth", ErrorCode.API_ERROR, 1),
+        ("quota", ErrorCode.API_ERROR, 1),
+        ("not_found", ErrorCode.API_ERROR, 1),
+        ("bad_request", ErrorCode.API_ERROR, 1),
+        ("overloaded", ErrorCode.API_ERROR, 3),
+        ("timeout", ErrorCode.API_ERROR, 3),
+        ("rate_limited", ErrorCode.RATE_LIMIT_ERROR, 3),
+        ("context_overflow", ErrorCode.CONTEXT_OVERFLOW, 1),
+    ],
+)
+async def test_an_error_of_the_provider_is_terminal_once_its_retries_are_used_up(
+    stage: Stage, kind: ProviderErrorKind, code: ErrorCode, asked: int, recorder: Recorder
+) -> None:  # A29
+    error = ProviderError("No.", kind=kind, retry_after_s=0)
+    failure = failed(await run(reporter(stage.model([error], repeat=True)), "Go.", max_attempts=5, on_event=recorder))
+    assert (failure.code, failure.phase, stage.n_requests) == (code, "iteration", asked)
+    assert len(failure.metadata.attempts) == 1
+    assert [event.request for event in recorder.of(ModelRetried)] == list(range(1, asked))
+    assert len(recorder.of(ModelRestarted)) == asked - 1
 
 
-async def test_a_model_that_breaks_its_contract_ends_the_run_with_an_error_value() -> None:  # A29, D39
-    def breaks(request: object) -> str:
-        raise TypeError("missing credentials")
-
-    result = await run(Agent(name="tester", model=Scripted([breaks])), "Go.")
-    context = context_of(result, ApiErrorContext)
-    assert context.kind == "unknown"
-    assert "TypeError: missing credentials" in context.message
+KINDS: Sequence[ProviderErrorKind] = (
+    *("rate_limited", "overloaded", "timeout", "network", "auth", "quota", "content_filtered"),
+    *("stream_idle", "stream_cut", "context_overflow", "bad_request", "not_found", "unknown"),
+)
 
 
-async def test_a_model_that_nobody_knows_is_unavailable() -> None:  # D39
-    result = failed(await run(Agent(name="tester", model="nobody:nothing"), "Go."))
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_kind_of_provider_error_has_an_ending_with_a_hint(kind: ProviderErrorKind) -> None:  # D40, R73, A29
+    failure = failed(await run(talker(Scripted([ProviderError("No.", kind=kind)]), retries=0), "Go."))
+    codes = {"rate_limited": ErrorCode.RATE_LIMIT_ERROR, "context_overflow": ErrorCode.CONTEXT_OVERFLOW}
+    assert failure.code == codes.get(kind, ErrorCode.API_ERROR)
+    assert getattr(failure.error.context, "iteration", None) == 1
+    assert failure.error.hint
+    assert "No." in failure.error.message
+
+
+async def test_a_model_that_nobody_knows_is_unavailable() -> None:  # D39, R66
+    result = failed(await run(Agent(name="a", model="nobody:nothing"), "Go."))
     assert result.phase == "prompt_generation"
     assert context_of(result, ModelUnavailableContext).model == "nobody:nothing"
     assert "anthropic" in result.error.hint
-
-
-# -- the model stops otherwise -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("reason", ["max_tokens", "context_window"])
-async def test_a_truncated_response_runs_no_tools(stage: Stage, reason: StopReason) -> None:  # X38, A30, D24
-    model = stage.model([say("I look", call("look", id="a"), stop_reason=reason)])
-    recorder = Recorder()
-    agent = Agent(name="tester", model=model, tools=[look], output=Output(Report), settings=Settings(max_tokens=1_000))
-    result = await run(agent, "Go.", on_event=recorder)
-    assert (context_of(result, TruncatedContext), place_of(result)) == (
-        TruncatedContext(stop_reason=reason, max_tokens=1_000),
-        (1, 1),
-    )
-    assert calls(recorder.events) == []
-    assert transcript(failed(result).history) == [
-        ("user", "Go."),
-        ("assistant", "I look", "look({})#a"),
-        ("user", f"#a! Error: not run, because the response stopped with '{reason}'."),
-    ]
-
-
-async def test_a_truncated_response_may_be_asked_for_again_once(stage: Stage) -> None:  # A30
-    model = stage.model([say("Hel", stop_reason="max_tokens"), "Hello."])
-    limits = Limits(extended_max_tokens=4_000)
-    agent = Agent(name="tester", model=model, limits=limits, settings=Settings(max_tokens=1_000))
-    result = await run(agent, "Go.")
-    assert succeeded(result).output == "Hello."
-    assert [request.max_tokens for request in stage.requests] == [1_000, 4_000]
-    assert transcript(result.history) == [("user", "Go."), ("assistant", "Hello.")]
-    assert result.metadata.usage is not None
-    assert result.metadata.usage.requests == 2
-
-
-async def test_a_refusal_has_a_code_of_its_own(stage: Stage) -> None:  # A30, D24
-    refusal = replace(say("I will not.", stop_reason="refusal"), stop_detail="cyber")
-    model = stage.model([call("look"), refusal])
-    result = await run(Agent(name="tester", model=model, tools=[look], output=Output(Report)), "Go.")
-    assert (context_of(result, RefusedContext), place_of(result)) == (
-        RefusedContext(refusal="cyber", text="I will not."),
-        (1, 2),
-    )
-
-
-async def test_a_paused_turn_is_taken_up_again(stage: Stage) -> None:  # A30, D24
-    model = stage.model([say("Wait.", stop_reason="pause_turn"), say("Here: ", call("look", id="a")), "Done."])
-    result = await run(Agent(name="tester", model=model, tools=[look]), "Go.")
-    assert succeeded(result).output == "Done."
-    assert transcript(stage.messages(1)) == [("user", "Go."), ("assistant", "Wait.")]
-    assert transcript(stage.messages(2)) == [
-        ("user", "Go."),
-        ("assistant", "Wait.", "Here: ", "look({})#a"),
-        ("user", "#a: found here"),
-    ]
-    assert [message.continues for message in result.history] == [False, False, True, False, False]
-
-
-async def test_pauses_count_as_iterations(stage: Stage) -> None:  # A11
-    model = stage.model([say("Wait.", stop_reason="pause_turn")], repeat=True)
-    agent = Agent(name="tester", model=model, limits=Limits(iterations=3))
-    assert failed(await run(agent, "Go.")).code == "MAX_ITERATIONS"
-    assert stage.n_requests == 3
-
-
-async def test_a_stop_reason_of_the_future_is_an_invalid_response(stage: Stage) -> None:  # A30, D24, M7
-    strange = replace(say("Hm.", call("look", id="a"), stop_reason="other"), stop_detail="taking_a_walk")
-    recorder = Recorder()
-    agent = Agent(name="tester", model=stage.model([strange]), tools=[look], output=Output(Report))
-    result = await run(agent, "Go.", on_event=recorder)
-    assert context_of(result, InvalidResponseContext).stop_detail == "taking_a_walk"
-    assert calls(recorder.events) == []
-
-
-async def test_tool_use_without_a_call_is_an_invalid_response(stage: Stage) -> None:  # D6
-    model = stage.model([say("Hm.", stop_reason="tool_use")])
-    result = await run(Agent(name="tester", model=model, tools=[look], output=Output(Report)), "Go.")
-    assert failed(result).code == "INVALID_RESPONSE"
-    assert failed(result).history[-1].role == "assistant"
+    assert result.metadata.usage == Usage()
+    assert result.metadata.latency_s >= 0
 
 
 # -- before any call ---------------------------------------------------------------------------------------------------
@@ -238,14 +418,20 @@ async def test_an_input_that_does_not_fit_ends_the_run_before_any_call(stage: St
     assert stage.n_requests == 0
 
 
+@pytest.mark.parametrize("history", ["hello", [1], [None], 5, [{"role": "user"}]], ids=steady_repr)
+async def test_a_history_that_is_none_is_an_invalid_input(stage: Stage, history: object) -> None:  # D39
+    failure = failed(await run(talker(stage.model([])), "Go.", history=cast("Sequence[Message]", history)))
+    assert (failure.code, stage.n_requests) == (ErrorCode.INVALID_INPUT, 0)
+
+
 async def test_a_state_function_that_raises_is_an_internal_error(stage: Stage) -> None:  # D39, A43
     def state(given: str) -> object:
         raise ValueError("no state")
 
-    agent = Agent(name="tester", model=stage.model(["Hello."]), run_state=state)
-    assert context_of(await run(agent, "Go."), InternalContext) == InternalContext(
-        where="Agent.run_state", error="ValueError: no state"
-    )
+    agent = talker(stage.model(["Hello."]), run_state=state)
+    failure = failed(await run(agent, "Go."))
+    assert failure.error.context == InternalContext(where="Agent.run_state", error="ValueError: no state")
+    assert isinstance(failure.error.cause, ValueError)
     assert stage.n_requests == 0
 
 
@@ -253,45 +439,81 @@ async def test_a_state_function_that_raises_is_an_internal_error(stage: Stage) -
 
 
 async def test_a_success_gives_its_output() -> None:  # X26
-    result = succeeded(await run(Agent(name="tester", model=Scripted([report()]), output=Output(Report)), "Go."))
+    result = succeeded(await run(reporter(Scripted([report()])), "Go."))
     assert result.unwrap() == Report(total=3)
     assert result.unwrap_or(None) == Report(total=3)
     doubled = result.map(lambda report: report.total * 2)
-    assert (doubled.output, doubled.history) == (6, result.history)
+    assert (doubled.output, doubled.history, doubled.metadata) == (6, result.history, result.metadata)
 
 
-async def test_a_failure_gives_the_default_or_raises(stage: Stage) -> None:  # X26
-    result = await run(Agent(name="tester", model=stage.model(["Hello."]), output=Output(Report)), "Go.")
-    assert isinstance(result, Failure)
-    assert result.unwrap_or(None) is None
-    assert result.map(str) is result
-    with pytest.raises(RunError, match=r"INVALID_RESPONSE: The model stopped .* Say in the system prompt") as raised:
-        result.unwrap()
-    assert raised.value.failure is result
+async def broke_down(stage: Stage) -> Failure:
+    """Run into the wall after a draft, a rejection and a tool."""
+    model = stage.model([report(99, "a"), call("look", id="b"), ProviderError("No.", kind="bad_request")])
+    agent = reporter(model)
+    return failed(await run(agent, "Go."))
 
 
-def test_a_program_without_a_loop_gets_the_same_result() -> None:  # X26
-    agent = Agent(name="tester", model=Scripted([report()]), output=Output(Report))
-    assert succeeded(run_sync(agent, "Go.")).output == Report(total=3)
+async def test_a_failure_can_be_unwrapped_mapped_or_replaced(stage: Stage) -> None:  # A46, X26
+    failure: Result[Report] = await broke_down(stage)
+    with pytest.raises(RunError, match=r"API_ERROR: .*No\..* ") as raised:
+        failure.unwrap()
+    assert failed(failure).error.hint in str(raised.value)
+    assert raised.value.failure is failure
+    assert isinstance(raised.value.__cause__, ProviderError)
+    assert failure.unwrap_or(None) is None
+    assert failure.map(str) is failure
 
 
-async def test_every_run_carries_its_facts(stage: Stage) -> None:  # R66, X22, X36
-    model = stage.model([report(7), report(8, id="o2")])
-    agent = Agent(name="tester", model=model, output=Output(Report), validators=[small], limits=Limits(attempts=2))
-    metadata = failed(await run(agent, "Go.")).metadata
-    assert metadata.latency_s > 0
-    assert metadata.callback_errors == ()
-    assert [record.report.passed for record in metadata.attempts if record.report] == [False, False]
-    assert metadata.children == ()
+def test_a_program_without_a_loop_gets_the_same_results() -> None:  # X26, D39
+    assert succeeded(run_sync(reporter(Scripted([report()])), "Go.")).output == Report(total=3)
+    assert failed(run_sync(reporter(Scripted([])), "Go.")).code == ErrorCode.API_ERROR
 
 
 async def test_latency_is_in_seconds_of_the_loops_clock() -> None:  # X22
-    async with stream(Agent(name="tester", model=Scripted(["Hello."])), "Go.") as events:
+    async with stream(talker(Scripted(["Hello."])), "Go.") as events:
         async for _ in events:
             pass
     assert 0 <= events.result.metadata.latency_s < 5
 
 
-def test_a_cancelled_run_says_what_it_was_doing() -> None:  # R52, X33
-    context = CancelledContext(reason="enough", doing="running tools")
-    assert str(Ending(context)) == "EXECUTION_CANCELLED: Cancelled while running tools: enough."
+# -- what a failure carries --------------------------------------------------------------------------------------------
+
+
+async def test_a_failure_carries_all_that_was_gathered(stage: Stage) -> None:  # A46, R66
+    failure = await broke_down(stage)
+    assert failure.candidate == {"total": 99}
+    assert failure.report is not None
+    assert failure.report.feedback == "99 is too much"
+    assert transcript(failure.history) == [
+        ("user", "Go."),
+        ("assistant", 'output({"total":99})#a'),
+        ("user", f"#a! {rejected(99)}"),
+        ("assistant", "look({})#b"),
+        ("user", "#b: found here"),
+    ]
+    assert failure.metadata.latency_s >= 0
+    assert [record.iterations for record in failure.metadata.attempts] == [1, 2]
+
+
+async def test_a_run_can_go_on_where_another_failed(stage: Stage) -> None:  # A46, D46
+    failure = await broke_down(stage)
+    stored = load_messages(dump_messages(failure.history))
+    assert (await run(reporter(stage.model([report(1)])), "Now finish it.", history=stored)).unwrap() == Report(total=1)
+    assert transcript(stage.messages(-1)) == [
+        *transcript(failure.history)[:-1],
+        ("user", "#b: found here", "Now finish it."),
+    ]
+
+
+async def test_a_text_that_was_rejected_is_the_candidate(stage: Stage) -> None:  # A46
+    def never(text: str) -> None:
+        raise ValueError("no")
+
+    failure = failed(await run(talker(stage.model(["One.", "Two."]), validators=[never]), "Go.", max_attempts=2))
+    assert failure.candidate == "Two."
+
+
+async def test_arguments_that_are_no_object_are_the_candidate_as_they_are() -> None:  # A46
+    malformed = ToolUse("a", "output", "{}", malformed='{"total": 1')
+    agent = reporter(Scripted([malformed]), limits=Limits(attempts=1))
+    assert failed(await run(agent, "Go.")).candidate == '{"total": 1'

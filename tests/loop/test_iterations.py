@@ -1,21 +1,50 @@
-"""Iterations without reflection: calls are run and answered until the output tool is called."""
+"""Iterations: calls are run and answered until an output is handed in, or the limit is met, or the model stops."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from journeyman import Agent, Limits, Output, Text, run, tool
-from journeyman.endings import InvalidResponseContext, IterationsContext
+from journeyman import (
+    Agent,
+    Callbacks,
+    ErrorCode,
+    Failure,
+    Limits,
+    Output,
+    Settings,
+    Success,
+    Text,
+    ToolContext,
+    ToolResult,
+    run,
+    tool,
+)
+from journeyman.endings import InvalidResponseContext, IterationsContext, RefusedContext, TruncatedContext
+from journeyman.events import IterationStarted
+from journeyman.model import Response
 from journeyman.models.scripted import call, say
-from journeyman.types import ToolResult
-from tests.loop.players import Report, context_of, fail, failed, look, place_of, preview, report, submit, succeeded
+from journeyman.types import Opaque, StopReason, Thinking, ToolUse
+from tests.loop.players import (
+    REFLECTED,
+    Report,
+    context_of,
+    fail,
+    failed,
+    report,
+    reporter,
+    submit,
+    succeeded,
+    talker,
+)
 from tests.support.recorder import Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage
 
 
 async def test_a_response_with_calls_is_run_and_continued(stage: Stage) -> None:  # R1, R3, R4, R5, R7, R40
-    model = stage.model([call("look", where="left", id="a"), call("look", where="right", id="b"), report()])
-    result = await run(Agent(name="tester", model=model, tools=[look], output=Output(Report)), "Go.")
+    model = stage.model([call("look", where="left", id="a"), call("look", where="right", id="b"), report(id="out")])
+    result = await run(reporter(model), "Go.")
     assert succeeded(result).output == Report(total=3)
     assert transcript(result.history) == [
         ("user", "Go."),
@@ -29,119 +58,94 @@ async def test_a_response_with_calls_is_run_and_continued(stage: Stage) -> None:
     assert stage.n_requests == 3
 
 
-async def test_an_output_at_once_needs_one_call_only(stage: Stage) -> None:  # R15, R42, R70
-    result = await run(Agent(name="tester", model=stage.model([report()]), output=Output(Report)), "Go.")
-    assert succeeded(result).output == Report(total=3)
-    assert [record.iterations for record in result.metadata.attempts] == [1]
-    assert stage.n_requests == 1
+async def test_an_agent_of_an_output_alone_needs_nothing_else(stage: Stage) -> None:  # A47, R15, R42, R70
+    result = await run(Agent(name="a", model=stage.model([report(1)]), output=Output(Report)), "Go.")
+    assert (result.unwrap(), stage.tool_names(), stage.requests[0].prefix.system) == (Report(total=1), ["output"], ())
+    assert ([record.iterations for record in result.metadata.attempts], stage.n_requests) == ([1], 1)
 
 
-async def test_an_agent_with_an_output_only_offers_nothing_else(stage: Stage) -> None:  # R70, A47
-    await run(Agent(name="tester", model=stage.model([report()]), output=Output(Report)), "Go.")
-    assert stage.tool_names() == ["output"]
-
-
-async def test_without_reflection_there_is_no_submit_tool(stage: Stage) -> None:  # R12, R15, D17
-    model = stage.model([submit(), report()])
-    result = await run(Agent(name="tester", model=model, tools=[look], output=Output(Report)), "Go.")
-    assert succeeded(result).output == Report(total=3)
-    assert stage.tool_names() == ["output", "look"]
-    assert stage.tool_results(1) == [ToolResult("Error: Unknown tool submit", True, "sub")]
-
-
-async def test_all_calls_of_a_response_are_run_before_the_output_ends_it(stage: Stage) -> None:  # R45, A2
-    seen: list[str] = []
-
-    @tool(thread=False)
-    def note(word: str) -> None:
-        seen.append(word)
-
-    model = stage.model([[call("note", word="before"), report(), call("note", word="after")]])
-    recorder = Recorder()
-    agent = Agent(name="tester", model=model, tools=[note], output=Output(Report))
-    result = await run(agent, "Go.", on_event=recorder)
-    assert succeeded(result).output == Report(total=3)
-    assert seen == ["before", "after"]
-    check_balance(recorder.events)
-    assert calls(recorder.events) == [
-        "note#call_1_0?",
-        "note#call_1_0: (no output)",
-        "output#out?",
-        "note#call_1_2?",
-        "note#call_1_2: (no output)",
-        "output#out: Accepted.",
-    ]
-
-
-async def test_the_last_output_of_a_response_is_the_output(stage: Stage) -> None:  # R47, A3
-    model = stage.model([[report(1, id="first"), report(2, id="second")]])
-    result = await run(Agent(name="tester", model=model, output=Output(Report)), "Go.")
-    assert succeeded(result).output == Report(total=2)
-    assert transcript(result.history)[-1] == (
-        "user",
-        "#first! Error: superseded by a later call in the same response.",
-        "#second: Accepted.",
-    )
-
-
-async def test_an_unknown_tool_is_answered_with_an_error(stage: Stage) -> None:  # R25, R48, D42
-    model = stage.model([call("fly", to="moon", id="a"), report()])
-    result = await run(Agent(name="tester", model=model, tools=[look], output=Output(Report)), "Go.")
-    assert succeeded(result)
-    assert stage.tool_results(1) == [ToolResult("Error: Unknown tool fly", True, "a")]
+async def test_an_agent_of_a_name_and_a_model_alone_answers(stage: Stage) -> None:  # A47
+    result = await run(Agent(name="a", model=stage.model(["Hello."])), "Hi.")
+    assert (result.unwrap(), stage.tool_names()) == ("Hello.", [])
 
 
 async def test_text_beside_calls_is_kept_and_ends_nothing(stage: Stage) -> None:  # R28, M8
-    model = stage.model([say("I look first.", call("look", id="a")), report()])
-    result = await run(Agent(name="tester", model=model, tools=[look], output=Output(Report)), "Go.")
+    result = await run(reporter(stage.model([say("I look first.", call("look", id="a")), report()])), "Go.")
     assert succeeded(result)
     assert transcript(stage.messages(1))[1] == ("assistant", "I look first.", "look({})#a")
+
+
+async def test_a_failing_tool_costs_no_attempt(stage: Stage) -> None:  # R24, R49
+    result = await run(reporter(stage.model([call("fail", id="a"), report()]), tools=[fail]), "Go.")
+    assert succeeded(result)
+    assert [record.number for record in result.metadata.attempts] == [1]
+
+
+async def test_iterations_are_counted_from_one_in_each_attempt(stage: Stage, recorder: Recorder) -> None:  # A10
+    seen = list[tuple[int, int]]()
+
+    @tool
+    async def where(ctx: ToolContext) -> str:
+        seen.append((ctx.attempt, ctx.iteration))
+        return "here"
+
+    model = stage.model([call("where"), call("where"), report(99), call("where"), report(98), report(1)])
+    result = await run(reporter(model, tools=[where]), "Go.", on_event=recorder)
+    assert [(event.attempt, event.iteration) for event in recorder.of(IterationStarted)] == [
+        *((1, 1), (1, 2), (1, 3)),
+        *((2, 1), (2, 2)),
+        (3, 1),
+    ]
+    assert seen == [(1, 1), (1, 2), (2, 1)]
+    assert [(record.number, record.iterations) for record in result.metadata.attempts] == [(1, 3), (2, 2), (3, 1)]
+
+
+async def test_tool_calls_count_as_no_iterations_however_many_there_are(stage: Stage) -> None:  # A11, A44, R3
+    result = await run(reporter(stage.model([[*[call("look")] * 40, report(1)]]), limits=Limits(iterations=1)), "Go.")
+    assert result.unwrap() == Report(total=1)
+    assert result.metadata.tools["look"].calls == 40
 
 
 # -- the limit ---------------------------------------------------------------------------------------------------------
 
 
-async def test_fifteen_iterations_are_the_default(stage: Stage) -> None:  # R26
-    model = stage.model([call("look")], repeat=True)
-    result = await run(Agent(name="tester", model=model, tools=[look], output=Output(Report)), "Go.")
+async def test_fifteen_iterations_are_the_default(stage: Stage) -> None:  # R26, D15
+    result = await run(reporter(stage.model([call("look")], repeat=True)), "Go.")
     assert context_of(result, IterationsContext).max_iterations == 15
     assert stage.n_requests == 15
 
 
-async def test_a_run_out_of_iterations_says_so_with_its_facts(stage: Stage) -> None:  # R27, R50, A13, D15
-    model = stage.model([call("look")], repeat=True)
-    agent = Agent(name="tester", model=model, tools=[look], output=Output(Report), limits=Limits(iterations=2))
-    result = await run(agent, "Go.")
-    assert failed(result).code == "MAX_ITERATIONS"
-    assert (context_of(result, IterationsContext), place_of(result)[0]) == (
-        IterationsContext(iteration_count=2, max_iterations=2, has_draft=False),
+@pytest.mark.parametrize("limit", [1, 2, 4])
+async def test_a_run_that_only_calls_tools_makes_exactly_as_many_calls_as_allowed_and_runs_them_all(
+    stage: Stage, limit: int, recorder: Recorder
+) -> None:  # D15, R27, R50, R79, A13
+    runs: list[int] = []
+
+    @tool
+    async def work() -> str:
+        runs.append(1)
+        return "worked"
+
+    agent = reporter(
+        stage.model([call("work")], repeat=True), tools=[work], limits=Limits(iterations=limit, attempts=3, calls=100)
+    )
+    failure = failed(await run(agent, "Go.", on_event=recorder))
+    assert failure.code == "MAX_ITERATIONS"  # D16
+    assert (failure.error.context, failure.error.attempt) == (
+        IterationsContext(iteration_count=limit, max_iterations=limit, has_draft=False),
         1,
     )
-    assert failed(result).error.message == "The attempt used all its 2 iterations without an output."
+    assert (stage.n_requests, len(runs)) == (limit, limit)
+    assert failure.history[-1].content[0] == ToolResult("worked", tool_use_id=failure.history[-2].tool_uses[0].id)
+    assert failure.error.message == f"The attempt used all its {limit} iterations without an output."
 
 
-async def test_the_calls_of_the_last_iteration_are_still_run_and_answered(stage: Stage) -> None:  # A13, R50
-    model = stage.model([call("look", id="a")])
-    agent = Agent(name="tester", model=model, tools=[look], output=Output(Report), limits=Limits(iterations=1))
-    recorder = Recorder()
-    result = await run(agent, "Go.", on_event=recorder)
-    check_balance(recorder.events)
-    assert calls(recorder.events) == ["look#a?", "look#a: found here"]
-    assert transcript(failed(result).history)[-1] == ("user", "#a: found here")
-
-
-async def test_out_of_iterations_is_not_validated_and_not_attempted_again(stage: Stage) -> None:  # R51, A13
+async def test_out_of_iterations_is_not_validated_and_not_attempted_again(
+    stage: Stage, recorder: Recorder
+) -> None:  # R51, A13
     judged: list[Report] = []
     model = stage.model([call("look")], repeat=True)
-    agent = Agent(
-        name="tester",
-        model=model,
-        tools=[look],
-        output=Output(Report),
-        validators=[judged.append],
-        limits=Limits(iterations=2, attempts=3),
-    )
-    recorder = Recorder()
+    agent = reporter(model, validators=[judged.append], limits=Limits(iterations=2, attempts=3))
     result = await run(agent, "Go.", on_event=recorder)
     assert judged == []
     assert names(recorder.events)[-3:] == ["MessageCommitted", "AttemptCompleted", "RunFailed"]
@@ -151,109 +155,319 @@ async def test_out_of_iterations_is_not_validated_and_not_attempted_again(stage:
     assert failed(result).report is None
 
 
-@pytest.mark.parametrize("iterations", [1, 3])
-async def test_an_output_in_the_last_iteration_counts(stage: Stage, iterations: int) -> None:  # R26, D14
-    model = stage.model([*[call("look")] * (iterations - 1), report()])
-    limits = Limits(iterations=iterations)
-    result = await run(Agent(name="tester", model=model, tools=[look], output=Output(Report), limits=limits), "Go.")
-    assert succeeded(result).output == Report(total=3)
+@pytest.mark.parametrize("limit", [1, 2, 3, 15])
+async def test_an_output_in_the_last_allowed_iteration_is_a_success(stage: Stage, limit: int) -> None:  # D14, A13, R26
+    agent = reporter(stage.model([*[call("look")] * (limit - 1), report(1)]), limits=Limits(iterations=limit))
+    assert (await run(agent, "Go.")).unwrap() == Report(total=1)
+    assert stage.n_requests == limit
 
 
-async def test_iterations_are_counted_anew_in_each_attempt(stage: Stage) -> None:  # R26, A10
-    def even(report: Report) -> None:
-        if report.total % 2:
-            raise ValueError("odd")
+@pytest.mark.parametrize("limit", [1, 2, 3])
+async def test_a_submit_in_the_last_allowed_iteration_is_a_success(stage: Stage, limit: int) -> None:  # D14
+    responses: dict[int, list[ToolUse | list[ToolUse]]] = {
+        1: [[report(1), submit()]],
+        2: [report(1), submit()],
+        3: [report(2), report(1), submit()],
+    }
+    agent = reporter(stage.model(responses[limit]), output=REFLECTED, limits=Limits(iterations=limit))
+    assert (await run(agent, "Go.")).unwrap() == Report(total=1)
 
-    model = stage.model([call("look"), report(1), call("look"), report(2)])
-    agent = Agent(
-        name="tester", model=model, tools=[look], output=Output(Report), validators=[even], limits=Limits(iterations=2)
-    )
+
+@pytest.mark.parametrize("limit", [1, 3])
+async def test_an_answer_in_the_last_allowed_iteration_is_a_success(stage: Stage, limit: int) -> None:  # D14
+    agent = talker(stage.model([*[call("look")] * (limit - 1), "Done."]), limits=Limits(iterations=limit))
+    assert (await run(agent, "Go.")).unwrap() == "Done."
+
+
+async def test_an_output_that_is_rejected_in_the_last_iteration_burns_an_attempt_not_the_run(
+    stage: Stage,
+) -> None:  # D14, R26, A10
+    agent = reporter(stage.model([call("look"), report(99), call("look"), report(1)]), limits=Limits(iterations=2))
     result = await run(agent, "Go.")
-    assert succeeded(result).output == Report(total=2)
+    assert result.unwrap() == Report(total=1)
     assert [record.iterations for record in result.metadata.attempts] == [2, 2]
 
 
-async def test_many_calls_in_one_response_are_one_iteration(stage: Stage) -> None:  # R3, A11, A44
-    model = stage.model([[call("look") for _ in range(20)], report()])
-    agent = Agent(name="tester", model=model, tools=[look], output=Output(Report), limits=Limits(iterations=2))
-    result = await run(agent, "Go.")
-    assert succeeded(result)
-    assert len(stage.tool_results(1)) == 20
+async def test_a_draft_that_was_never_submitted_does_not_become_the_output(stage: Stage) -> None:  # D15, A13
+    agent = reporter(stage.model([report(1)], repeat=True), output=REFLECTED, limits=Limits(iterations=2))
+    failure = failed(await run(agent, "Go."))
+    assert (failure.error.context, failure.error.attempt) == (
+        IterationsContext(iteration_count=2, max_iterations=2, has_draft=True),
+        1,
+    )
+    assert failure.candidate == {"total": 1}
 
 
-# -- no call -----------------------------------------------------------------------------------------------------------
+# -- replies that only talk --------------------------------------------------------------------------------------------
 
 
-async def test_a_reply_without_calls_is_an_invalid_response(stage: Stage) -> None:  # R65, A12, D16
-    model = stage.model([call("look"), "All done!"])
-    result = await run(Agent(name="tester", model=model, tools=[look], output=Output(Report)), "Go.")
-    assert failed(result).code == "INVALID_RESPONSE"
-    assert (context_of(result, InvalidResponseContext), place_of(result)) == (
+@pytest.mark.parametrize("iteration", [1, 3])
+async def test_a_reply_that_only_talks_ends_the_run_at_once(stage: Stage, iteration: int) -> None:  # A12, R65, D16
+    agent = reporter(stage.model([*[call("look")] * (iteration - 1), "The total is one.", report(1)]))
+    failure = failed(await run(agent, "Go.", max_attempts=5))
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
         InvalidResponseContext(stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False),
-        (1, 2),
+        1,
+        iteration,
     )
-    assert transcript(failed(result).history)[-1] == ("assistant", "All done!")
-    assert failed(result).candidate is None
+    assert (failure.phase, stage.n_requests) == ("iteration", iteration)
+    assert failure.candidate is None
+    assert transcript(failure.history)[-1] == ("assistant", "The total is one.")
 
 
-async def test_calls_are_run_only_if_the_model_stopped_for_them(stage: Stage) -> None:  # R4, M7, A30
-    seen: list[str] = []
-
-    @tool(thread=False)
-    def note(word: str) -> None:
-        seen.append(word)
-
-    model = stage.model([say(call("note", word="x", id="a"), stop_reason="end_turn")])
-    result = await run(Agent(name="tester", model=model, tools=[note], output=Output(Report)), "Go.")
-    assert failed(result).code == "INVALID_RESPONSE"
-    assert seen == []
-    assert transcript(failed(result).history)[-1] == (
-        "user",
-        "#a! Error: not run, because the response stopped with 'end_turn'.",
+async def test_a_draft_that_was_forgotten_is_told(stage: Stage) -> None:  # A12, A13, R16, R42, R65
+    failure = failed(
+        await run(reporter(stage.model([report(1), call("look"), "Looks fine to me."]), output=REFLECTED), "Go.")
     )
+    context = failure.error.context
+    assert isinstance(context, InvalidResponseContext)
+    assert (context.expected_tool, context.has_draft) == ("submit", True)
+    assert (failure.candidate, failure.report) == ({"total": 1}, None)
 
 
-async def test_an_unsubmitted_draft_is_flagged(stage: Stage) -> None:  # A12, A13, R65
-    output = Output(Report, reflection=preview)
-    talked = await run(Agent(name="tester", model=stage.model([report(), "Fine!"]), output=output), "Go.")
-    assert context_of(talked, InvalidResponseContext).has_draft
-    assert context_of(talked, InvalidResponseContext).expected_tool == "submit"
-    model = stage.model([report()], repeat=True)
-    looped = await run(Agent(name="tester", model=model, output=output, limits=Limits(iterations=2)), "Go.")
-    assert context_of(looped, IterationsContext).has_draft
-    assert failed(looped).candidate == {"total": 3}
+async def test_a_reply_that_calls_only_unknown_tools_is_no_reply_that_only_talks(stage: Stage) -> None:  # A12
+    assert isinstance(await run(reporter(stage.model([call("nope"), call("nada"), report(1)])), "Go."), Success)
 
 
-async def test_a_nudged_model_goes_on(stage: Stage) -> None:  # A12
-    model = stage.model(["All done!", report()])
-    agent = Agent(name="tester", model=model, output=Output(Report), nudge=True)
-    result = await run(agent, "Go.")
-    assert succeeded(result).output == Report(total=3)
-    assert transcript(stage.messages(1))[1:] == [
-        ("assistant", "All done!"),
-        ("user", "Nothing was handed in yet. Go on, and hand in the result with 'output'."),
+def stopped(*blocks: ToolUse | str, reason: StopReason, detail: str | None = None) -> Response:
+    return Response(content=say(*blocks).content, stop_reason=reason, stop_detail=detail, usage=say().usage)
+
+
+NUDGE = "Nothing was handed in yet. Go on, and hand in the result with 'output'."
+
+
+async def test_a_model_may_be_reminded_and_each_reminder_is_an_iteration(
+    stage: Stage, recorder: Recorder
+) -> None:  # A12
+    model = stage.model(["Hm.", stopped("Hm, hm.", reason="stop_sequence", detail="###"), report(1)])
+    result = await run(reporter(model, nudge=True, limits=Limits(iterations=3)), "Go.", on_event=recorder)
+    assert result.unwrap() == Report(total=1)
+    assert transcript(stage.messages(2)) == [
+        ("user", "Go."),
+        ("assistant", "Hm."),
+        ("user", NUDGE),
+        ("assistant", "Hm, hm."),
+        ("user", NUDGE),
+    ]
+    assert [record.iterations for record in result.metadata.attempts] == [3]
+
+
+async def test_reminders_end_with_the_iterations(stage: Stage) -> None:  # A12
+    agent = reporter(stage.model(["Hm."], repeat=True), nudge=True, limits=Limits(iterations=4))
+    assert failed(await run(agent, "Go.")).code == ErrorCode.MAX_ITERATIONS
+    assert stage.n_requests == 4
+
+
+async def test_the_reminder_names_submit_when_that_is_what_is_missing(stage: Stage) -> None:  # A12
+    agent = reporter(stage.model([report(1), "Done, I think.", submit()]), output=REFLECTED, nudge=True)
+    assert (await run(agent, "Go.")).unwrap() == Report(total=1)
+    assert "'submit'" in stage.texts(2)[0]
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "context_window", "refusal", "other", "tool_use"])
+async def test_only_a_normal_end_is_worth_a_reminder(stage: Stage, reason: StopReason) -> None:  # A12
+    agent = reporter(stage.model([stopped("I", reason=reason), report(1)]), nudge=True)
+    assert isinstance(await run(agent, "Go."), Failure)
+    assert stage.n_requests == 1
+
+
+async def test_a_reminder_follows_the_results_of_calls_that_were_not_run(stage: Stage) -> None:  # A12, M2
+    agent = reporter(stage.model([stopped("Here.", call("look", id="a"), reason="end_turn"), report(1)]), nudge=True)
+    assert isinstance(await run(agent, "Go."), Success)
+    not_run = "Error: not run, because the response stopped with 'end_turn'."
+    assert stage.messages(1)[-1].content == (ToolResult(not_run, is_error=True, tool_use_id="a"), Text(NUDGE))
+
+
+@pytest.mark.parametrize("words", ["", "  \n", None])
+async def test_an_answer_without_words_is_invalid(stage: Stage, words: str | None) -> None:  # A12, design 2, R65
+    failure = failed(await run(talker(stage.model([say() if words is None else say(words)])), "Go."))
+    context = failure.error.context
+    assert isinstance(context, InvalidResponseContext)
+    assert (context.expected_tool, context.stop_reason) == (None, "end_turn")
+
+
+async def test_an_answer_is_the_text_of_the_last_message_alone(stage: Stage) -> None:  # design 2, R4, R5
+    model = stage.model([say("Let me look.", call("look")), say(Thinking("hm", "c2ln"), "It is ", "here.")])
+    result = await run(talker(model), "Go.")
+    assert stage.tool_names() == ["look"]
+    assert result.unwrap() == "It is here."
+
+
+# -- why a response stops ----------------------------------------------------------------------------------------------
+
+
+async def ran(stage: Stage, response: Response, *, typed: bool = True) -> tuple[Failure, list[str]]:
+    """Run a response that calls a tool and hands in; return the failure and the tools that ran."""
+    runs: list[str] = []
+
+    @tool
+    async def act() -> str:
+        runs.append("act")
+        return "acted"
+
+    recorder = Recorder()
+    agent = reporter if typed else talker
+    play: Agent[Any] = agent(stage.model([response]), tools=[act], settings=Settings(max_tokens=1_000))
+    result = await run(play, "Go.", on_event=recorder)
+    check_balance(recorder.events)
+    assert calls(recorder.events) == []
+    return failed(result), runs
+
+
+@pytest.mark.parametrize("typed", [True, False], ids=["typed", "text"])
+@pytest.mark.parametrize("reason", ["max_tokens", "context_window"])
+async def test_the_calls_of_a_response_that_was_cut_do_not_run(stage: Stage, reason: StopReason, typed: bool) -> None:
+    # R4, X38, A30, D24, M7
+    response = stopped("I will act.", call("act", id="a"), report(1, "b"), reason=reason)
+    failure, runs = await ran(stage, response, typed=typed)
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        TruncatedContext(stop_reason=reason, max_tokens=1_000),
+        1,
+        1,
+    )
+    assert (runs, failure.candidate) == ([], None)
+    not_run = f"Error: not run, because the response stopped with {reason!r}."
+    assert transcript(failure.history) == [
+        ("user", "Go."),
+        ("assistant", "I will act.", "act({})#a", 'output({"total":1})#b'),
+        ("user", f"#a! {not_run}", f"#b! {not_run}"),
     ]
 
 
-async def test_a_failing_tool_costs_no_attempt(stage: Stage) -> None:  # R24, R49
-    model = stage.model([call("fail", id="a"), report()])
-    result = await run(Agent(name="tester", model=model, tools=[fail], output=Output(Report)), "Go.")
-    assert succeeded(result)
-    assert [record.number for record in result.metadata.attempts] == [1]
+async def test_a_response_that_was_cut_may_be_repeated_once_with_more_room(
+    stage: Stage, recorder: Recorder
+) -> None:  # A30
+    cut = stopped("I will", call("look", id="x"), reason="max_tokens")
+    model = stage.model([cut, report(1)])
+    agent = reporter(model, settings=Settings(max_tokens=1_000), limits=Limits(extended_max_tokens=4_000, iterations=1))
+    result = await run(agent, "Go.", on_event=recorder)
+    assert result.unwrap() == Report(total=1)
+    assert [request.max_tokens for request in stage.requests] == [1_000, 4_000]
+    assert transcript(stage.messages(1)) == [("user", "Go.")]
+    assert result.metadata.usage is not None
+    assert result.metadata.usage.requests == 2
+    assert "look" not in result.metadata.tools
 
 
-# -- agents that answer with text --------------------------------------------------------------------------------------
+async def test_a_response_that_is_cut_twice_is_the_end(stage: Stage) -> None:  # A30
+    model = stage.model([stopped("I", reason="max_tokens")], repeat=True)
+    agent = talker(model, settings=Settings(max_tokens=1_000), limits=Limits(extended_max_tokens=4_000))
+    failure = failed(await run(agent, "Go."))
+    assert (failure.code, stage.n_requests) == (ErrorCode.TOKEN_LIMIT_EXCEEDED, 2)
 
 
-async def test_an_agent_without_output_answers_with_text(stage: Stage) -> None:  # R4, R5
-    model = stage.model([say("Let me see. ", call("look", id="a")), say("It is ", "here.")])
-    result = await run(Agent(name="tester", model=model, tools=[look]), "Where?")
-    assert succeeded(result).output == "It is here."
-    assert stage.tool_names() == ["look"]
+@pytest.mark.parametrize("typed", [True, False], ids=["typed", "text"])
+async def test_a_refusal_is_one_with_its_category_and_its_words(stage: Stage, typed: bool) -> None:  # A30, D24
+    response = stopped("I will not.", call("act"), report(1), reason="refusal", detail="cyber")
+    failure, runs = await ran(stage, response, typed=typed)
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        RefusedContext(refusal="cyber", text="I will not."),
+        1,
+        1,
+    )
+    assert runs == []
 
 
-@pytest.mark.parametrize("said", ["", "  \n"])
-async def test_an_empty_answer_is_an_invalid_response(stage: Stage, said: str) -> None:  # R65
-    answer = say(Text(said)) if said else say()
-    result = await run(Agent(name="tester", model=stage.model([answer])), "Where?")
-    assert context_of(result, InvalidResponseContext).expected_tool is None
+async def test_a_refusal_in_a_later_iteration_keeps_what_was_gathered(stage: Stage) -> None:  # A30, A31, A46
+    model = stage.model([report(99), call("look", id="a"), stopped("No more.", reason="refusal", detail="bio")])
+    failure = failed(await run(reporter(model), "Go."))
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        RefusedContext(refusal="bio", text="No more."),
+        2,
+        2,
+    )
+    assert failure.metadata.usage is not None
+    assert failure.metadata.usage.requests == 3
+    assert failure.candidate == {"total": 99}
+    assert transcript(failure.history)[-2:] == [("user", "#a: found here"), ("assistant", "No more.")]
+
+
+@pytest.mark.parametrize(("reason", "detail"), [("end_turn", None), ("stop_sequence", "###"), ("other", "on_strike")])
+async def test_any_other_stop_leaves_the_calls_alone_and_is_invalid(
+    stage: Stage, reason: StopReason, detail: str | None
+) -> None:  # R4, D24, A30, M7
+    response = stopped("Here it is.", call("act", id="a"), report(1, "b"), reason=reason, detail=detail)
+    failure, runs = await ran(stage, response)
+    context = context_of(failure, InvalidResponseContext)
+    assert (context.stop_reason, context.expected_tool, runs) == (reason, "output", [])
+    assert reason != "other" or context.stop_detail == "on_strike"
+    not_run = f"Error: not run, because the response stopped with {(detail or reason)!r}."
+    assert transcript(failure.history)[-1] == ("user", f"#a! {not_run}", f"#b! {not_run}")
+
+
+async def test_a_stop_that_this_library_does_not_know_is_invalid_and_told_by_its_own_name(stage: Stage) -> None:  # A30
+    seen: list[str] = []
+    callbacks = Callbacks(on_model_response=lambda context, response: seen.append(response.stop_reason))
+    model = stage.model([stopped("Hm.", report(1), reason="other", detail="coffee_break")])
+    failure = failed(await run(reporter(model), "Go.", callbacks=callbacks))
+    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+        InvalidResponseContext(
+            stop_reason="other", stop_detail="coffee_break", expected_tool="output", has_draft=False
+        ),
+        1,
+        1,
+    )
+    assert "coffee_break" in failure.error.message
+    assert seen == ["other"]
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        say("Let me see.", stop_reason="tool_use"),
+        say(stop_reason="tool_use"),
+        say(Opaque("anthropic", '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}')),
+    ],
+    ids=["only text", "nothing", "only a call of the provider's own tool"],
+)
+@pytest.mark.parametrize("typed", [True, False], ids=["typed", "text"])
+async def test_a_response_that_stops_for_tools_and_calls_none_is_invalid_and_never_answered(
+    stage: Stage, response: Response, typed: bool
+) -> None:  # D6
+    model = stage.model([Response(content=response.content, stop_reason="tool_use"), "Never asked."])
+    failure = failed(await run(reporter(model) if typed else talker(model), "Go."))
+    assert failure.code == ErrorCode.INVALID_RESPONSE
+    assert isinstance(failure.error.context, InvalidResponseContext)
+    assert failure.error.context.stop_reason == "tool_use"
+    assert stage.n_requests == 1
+    assert all(message.content for message in failure.history)
+
+
+async def test_an_answer_may_end_at_a_stop_sequence(stage: Stage) -> None:  # A30, design 2
+    model = stage.model([stopped("It is one.", reason="stop_sequence", detail="###")])
+    assert (await run(talker(model), "Go.")).unwrap() == "It is one."
+
+
+# -- pauses ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_paused_turn_goes_on_and_its_calls_run_when_it_stops_for_them(
+    stage: Stage, recorder: Recorder
+) -> None:  # A30, D24
+    searching = Opaque("anthropic", '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}')
+    paused = Response(content=(Text("Let me search."), searching), stop_reason="pause_turn", usage=say().usage)
+    agent = reporter(stage.model([paused, say("Found it.", call("look", id="a")), report(1)]))
+    result = await run(agent, "Go.", on_event=recorder)
+    assert result.unwrap() == Report(total=1)
+    assert [message.role for message in stage.messages(1)] == ["user", "assistant"]
+    assert stage.messages(1)[1].content == (Text("Let me search."), searching)
+    assert transcript(stage.messages(2)) == [
+        ("user", "Go."),
+        ("assistant", "Let me search.", "Opaque", "Found it.", "look({})#a"),
+        ("user", "#a: found here"),
+    ]
+    assert [message.continues for message in result.history if message.role == "assistant"] == [False, True, False]
+
+
+async def test_an_answer_of_several_pauses_is_one_text(stage: Stage) -> None:  # D24, A30
+    model = stage.model([stopped("One, ", reason="pause_turn"), stopped("two, ", reason="pause_turn"), "three."])
+    assert (await run(talker(model), "Go.")).unwrap() == "One, two, three."
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+async def test_pauses_count_as_iterations(stage: Stage, iterations: int) -> None:  # A11, D24, A30
+    agent = talker(
+        stage.model([say("Wait.", stop_reason="pause_turn")], repeat=True), limits=Limits(iterations=iterations)
+    )
+    assert failed(await run(agent, "Go.")).code == "MAX_ITERATIONS"
+    assert stage.n_requests == iterations

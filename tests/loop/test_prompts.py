@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, Image, Limits, Output, Rejection, Settings, Text, run
+from journeyman import Agent, ErrorCode, Image, Output, Rejection, Settings, Success, Text, dump_messages, run
 from journeyman.endings import PromptContext
 from journeyman.models.scripted import call
-from journeyman.types import Base64, ToolResult
-from tests.loop.players import REJECTED, Report, context_of, failed, look, report, small, succeeded
+from journeyman.types import Base64, Message
+from tests.loop.players import Report, context_of, failed, look, report, reporter, small, talker
 from tests.support.messages_json import Json, as_list, as_object
-from tests.support.recorder import Recorder, check_balance, transcript
+from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage, only_over_http
 
 
@@ -24,57 +24,59 @@ class Question(BaseModel):
     depth: int = 1
 
 
-DOT = Image(Base64("aGk=", "image/png"))
-
-
-# -- built once --------------------------------------------------------------------------------------------------------
-
-
-async def test_prompts_are_built_once_from_the_input(stage: Stage) -> None:  # R54, X16, A1
-    made: list[str] = []
+async def test_system_and_user_prompt_are_built_once_and_the_error_prompt_for_each_retry(
+    stage: Stage,
+) -> None:  # R54, X16, A1
+    built: list[str] = []
 
     async def system(question: Question) -> str:
         await asyncio.sleep(0)
-        made.append("system")
+        built.append("system")
         return f"You know all about {question.about}."
 
     def prompt(question: Question) -> str:
-        made.append("prompt")
+        built.append("user")
         return f"Dig {question.depth} deep."
 
-    model = stage.model([call("look"), report(7), report(2, id="o2")])
+    def tell(rejection: Rejection) -> str:
+        built.append(f"error {rejection.attempt} of {rejection.max_attempts}")
+        return f"No: {rejection.feedback}"
+
     agent = Agent(
-        name="tester",
-        model=model,
+        name="a",
+        model=stage.model([call("look"), report(99), call("look"), report(98), report(97)]),
         input=Question,
         system=system,
         prompt=prompt,
         tools=[look],
         output=Output(Report),
         validators=[small],
+        error_prompt=tell,
     )
-    assert succeeded(await run(agent, Question(about="moles", depth=3)))
-    assert made == ["system", "prompt"]
-    assert [[text.text for text in request.prefix.system] for request in stage.requests] == [
-        ["You know all about moles."]
-    ] * 3
-    assert [transcript(stage.messages(n))[0] for n in range(3)] == [("user", "Dig 3 deep.")] * 3
+    failed(await run(agent, Question(about="moles", depth=3)))
+    assert built == ["system", "user", "error 1 of 3", "error 2 of 3"]
+    assert {request.prefix.system for request in stage.requests} == {(Text("You know all about moles."),)}
+    assert {request.messages[0] for request in stage.requests} == {stage.messages(0)[0]}
+    assert transcript(stage.messages(0)) == [("user", "Dig 3 deep.")]
 
 
 async def test_a_text_is_sent_as_it_is_and_any_other_input_as_json(stage: Stage) -> None:  # X16
-    await run(Agent(name="tester", model=stage.model(["Hello."])), "  Go\n")
+    await run(talker(stage.model(["Hello."])), "  Go\n")
     asking = Agent(name="tester", model=stage.model(["Hello."]), input=Question)
     await run(asking, Question(about="moles"))
-    await run(Agent(name="tester", model=stage.model(["Hello."]), prompt="Always this."), "Ignored.")
+    await run(talker(stage.model(["Hello."]), prompt="Always this."), "Ignored.")
     assert stage.texts(0) == ["  Go\n"]
     assert stage.texts(1) == ['{"about":"moles","depth":1}']
     assert stage.texts(2) == ["Always this."]
 
 
 async def test_without_a_system_prompt_none_is_sent(stage: Stage) -> None:  # D11
-    await run(Agent(name="tester", model=stage.model(["Hello."])), "Go.")
+    await run(talker(stage.model(["Hello."])), "Go.")
     assert stage.requests[0].prefix.system == ()
-    assert all("system" not in body for body in stage.bodies)
+    assert ["system" in body for body in stage.bodies] == [False] * stage.over_http
+
+
+DOT = Image(Base64("aGk=", "image/png"))
 
 
 async def test_prompts_may_be_blocks(stage: Stage) -> None:  # X16
@@ -82,12 +84,9 @@ async def test_prompts_may_be_blocks(stage: Stage) -> None:  # X16
         return [Text("What is this?"), DOT]
 
     system = [Text("First."), Text("Second.")]
-    await run(Agent(name="tester", model=stage.model(["A dot."]), system=system, prompt=prompt), "Go.")
+    await run(talker(stage.model(["A dot."]), system=system, prompt=prompt), "Go.")
     assert [text.text for text in stage.requests[0].prefix.system] == ["First.", "Second."]
     assert stage.messages(0)[0].content == (Text("What is this?"), DOT)
-
-
-# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 def _raises(given: object) -> str:
@@ -99,8 +98,35 @@ async def _raises_later(given: object) -> str:
     raise ValueError("no idea")
 
 
+async def _times_out(given: object) -> str:
+    async with asyncio.timeout(0):
+        await asyncio.Event().wait()
+    return "unreachable"
+
+
+def _leaks(given: object) -> str:
+    raise asyncio.CancelledError
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise Unspeakable
+
+
+def _unspeakable(given: object) -> str:
+    raise Unspeakable
+
+
+def _empty(given: object) -> str:
+    return ""
+
+
 def _blank(given: object) -> str:
     return " \n"
+
+
+async def _blank_later(given: object) -> str:
+    return "\t\n"
 
 
 def _nothing(given: object) -> Any:  # noqa: ANN401 - what a careless function gives
@@ -114,7 +140,12 @@ def _no_blocks(given: object) -> list[Text]:
 BROKEN = {
     "raises": (_raises, "it raised ValueError: no idea"),
     "raises later": (_raises_later, "it raised ValueError: no idea"),
+    "times out": (_times_out, "it raised TimeoutError"),
+    "leaks": (_leaks, "it raised CancelledError"),
+    "has no words": (_unspeakable, "it raised Unspeakable"),
+    "empty": (_empty, "it is blank"),
     "blank": (_blank, "it is blank"),
+    "blank later": (_blank_later, "it is blank"),
     "nothing": (_nothing, "it gave NoneType, not text or content blocks"),
     "no blocks": (_no_blocks, "it is blank"),
 }
@@ -123,119 +154,108 @@ BROKEN = {
 @pytest.mark.parametrize("which", ["system", "user"])
 @pytest.mark.parametrize("how", BROKEN)
 async def test_a_prompt_that_fails_ends_the_run_before_any_call(
-    stage: Stage, which: str, how: str
-) -> None:  # X16, D11, R66
+    stage: Stage, which: str, how: str, recorder: Recorder
+) -> None:  # X16, D11, R66, D39, A21
     function, reason = BROKEN[how]
     options: dict[str, Any] = {"system" if which == "system" else "prompt": function}
-    recorder = Recorder()
-    result = failed(await run(Agent(name="tester", model=stage.model(["Hello."]), **options), "Go.", on_event=recorder))
+    result = failed(await run(talker(stage.model(["Hello."]), **options), "Go.", on_event=recorder))
     assert result.code == "PROMPT_GENERATION_FAILED"
     assert result.phase == "prompt_generation"
     context = context_of(result, PromptContext)
     assert (context.prompt, context.reason, failed(result).error.attempt) == (which, reason, 0)
     assert stage.n_requests == 0
-    check_balance(recorder.events)
 
 
 @pytest.mark.parametrize("how", BROKEN)
-async def test_an_error_prompt_that_fails_ends_the_run(stage: Stage, how: str) -> None:  # X16, D10
+async def test_an_error_prompt_that_fails_ends_the_run(
+    stage: Stage, how: str, recorder: Recorder
+) -> None:  # X16, D10, D32, D39, A21
     function: Any = BROKEN[how][0]
-    recorder = Recorder()
-    agent = Agent(
-        name="tester",
-        model=stage.model([report(7), report(2)]),
-        output=Output(Report),
-        validators=[small],
-        error_prompt=function,
-    )
-    result = await run(agent, "Go.", on_event=recorder)
+    result = await run(reporter(stage.model([report(7), report(2)]), error_prompt=function), "Go.", on_event=recorder)
     context = context_of(result, PromptContext)
     assert (context.prompt, context.reason, failed(result).error.attempt) == ("error", BROKEN[how][1], 1)
-    assert failed(result).report is not None
-    assert stage.n_requests == 1
-    check_balance(recorder.events)
+    assert (failed(result).phase, stage.n_requests) == ("prompt_generation", 1)
+    report_of = failed(result).report
+    assert report_of is not None
+    assert report_of.feedback == "7 is too much"
 
 
-async def test_on_the_last_attempt_the_error_prompt_is_not_asked(stage: Stage) -> None:  # D32, A1
-    agent = Agent(
-        name="tester",
-        model=stage.model([report(7)]),
-        output=Output(Report),
-        validators=[small],
-        error_prompt=_raises,
-        limits=Limits(attempts=1),
-    )
-    result = failed(await run(agent, "Go."))
-    assert result.code == "MAX_ATTEMPTS_EXCEEDED"
-    assert transcript(result.history)[-1] == ("user", f"#out! {REJECTED}")
+@pytest.mark.parametrize("given", ["", "   ", "\n\t"])
+async def test_a_blank_input_without_a_prompt_is_a_failure_and_nothing_is_sent(stage: Stage, given: str) -> None:  # D11
+    failure = failed(await run(talker(stage.model(["Never asked."])), given))
+    assert (failure.code, stage.n_requests) == (ErrorCode.PROMPT_GENERATION_FAILED, 0)
 
 
-async def test_the_error_prompt_knows_the_rejection(stage: Stage) -> None:  # X15, X16, X17
-    seen: list[Rejection] = []
-
-    def explain(rejection: Rejection) -> str:
-        seen.append(rejection)
-        return "Try again."
-
-    def large(report: Report) -> None:
-        """The total is large."""
-        if report.total < 5:
-            raise ValueError("it is small")
-
-    model = stage.model([report(3), report(9, id="o2")])
-    agent = Agent(name="tester", model=model, output=Output(Report), validators=[large], error_prompt=explain)
-    assert succeeded(await run(agent, "Go."))
-    assert stage.tool_results(1) == [ToolResult("Try again.", True, "out")]
-    rejection = seen[0]
-    assert (rejection.layer, rejection.description, rejection.feedback) == (
-        "large",
-        "The total is large.",
-        "it is small",
-    )
-    assert (rejection.attempt, rejection.max_attempts) == (1, 3)
-    assert [layer.name for layer in rejection.report.layers] == ["schema", "large"]
+@only_over_http
+async def test_sampling_settings_are_sent_only_when_somebody_sets_them(stage: Stage) -> None:  # D13
+    await run(talker(stage.model(["Done."])), "Go.")
+    assert len(stage.bodies) == 1
+    assert not {"temperature", "top_p", "top_k", "tool_choice"} & stage.bodies[0].keys()
 
 
 # -- the provider's cache ----------------------------------------------------------------------------------------------
 
 
-def marked(body: Json) -> list[str]:
-    """Return where a request has cache marks: the part, and the index of the block."""
-    places = [f"tools.{n}" for n, tool in enumerate(as_list(body.get("tools"))) if "cache_control" in as_object(tool)]
-    system = body.get("system")
-    places += [f"system.{n}" for n, block in enumerate(as_list(system)) if "cache_control" in as_object(block)]
-    for number, message in enumerate(as_list(body["messages"])):
-        content = as_list(as_object(message).get("content"))
-        places += [f"messages.{number}.{n}" for n, block in enumerate(content) if "cache_control" in as_object(block)]
+async def long_talk(stage: Stage, settings: Settings, *system: Text) -> Sequence[Message]:
+    model = stage.model([call("look"), [call("look"), call("look")], report(99), report(1)])
+    agent = reporter(model, system=system, settings=settings)
+    result = await run(agent, "Go.")
+    assert isinstance(result, Success)
+    return result.history
+
+
+def marks(body: Json) -> list[str]:
+    """Return the places of the cache marks of a request: `tools.1`, `system.0`, `messages.2.0`."""
+    places = [f"tools.{n}" for n, each in enumerate(as_list(body.get("tools"))) if "cache_control" in as_object(each)]
+    places += [
+        f"system.{n}" for n, each in enumerate(as_list(body.get("system"))) if "cache_control" in as_object(each)
+    ]
+    for n, message in enumerate(as_list(body.get("messages"))):
+        content = as_list(as_object(message)["content"])
+        places += [f"messages.{n}.{m}" for m, each in enumerate(content) if "cache_control" in as_object(each)]
     return places
 
 
-async def sent(stage: Stage, cache: Any, system: Any = "Be brief.") -> list[list[str]]:  # noqa: ANN401 - passed on
-    """Return where the requests of a run with three of them have cache marks."""
-    model = stage.model([[call("look", id="a"), call("look", id="b")], call("look"), "Done."])
-    agent = Agent(name="tester", model=model, system=system, tools=[look], settings=Settings(cache=cache))
-    result = succeeded(await run(agent, "Go."))
-    assert all(not getattr(block, "cache_mark", False) for message in result.history for block in message.content)
-    return [marked(body) for body in stage.bodies]
+@only_over_http
+async def test_the_mark_of_the_history_moves_and_is_not_stored(stage: Stage) -> None:  # A40, X19
+    history = await long_talk(stage, Settings(), Text("Be brief."))
+    assert [[place for place in marks(body) if place.startswith("messages")] for body in stage.bodies] == [
+        *(["messages.0.0"], ["messages.2.0"], ["messages.4.1"], ["messages.6.0"]),
+    ]
+    assert all(marks(body)[-1].startswith("messages") for body in stage.bodies)
+    assert b'"cache_mark":true' not in dump_messages(history)
 
 
 @only_over_http
-async def test_the_last_block_of_every_request_is_marked(stage: Stage) -> None:  # X19, A40
-    assert [places[-1] for places in await sent(stage, "auto")] == ["messages.0.0", "messages.2.1", "messages.4.0"]
+@pytest.mark.parametrize(("n_marked", "sent"), [(0, "4"), (1, "04"), (2, "014"), (3, "012"), (4, "0123"), (5, "1234")])
+async def test_there_are_never_more_than_four_marks(stage: Stage, n_marked: int, sent: str) -> None:  # A40, M5, X19
+    await long_talk(stage, Settings(), *(Text(f"Rule {n}.", cache_mark=n < n_marked) for n in range(5)))
+    system = [f"system.{n}" for n in sent]
+    last = ["messages.0.0", "messages.2.0", "messages.4.1", "messages.6.0"]
+    assert [marks(body) for body in stage.bodies] == [[*system, place][:4] for place in last]
 
 
 @only_over_http
-async def test_marks_stay_few(stage: Stage) -> None:  # X19, A40, D10, M5
-    system = [Text(f"{n}.", cache_mark=True) for n in range(4)]
-    assert all(len(places) <= 4 for places in await sent(stage, "auto", system))
+@pytest.mark.parametrize("cache", ["auto", "explicit"])
+@pytest.mark.parametrize("n_marked", [4, 6])
+async def test_many_marks_of_the_callers_never_add_up_to_more_than_four(
+    stage: Stage, cache: Literal["auto", "explicit"], n_marked: int
+) -> None:  # D10, X19
+    system = [Text(f"Rule {number}.", cache_mark=True) for number in range(n_marked)]
+    prompt = [Text("One.", cache_mark=True), Text("Two.", cache_mark=True)]
+    model = stage.model([call("look"), "Done."])
+    agent = talker(model, system=system, prompt=prompt, settings=Settings(cache=cache))
+    assert isinstance(await run(agent, "Go."), Success)
+    assert [len(marks(body)) for body in stage.bodies] == [4, 4]
 
 
 @only_over_http
-async def test_caching_can_be_switched_off(stage: Stage) -> None:  # X19, A40, D11
-    assert await sent(stage, "off") == [[], [], []]
+async def test_without_caching_there_is_no_mark_not_even_the_callers(stage: Stage) -> None:  # A40, D11, X19
+    await long_talk(stage, Settings(cache="off"), Text("Be brief.", cache_mark=True))
+    assert [marks(body) for body in stage.bodies] == [[]] * 4
 
 
 @only_over_http
-async def test_only_what_the_user_marked_may_be_marked(stage: Stage) -> None:  # X16, X19
-    system = [Text("Always the same.", cache_mark=True), Text("Not always.")]
-    assert await sent(stage, "explicit", system) == [["system.0"]] * 3
+async def test_with_explicit_caching_only_the_callers_marks_are_sent(stage: Stage) -> None:  # A40, X16, X19
+    await long_talk(stage, Settings(cache="explicit"), Text("Be brief."), Text("Be kind.", cache_mark=True))
+    assert [marks(body) for body in stage.bodies] == [["system.1"]] * 4

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from journeyman import Agent, Limits, Price, ProviderError, Usage, run
+from journeyman import Limits, ProviderError, Usage, run
 from journeyman.endings import ApiErrorContext
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.types import Text, Thinking, ToolUse
-from tests.loop.players import context_of, failed, look, succeeded
+from tests.loop.players import context_of, failed, succeeded, talker
 from tests.support.clock import virtual_clock
 from tests.support.recorder import transcript
 
@@ -19,19 +17,19 @@ from tests.support.recorder import transcript
 async def test_a_script_gives_one_answer_after_the_other() -> None:  # X39
     model = Scripted([call("look"), "Done."])
     assert model.remaining == 2
-    assert succeeded(await run(Agent(name="tester", model=model, tools=[look]), "Go.")).output == "Done."
+    assert succeeded(await run(talker(model), "Go.")).output == "Done."
     assert model.remaining == 0
     assert [len(request.messages) for request in model.requests] == [1, 3]
     assert transcript(model.requests[1].messages)[-1] == ("user", "#call_1_0: found here")
 
 
 async def test_at_its_end_a_script_fails_unless_it_repeats() -> None:  # X39
-    ended = await run(Agent(name="tester", model=Scripted([call("look")]), tools=[look]), "Go.")
+    ended = await run(talker(Scripted([call("look")])), "Go.")
     assert context_of(ended, ApiErrorContext).message == (
         "The script has 1 answers, and this is request 2. Add an answer, or pass repeat=True."
     )
     repeating = Scripted([call("look")], repeat=True)
-    result = await run(Agent(name="tester", model=repeating, tools=[look], limits=Limits(iterations=4)), "Go.")
+    result = await run(talker(repeating, limits=Limits(iterations=4)), "Go.")
     assert failed(result).code == "MAX_ITERATIONS"
     assert len(repeating.requests) == 4
 
@@ -40,9 +38,8 @@ async def test_an_answer_may_depend_on_the_request() -> None:  # X39
     def answer(request: Request) -> Answer:
         return "Done." if len(request.messages) > 2 else call("look", where="there")
 
-    agent = Agent(name="tester", model=FromFunction(answer), tools=[look])
-    assert succeeded(await run(agent, "Go.")).output == "Done."
-    mixed = Agent(name="tester", model=Scripted([answer, lambda request: f"{len(request.messages)}"]), tools=[look])
+    assert succeeded(await run(talker(FromFunction(answer)), "Go.")).output == "Done."
+    mixed = talker(Scripted([answer, lambda request: f"{len(request.messages)}"]))
     assert succeeded(await run(mixed, "Go.")).output == "3"
 
 
@@ -52,13 +49,12 @@ async def test_an_answer_may_take_its_time() -> None:  # X39
         await asyncio.sleep(30)
         return "Done."
 
-    result = succeeded(await run(Agent(name="tester", model=FromFunction(answer)), "Go."))
+    result = succeeded(await run(talker(FromFunction(answer)), "Go."))
     assert (result.output, result.metadata.latency_s) == ("Done.", 30)
 
 
 async def test_an_answer_may_be_a_failure() -> None:  # X39
-    model = Scripted([ProviderError("no", kind="auth", status=401)])
-    result = await run(Agent(name="tester", model=model), "Go.")
+    result = await run(talker(Scripted([ProviderError("no", kind="auth", status=401)])), "Go.")
     assert context_of(result, ApiErrorContext).status == 401
 
 
@@ -73,7 +69,7 @@ def test_blocks_are_made_in_few_words() -> None:  # X39
 
 async def test_a_scripted_call_gets_an_id_that_says_where_it_was_made() -> None:  # X39
     model = Scripted([[call("look"), call("look", id="mine"), call("look")], call("look"), "Done."])
-    result = await run(Agent(name="tester", model=model, tools=[look]), "Go.")
+    result = await run(talker(model), "Go.")
     assert [use.id for message in result.history for use in message.tool_uses] == [
         "call_1_0",
         "mine",
@@ -82,21 +78,7 @@ async def test_a_scripted_call_gets_an_id_that_says_where_it_was_made() -> None:
     ]
 
 
-async def test_what_a_model_was_asked_does_not_change_later() -> None:  # X39, D12
-    model = Scripted([call("look"), "Done."])
-    await run(Agent(name="tester", model=model, tools=[look]), "Go.")
-    assert len(model.requests[0].messages) == 1
-
-
 async def test_runs_at_the_same_time_need_scripts_of_their_own() -> None:  # X39, D49
-    agents = [Agent(name="tester", model=Scripted([call("look"), f"{n}"]), tools=[look]) for n in range(20)]
+    agents = [talker(Scripted([call("look"), f"{n}"])) for n in range(20)]
     results = await asyncio.gather(*(run(agent, "Go.") for agent in agents))
     assert [succeeded(result).output for result in results] == [f"{n}" for n in range(20)]
-
-
-@pytest.mark.parametrize("price", [None, 1_000_000])
-async def test_a_scripted_model_may_have_a_price(price: int | None) -> None:  # X39, R61
-    given = None if price is None else Price(input=price, output=price)
-    result = await run(Agent(name="tester", model=Scripted(["Hello."], price=given)), "Go.")
-    assert result.metadata.usage is not None
-    assert result.metadata.usage.cost == (None if price is None else 15.0)

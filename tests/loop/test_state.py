@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +14,22 @@ from journeyman import Agent, Output, ToolContext, ToolResult, run, tool
 from journeyman.endings import InternalContext, ProjectionContext
 from journeyman.models.scripted import call
 from journeyman.tools.tools import States
-from tests.loop.players import Report, context_of, failed, report, small, succeeded
-from tests.support.recorder import CallbackLog, Recorder, check_balance
+from journeyman.types import JsonObject, ToolUse
+from tests.loop.players import (
+    Report,
+    context_of,
+    failed,
+    look,
+    preview,
+    rejected,
+    report,
+    reporter,
+    small,
+    submit,
+    succeeded,
+    talker,
+)
+from tests.support.recorder import CallbackLog, Recorder
 from tests.support.stage import Stage
 
 
@@ -22,8 +38,16 @@ class Cart:
     items: list[str] = field(default_factory=list[str])
 
 
-class Tally(BaseModel):
-    counts: dict[str, int] = {}
+def new_cart(given: str) -> Cart:
+    return Cart()
+
+
+def no_marks(given: str, cart: object) -> list[str]:
+    return []
+
+
+def all_of(states: States) -> States:
+    return states
 
 
 @tool(thread=False)
@@ -43,18 +67,6 @@ def mark(item: str, context: ToolContext) -> str:
     return ", ".join([*seen, item])
 
 
-def new_cart(given: str) -> Cart:
-    return Cart()
-
-
-def no_marks(given: str, cart: object) -> list[str]:
-    return []
-
-
-def all_of(states: States) -> States:
-    return states
-
-
 def shopper(stage: Stage, *answers: Any, **options: Any) -> Agent[str]:  # noqa: ANN401 - passed on
     ready: dict[str, Any] = {
         "name": "shopper",
@@ -67,10 +79,7 @@ def shopper(stage: Stage, *answers: Any, **options: Any) -> Agent[str]:  # noqa:
     return Agent(**{**ready, **options})
 
 
-# -- from call to call -------------------------------------------------------------------------------------------------
-
-
-async def test_state_goes_from_call_to_call_within_and_across_responses(stage: Stage) -> None:  # X1, X2, X3
+async def test_state_goes_from_call_to_call_within_and_across_responses(stage: Stage) -> None:  # X1, X2, X3, D19, D28
     answers = [[call("put", item="a"), call("mark", item="x"), call("put", item="b")], call("put", item="c")]
     result = succeeded(await run(shopper(stage, *answers), "Go."))
     assert [result.text for result in stage.tool_results(1)] == ["a", "x", "a, b"]
@@ -78,23 +87,14 @@ async def test_state_goes_from_call_to_call_within_and_across_responses(stage: S
     assert result.state == States(run=Cart(["a", "b", "c"]), attempt=["x"])
 
 
-async def test_run_state_survives_a_rejection_and_attempt_state_does_not(stage: Stage) -> None:  # X1, X4, D19
+async def test_run_state_survives_a_rejection_and_attempt_state_does_not(stage: Stage) -> None:  # X1, X4, D19, A35
     model = stage.model(
         [
             [call("put", item="a"), call("mark", item="x"), report(7)],
             [call("put", item="b"), call("mark", item="y"), report(2, id="o2")],
         ]
     )
-    agent = Agent(
-        name="shopper",
-        model=model,
-        tools=[put, mark],
-        output=Output(Report),
-        validators=[small],
-        run_state=new_cart,
-        attempt_state=no_marks,
-        project=all_of,
-    )
+    agent = reporter(model, tools=[put, mark], run_state=new_cart, attempt_state=no_marks, project=all_of)
     result = succeeded(await run(agent, "Go."))
     assert result.state == States(run=Cart(["a", "b"]), attempt=["y"])
 
@@ -110,19 +110,10 @@ async def test_states_begin_with_the_input_and_the_runs_state(stage: Stage) -> N
         return [*cart.items]
 
     model = stage.model([[call("put", item="a"), report(7)], report(2, id="o2")])
-    agent = Agent(
-        name="shopper",
-        model=model,
-        tools=[put],
-        output=Output(Report),
-        validators=[small],
-        run_state=run_state,
-        attempt_state=attempt_state,
-        project=lambda states: states.attempt,
-    )
+    agent = reporter(model, tools=[put], run_state=run_state, attempt_state=attempt_state, project=all_of)
     result = succeeded(await run(agent, "milk"))
     assert made == [("milk", ["milk"]), ("milk", ["milk", "a"])]
-    assert result.state == ["milk", "a"]
+    assert result.state == States(run=Cart(["milk", "a"]), attempt=["milk", "a"])
 
 
 async def test_without_state_functions_there_is_no_state(stage: Stage) -> None:  # X5
@@ -130,8 +121,7 @@ async def test_without_state_functions_there_is_no_state(stage: Stage) -> None: 
     def peek(context: ToolContext) -> bool:
         return context.run_state(type(None)) is context.attempt_state(type(None))
 
-    agent = Agent(name="shopper", model=stage.model([call("peek"), "Done."]), tools=[peek])
-    result = succeeded(await run(agent, "Go."))
+    result = succeeded(await run(talker(stage.model([call("peek"), "Done."]), tools=[peek]), "Go."))
     assert stage.tool_results(1)[0].text == "true"
     assert result.state is None
 
@@ -152,26 +142,44 @@ async def test_runs_do_not_share_state(stage: Stage) -> None:  # X5, A48, D29
 # -- by value ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["raises", "cannot be written", "error result"])
-async def test_a_failing_call_leaves_the_state_as_it_was(stage: Stage, how: str) -> None:  # X3, A35, D25, D28
+def raising() -> object:
+    raise ValueError("no")
+
+
+def circular() -> object:
+    ring: list[object] = []
+    ring.append(ring)
+    return ring
+
+
+async def coroutine() -> None: ...
+
+
+SPOILT: dict[str, Callable[[], object]] = {
+    "raises": raising,
+    "circular": circular,
+    "a generator": lambda: (n for n in range(3)),
+    "an iterator": lambda: iter([1]),
+    "a coroutine in a list": lambda: [coroutine()],
+    "an error result": lambda: ToolResult("no", is_error=True),
+}
+
+
+@pytest.mark.parametrize("result", SPOILT.values(), ids=SPOILT)
+async def test_a_failing_call_leaves_the_state_as_it_was(
+    stage: Stage, result: Callable[[], object]
+) -> None:  # X3, A35, D25, D28
     @tool(thread=False)
     def spoil(context: ToolContext) -> object:
         cart = context.run_state(Cart)
         cart.items.append("spoiled")
         context.set_run_state(cart)
         context.set_attempt_state(["spoiled"])
-        if how == "raises":
-            raise ValueError("no")
-        if how == "error result":
-            return ToolResult("no", is_error=True)
-        loop: list[object] = []
-        loop.append(loop)
-        return loop
+        return result()
 
     agent = shopper(stage, [call("put", item="a"), call("spoil"), call("mark", item="x")], tools=[put, mark, spoil])
-    result = succeeded(await run(agent, "Go."))
+    assert succeeded(await run(agent, "Go.")).state == States(Cart(["a"]), ["x"])
     assert [result.is_error for result in stage.tool_results(1)] == [False, True, False]
-    assert result.state == States(Cart(["a"]), ["x"])
 
 
 async def test_a_change_that_was_not_set_is_lost(stage: Stage) -> None:  # X3, D29
@@ -183,34 +191,45 @@ async def test_a_change_that_was_not_set_is_lost(stage: Stage) -> None:  # X3, D
     assert succeeded(await run(agent, "Go.")).state == States(Cart(["a"]), [])
 
 
-async def test_a_kept_reference_cannot_change_the_state(stage: Stage) -> None:  # X3, D29
+async def test_a_reference_kept_from_one_call_does_not_reach_the_next(stage: Stage) -> None:  # D29, X3
     kept: list[Cart] = []
 
-    @tool(thread=False)
-    def keep(context: ToolContext) -> None:
-        cart = Cart(["kept"])
-        context.set_run_state(cart)
-        kept.append(cart)
+    @tool
+    async def keep(ctx: ToolContext) -> str:
+        for hostage in kept:
+            hostage.items.append("forged")
+        found = ",".join(ctx.run_state(Cart).items)
+        given = Cart(["own"])
+        ctx.set_run_state(given)
+        kept.extend([given, ctx.run_state(Cart)])
+        marks = ctx.attempt_state(list[str])
+        marks.append("kept")
+        return found
 
-    @tool(thread=False)
-    def tamper() -> None:
-        kept[0].items.append("tampered")
-
-    agent = shopper(stage, [call("keep"), call("tamper"), call("put", item="a")], tools=[put, keep, tamper])
-    assert succeeded(await run(agent, "Go.")).state == States(Cart(["kept", "a"]), [])
+    agent = shopper(stage, call("keep"), call("keep"), call("put", item="fig"), tools=[keep, put])
+    assert succeeded(await run(agent, "Go.")).state == States(Cart(["own", "fig"]), [])
+    assert [stage.tool_results(n)[0].text for n in (1, 2)] == ["(no output)", "own"]
 
 
-async def test_state_is_replaced_and_not_merged(stage: Stage) -> None:  # D30
-    @tool(thread=False)
-    def remove(context: ToolContext) -> None:
-        tally = context.run_state(Tally)
-        context.set_run_state(Tally(counts={k: v for k, v in tally.counts.items() if k != "b"}))
+async def test_new_state_replaces_the_old_whole(stage: Stage) -> None:  # D30
+    @tool
+    async def drop(ctx: ToolContext) -> dict[str, int]:
+        state = ctx.run_state(dict[str, int])
+        del state["old"]
+        ctx.set_run_state(state)
+        return state
 
-    def two(given: str) -> Tally:
-        return Tally(counts={"a": 1, "b": 2})
+    @tool
+    async def reshape(ctx: ToolContext) -> str:
+        ctx.set_run_state(["another", "shape"])
+        return "done"
 
-    agent = shopper(stage, call("remove"), tools=[remove], run_state=two)
-    assert succeeded(await run(agent, "Go.")).state == States(Tally(counts={"a": 1}), [])
+    def two(given: str) -> dict[str, int]:
+        return {"old": 1, "new": 2}
+
+    agent = shopper(stage, call("drop"), "Done.", call("reshape"), tools=[drop, reshape], run_state=two)
+    assert succeeded(await run(agent, "Go.")).state == States({"new": 2}, [])
+    assert succeeded(await run(agent, "Go.")).state == States(["another", "shape"], [])
 
 
 async def test_what_a_call_set_it_reads_back(stage: Stage) -> None:  # X2
@@ -219,18 +238,20 @@ async def test_what_a_call_set_it_reads_back(stage: Stage) -> None:  # X2
         context.set_run_state(Cart(["one"]))
         return context.run_state(Cart).items
 
-    agent = shopper(stage, call("twice"), tools=[twice])
-    assert succeeded(await run(agent, "Go."))
+    assert succeeded(await run(shopper(stage, call("twice"), tools=[twice]), "Go."))
     assert stage.tool_results(1)[0].text == '["one"]'
 
 
-async def test_asking_for_the_wrong_type_is_an_error_result(stage: Stage) -> None:  # X2
+class Tally(BaseModel):
+    counts: dict[str, int] = {}
+
+
+async def test_asking_for_the_wrong_type_is_an_error_result(stage: Stage) -> None:  # X2, A35
     @tool(thread=False)
     def ask(context: ToolContext) -> None:
         context.run_state(Tally)
 
-    agent = shopper(stage, call("ask"), tools=[ask])
-    assert succeeded(await run(agent, "Go."))
+    assert succeeded(await run(shopper(stage, call("ask"), tools=[ask]), "Go."))
     assert stage.tool_results(1)[0].text == (
         "Error: The run state is a Cart, not a Tally. Ask for the type that the agent's run_state gives."
     )
@@ -245,9 +266,43 @@ async def test_the_position_in_the_run_is_not_the_tools_to_change(stage: Stage) 
     def where(context: ToolContext) -> str:
         return f"{context.attempt}/{context.iteration}"
 
-    agent = shopper(stage, [call("cheat"), call("where")], tools=[cheat, where])
-    assert succeeded(await run(agent, "Go."))
+    assert succeeded(await run(shopper(stage, [call("cheat"), call("where")], tools=[cheat, where]), "Go."))
     assert stage.tool_results(1)[1].text == "1/1"
+
+
+async def test_the_state_of_a_call_that_timed_out_does_not_count(stage: Stage) -> None:  # A35, A45
+    @tool(timeout_s=0.01)
+    async def hang(context: ToolContext) -> None:
+        context.set_run_state(Cart(["late"]))
+        context.set_attempt_state(["late"])
+        await asyncio.Event().wait()
+
+    agent = shopper(stage, [call("put", item="a"), call("hang")], tools=[put, hang])
+    assert succeeded(await run(agent, "Go.")).state == States(Cart(["a"]), [])
+
+
+@pytest.mark.parametrize("which", ["run", "attempt"])
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"parallel": True}, "runs in parallel, so it may not set state"),
+        ({"cache": "attempt", "effect": "pure"}, "has its results cached, so it may not set state"),
+        ({"cache": "run", "effect": "pure"}, "has its results cached, so it may not set state"),
+    ],
+)
+async def test_a_parallel_or_cached_tool_may_not_set_state(
+    stage: Stage, options: dict[str, Any], why: str, which: str
+) -> None:  # R75, R76, A9
+    @tool(**options)
+    async def write(context: ToolContext) -> None:
+        if which == "run":
+            context.set_run_state(Cart(["written"]))
+        else:
+            context.set_attempt_state(["written"])
+
+    agent = shopper(stage, [call("write"), call("write")], tools=[write])
+    assert succeeded(await run(agent, "Go.")).state == States(Cart(), [])
+    assert [(result.is_error, why in result.text) for result in stage.tool_results(1)] == [(True, True)] * 2
 
 
 # -- what is made of it ------------------------------------------------------------------------------------------------
@@ -262,27 +317,70 @@ async def test_the_final_state_is_projected_into_the_result(stage: Stage) -> Non
     assert succeeded(await run(agent, "Go.")).state == 2
 
 
-async def test_a_projection_that_raises_fails_the_run(stage: Stage) -> None:  # X6
+async def test_a_projection_that_raises_fails_the_run(stage: Stage, recorder: Recorder) -> None:  # X6
     def project(states: States) -> object:
         raise ValueError("cannot count")
 
-    log, recorder = CallbackLog(), Recorder()
+    log = CallbackLog()
     agent = shopper(stage, call("put", item="a"), project=project)
     result = await run(agent, "Go.", callbacks=log.callbacks(), on_event=recorder)
     assert failed(result).code == "STATE_PROJECTION_FAILED"
     assert context_of(result, ProjectionContext).reason == "ValueError: cannot count"
     assert failed(result).metadata.usage is not None
-    check_balance(recorder.events)
     assert log.names[-1] == "failure"
 
 
-async def test_an_attempt_state_that_raises_is_an_internal_error(stage: Stage) -> None:  # X5, D39
+async def test_an_attempt_state_that_raises_is_an_internal_error(stage: Stage, recorder: Recorder) -> None:  # X5, D39
     def attempt_state(given: str, cart: Cart) -> object:
         raise ValueError("no list")
 
-    recorder = Recorder()
-    agent = shopper(stage, attempt_state=attempt_state)
-    result = await run(agent, "Go.", on_event=recorder)
+    result = await run(shopper(stage, attempt_state=attempt_state), "Go.", on_event=recorder)
     assert context_of(result, InternalContext).error == "ValueError: no list"
     assert stage.n_requests == 0
-    check_balance(recorder.events)
+
+
+# -- what others were given --------------------------------------------------------------------------------------------
+
+
+def asked(stage: Stage) -> JsonObject:
+    """Return the arguments of the first call, as the second request sent them back."""
+    use = stage.messages(1)[1].content[0]
+    assert isinstance(use, ToolUse)
+    return use.input
+
+
+async def test_a_reflection_that_changes_the_draft_changes_neither_output_nor_history(stage: Stage) -> None:  # D12
+    def inflate(report: Report) -> str:
+        report.total = 1_000
+        return "inflated"
+
+    agent = reporter(stage.model([report(4), submit()]), output=Output(Report, reflection=inflate))
+    assert (await run(agent, "Go.")).unwrap() == Report(total=4)
+    assert asked(stage) == {"total": 4}
+
+
+async def test_a_draft_shown_twice_is_two_objects(stage: Stage) -> None:  # D12
+    drafts: list[Report] = []
+
+    def keep(draft: Report) -> str:
+        drafts.append(draft)
+        return preview(draft)
+
+    model = stage.model([[report(1), report(1)], submit()])
+    result = await run(reporter(model, output=Output(Report, reflection=keep)), "Go.")
+    assert len({id(each) for each in [*drafts, result.unwrap()]}) == 3
+
+
+async def test_the_list_of_tools_may_change_after_the_definition_without_changing_the_agent(
+    stage: Stage,
+) -> None:  # D12, A48, D44
+    tools, validators = [look], [small]
+    model = stage.model([[call("look", id="a"), report(99, "b")], report(1)])
+    agent = reporter(model, tools=tools, validators=validators)
+    tools.clear()
+    validators.clear()
+    assert (await run(agent, "Go.")).unwrap() == Report(total=1)
+    assert stage.tool_results(1) == [
+        ToolResult("found here", tool_use_id="a"),
+        ToolResult(rejected(99), is_error=True, tool_use_id="b"),
+    ]

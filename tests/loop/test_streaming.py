@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from journeyman import Agent, Output, ProviderError, run, stream, tool
+from journeyman import Agent, ProviderError, run, stream, tool
 from journeyman.events import (
     AttemptStarted,
     Event,
@@ -23,7 +23,7 @@ from journeyman.events import (
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, call, say
 from journeyman.types import Thinking, Usage
-from tests.loop.players import Report, failed, look, report, small, succeeded
+from tests.loop.players import Report, failed, report, reporter, succeeded, talker
 from tests.support.clock import virtual_clock
 from tests.support.recorder import CallbackLog, Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage, broken
@@ -34,11 +34,11 @@ def play(stage: Stage) -> Agent[Report]:
     model = stage.model(
         [
             say(Thinking("Where is it?", "c2ln"), "I look.", call("look", where="left", id="a")),
-            report(7),
+            report(7, "out"),
             say("Again.", report(2, id="o2")),
         ]
     )
-    return Agent(name="tester", model=model, tools=[look], output=Output(Report), validators=[small])
+    return reporter(model)
 
 
 async def test_a_streamed_run_is_the_same_run(stage: Stage) -> None:  # R11, R74
@@ -68,10 +68,8 @@ async def test_a_run_that_nobody_watches_is_the_same_run(stage: Stage) -> None: 
     )
 
 
-async def test_deltas_come_while_the_model_writes_and_add_up(stage: Stage) -> None:  # R74
-    recorder = Recorder()
+async def test_deltas_come_while_the_model_writes_and_add_up(stage: Stage, recorder: Recorder) -> None:  # R74
     result = await run(play(stage), "Go.", on_event=recorder)
-    check_balance(recorder.events)
     assert names(recorder.events, deltas=True)[:12] == [
         "RunStarted",
         "AttemptStarted",
@@ -95,8 +93,7 @@ async def test_deltas_come_while_the_model_writes_and_add_up(stage: Stage) -> No
     assert succeeded(result)
 
 
-async def test_the_output_grows_before_it_is_whole(stage: Stage) -> None:  # R74
-    recorder = Recorder()
+async def test_the_output_grows_before_it_is_whole(stage: Stage, recorder: Recorder) -> None:  # R74
     await run(play(stage), "Go.", on_event=recorder)
     first = [event for event in recorder.of(OutputDelta) if event.tool_use_id == "out"]
     assert first[-1].partial() == {"total": 7}
@@ -105,27 +102,25 @@ async def test_the_output_grows_before_it_is_whole(stage: Stage) -> None:  # R74
     assert OutputDelta(path=(), tool_use_id="", json="").partial() == {}
 
 
-async def test_tools_start_only_when_the_message_is_complete(stage: Stage) -> None:  # R74, M7
+async def test_tools_start_only_when_the_message_is_complete(stage: Stage, recorder: Recorder) -> None:  # R74, M7
     model = stage.model([broken(call("look", where="left", id="a"), "and then", after_blocks=1)])
-    recorder = Recorder()
-    result = await run(Agent(name="tester", model=model, tools=[look], retries=0), "Go.", on_event=recorder)
+    result = await run(talker(model, retries=0), "Go.", on_event=recorder)
     assert failed(result).code == "API_ERROR"
     assert recorder.of(ToolInputDelta)
     assert calls(recorder.events) == []
     assert transcript(failed(result).history) == [("user", "Go.")]
-    check_balance(recorder.events)
 
 
 @pytest.mark.parametrize("ending", ["cut", "error"])
 async def test_an_error_half_way_counts_what_was_reported(stage: Stage, ending: str) -> None:  # R74
     model = stage.model([call("look", id="a"), broken("Hel", "lo", ending="cut" if ending == "cut" else "error")])
-    result = failed(await run(Agent(name="tester", model=model, tools=[look], retries=0), "Go."))
+    result = failed(await run(talker(model, retries=0), "Go."))
     assert result.metadata.usage == Usage(requests=2, input_tokens=20, output_tokens=6, exact=False)
     assert transcript(result.history) == [("user", "Go."), ("assistant", "look({})#a"), ("user", "#a: found here")]
 
 
 @virtual_clock
-async def test_a_cut_answer_is_asked_for_again_and_no_tool_is_run_twice() -> None:  # R74, A42
+async def test_a_cut_answer_is_asked_for_again_and_no_tool_is_run_twice(recorder: Recorder) -> None:  # R74, A42
     stage = Stage(over_http=False)
     runs: list[str] = []
 
@@ -143,12 +138,10 @@ async def test_a_cut_answer_is_asked_for_again_and_no_tool_is_run_twice() -> Non
             "Done.",
         ]
     )
-    recorder = Recorder()
     start = asyncio.get_running_loop().time()
-    result = succeeded(await run(Agent(name="tester", model=model, tools=[count]), "Go.", on_event=recorder))
+    result = succeeded(await run(talker(model, tools=[count]), "Go.", on_event=recorder))
     assert runs == ["one", "two"]
     assert transcript(result.history)[3:5] == [("assistant", "Now: ", 'count({"word":"two"})#c'), ("user", "#c: two")]
-    check_balance(recorder.events)
     assert [(each.request, each.max_requests, each.kind) for each in recorder.of(ModelRetried)] == [
         (1, 3, "stream_cut"),
         (2, 3, "overloaded"),
@@ -162,11 +155,9 @@ async def test_a_cut_answer_is_asked_for_again_and_no_tool_is_run_twice() -> Non
 
 
 @virtual_clock
-async def test_after_a_restart_the_output_grows_anew() -> None:  # R74
+async def test_after_a_restart_the_output_grows_anew(recorder: Recorder) -> None:  # R74
     stage = Stage(over_http=False)
-    model = stage.model([broken(report(7), "and so on"), report(2)])
-    recorder = Recorder()
-    result = await run(Agent(name="tester", model=model, output=Output(Report)), "Go.", on_event=recorder)
+    result = await run(reporter(stage.model([broken(report(7), "and so on"), report(2)])), "Go.", on_event=recorder)
     assert succeeded(result).output == Report(total=2)
     assert [event.partial() for event in recorder.of(OutputDelta)] == [{"total": 7}, {"total": 2}]
     assert names(recorder.events, deltas=True)[3:8] == [
@@ -188,22 +179,26 @@ async def test_leaving_the_stream_early_stops_the_run(stage: Stage) -> None:  # 
         finally:
             ended.set()
 
-    agent = Agent(name="tester", model=stage.model([call("hang")]), tools=[hang])
+    agent = talker(stage.model([call("hang")]), tools=[hang])
     async with stream(agent, "Go.") as events:
         async for event in events:
             if isinstance(event, ToolCalled):
                 await asyncio.sleep(0)
                 break
+    assert ended.is_set()
     with pytest.raises(asyncio.CancelledError):
         _ = events.result
 
 
 async def test_leaving_a_stream_while_the_model_writes_hangs_up(stage: Stage) -> None:  # R74
-    agent = Agent(name="tester", model=stage.model([broken("Hello", "world", ending="stall")]))
+    agent = talker(stage.model([broken("Hello", "world", ending="stall")]))
+    seen = list[type[Event]]()
     async with stream(agent, "Go.") as events:
         async for event in events:
+            seen.append(type(event))
             if isinstance(event, TextDelta):
                 break
+    assert seen[-1] is TextDelta
     if stage.api is not None:
         api = stage.api
         await api.until(lambda: api.in_flight == 0)
@@ -211,7 +206,7 @@ async def test_leaving_a_stream_while_the_model_writes_hangs_up(stage: Stage) ->
 
 
 async def test_the_result_is_there_when_the_events_are_over(stage: Stage) -> None:  # R74
-    async with stream(Agent(name="tester", model=stage.model(["Hello."])), "Go.") as events:
+    async with stream(talker(stage.model(["Hello."])), "Go.") as events:
         with pytest.raises(RuntimeError, match="The run has not ended"):
             _ = events.result
         kinds = [type(event).__name__ async for event in events]
@@ -229,7 +224,7 @@ async def test_events_come_while_the_run_goes_on(stage: Stage) -> None:  # R74
         return "Hello."
 
     seen: list[type[Event]] = []
-    async with stream(Agent(name="tester", model=stage.model([wait])), "Go.") as events:
+    async with stream(talker(stage.model([wait])), "Go.") as events:
         async for event in events:
             seen.append(type(event))
             if isinstance(event, IterationStarted):
@@ -239,6 +234,6 @@ async def test_events_come_while_the_run_goes_on(stage: Stage) -> None:  # R74
 
 
 async def test_a_stream_must_be_open() -> None:  # R74
-    events = stream(Agent(name="tester", model="nobody:nothing"), "Go.")
+    events = stream(talker("nobody:nothing"), "Go.")
     with pytest.raises(RuntimeError, match="not open"):
         await anext(events)

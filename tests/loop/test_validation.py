@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, cast
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, field_serializer
 
-from journeyman import Agent, Limits, Output, Rejected, run, validation_context
-from journeyman.endings import ValidationContext
+from journeyman import Agent, ErrorCode, Limits, Output, Rejected, Success, ToolResult, run, validation_context
+from journeyman.endings import AttemptsContext, ValidationContext
 from journeyman.events import LayerCompleted, LayerStarted
-from journeyman.loop.validation import from_checker
+from journeyman.loop import from_checker
 from journeyman.models.scripted import call
-from journeyman.types import ToolResult
-from tests.loop.players import Report, context_of, failed, place_of, report, small, succeeded
-from tests.support.recorder import Recorder, check_balance
+from tests.loop.players import Report, context_of, failed, place_of, report, reporter, small, succeeded
+from tests.support.naming import steady_repr
+from tests.support.recorder import Recorder
 from tests.support.stage import Stage
 
 
-class Line(BaseModel):
+class BillLine(BaseModel):
     amount: int
     note: str = ""
 
 
 class Bill(BaseModel):
-    lines: list[Line]
+    lines: list[BillLine]
     total: int = Field(ge=0)
     paid: bool = False
 
@@ -38,20 +39,7 @@ def bill(**changes: object) -> Any:  # noqa: ANN401 - a block of a script
     return call("output", {**BILL, **changes}, id="out")
 
 
-async def feedback(stage: Stage, first: object, *validators: Any) -> str:  # noqa: ANN401 - passed on
-    """Return what the model reads after handing in `first`."""
-    model = stage.model([first, call("output", BILL, id="o2")])  # pyright: ignore[reportArgumentType] - passed on
-    agent = Agent(name="clerk", model=model, output=Output(Bill), validators=validators, limits=Limits(attempts=2))
-    await run(agent, "Go.")
-    result = stage.tool_results(1)[0]
-    assert result.is_error
-    return result.text
-
-
-# -- layers ------------------------------------------------------------------------------------------------------------
-
-
-async def test_layers_are_run_in_order_and_told(stage: Stage) -> None:  # X10, X11
+async def test_layers_are_run_in_order_and_told(stage: Stage, recorder: Recorder) -> None:  # X10, X11
     def adds_up(bill: Bill) -> None:
         """The total is the sum of the lines.
 
@@ -61,20 +49,18 @@ async def test_layers_are_run_in_order_and_told(stage: Stage) -> None:  # X10, X
     async def is_open(bill: Bill) -> None:
         await asyncio.sleep(0)
 
-    recorder = Recorder()
     agent = Agent(name="clerk", model=stage.model([bill()]), output=Output(Bill), validators=[adds_up, is_open])
     result = succeeded(await run(agent, "Go.", on_event=recorder))
-    assert result.output == Bill(lines=[Line(amount=1), Line(amount=2)], total=3)
+    assert result.output == Bill(lines=[BillLine(amount=1), BillLine(amount=2)], total=3)
     assert [(event.name, event.kind, event.description) for event in recorder.of(LayerStarted)] == [
         ("schema", "schema", "The output must fit its type."),
         ("adds_up", "validator", "The total is the sum of the lines."),
         ("is_open", "validator", ""),
     ]
     assert [event.outcome.passed for event in recorder.of(LayerCompleted)] == [True, True, True]
-    check_balance(recorder.events)
 
 
-async def test_after_the_first_rejection_no_layer_is_run(stage: Stage) -> None:  # X10, X11
+async def test_after_the_first_rejection_no_layer_is_run(stage: Stage, recorder: Recorder) -> None:  # X10, X11
     judged: list[str] = []
     error = ValueError("closed")
 
@@ -88,7 +74,6 @@ async def test_after_the_first_rejection_no_layer_is_run(stage: Stage) -> None: 
     def third(bill: Bill) -> None:
         judged.append("third")
 
-    recorder = Recorder()
     agent = Agent(
         name="clerk",
         model=stage.model([bill()]),
@@ -106,79 +91,45 @@ async def test_after_the_first_rejection_no_layer_is_run(stage: Stage) -> None: 
     ]
     assert outcomes[-1].error is error
     assert result.error.cause is error
-    check_balance(recorder.events)
 
 
-async def test_an_output_that_does_not_fit_never_reaches_a_validator(stage: Stage) -> None:  # X10
+async def test_validators_stop_at_the_first_that_rejects_and_run_only_after_the_schema(stage: Stage) -> None:  # X10
+    seen: list[str] = []
+
+    def first(report: Report) -> None:
+        seen.append("first")
+        small(report)
+
+    def second(report: Report) -> None:
+        seen.append("second")
+
+    agent = reporter(stage.model([call("output", total="x"), report(99), report(1)]), validators=[first, second])
+    assert isinstance(await run(agent, "Go."), Success)
+    assert seen == ["first", "first", "second"]
+
+
+async def feedback(stage: Stage, first: object, *validators: Any) -> str:  # noqa: ANN401 - passed on
+    """Return what the model reads after handing in `first`."""
+    model = stage.model([first, call("output", BILL, id="o2")])  # pyright: ignore[reportArgumentType] - passed on
+    agent = Agent(name="clerk", model=model, output=Output(Bill), validators=validators, limits=Limits(attempts=2))
+    await run(agent, "Go.")
+    result = stage.tool_results(1)[0]
+    assert result.is_error
+    return result.text
+
+
+async def test_an_output_that_does_not_fit_never_reaches_a_validator(stage: Stage) -> None:  # X10, A24, X15
     judged: list[object] = []
     text = await feedback(stage, bill(total=-1, lines=[{"amount": "x"}, {}]), judged.append)
     assert len(judged) == 1
     lines = text.splitlines()
     assert lines[0] == "Validation failed: schema (The output must fit its type.)"
     assert {line.split(":")[0] for line in lines[1:4]} == {"- lines[0].amount", "- lines[1].amount", "- total"}
+    assert "- lines[1].amount: is required" in lines
     assert lines[-1] == "Correct the output and hand it in again."
 
 
-# -- what a validator says ---------------------------------------------------------------------------------------------
-
-
-def _rejects(error: BaseException) -> Any:  # noqa: ANN401 - a validator that knows the first bill by its total
-    def judge(bill: Bill) -> None:
-        if bill.total == 9:
-            raise error
-
-    return judge
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (ValueError("does not add up"), "does not add up"),
-        (Rejected("does not add up"), "does not add up"),
-        (Rejected("too small", path=("lines", 1, "amount")), "lines[1].amount: too small"),
-        (ZeroDivisionError(), "ZeroDivisionError"),
-        (AssertionError("half"), "half"),
-        (ExceptionGroup("two", [Rejected("one", path=("total",)), ValueError("two")]), "total: one\ntwo"),
-        (ValueError("x" * 5_000), "x" * 5_000),
-    ],
-    ids=["raised", "rejected", "with a path", "without a message", "asserted", "many", "long"],
-)
-async def test_the_feedback_says_what_was_raised(
-    stage: Stage, error: BaseException, said: str
-) -> None:  # X13, X15, A33, D31
-    text = await feedback(stage, bill(total=9), _rejects(error))
-    assert text == f"Validation failed: judge\n{said}\n\nCorrect the output and hand it in again."
-
-
-async def test_the_feedback_is_headed_by_the_layers_name_and_description(stage: Stage) -> None:  # X15
-    def adds_up(bill: Bill) -> None:
-        """The total is the sum of the lines."""
-        if bill.total != sum(line.amount for line in bill.lines):
-            raise ValueError(f"it is {sum(line.amount for line in bill.lines)}")
-
-    text = await feedback(stage, bill(total=9), adds_up)
-    assert text.startswith("Validation failed: adds_up (The total is the sum of the lines.)\nit is 3\n")
-
-
-async def test_a_validators_own_exceptions_are_kept_as_they_are(stage: Stage) -> None:  # X13, D31
-    class Overdrawn(Exception):
-        def __init__(self, by: int) -> None:
-            super().__init__(f"by {by}")
-            self.by = by
-
-    agent = Agent(
-        name="clerk",
-        model=stage.model([bill(total=9)]),
-        output=Output(Bill),
-        validators=[_rejects(Overdrawn(7))],
-        limits=Limits(attempts=1),
-    )
-    cause = failed(await run(agent, "Go.")).error.cause
-    assert isinstance(cause, Overdrawn)
-    assert cause.by == 7
-
-
-async def test_validators_may_be_async_partial_or_objects(stage: Stage) -> None:  # X10, A17
+async def test_validators_may_be_async_partial_or_objects(stage: Stage, recorder: Recorder) -> None:  # X10, A17
     seen: list[str] = []
 
     class Judge:
@@ -189,7 +140,6 @@ async def test_validators_may_be_async_partial_or_objects(stage: Stage) -> None:
         seen.append(f"at most {limit}")
 
     validators: list[Any] = [Judge(), partial(at_most, 5), lambda bill: seen.append("lambda")]  # pyright: ignore[reportUnknownLambdaType]
-    recorder = Recorder()
     agent = Agent(name="clerk", model=stage.model([bill()]), output=Output(Bill), validators=validators)
     assert succeeded(await run(agent, "Go.", on_event=recorder))
     assert seen == ["object", "at most 5", "lambda"]
@@ -205,8 +155,7 @@ async def test_a_validator_may_know_its_run(stage: Stage) -> None:  # X10
         if report.total > 5:
             raise ValueError("no")
 
-    model = stage.model([report(7), report(2, id="o2")])
-    agent = Agent(name="clerk", model=model, output=Output(Report), validators=[judge], limits=Limits(attempts=2))
+    agent = reporter(stage.model([report(7), report(2, id="o2")]), validators=[judge], limits=Limits(attempts=2))
     assert succeeded(await run(agent, "Go."))
     assert known == [("Go.", 1, 2), ("Go.", 2, 2)]
     with pytest.raises(LookupError):
@@ -231,115 +180,255 @@ async def test_a_function_that_returns_or_raises_can_be_made_a_validator(stage: 
     assert text.startswith(f"Validation failed: {name} (The total is small.)\nlarge\n")
 
 
+# -- what the model reads ----------------------------------------------------------------------------------------------
+
+
+async def test_the_feedback_is_headed_by_the_layers_name_and_description(stage: Stage) -> None:  # X15
+    def adds_up(bill: Bill) -> None:
+        """The total is the sum of the lines."""
+        if bill.total != sum(line.amount for line in bill.lines):
+            raise ValueError(f"it is {sum(line.amount for line in bill.lines)}")
+
+    text = await feedback(stage, bill(total=9), adds_up)
+    assert text.startswith("Validation failed: adds_up (The total is the sum of the lines.)\nit is 3\n")
+
+
+class Odd(Exception):
+    """An error with words of its own."""
+
+    def __init__(self, **facts: object) -> None:
+        super().__init__(facts)
+        self.facts = facts
+
+    def __str__(self) -> str:
+        return " and ".join(f"{name} is {value}" for name, value in self.facts.items())
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Quiet(ValueError):
+    def __bool__(self) -> bool:
+        return False
+
+
+ERRORS: list[tuple[Exception, str]] = [
+    (ValueError("does not add up"), "does not add up"),
+    (Rejected("does not add up"), "does not add up"),
+    (ValueError("x" * 5_000), "x" * 5_000),
+    (Odd(total=5, limit=3), "total is 5 and limit is 3"),
+    (Odd(), "Odd"),
+    (ValueError(""), "ValueError"),
+    (ZeroDivisionError(), "ZeroDivisionError"),
+    (AssertionError("half"), "half"),
+    (AssertionError(), "AssertionError"),
+    (Rejected("too large", path=("lines", 0, "total")), "lines[0].total: too large"),
+    (ExceptionGroup("both", [ValueError("one"), Rejected("two", path=("b",))]), "one\nb: two"),
+    (TimeoutError(), "TimeoutError"),
+    (Unspeakable(), "Unspeakable"),
+    (Quiet("still no"), "still no"),
+]
+
+
+@pytest.mark.parametrize(("error", "said"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])
+async def test_the_last_error_holds_all_that_the_validator_said(
+    stage: Stage, error: Exception, said: str, recorder: Recorder
+) -> None:  # X13, X15, A33, D20, D31
+    def check(report: Report) -> None:
+        raise error
+
+    agent = reporter(stage.model([report(1, "out")], repeat=True), validators=[check])
+    failure = failed(await run(agent, "Go.", max_attempts=2, on_event=recorder))
+    assert failure.error.context == AttemptsContext(attempts=2, max_attempts=2, last_error=said)
+    read = f"Validation failed: check\n{said}\n\nCorrect the output and hand it in again."
+    assert stage.tool_results(1) == [ToolResult(read, True, "out")]
+    assert failure.error.cause is error
+    assert failure.report is not None
+    assert failure.report.layers[-1].error is error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TypeError("Cannot assign to read only property 'total' of object"),
+        TypeError("'Report' object does not support item assignment"),
+        TypeError("cannot change frozen instance"),
+        AttributeError("mutation"),
+    ],
+    ids=str,
+)
+async def test_an_error_that_speaks_of_mutation_is_an_ordinary_rejection(stage: Stage, error: Exception) -> None:  # D47
+    def check(report: Report) -> None:
+        if report.total > 10:
+            raise error
+
+    agent = reporter(stage.model([report(99), report(1)]), validators=[check])
+    assert (await run(agent, "Go.")).unwrap() == Report(total=1)
+    assert str(error) in stage.tool_results(1)[0].text
+
+
 # -- validators judge, and do nothing else -----------------------------------------------------------------------------
 
 
-async def test_a_validator_that_changes_the_output_fails_the_run(stage: Stage) -> None:  # X12, A33, D47
-    def tidy(bill: Bill) -> None:
-        bill.lines.clear()
-
-    recorder = Recorder()
-    agent = Agent(name="clerk", model=stage.model([bill(), bill()]), output=Output(Bill), validators=[tidy])
-    result = failed(await run(agent, "Go.", on_event=recorder))
-    assert result.code == "VALIDATION_FAILED"
-    assert context_of(result, ValidationContext).layer == "tidy"
-    assert "changed the output" in context_of(result, ValidationContext).reason
-    assert stage.n_requests == 1
-    check_balance(recorder.events)
+class Line(BaseModel):
+    name: str
+    tags: dict[str, list[int]] = {}
 
 
-async def test_a_validator_that_changes_the_output_and_raises_fails_the_run_too(stage: Stage) -> None:  # X12, D47
-    def tidy(bill: Bill) -> None:
-        bill.lines[0].note = "x"
-        raise ValueError("untidy")
+class Invoice(BaseModel):
+    lines: list[Line]
+    total: float = 0.0
+    secret: int = Field(default=0, exclude=True)
 
-    agent = Agent(name="clerk", model=stage.model([bill(), bill()]), output=Output(Bill), validators=[tidy])
-    assert failed(await run(agent, "Go.")).code == "VALIDATION_FAILED"
+    @field_serializer("total")
+    def rounded(self, total: float) -> str:
+        return f"{total:.0f}"
 
 
-async def test_a_validator_that_returns_a_value_fails_the_run(stage: Stage) -> None:  # A34, D27
-    def better(report: Report) -> Report:
-        return Report(total=report.total + 1)
+def change_a_field(invoice: Invoice) -> None:
+    invoice.total = 9
 
-    validators: list[Any] = [better]
-    agent = Agent(name="clerk", model=stage.model([report()]), output=Output(Report), validators=validators)
-    result = await run(agent, "Go.")
-    assert (context_of(result, ValidationContext), place_of(result)[0]) == (
-        ValidationContext(layer="better", reason="returned Report; it must raise to reject, and return nothing"),
+
+def change_deep_inside(invoice: Invoice) -> None:
+    invoice.lines[0].tags["a"].append(2)
+
+
+def drop_a_line(invoice: Invoice) -> None:
+    invoice.lines.clear()
+
+
+def change_and_reject(invoice: Invoice) -> None:
+    invoice.total = 9
+    raise ValueError("and rejected")
+
+
+async def change_later(invoice: Invoice) -> None:
+    await asyncio.sleep(0)
+    invoice.lines[0].name = "fig"
+
+
+def change_what_is_not_dumped(invoice: Invoice) -> None:
+    invoice.secret = 1
+
+
+def change_less_than_is_dumped(invoice: Invoice) -> None:
+    invoice.total = 5.25
+
+
+MEDDLERS = [
+    change_a_field,
+    change_deep_inside,
+    drop_a_line,
+    change_and_reject,
+    change_later,
+    change_what_is_not_dumped,
+    change_less_than_is_dumped,
+]
+
+
+INVOICE = call("output", lines=[{"name": "pear", "tags": {"a": [1]}}], total=5)
+
+
+@pytest.mark.parametrize("meddler", MEDDLERS, ids=lambda meddler: meddler.__name__)
+async def test_a_validator_that_changes_the_output_is_named_and_no_attempt_is_made_again(
+    stage: Stage, meddler: Callable[[Invoice], Any], recorder: Recorder
+) -> None:  # D47, A33, X12
+    later: list[Invoice] = []
+    model = stage.model([INVOICE, INVOICE])
+    agent = Agent(name="a", model=model, output=Output(Invoice), validators=[meddler, later.append])
+    failure = failed(await run(agent, "Go.", on_event=recorder))
+    context = context_of(failure, ValidationContext)
+    assert (context.layer, later, stage.n_requests) == (meddler.__name__, [], 1)
+    assert "changed the output" in context.reason
+    assert repr(meddler.__name__) in failure.error.message
+    assert failure.error.hint
+
+
+def returning(value: object) -> Callable[[Report], None]:
+    def check(report: Report) -> None:
+        return cast("None", value)
+
+    return check
+
+
+@pytest.mark.parametrize(
+    "value", [True, False, 0, "", "too large", [], Report(total=0), ValueError("no")], ids=steady_repr
+)
+async def test_a_validator_that_returns_a_value_is_a_bug_of_the_program(
+    stage: Stage, value: object
+) -> None:  # D27, A34
+    failure = failed(await run(reporter(stage.model([report(1)]), validators=[returning(value)]), "Go."))
+    assert (context_of(failure, ValidationContext), place_of(failure)[0]) == (
+        ValidationContext(
+            layer="check", reason=f"returned {type(value).__name__}; it must raise to reject, and return nothing"
+        ),
         1,
     )
+    assert (failure.phase, stage.n_requests) == ("validation", 1)
 
 
-async def test_the_output_is_what_the_schema_made_of_it_and_can_be_changed_by_its_owner(stage: Stage) -> None:  # A34
+async def test_an_async_validator_that_returns_a_value_is_a_bug_too(stage: Stage) -> None:  # D27
+    async def check(report: Report) -> None:
+        await asyncio.sleep(0)
+        return cast("None", report.model_copy(update={"total": 0}))
+
+    agent = reporter(stage.model([report(1)]), validators=[check])
+    assert failed(await run(agent, "Go.")).code == ErrorCode.VALIDATION_FAILED
+
+
+# -- the value ---------------------------------------------------------------------------------------------------------
+
+
+def upper(text: str) -> str:
+    return text.upper()
+
+
+class Named(BaseModel):
+    name: Annotated[str, AfterValidator(upper)]
+    n: int = Field(default=3, ge=1)
+
+
+async def test_the_output_is_the_value_that_the_schema_made_and_validators_saw(stage: Stage) -> None:  # A34
+    seen: list[Named] = []
+    model = stage.model([call("output", name="ada", n="5")])
+    result = await run(Agent(name="a", model=model, output=Output(Named), validators=[seen.append]), "Go.")
+    assert result.unwrap() == Named.model_construct(name="ADA", n=5)
+    assert seen == [result.unwrap()]
+    assert result.history[1].tool_uses[0].input == {"name": "ada", "n": "5"}
+
+
+async def test_the_output_is_what_the_schema_made_of_it_and_can_be_changed_by_its_owner(
+    stage: Stage,
+) -> None:  # A34, D27
     agent = Agent(name="clerk", model=stage.model([call("output", BILL, total="3")]), output=Output(Bill))
     result = succeeded(await run(agent, "Go."))
     assert result.output.total == 3
     assert not result.output.paid
-    result.output.lines.append(Line(amount=9))
+    result.output.lines.append(BillLine(amount=9))
     assert '"amount":9' not in str(result.history)
 
 
-# -- what counts as an output ------------------------------------------------------------------------------------------
+def doubled(n: int) -> int:
+    return 2 * n
 
 
-@pytest.mark.parametrize(
-    ("form", "handed_in", "expected"),
-    [
-        (list[int], [], []),
-        (int, 0, 0),
-        (bool, False, False),
-        (str, "", ""),
-        (dict[str, int], {}, {}),
-        (Report | None, None, None),
-        (int | str, "x", "x"),
-    ],
-    ids=str,
-)
-async def test_an_empty_output_is_an_output(
-    stage: Stage,
-    form: Any,  # noqa: ANN401 - a type form
-    handed_in: object,
-    expected: object,
-) -> None:  # A16, D9, D20
-    arguments = handed_in if form == dict[str, int] else {"value": handed_in}
-    model = stage.model([call("output", arguments)])  # pyright: ignore[reportArgumentType] - an object
-    result = await run(Agent[Any](name="clerk", model=model, output=Output(form)), "Go.")
-    assert succeeded(result).output == expected
-    assert stage.requests[0].prefix.tools[0].input_schema["type"] == "object"
+class Order(BaseModel):
+    item: str
+    amount: int = 1
+    notes: list[str] = Field(default_factory=list)
+    price: Annotated[int, AfterValidator(doubled)] = 5
 
 
-async def test_a_missing_value_is_told_as_such(stage: Stage) -> None:  # A16
-    model = stage.model([call("output", total=3, id="out"), call("output", value=[1])])
-    result = await run(Agent(name="clerk", model=model, output=Output(list[int])), "Go.")
-    assert succeeded(result).output == [1]
-    assert "- value: " in stage.tool_results(1)[0].text
+async def test_fields_with_a_default_are_not_required_of_the_model(stage: Stage) -> None:  # D26, X8
+    result = await run(Agent(name="a", model=stage.model([call("output", item="pear")]), output=Output(Order)), "Go.")
+    assert result.unwrap() == Order(item="pear")
+    schema = stage.requests[0].prefix.tools[0].input_schema
+    assert schema["required"] == ["item"]
 
 
-async def test_an_output_with_defaults_need_not_be_complete(stage: Stage) -> None:  # X8, D26
-    result = await run(Agent(name="clerk", model=stage.model([bill()]), output=Output(Bill)), "Go.")
-    assert succeeded(result)
-    spec = stage.requests[0].prefix.tools[0]
-    assert spec.input_schema["required"] == ["lines", "total"]
-
-
-async def test_a_rejected_text_is_read_by_the_model(stage: Stage) -> None:  # X10
-    def short(text: str) -> None:
-        if len(text) > 5:
-            raise Rejected("too long")
-
-    result = await run(Agent(name="poet", model=stage.model(["A long poem.", "Poem."]), validators=[short]), "Go.")
-    assert succeeded(result).output == "Poem."
-    assert stage.texts(1) == ["Validation failed: short\ntoo long\n\nCorrect the output and hand it in again."]
-    assert stage.tool_results(1) == list[ToolResult]()
-
-
-async def test_a_validator_judges_a_passing_output_once(stage: Stage) -> None:  # X10
-    judged: list[int] = []
-
-    def judge(report: Report) -> None:
-        judged.append(report.total)
-        small(report)
-
-    model = stage.model([report(7), report(2, id="o2")])
-    assert succeeded(await run(Agent(name="clerk", model=model, output=Output(Report), validators=[judge]), "Go."))
-    assert judged == [7, 2]
+async def test_a_type_that_transforms_its_values_may_be_an_output(stage: Stage) -> None:  # D26
+    model = stage.model([call("output", item="pear", price=7)])
+    result = await run(Agent(name="a", model=model, output=Output(Order)), "Go.")
+    assert result.unwrap().price == 14

@@ -117,3 +117,4 @@ class TaskEnded:
 
 
 TaskEvent: TypeAlias = TaskStarted | TaskMessaged | TaskEnded
+"""Anything that may happen to background work."""

@@ -51,7 +51,7 @@ def test_arguments_that_fit_come_out_as_plain_values() -> None:
 
 
 # R20
-def test_issues_come_in_order_missing_type_value_unknown_and_then_by_path() -> None:
+def test_issues_of_a_schema_come_in_the_same_order_as_those_of_types() -> None:
     schema: JsonObject = {
         "type": "object",
         "properties": {
@@ -207,6 +207,6 @@ def test_a_handler_is_a_function() -> None:
 
 @pytest.mark.fuzz
 @given(text=st.text() | st.from_regex(r'\{"(a|b)": ?.*\}', fullmatch=True))
-def test_any_text_is_parsed_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused_by_a_schema(text: str) -> None:
     with suppress(InvalidArguments):
         raw({**schema_of(a={"type": "integer"}, b={"pattern": "^(x|y)+$"}), "additionalProperties": False}).parse(text)

@@ -117,4 +117,5 @@ def test_a_bad_line_in_a_section_is_passed_over_in_silence(caplog: pytest.LogCap
     )
 )
 def test_any_text_can_be_taken_apart(lines: list[str]) -> None:
-    describe("\n".join(lines))
+    text = "\n".join(lines)
+    assert all(name.strip("*") in text for name in describe(text).parameters)

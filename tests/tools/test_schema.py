@@ -329,13 +329,6 @@ def test_a_field_as_default_counts_as_its_default_and_its_constraints() -> None:
     assert not accepts(compiled, '{"needed": 4, "count": 0}')
 
 
-def test_a_description_in_the_annotation_wins_over_the_docstring() -> None:
-    compiled = Fields([Parameter(name="n", annotation=Even, description="from the docstring")])
-    assert compiled.input_schema["properties"] == {
-        "n": {"type": "integer", "multipleOf": 2, "description": "an even number"}
-    }
-
-
 @pytest.mark.parametrize(
     "name", ["schema", "json", "copy", "dict", "model_config", "model_fields", "self", "class", "_x"]
 )

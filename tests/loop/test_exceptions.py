@@ -1,4 +1,4 @@
-"""Exceptions that are no `Exception`, time-outs, groups and leaks: what is data, and what goes through."""
+"""Exceptions that are no `Exception`, groups and leaks: what is data, and what goes through."""
 
 from __future__ import annotations
 
@@ -9,27 +9,15 @@ from typing import Any
 
 import pytest
 
-from journeyman import (
-    Abort,
-    Agent,
-    Callbacks,
-    ErrorCode,
-    Event,
-    Limits,
-    Output,
-    Rejection,
-    Tool,
-    ToolResult,
-    run,
-    run_sync,
-    tool,
-)
-from journeyman import events as of
+from journeyman import Abort, Agent, Callbacks, ErrorCode, Event, Limits, Output, Tool, ToolResult, run, run_sync, tool
+from journeyman.events import ModelResponded, RunStarted
 from journeyman.models.scripted import Scripted, call
 from journeyman.types import JsonObject
-from tests.loop.pitfalls.players import Report, look, report, small
+from tests.loop.players import Report, look, report, reporter, small, talker
 from tests.support.recorder import CallbackLog
 from tests.support.stage import Stage
+
+Options = dict[str, Any]
 
 
 class Stopped(BaseException):
@@ -53,8 +41,6 @@ def on(kind: type[Event]) -> Callable[[Event], None]:
     return listen
 
 
-Options = dict[str, Any]
-
 PLACES: dict[str, tuple[Options, Options]] = {
     "system": ({"system": stopping}, {}),
     "prompt": ({"prompt": stopping_later}, {}),
@@ -68,8 +54,8 @@ PLACES: dict[str, tuple[Options, Options]] = {
     "tool, inline": ({"tools": [Tool("look", "", {"type": "object"}, stopping, thread=False)]}, {}),
     "tool, in a thread": ({"tools": [Tool("look", "", {"type": "object"}, stopping)]}, {}),
     "middleware": ({"middlewares": [stopping_later]}, {}),
-    "listener": ({}, {"on_event": on(of.ModelResponded)}),
-    "listener, at the start": ({}, {"on_event": on(of.RunStarted)}),
+    "listener": ({}, {"on_event": on(ModelResponded)}),
+    "listener, at the start": ({}, {"on_event": on(RunStarted)}),
     "callback": ({}, {"callbacks": Callbacks(on_tool_call=stopping)}),
     "callback, later": ({}, {"callbacks": Callbacks(on_iteration_start=stopping_later)}),
 }
@@ -125,7 +111,7 @@ def test_an_interrupt_in_a_tool_leaves_the_program_loop_and_all(kind: type[BaseE
         return "unreachable"
 
     calls = [call("wait"), call("interrupt")] if parallel else [call("interrupt"), call("wait")]
-    agent = Agent(name="a", model=Scripted([calls]), tools=[interrupt, wait])
+    agent = talker(Scripted([calls]), tools=[interrupt, wait])
     with pytest.raises(kind):
         run_sync(agent, "Go.")
     assert cancelled == ["wait"] * parallel
@@ -137,23 +123,10 @@ async def test_a_generator_that_is_closed_leaves_the_run() -> None:  # A21
         raise GeneratorExit
 
     with pytest.raises(GeneratorExit):
-        await run(Agent(name="a", model=Scripted([call("close")]), tools=[close]), "Go.")
+        await run(talker(Scripted([call("close")]), tools=[close]), "Go.")
 
 
 # -- what is an ordinary error -----------------------------------------------------------------------------------------
-
-
-async def results(stage: Stage, handler: Callable[[], Coroutine[Any, Any, str]], *, parallel: bool) -> list[ToolResult]:
-    """Call a tool twice, and return what the model reads."""
-
-    async def called(arguments: JsonObject) -> str:
-        return await handler()
-
-    act = Tool("act", "Act.", {"type": "object"}, called, parallel=parallel)
-    model = stage.model([[call("act", id="a"), call("look", id="b"), call("act", id="c")], "Done."])
-    result = await run(Agent(name="a", model=model, tools=[act, look]), "Go.")
-    assert result.unwrap() == "Done."
-    return stage.tool_results(1)
 
 
 async def leak_from_a_task() -> str:
@@ -210,6 +183,19 @@ ORDINARY = [
 ]
 
 
+async def results(stage: Stage, handler: Callable[[], Coroutine[Any, Any, str]], *, parallel: bool) -> list[ToolResult]:
+    """Call a tool twice, and return what the model reads."""
+
+    async def called(arguments: JsonObject) -> str:
+        return await handler()
+
+    act = Tool("act", "Act.", {"type": "object"}, called, parallel=parallel)
+    model = stage.model([[call("act", id="a"), call("look", id="b"), call("act", id="c")], "Done."])
+    result = await run(talker(model, tools=[act, look]), "Go.")
+    assert result.unwrap() == "Done."
+    return stage.tool_results(1)
+
+
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("handler", ORDINARY, ids=lambda handler: handler.__name__)
 async def test_a_cancellation_or_time_out_of_the_tools_own_is_an_error_result(
@@ -235,7 +221,7 @@ async def test_a_tool_may_recover_from_a_group_that_failed(stage: Stage) -> None
         return "recovered"
 
     model = stage.model([[call("recover", id="a"), call("recover", id="b")], "Done."])
-    result = await run(Agent(name="a", model=model, tools=[recover]), "Go.", abort=Abort())
+    result = await run(talker(model, tools=[recover]), "Go.", abort=Abort())
     assert result.unwrap() == "Done."
     assert [answered.content for answered in stage.tool_results(1)] == ["recovered"] * 2
 
@@ -247,7 +233,7 @@ async def test_validators_and_callbacks_may_recover_from_a_group_that_failed(sta
         except* ValueError:
             pass
 
-    agent = Agent(name="a", model=stage.model([[call("look"), report(1)]]), tools=[look], output=Output(Report))
+    agent = reporter(stage.model([[call("look"), report(1)]]))
     callbacks = Callbacks(on_iteration_start=recover, on_tool_call=recover, on_layer_start=recover)
     assert (await run(replace(agent, validators=[recover]), "Go.", callbacks=callbacks)).unwrap() == Report(total=1)
 
@@ -261,7 +247,7 @@ async def test_a_signal_that_comes_up_in_a_group_with_failures_still_ends_the_ru
         abort.abort("enough")
         await group_with_a_cancellation()
 
-    agent = Agent(name="a", model=stage.model([report(1)]), output=Output(Report))
+    agent = reporter(stage.model([report(1)]))
     result = await run(agent, "Go.", abort=abort, callbacks=Callbacks(on_layer_complete=stop_and_fail))
     assert (type(result).__name__, getattr(result, "code", None)) == ("Failure", ErrorCode.EXECUTION_CANCELLED)
 
@@ -275,7 +261,7 @@ async def test_a_signal_is_not_delivered_to_the_caller_when_the_run_leaves_by_an
         abort.abort("enough")
         raise asyncio.CancelledError
 
-    agent = Agent(name="a", model=stage.model([report(1)]), output=Output(Report), validators=[stop_and_leak])
+    agent = reporter(stage.model([report(1)]), validators=[stop_and_leak])
     assert getattr(await run(agent, "Go.", abort=abort), "code", None) == ErrorCode.EXECUTION_CANCELLED
     await asyncio.sleep(0)
 
@@ -290,7 +276,7 @@ async def test_a_cancellation_that_comes_up_in_a_group_with_failures_leaves_as_a
         task.cancel()
         await group_with_a_cancellation()
 
-    agent = Agent(name="a", model=stage.model([report(1)]), output=Output(Report))
+    agent = reporter(stage.model([report(1)]))
     running = asyncio.create_task(run(agent, "Go.", callbacks=Callbacks(**{moment: cancel_and_fail})))
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -301,8 +287,7 @@ async def test_a_validator_that_leaks_a_cancellation_rejects(stage: Stage) -> No
         if report.total > 10:
             await leak_from_a_task()
 
-    model = stage.model([report(99), report(1)])
-    agent = Agent(name="a", model=model, output=Output(Report), validators=[judge])
+    agent = reporter(stage.model([report(99), report(1)]), validators=[judge])
     assert (await run(agent, "Go.", abort=Abort())).unwrap() == Report(total=1)
     assert "CancelledError" in stage.tool_results(1)[0].text
 
@@ -311,21 +296,9 @@ async def test_a_callback_that_leaks_a_cancellation_is_reported(stage: Stage) ->
     async def on_call(*given: object) -> None:
         await leak_from_a_task()
 
-    agent = Agent(name="a", model=stage.model([call("look"), "Done."]), tools=[look])
-    result = await run(agent, "Go.", callbacks=Callbacks(on_tool_call=on_call))
+    result = await run(talker(stage.model([call("look"), "Done."])), "Go.", callbacks=Callbacks(on_tool_call=on_call))
     assert result.unwrap() == "Done."
     assert [each.callback for each in result.metadata.callback_errors] == ["on_tool_call"]
-
-
-async def test_an_error_prompt_that_times_out_is_a_failure_like_any_other(stage: Stage) -> None:  # A21
-    async def tell(rejection: Rejection) -> str:
-        return await time_out()
-
-    model = stage.model([report(99), report(1)])
-    agent = Agent(name="a", model=model, output=Output(Report), validators=[small], error_prompt=tell)
-    result = await run(agent, "Go.")
-    assert result.unwrap_or("failed") == "failed"
-    assert stage.n_requests == 1
 
 
 async def test_a_time_out_around_the_run_is_the_callers(stage: Stage) -> None:  # A21, A22
@@ -335,7 +308,7 @@ async def test_a_time_out_around_the_run_is_the_callers(stage: Stage) -> None:  
 
     hanging = Tool("hang", "Hang.", {"type": "object"}, hang)
     told = CallbackLog()
-    agent = Agent(name="a", model=stage.model([call("hang")]), tools=[hanging], limits=Limits(seconds=60))
+    agent = talker(stage.model([call("hang")]), tools=[hanging], limits=Limits(seconds=60))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await run(agent, "Go.", callbacks=told.callbacks(), abort=Abort())

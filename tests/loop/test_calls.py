@@ -1,0 +1,845 @@
+"""Calls of tools: the arguments a tool is given, and what the model reads of what it returned or raised."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum, StrEnum
+from itertools import product
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from journeyman import (
+    CallbackContext,
+    Callbacks,
+    Event,
+    Image,
+    Limits,
+    Output,
+    Rejected,
+    Success,
+    Text,
+    Tool,
+    ToolContext,
+    ToolResult,
+    dump_messages,
+    load_messages,
+    run,
+    tool,
+)
+from journeyman.events import ToolCalled
+from journeyman.gate import Allow, GateRequest
+from journeyman.model import ToolSpec
+from journeyman.models.scripted import Scripted, call
+from journeyman.tools.tools import MiddlewareCall, Next
+from journeyman.types import JsonObject, ToolUse
+from tests.loop.players import Report, look, report, reporter, submit, succeeded, talker
+from tests.support.naming import steady_repr
+from tests.support.recorder import CallbackLog, Recorder, calls
+from tests.support.stage import Stage
+
+
+async def answered(stage: Stage, made: Tool[..., Any], **arguments: object) -> ToolResult:
+    """Return what the model reads of one call of a tool."""
+    agent = talker(stage.model([call(made.name, arguments, id="a"), "Done."]), tools=[made])
+    assert succeeded(await run(agent, "Go.")).output == "Done."
+    return stage.tool_results(1)[0]
+
+
+async def test_a_tool_is_a_definition_and_a_handler(stage: Stage) -> None:  # R18, R69, X7
+    def handler(arguments: dict[str, Any]) -> str:
+        return f"dug {arguments['depth']}"
+
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"depth": {"type": "integer", "minimum": 1}},
+        "required": ["depth"],
+    }
+    dig = Tool("dig", "Dig a hole.", schema, handler)
+    assert await answered(stage, dig, depth=2) == ToolResult("dug 2", tool_use_id="a")
+    assert stage.requests[0].prefix.tools == (ToolSpec(name="dig", description="Dig a hole.", input_schema=schema),)
+
+
+class Place(BaseModel):
+    name: str
+    depth: int = 0
+
+
+async def test_a_typed_function_is_a_definition_and_a_handler_too(stage: Stage) -> None:  # R18, X7, X8
+    @tool(thread=False)
+    def dig(place: Place, depth: int = 1) -> str:
+        """Dig a hole.
+
+        Args:
+            place: where to dig.
+        """
+        return f"dug {depth} at {place.name}/{place.depth}"
+
+    assert await answered(stage, dig, place={"name": "garden"}) == ToolResult("dug 1 at garden/0", tool_use_id="a")
+    spec = stage.requests[0].prefix.tools[0]
+    assert (spec.name, spec.description) == ("dig", "Dig a hole.")
+    assert spec.input_schema["required"] == ["place"]
+
+
+async def test_a_tool_sees_its_run(stage: Stage) -> None:  # X1
+    facts: list[object] = []
+
+    @tool
+    async def ask(context: ToolContext) -> None:
+        facts.extend(
+            [context.input, context.agent, context.path, context.attempt, context.iteration, context.tool_use_id]
+        )
+
+    await answered(stage, ask)
+    assert facts == ["Go.", "talker", ("talker",), 1, 1, "a"]
+
+
+WHO: ContextVar[str] = ContextVar("who", default="nobody")
+
+
+async def test_a_sync_tool_runs_in_a_thread_of_its_own_with_the_callers_context(stage: Stage) -> None:  # A17
+    WHO.set("somebody")
+
+    @tool
+    def where() -> str:
+        seen = f"{WHO.get()} {threading.current_thread().name}"
+        WHO.set("the tool")
+        return seen
+
+    @tool(thread=False)
+    def inline() -> str:
+        return f"{WHO.get()} {threading.current_thread().name}"
+
+    model = stage.model([[call("where"), call("where"), call("inline")], "Done."])
+    await run(talker(model, tools=[where, inline]), "Go.")
+    assert [answered.content for answered in stage.tool_results(1)] == [
+        "somebody tool where",
+        "somebody tool where",
+        f"somebody {threading.main_thread().name}",
+    ]
+    assert WHO.get() == "somebody"
+
+
+async def test_a_sync_tool_that_returns_an_awaitable_is_awaited_in_the_loop(stage: Stage) -> None:  # A17
+    homes: list[object] = []
+
+    async def fetch() -> str:
+        homes.append(threading.current_thread())
+        return "fetched"
+
+    def begin(arguments: JsonObject) -> Awaitable[str]:
+        homes.append(threading.current_thread())
+        return fetch()
+
+    used = Tool("begin", "Begin.", {"type": "object"}, begin)
+    await run(talker(stage.model([call("begin", id="a"), "Done."]), tools=[used]), "Go.")
+    assert stage.tool_results(1) == [ToolResult("fetched", tool_use_id="a")]
+    assert [home is threading.main_thread() for home in homes] == [False, True]
+
+
+async def test_the_loop_goes_on_while_a_sync_tool_blocks(stage: Stage) -> None:  # A17
+    released = threading.Event()
+
+    @tool
+    def block() -> str:
+        return "released" if released.wait(5) else "stuck"
+
+    def on_call(context: CallbackContext, name: str, arguments: object) -> None:
+        asyncio.get_running_loop().call_soon(released.set)
+
+    agent = talker(stage.model([call("block"), "Done."]), tools=[block])
+    await run(agent, "Go.", callbacks=Callbacks(on_tool_call=on_call))
+    assert stage.tool_results(1)[0].content == "released"
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_tool_is_called_by_the_name_it_is_offered_under(stage: Stage) -> None:  # D33
+    def plain(n: int) -> str:
+        return f"plain {n}"
+
+    model = stage.model([[call("renamed", n=1, id="a"), call("plain", n=1, id="b"), call("look", id="c")], "Done."])
+    await run(talker(model, tools=[tool(plain, name="renamed"), look]), "Go.")
+    assert stage.tool_names() == ["renamed", "look"]
+    assert stage.tool_results(1) == [
+        ToolResult("plain 1", tool_use_id="a"),
+        ToolResult("Error: Unknown tool plain", is_error=True, tool_use_id="b"),
+        ToolResult("found here", tool_use_id="c"),
+    ]
+
+
+UNSENDABLE = [
+    "look ",
+    " look",
+    "look\x00",
+    "l\u043eok",
+    "",
+    "../look",
+    "{name}",
+    "%s",
+    "x" * 300,
+    "\U0001f4a5",
+    "\ud800",
+]
+"""Names that no tool may have. One has a Cyrillic letter, one half a pair of surrogates."""
+
+
+HOSTILE = [
+    "constructor",
+    "__class__",
+    "__init__",
+    "get",
+    "items",
+    "LOOK",
+    "loo",
+    "run",
+    "handler",
+    "output",
+    "None",
+    "0",
+]
+"""Names that no tool has, but some object may."""
+
+
+@pytest.mark.parametrize(
+    ("stage", "name"),
+    [
+        *product(["in process", "over http"], HOSTILE),
+        *product(["in process"], UNSENDABLE),  # the adapter sends another name, and the server wants its answers back
+    ],
+    indirect=["stage"],
+    ids=lambda given: repr(given)[:20],
+)
+async def test_a_name_that_no_tool_has_is_answered_as_unknown_whatever_it_is(
+    stage: Stage, name: str, recorder: Recorder
+) -> None:  # D33, D34, D42, R25, R48, A15
+    result = await run(talker(stage.model([call(name, id="a"), "Done."])), "Go.", on_event=recorder)
+    assert isinstance(result, Success)
+    text = f"Error: Unknown tool {name}".encode(errors="replace").decode()
+    assert stage.tool_results(1) == [ToolResult(text, is_error=True, tool_use_id="a")]
+    assert len(load_messages(dump_messages(result.history))) == len(result.history)
+    stats = result.metadata.tools["(unknown)"]
+    assert (stats.kind, stats.calls, stats.errors) == ("unknown", 1, {"unknown": 1})
+    assert set(result.metadata.tools) == {"(unknown)"}
+
+
+def named(name: str) -> Tool[..., object]:
+    async def act() -> str:
+        return name
+
+    return tool(act, name=name)
+
+
+async def test_a_tool_may_have_the_name_of_an_attribute(stage: Stage) -> None:  # D34
+    names = ["__class__", "get", "tools", "constructor", "None"]
+    tools = [named(name) for name in names]
+    result = await run(talker(stage.model([[call(name) for name in names], "Done."]), tools=tools), "Go.")
+    assert [answered.content for answered in stage.tool_results(1)] == names
+    assert set(result.metadata.tools) == set(names)
+
+
+async def test_names_differ_by_case(stage: Stage) -> None:  # A15
+    model = stage.model([[call("Look"), call("look"), call("LOOK")], "Done."])
+    await run(talker(model, tools=[named("look"), named("Look")]), "Go.")
+    assert [answered.content for answered in stage.tool_results(1)] == ["Look", "look", "Error: Unknown tool LOOK"]
+
+
+async def test_names_of_any_allowed_form_are_sent_as_they_are(stage: Stage) -> None:  # D13
+    names = ["x" * 128, "-", "_", "0", "A-z_9"]
+    await run(talker(stage.model(["Done."]), tools=[named(name) for name in names]), "Go.")
+    assert stage.tool_names() == names
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_tool_whose_arguments_do_not_fit_is_not_called_and_the_model_reads_every_fault(stage: Stage) -> None:
+    # A36, R20
+    runs: list[str] = []
+
+    @tool
+    async def send(to: str, copies: Annotated[int, Field(le=5)], when: str = "now") -> str:
+        runs.append(to)
+        return "sent"
+
+    told = CallbackLog()
+    model = stage.model([call("send", copies=9, at="noon", id="a"), call("send", to="me", copies=1), "Done."])
+    result = await run(talker(model, tools=[send]), "Go.", callbacks=told.callbacks())
+    assert runs == ["me"]
+    assert stage.tool_results(1) == [
+        ToolResult(
+            "Error: Invalid arguments for tool 'send':\n"
+            "- to: is required\n"
+            "- copies: should be less than or equal to 5, got 9\n"
+            "- at: is not a known name",
+            is_error=True,
+            tool_use_id="a",
+        )
+    ]
+    assert [context.is_error for context, _ in told.of("tool_result")] == [True, False]
+    assert len(told.of("tool_call")) == 2
+    assert result.metadata.tools["send"].errors == {"invalid_input": 1}
+
+
+@pytest.mark.parametrize("raw", [False, True], ids=["typed", "with a schema"])
+async def test_a_tool_is_not_called_with_arguments_that_do_not_fit(stage: Stage, raw: bool) -> None:  # D43, A36, R20
+    runs: list[object] = []
+
+    async def order(item: str, amount: int) -> str:
+        runs.append(item)
+        return "ordered"
+
+    def order_raw(arguments: JsonObject) -> str:
+        runs.append(arguments)
+        return "ordered"
+
+    typed = tool(order)
+    used = Tool("order", "Order.", typed.input_schema, order_raw) if raw else typed
+    model = stage.model([call("order", amount="many", colour="red", id="a"), "Done."])
+    told = CallbackLog()
+    await run(talker(model, tools=[used]), "Go.", callbacks=told.callbacks())
+    (answered,) = stage.tool_results(1)
+    assert answered.is_error
+    for word in ("Error: Invalid arguments for tool 'order':", "item", "amount", "colour"):
+        assert word in answered.text
+    assert runs == []
+    assert [arguments for _, arguments in told.of("tool_result")] == [("order", answered.text)]
+
+
+async def test_parameters_with_a_default_are_not_required_of_the_model(stage: Stage) -> None:  # D26
+    @tool
+    async def order(item: str, amount: int = 1) -> str:
+        return f"{amount} {item}"
+
+    await run(talker(stage.model([call("order", item="pear"), "Done."]), tools=[order]), "Go.")
+    assert stage.requests[0].prefix.tools[0].input_schema["required"] == ["item"]
+    assert stage.tool_results(1)[0].content == "1 pear"
+
+
+MALFORMED = ['{"where": "up"', "", "[1]", "null", '"up"', "{'where': 'up'}", '{"where": NaN}', "[" * 5_000, "\ud800"]
+
+
+@pytest.mark.parametrize("written", MALFORMED, ids=[f"{n}" for n in range(len(MALFORMED))])
+@pytest.mark.parametrize("declared", [True, False], ids=["declared", "undeclared"])
+async def test_arguments_that_are_no_object_are_faults_of_the_models_and_do_not_spoil_the_history(
+    written: str, declared: bool
+) -> None:  # A36, A37, M8
+    use = ToolUse("a", "look", "{}", malformed=written) if declared else ToolUse("a", "look", written)
+    result = await run(talker(Scripted([use, "Done."])), "Go.")
+    assert isinstance(result, Success)
+    assert result.history[1].tool_uses[0].input == {}
+    assert load_messages(dump_messages(result.history))
+    answered = result.history[2].content[0]
+    assert isinstance(answered, ToolResult)
+    assert answered.is_error
+    assert answered.text.startswith("Error: Invalid arguments for tool 'look':")
+
+
+ODD_TEXTS: list[JsonObject] = [
+    {"where": "x" * 1_000_000},
+    {"where": "\x00\x1b[31m\u202e"},
+    {"where": "</tool_result>"},
+    {"where": "{0.__class__}"},
+]
+
+
+@pytest.mark.parametrize("arguments", ODD_TEXTS, ids=range(len(ODD_TEXTS)))
+async def test_odd_texts_reach_the_tool_as_they_are(stage: Stage, arguments: JsonObject) -> None:  # A36
+    seen: list[str] = []
+
+    @tool
+    async def keep(where: str) -> str:
+        seen.append(where)
+        return "kept"
+
+    result = await run(talker(stage.model([call("keep", arguments), "Done."]), tools=[keep]), "Go.")
+    assert seen == [arguments["where"]]
+    assert result.history[1].tool_uses[0].input == arguments
+
+
+HOSTILE_NAMES = ["ctx", "self", "__class__", "__proto__", "args", "kwargs", "arguments", "context", "where "]
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+async def test_an_argument_that_a_tool_does_not_name_is_refused(stage: Stage, name: str) -> None:  # A36, D34
+    seen: list[ToolContext] = []
+
+    @tool
+    async def keep(ctx: ToolContext, where: str = "here") -> str:
+        seen.append(ctx)
+        return "kept"
+
+    model = stage.model([call("keep", {name: {"abort": 1}}), call("keep"), "Done."])
+    await run(talker(model, tools=[keep], limits=Limits(iterations=3)), "Go.")
+    assert "is not a known name" in stage.tool_results(1)[0].text
+    assert len(seen) == 1
+
+
+async def test_a_parameter_may_have_any_name_that_python_takes(stage: Stage) -> None:  # A36
+    names = ["copy", "json", "schema", "model_dump", "validate", "self_", "function", "context", "value", "items"]
+
+    def keep(**given: object) -> str:
+        return ",".join(f"{name}={given[name]}" for name in names)
+
+    def keep_raw(arguments: JsonObject) -> str:
+        return keep(**arguments)
+
+    space: dict[str, Any] = {}
+    parameters = ", ".join(f"{name}: int" for name in names)
+    exec(f"def keep_typed({parameters}) -> dict: return dict(locals())", space)
+    typed: Tool[..., Any] = tool(space["keep_typed"])
+    schema: JsonObject = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
+    raw = Tool("keep_raw", "Keep.", schema, keep_raw)
+    arguments = {name: number for number, name in enumerate(names)}
+    model = stage.model([[call("keep_typed", arguments), call("keep_raw", arguments)], "Done."])
+    await run(talker(model, tools=[typed, raw]), "Go.")
+    first, second = stage.tool_results(1)
+    assert first.text == "{" + ",".join(f'"{name}":{number}' for name, number in arguments.items()) + "}"
+    assert second.text == ",".join(f"{name}={number}" for name, number in arguments.items())
+
+
+# -- arguments that somebody changes -----------------------------------------------------------------------------------
+
+
+class Basket(TypedDict):
+    items: list[str]
+
+
+@tool
+async def pack(basket: Basket, labels: dict[str, list[int]]) -> str:
+    """Pack the basket, and change everything that came."""
+    basket["items"].append("stolen")
+    labels["a"].clear()
+    labels["b"] = [1]
+    return "packed"
+
+
+def pack_raw(arguments: JsonObject) -> str:
+    arguments.clear()
+    arguments["basket"] = "gone"
+    return "packed"
+
+
+PACKERS = [pack, Tool("pack", "Pack.", {"type": "object"}, pack_raw)]
+
+
+ARGUMENTS: JsonObject = {"basket": {"items": ["pear"]}, "labels": {"a": [1, 2]}}
+
+
+def asked(stage: Stage) -> JsonObject:
+    """Return the arguments of the first call, as the second request sent them back."""
+    use = stage.messages(1)[1].content[0]
+    assert isinstance(use, ToolUse)
+    return use.input
+
+
+@pytest.mark.parametrize("packer", PACKERS, ids=["typed", "with a schema"])
+async def test_a_tool_that_changes_its_arguments_does_not_rewrite_the_history(
+    stage: Stage, packer: Tool[..., object]
+) -> None:  # D12
+    result = await run(talker(stage.model([call("pack", ARGUMENTS), "Done."]), tools=[packer]), "Go.")
+    assert asked(stage) == ARGUMENTS
+    assert result.history[1].tool_uses[0].input == ARGUMENTS
+
+
+async def test_a_default_that_a_tool_changes_is_new_for_the_next_call(stage: Stage) -> None:  # D12
+    @tool
+    async def note(word: str, words: list[str] = []) -> list[str]:  # noqa: B006 - that it is safe is what is tested
+        words.append(word)
+        return words
+
+    await run(talker(stage.model([call("note", word="one"), call("note", word="two"), "Done."]), tools=[note]), "Go.")
+    assert [stage.tool_results(n)[0].content for n in (1, 2)] == ['["one"]', '["two"]']
+
+
+async def test_two_calls_with_the_same_arguments_do_not_share_them(stage: Stage) -> None:  # D12
+    seen: list[JsonObject] = []
+
+    @tool(parallel=True)
+    async def add(to: dict[str, int]) -> str:
+        to["added"] = to.get("added", 0) + 1
+        await asyncio.sleep(0)
+        seen.append(dict(to))
+        return "added"
+
+    await run(talker(stage.model([[call("add", to={}), call("add", to={})], "Done."]), tools=[add]), "Go.")
+    assert seen == [{"added": 1}, {"added": 1}]
+
+
+async def test_callbacks_listeners_and_gates_that_change_the_arguments_change_only_their_own(
+    stage: Stage,
+) -> None:  # D12, A27
+    told, seen, heard = list[JsonObject](), list[JsonObject](), list[JsonObject]()
+
+    def listen(event: Event) -> None:
+        if isinstance(event, ToolCalled):
+            heard.append(dict(event.tool_input))
+            event.tool_input.clear()
+
+    def on_call(context: CallbackContext, name: str, arguments: JsonObject) -> None:
+        told.append(dict(arguments))
+        arguments["where"] = "elsewhere"
+
+    class Meddler:
+        async def decide(self, request: GateRequest) -> Allow:
+            seen.append(dict(request.arguments))
+            request.arguments["where"] = "anywhere"
+            return Allow()
+
+    agent = talker(stage.model([call("look", where="up"), "Done."]), gate=Meddler())
+    await run(agent, "Go.", callbacks=Callbacks(on_tool_call=on_call), on_event=listen)
+    assert told == seen == heard == [{"where": "up"}]
+    assert stage.tool_results(1)[0].content == "found up"
+    assert asked(stage) == {"where": "up"}
+
+
+async def test_a_middleware_changes_what_the_tool_gets_but_not_the_history(stage: Stage) -> None:  # D12
+    async def redirect(call: MiddlewareCall, proceed: Next) -> ToolResult:
+        call.arguments["where"] = "down"
+        return await proceed(call)
+
+    await run(talker(stage.model([call("look", where="up"), "Done."]), middlewares=[redirect]), "Go.")
+    assert stage.tool_results(1)[0].content == "found down"
+    assert asked(stage) == {"where": "up"}
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+class Odd:
+    def __str__(self) -> str:
+        return "an odd thing"
+
+
+class Fruit(BaseModel):
+    name: str = Field(alias="fruitName")
+    weight: float = 0.5
+
+
+@dataclass
+class Pair:
+    left: int
+    right: object = None
+
+
+class Word(StrEnum):
+    YES = "yes"
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+VALUES: dict[str, tuple[Callable[[], object], str]] = {
+    "text": (lambda: "plain", "plain"),
+    "text with quotes and lines": (lambda: 'a "b"\nc', 'a "b"\nc'),
+    "text with quotes alone": (lambda: 'He said "r".\n', 'He said "r".\n'),
+    "text in quotes": (lambda: '"quoted"', '"quoted"'),
+    "text that is JSON": (lambda: '{"a":1}', '{"a":1}'),
+    "text of another script": (lambda: "größe 名 💥", "größe 名 💥"),
+    "zero": (lambda: 0, "0"),
+    "false": (lambda: False, "false"),
+    "empty list": (lambda: [], "[]"),
+    "empty dict": (lambda: {}, "{}"),
+    "nothing": (lambda: None, "(no output)"),
+    "empty text": (lambda: "", "(no output)"),
+    "number": (lambda: 1.5, "1.5"),
+    "dict": (lambda: {"a": [1, None, True], "ü": "名"}, '{"a":[1,null,true],"ü":"名"}'),
+    "keys that are no texts": (lambda: {1: "a", None: "b"}, '{"1":"a","None":"b"}'),
+    "not a number": (lambda: {"n": float("nan"), "i": float("-inf")}, '{"n":"NaN","i":"-Infinity"}'),
+    "not a number at the top": (lambda: float("nan"), "NaN"),
+    "model": (lambda: Fruit(fruitName="pear"), '{"fruitName":"pear","weight":0.5}'),
+    "models": (lambda: [Fruit(fruitName="pear")], '[{"fruitName":"pear","weight":0.5}]'),
+    "dataclass": (lambda: Pair(1, Pair(2)), '{"left":1,"right":{"left":2,"right":null}}'),
+    "tuple": (lambda: (1, "a"), '[1,"a"]'),
+    "set": (lambda: {"b", "a"}, '["a","b"]'),
+    "date": (lambda: [date(2026, 1, 2), datetime(2026, 1, 2, tzinfo=UTC)], '["2026-01-02","2026-01-02T00:00:00Z"]'),
+    "decimal": (lambda: {"n": Decimal("1.10")}, '{"n":"1.10"}'),
+    "enum": (lambda: [Colour.RED, Word.YES], '["red","yes"]'),
+    "enum that is a text": (lambda: Word.YES, "yes"),
+    "path and id": (lambda: [PurePosixPath("/a"), UUID(int=1)], '["/a","00000000-0000-0000-0000-000000000001"]'),
+    "odd": (Odd, "an odd thing"),
+    "odd, inside": (lambda: [Odd()], '["an odd thing"]'),
+    "iterator, inside": (lambda: {"rows": map(str, [1])}, '{"rows":["1"]}'),
+    "huge number": (lambda: 10**30, str(10**30)),
+}
+
+
+async def returned(stage: Stage, value: Callable[[], object], **options: int) -> ToolResult:
+    """Let a tool return a value, and return what the model reads."""
+
+    def give(arguments: JsonObject) -> object:
+        return value()
+
+    used = Tool("give", "Give it.", {"type": "object"}, give, max_chars=options.get("max_chars"))
+    told = CallbackLog()
+    before = stage.n_requests
+    model = stage.model([call("give", id="a"), "Done."])
+    await run(talker(model, tools=[used]), "Go.", callbacks=told.callbacks())
+    (result,) = stage.tool_results(before + 1)
+    ((context, (_, text)),) = told.of("tool_result")
+    assert (text, context.is_error) == (result.text, result.is_error)
+    return result
+
+
+@pytest.mark.parametrize("name", VALUES)
+async def test_a_value_is_read_as_text_or_json(stage: Stage, name: str) -> None:  # A18, R21, D7, D42
+    value, text = VALUES[name]
+    assert await returned(stage, value) == ToolResult(text, tool_use_id="a")
+
+
+def count() -> Iterator[int]:
+    yield 1
+
+
+def circular() -> list[object]:
+    ring: list[object] = []
+    ring.append(ring)
+    return ring
+
+
+async def fetch() -> str:
+    return "fetched"
+
+
+UNFINISHED: dict[str, tuple[Callable[[], object], str]] = {
+    "generator": (count, "has no value yet. Await it"),
+    "iterator": (lambda: iter([1]), "has no value yet. Await it"),
+    "map": (lambda: map(str, [1]), "has no value yet. Await it"),
+    "coroutine in a list": (lambda: [fetch()], "Await it"),
+    "coroutine in a dict": (lambda: {"a": {"b": fetch()}}, "Await it"),
+    "circular": (lambda: circular(), "Error: The result cannot be written as JSON"),
+}
+
+
+@pytest.mark.parametrize("name", UNFINISHED)
+async def test_a_value_that_has_no_value_yet_or_no_end_is_an_error(
+    stage: Stage, name: str
+) -> None:  # A18, R23, D7, D25
+    value, said = UNFINISHED[name]
+    result = await returned(stage, value)
+    assert result.is_error
+    assert result.text.startswith("Error: ")
+    assert said in result.text
+
+
+async def test_a_tool_may_return_blocks_or_a_whole_result(stage: Stage) -> None:  # A18, R21
+    picture = Image.from_bytes(b"\x89PNG", "image/png")
+    blocks = (Text("A picture:"), picture)
+    assert await returned(stage, lambda: blocks) == ToolResult(blocks, tool_use_id="a")
+    assert await returned(stage, lambda: ["A picture:", picture]) == ToolResult(blocks, tool_use_id="a")
+    assert await returned(stage, lambda: picture) == ToolResult((picture,), tool_use_id="a")
+    assert await returned(stage, lambda: ToolResult(blocks, is_error=False)) == ToolResult(blocks, tool_use_id="a")
+
+
+async def test_a_tool_may_say_that_its_result_is_an_error(stage: Stage) -> None:  # A18, R21, X2
+    assert await returned(stage, lambda: ToolResult("no such row", is_error=True)) == ToolResult(
+        "no such row", is_error=True, tool_use_id="a"
+    )
+
+
+async def test_the_id_that_a_tool_gives_its_result_does_not_count(stage: Stage) -> None:  # A18, A37
+    result = await returned(stage, lambda: ToolResult("mine", tool_use_id="somebody's"))
+    assert result == ToolResult("mine", tool_use_id="a")
+
+
+async def _nothing_awaited() -> None: ...
+
+
+EMPTY: dict[str, Callable[[], object]] = {
+    "None": lambda: None,
+    "an empty text": lambda: "",
+    "a blank text": lambda: " \n\t ",
+    "None, awaited": _nothing_awaited,
+    "a result without content": lambda: ToolResult(""),
+    "a result of blank blocks": lambda: ToolResult((Text(""), Text("  "))),
+    "a result without blocks": lambda: ToolResult(()),
+    "a blank block": lambda: [Text(" ")],
+}
+
+
+@pytest.mark.parametrize("value", EMPTY.values(), ids=EMPTY)
+async def test_a_tool_without_words_still_has_a_result(stage: Stage, value: Callable[[], object]) -> None:  # D7
+    def say_nothing(arguments: JsonObject) -> object:
+        return value()
+
+    quiet = Tool("quiet", "Say nothing.", {"type": "object"}, say_nothing)
+    await run(talker(stage.model([call("quiet", id="a"), "Done."]), tools=[quiet]), "Go.")
+    assert stage.tool_results(1) == [ToolResult("(no output)", tool_use_id="a")]
+
+
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (Rejected(" "), "Rejected"),
+        (ValueError(""), "Error: ValueError"),
+        (ValueError("\n"), "Error: ValueError"),
+        (KeyError(), "Error: KeyError: KeyError"),
+    ],
+    ids=steady_repr,
+)
+async def test_an_error_without_words_still_has_a_text(stage: Stage, failure: Exception, text: str) -> None:  # D7
+    @tool
+    async def fail() -> None:
+        raise failure
+
+    await run(talker(stage.model([call("fail", id="a"), "Done."]), tools=[fail]), "Go.")
+    assert stage.tool_results(1) == [ToolResult(text, is_error=True, tool_use_id="a")]
+
+
+async def test_an_error_result_without_content_gets_some(stage: Stage) -> None:  # D7, M4
+    @tool
+    async def fail() -> ToolResult:
+        return ToolResult("", is_error=True)
+
+    await run(talker(stage.model([call("fail", id="a"), "Done."]), tools=[fail]), "Go.")
+    assert stage.tool_results(1) == [ToolResult("(no output)", is_error=True, tool_use_id="a")]
+
+
+async def test_a_middleware_that_answers_without_words_still_gives_a_result(stage: Stage) -> None:  # D7
+    async def silence(call: MiddlewareCall, proceed: Next) -> ToolResult:
+        return ToolResult(" ", is_error=True)
+
+    await run(talker(stage.model([call("look", id="a"), "Done."]), middlewares=[silence]), "Go.")
+    assert stage.tool_results(1) == [ToolResult("(no output)", is_error=True, tool_use_id="a")]
+
+
+# -- long results ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_long_result_is_cut_and_says_how_long_it_was(stage: Stage) -> None:  # A19
+    result = await returned(stage, lambda: "x" * 12_345, max_chars=10)
+    assert result == ToolResult("x" * 10 + "\n[Cut: the first 10 of 12,345 characters.]", tool_use_id="a")
+
+
+async def test_a_result_of_exactly_the_limit_is_whole(stage: Stage) -> None:  # A19
+    assert (await returned(stage, lambda: "x" * 10, max_chars=10)).content == "x" * 10
+
+
+async def test_the_limit_of_a_tool_counts_before_the_agents(stage: Stage) -> None:  # A19
+    async def long() -> str:
+        return "y" * 50
+
+    short, usual = tool(long, name="short", max_chars=5), tool(long, name="usual")
+    model = stage.model([[call("short"), call("usual")], "Done."])
+    await run(talker(model, tools=[short, usual], max_result_chars=20), "Go.")
+    first, second = (result.text for result in stage.tool_results(1))
+    assert first == "yyyyy\n[Cut: the first 5 of 50 characters.]"
+    assert second == "y" * 20 + "\n[Cut: the first 20 of 50 characters.]"
+
+
+async def test_without_a_limit_nothing_is_cut(stage: Stage) -> None:  # A19
+    assert len((await returned(stage, lambda: "z" * 200_000)).text) == 200_000
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+class Silent(Exception): ...
+
+
+NESTED = ExceptionGroup("two failed", [ValueError("one"), ExceptionGroup("inner", [Silent(), KeyError("k")])])
+
+
+class Wrong(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def caused() -> Exception:
+    error = ValueError("on top")
+    error.__cause__ = LookupError("below")
+    return error
+
+
+ERRORS: list[tuple[Exception, str]] = [
+    (ValueError("too far"), "Error: too far"),
+    (Silent(), "Error: Silent"),
+    (Silent("  "), "Error: Silent"),
+    (Wrong(), "Error: Wrong"),
+    (KeyError("name"), "Error: KeyError: 'name'"),
+    (OSError(2, "No such file", "a.txt"), "Error: [Errno 2] No such file: 'a.txt'"),
+    (ValueError("two\nlines"), "Error: two\nlines"),
+    (caused(), "Error: on top"),
+    (NESTED, "Error: two failed\n- one\n- Silent\n- KeyError: 'k'"),
+    (TimeoutError(), "Error: TimeoutError"),
+    (AssertionError(), "Error: AssertionError"),
+    (Rejected("ask again later"), "ask again later"),
+]
+
+
+def raising(error: BaseException) -> Callable[[], object]:
+    def fail() -> object:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(("error", "text"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])
+async def test_an_error_is_read_as_its_message_and_never_as_a_traceback(
+    stage: Stage, error: Exception, text: str
+) -> None:  # A20, R49
+    assert await returned(stage, raising(error)) == ToolResult(text, is_error=True, tool_use_id="a")
+
+
+@pytest.mark.parametrize(("error", "text"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])
+async def test_an_error_of_a_reflection_is_read_the_same_way(
+    stage: Stage, error: Exception, text: str
+) -> None:  # A20, R23, R24, X9
+    def show(draft: Report) -> str:
+        raise error
+
+    await run(reporter(stage.model([report(1, "a"), submit()]), output=Output(Report, reflection=show)), "Go.")
+    assert stage.tool_results(1) == [ToolResult(text, is_error=True, tool_use_id="a")]
+
+
+@pytest.mark.parametrize("how", ["async", "inline", "in a thread"])
+@pytest.mark.parametrize("rejecting", [False, True])
+async def test_an_error_is_read_the_same_way_wherever_the_tool_runs(
+    stage: Stage, rejecting: bool, how: str
+) -> None:  # R23, R24, R49, A20, X9
+    async def later() -> None:
+        now()
+
+    def now() -> None:
+        raise Rejected("Not on Sundays.") if rejecting else ValueError("no such table")
+
+    made = tool(later if how == "async" else now, name="give", thread=None if how != "inline" else False)
+    assert (await answered(stage, made)) == ToolResult(
+        "Not on Sundays." if rejecting else "Error: no such table", True, "a"
+    )
+
+
+async def test_an_iteration_goes_on_after_an_error(stage: Stage, recorder: Recorder) -> None:  # R23, R49
+    @tool(thread=False)
+    def divide(by: int) -> float:
+        return 1 / by
+
+    model = stage.model([[call("divide", by=0, id="a"), call("divide", by=2, id="b")], "Done."])
+    await run(talker(model, tools=[divide]), "Go.", on_event=recorder)
+    assert calls(recorder.events) == [
+        "divide#a?",
+        "divide#a! Error: division by zero",
+        "divide#b?",
+        "divide#b: 0.5",
+    ]
+
+
+@pytest.mark.parametrize("error", [StopIteration("end"), StopAsyncIteration("end")], ids=repr)
+async def test_a_tool_that_raises_the_end_of_an_iteration_has_failed(stage: Stage, error: Exception) -> None:  # A20
+    assert (await returned(stage, raising(error))).is_error
+
+
+async def test_an_endless_error_is_cut(stage: Stage) -> None:  # A20, A19
+    assert len((await returned(stage, raising(ValueError("x" * 100_000)))).text) < 5_000

@@ -1,0 +1,281 @@
+"""The conversation: ids of calls, blocks that are sent back as they came, and histories from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import pytest
+
+from journeyman import (
+    Agent,
+    ErrorCode,
+    Limits,
+    Settings,
+    Success,
+    Text,
+    ToolResult,
+    dump_messages,
+    load_messages,
+    run,
+    tool,
+)
+from journeyman.history import History
+from journeyman.model import Response
+from journeyman.models.scripted import Scripted, call, say
+from journeyman.types import Block, Message, Opaque, RedactedThinking, Thinking, ToolUse
+from tests.loop.players import REFLECTED, Report, failed, rejected, report, reporter, submit, talker
+from tests.support.recorder import CallbackLog, Recorder, transcript
+from tests.support.stage import Stage
+
+# -- ids ---------------------------------------------------------------------------------------------------------------
+
+
+ODD_IDS: list[list[str]] = [
+    ["a", "a"],
+    ["a", "a", "a"],
+    ["a b", "a b"],
+    ["ü", "x" * 65],
+    ["call_1", "call_2", "call_1"],
+    ["call_3", "a", "a"],
+    ["a\n", "\ud800", "."],
+]
+
+
+class Keeper:
+    """A model as a decoder without care would make it: it gives the ids as they are written."""
+
+    def __init__(self, *responses: Sequence[ToolUse]) -> None:
+        self.responses = responses
+
+    def model(self) -> Scripted:
+        return Scripted([list(each) for each in self.responses] + ["Done."])
+
+
+@pytest.mark.parametrize("ids", ODD_IDS, ids=range(len(ODD_IDS)))
+async def test_calls_with_odd_or_equal_ids_each_have_an_id_and_a_result_of_their_own(
+    ids: list[str], recorder: Recorder
+) -> None:
+    # A37, design 4.3
+    runs: list[int] = []
+
+    @tool
+    async def act(n: int) -> str:
+        runs.append(n)
+        return f"acted {n}"
+
+    told = CallbackLog()
+    agent = talker(Keeper([call("act", n=n, id=id) for n, id in enumerate(ids)]).model(), tools=[act])
+    result = await run(agent, "Go.", on_event=recorder, callbacks=told.callbacks())
+    assert isinstance(result, Success)
+    uses = result.history[1].tool_uses
+    made = [use.id for use in uses]
+    assert len(set(made)) == len(ids)
+    assert all(
+        use.wire_id == id.encode(errors="replace").decode() for use, id in zip(uses, ids, strict=True) if use.id != id
+    )
+    assert result.history[2].content == tuple(ToolResult(f"acted {n}", tool_use_id=id) for n, id in enumerate(made))
+    assert runs == list(range(len(ids)))
+    assert [context.tool_use_id for context, _ in told.of("tool_call")] == made
+    assert load_messages(dump_messages(result.history)) == list(result.history)
+
+
+async def test_ids_are_unique_over_the_whole_history() -> None:  # A37, design 4.3
+    model = Keeper([call("look", id="a")], [call("look", id="a")], [call("look", id="call_1")]).model()
+    result = await run(talker(model), "Go.")
+    ids = [use.id for message in result.history for use in message.tool_uses]
+    assert (len(ids), len(set(ids)), ids[0], ids[2]) == (3, 3, "a", "call_1")
+
+
+async def test_ids_are_unique_over_a_history_that_goes_on() -> None:  # A37
+    first = await run(talker(Keeper([call("look", id="a")]).model()), "Go.")
+    model = Keeper([call("look", id="a"), call("look", id="a")]).model()
+    second = await run(talker(model), "Again.", history=first.history)
+    ids = [use.id for message in second.history for use in message.tool_uses]
+    assert len(set(ids)) == len(ids) == 3
+    assert second.history[: len(first.history)] == first.history
+
+
+async def test_two_outputs_of_one_id_are_two_calls(recorder: Recorder) -> None:  # A37, A3
+    agent = reporter(Keeper([report(99, "a"), report(1, "a")]).model())
+    assert (await run(agent, "Go.", on_event=recorder)).unwrap() == Report(total=1)
+
+
+async def test_calls_without_an_id_get_one(stage: Stage) -> None:  # A37
+    result = await run(talker(stage.model([[call("look"), call("look")], [call("look")], "Done."])), "Go.")
+    ids = [use.id for message in result.history for use in message.tool_uses]
+    assert all(ids)
+    assert len(set(ids)) == 3
+
+
+# -- blocks that are sent back -----------------------------------------------------------------------------------------
+
+
+THOUGHT = Thinking("Let me think.\n", "c2lnbmF0dXJl")
+
+
+HIDDEN = RedactedThinking("EmwKAhgBEgy3va3pzix")
+
+
+SEARCHING = Opaque("anthropic", '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"q":"x"}}')
+
+
+FOUND = Opaque("anthropic", '{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}')
+
+
+def stopping(*blocks: Block, reason: Literal["tool_use", "pause_turn"] = "tool_use") -> Response:
+    return Response(content=blocks, stop_reason=reason, usage=say().usage)
+
+
+async def test_what_the_model_thought_and_searched_is_sent_back_as_it_came(stage: Stage) -> None:  # A41, M8
+    first = (THOUGHT, HIDDEN, Text("I will search."), SEARCHING, FOUND, Text(" Found."), call("look", id="a"))
+    second = (Thinking("Now the draft.", "ZHJhZnQ="), report(99, "b"))
+    third = (Thinking("Smaller.", "c21hbGw="), report(1, "c"))
+    result = await run(reporter(stage.model([stopping(*first), stopping(*second), stopping(*third)])), "Go.")
+    assert isinstance(result, Success)
+    assert stage.messages(1)[1].content == stage.messages(2)[1].content == first
+    assert stage.messages(2)[3].content == second
+    assert stage.messages(2)[:3] == stage.messages(1)
+
+
+async def test_a_call_of_the_providers_own_that_is_open_is_answered_with_results_only(stage: Stage) -> None:  # A41
+    searching_and_looking = stopping(SEARCHING, call("look", id="a"))
+    agent = reporter(stage.model([searching_and_looking, stopping(FOUND, report(1))]))
+    assert isinstance(await run(agent, "Go."), Success)
+    assert stage.messages(1)[-1].content == (ToolResult("found here", tool_use_id="a"),)
+
+
+async def test_a_feedback_text_waits_until_the_providers_own_call_is_answered(stage: Stage) -> None:  # A41, A24
+    model = stage.model([stopping(SEARCHING, report(99, "a")), stopping(FOUND, call("look", id="b")), report(1)])
+    assert isinstance(await run(reporter(model, feedback="text"), "Go."), Success)
+    assert [type(block) for block in stage.messages(1)[-1].content] == [ToolResult]
+    assert stage.messages(2)[-1].content == (ToolResult("found here", tool_use_id="b"), Text(rejected(99)))
+
+
+@pytest.mark.parametrize("stage", ["in process"], indirect=True)  # the server knows the blocks that there are
+async def test_unknown_blocks_are_kept(stage: Stage) -> None:  # A41, M10
+    odd = Opaque("anthropic", '{"type":"hologram","shape":[1,2,3]}')
+    result = await run(talker(stage.model([stopping(odd, call("look", id="a")), "Done."])), "Go.")
+    assert result.history[1].content == (odd, call("look", id="a"))
+
+
+async def long_talk(stage: Stage, settings: Settings, *system: Text) -> Sequence[Message]:
+    model = stage.model([call("look"), [call("look"), call("look")], report(99), report(1)])
+    agent = reporter(model, system=system, settings=settings)
+    result = await run(agent, "Go.")
+    assert isinstance(result, Success)
+    return result.history
+
+
+async def test_a_history_is_loaded_as_it_was_saved(stage: Stage) -> None:  # A41, design 4.3
+    history = await long_talk(stage, Settings())
+    agent = reporter(stage.model([stopping(THOUGHT, report(2, "z")), submit("s")]), output=REFLECTED)
+    result = await run(agent, "And now?", history=load_messages(dump_messages(history)))
+    assert isinstance(result, Success)
+    assert result.history[: len(history) - 1] == tuple(history[:-1])
+    assert History(result.history).export() == result.history
+
+
+# -- histories from elsewhere ------------------------------------------------------------------------------------------
+
+
+async def test_a_run_may_go_on_from_the_history_of_another(stage: Stage) -> None:  # A46, D46, R53
+    agent = talker(stage.model([call("look", id="a"), "It is here.", "As I said."]))
+    first = await run(agent, "Where is it?")
+    second = await run(agent, "Are you sure?", history=load_messages(dump_messages(first.history)))
+    assert second.unwrap() == "As I said."
+    assert transcript(stage.messages(2)) == [
+        ("user", "Where is it?"),
+        ("assistant", "look({})#a"),
+        ("user", "#a: found here"),
+        ("assistant", "It is here."),
+        ("user", "Are you sure?"),
+    ]
+    assert second.history[:4] == first.history
+    assert second.metadata.usage is not None
+    assert second.metadata.usage.requests == 1
+
+
+@pytest.mark.parametrize(("answers", "offered"), [(["Hello."], []), ([call("look"), "Hello."], ["look"])])
+async def test_a_history_goes_on_without_tools_and_those_it_calls_are_offered_as_gone(
+    stage: Stage, answers: list[str | ToolUse], offered: list[str]
+) -> None:  # R53, A46
+    first = await run(talker(stage.model(answers)), "Hi.")
+    second = await run(Agent(name="a", model=stage.model(["Fine."])), "How are you?", history=first.history)
+    assert transcript(second.history) == [
+        *transcript(first.history),
+        ("user", "How are you?"),
+        ("assistant", "Fine."),
+    ]
+    assert [(tool.name, tool.description) for tool in stage.requests[-1].prefix.tools] == [
+        (name, "No longer available.") for name in offered
+    ]
+
+
+async def test_what_went_before_does_not_count_against_a_run(stage: Stage) -> None:  # A46, A10
+    agent = talker(stage.model([call("look"), "One."] * 3), limits=Limits(iterations=2, calls=1, attempts=1))
+    history: Sequence[Message] = ()
+    for _ in range(3):
+        result = await run(agent, "Go on.", history=history)
+        assert result.unwrap() == "One."
+        assert result.metadata.tools["look"].succeeded == 1
+        history = result.history
+    assert len(history) == 12
+
+
+async def test_a_draft_of_an_earlier_run_cannot_be_submitted(stage: Stage) -> None:  # A46, A8
+    agent = reporter(stage.model([report(1), "Enough for now.", submit()]), output=REFLECTED)
+    first = failed(await run(agent, "Go."))
+    again = failed(await run(agent, "Go on.", history=first.history))
+    assert (again.code, again.candidate) == (ErrorCode.SUBMIT_BEFORE_OUTPUT, None)
+
+
+BROKEN: list[tuple[str, list[Message]]] = [
+    ("a call without a result", [Message("user", (Text("a"),)), Message("assistant", (call("look", id="x"),))]),
+    ("a result without a call", [Message("user", (ToolResult("found", tool_use_id="x"), Text("a")))]),
+    ("two users in a row", [Message("user", (Text("a"),)), Message("user", (Text("b"),))]),
+    ("an empty message", [Message("user", ()), Message("assistant", ())]),
+    ("a blank text", [Message("user", (Text(" "),)), Message("assistant", (Text(""),))]),
+    ("an assistant first", [Message("assistant", (Text("Hello."),))]),
+    (
+        "a text before a result",
+        [
+            Message("user", (Text("a"),)),
+            Message("assistant", (call("look", id="x"),)),
+            Message("user", (Text("b"), ToolResult("found", tool_use_id="x"))),
+        ],
+    ),
+    (
+        "two results of one call",
+        [
+            Message("assistant", (call("look", id="x"),)),
+            Message("user", (ToolResult("1", tool_use_id="x"), ToolResult("2", tool_use_id="x"))),
+        ],
+    ),
+    (
+        "equal ids",
+        [
+            Message("user", (Text("a"),)),
+            Message("assistant", (call("look", id="x"), call("look", id="x"))),
+            Message("user", (ToolResult("1", tool_use_id="x"), ToolResult("2", tool_use_id="x"))),
+        ],
+    ),
+    ("a call of a tool that is gone", [Message("assistant", (ToolUse("x", "gone"),))]),
+]
+
+
+@pytest.mark.parametrize("history", [history for _, history in BROKEN], ids=[name for name, _ in BROKEN])
+async def test_a_history_that_could_not_be_sent_is_mended(
+    stage: Stage, history: list[Message]
+) -> None:  # A46, design 4.3
+    result = await run(talker(stage.model(["Hello."])), "Go.", history=history)
+    assert result.unwrap() == "Hello."
+    assert stage.messages(-1)[-1].content[-1] == Text("Go.")
+    assert all(message.content for message in result.history)
+
+
+async def test_the_history_that_is_given_is_not_changed(stage: Stage) -> None:  # A46, A48
+    history = [Message("user", (Text("a"),)), Message("assistant", (call("look", id="x"),))]
+    before = list(history)
+    await run(talker(stage.model(["Hello."])), "Go.", history=history)
+    assert history == before

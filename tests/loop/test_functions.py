@@ -1,0 +1,381 @@
+"""Functions around the loop: of every kind, sync or async; and what comes of those that raise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from journeyman import (
+    Agent,
+    Callbacks,
+    ErrorCode,
+    Failure,
+    Host,
+    KeepGoing,
+    Output,
+    ProviderError,
+    Reflection,
+    Rejection,
+    Stopping,
+    Success,
+    Tool,
+    ToolResult,
+    Usage,
+    run,
+)
+from journeyman.endings import ApiErrorContext, ModelUnavailableContext
+from journeyman.model import BlockFinished, Part, Request, ResponseFinished, ResponseStarted
+from journeyman.models.scripted import FromFunction, call
+from journeyman.tools.tools import States
+from journeyman.types import JsonObject, Message, Text
+from tests.loop.players import Report, context_of, failed, look, report, reporter, submit, talker
+from tests.support.recorder import CallbackLog, Recorder
+from tests.support.stage import Stage
+
+Kind = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def later(function: Callable[..., Any]) -> Callable[..., Any]:
+    async def called(*given: object) -> object:
+        await asyncio.sleep(0)
+        return function(*given)
+
+    return called
+
+
+def awaitable(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*given: object) -> Awaitable[object]:
+        return later(function)(*given)
+
+    return called
+
+
+def future(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*given: object) -> Awaitable[object]:
+        return asyncio.ensure_future(later(function)(*given))
+
+    return called
+
+
+def bound(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(nothing: None, *given: object) -> object:
+        return function(*given)
+
+    return partial(called, None)
+
+
+class Object:
+    """Something to call."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    async def __call__(self, *given: object) -> object:
+        return self.function(*given)
+
+    async def method(self, *given: object) -> object:
+        return self.function(*given)
+
+
+def method(function: Callable[..., Any]) -> Callable[..., Any]:
+    return Object(function).method
+
+
+KINDS: list[Kind] = [plain, later, awaitable, future, bound, Object, method]
+
+
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+
+
+@each_kind
+async def test_a_handler_with_a_schema_may_be_of_any_kind(stage: Stage, kind: Kind) -> None:  # A17
+    def find(arguments: JsonObject) -> str:
+        return f"found {arguments['n']}"
+
+    used = Tool("find", "Find it.", {"type": "object"}, kind(find), thread=False)
+    await run(talker(stage.model([call("find", n=1, id="a"), "Done."]), tools=[used]), "Go.")
+    assert stage.tool_results(1) == [ToolResult("found 1", tool_use_id="a")]
+
+
+@each_kind
+async def test_reflections_validators_and_error_prompts_may_be_of_any_kind(
+    stage: Stage, kind: Kind
+) -> None:  # A17, R22
+    def show(draft: Report) -> str:
+        return f"shown {draft.total}"
+
+    def judge(draft: Report) -> None:
+        if draft.total > 10:
+            raise ValueError("too large")
+
+    def tell(rejection: Rejection) -> str:
+        return f"No: {rejection.feedback}"
+
+    model = stage.model([report(99, "a"), submit("b"), [report(1), submit()]])
+    agent = reporter(
+        model, output=Output(Report, reflection=kind(show)), validators=[kind(judge)], error_prompt=kind(tell)
+    )
+    assert (await run(agent, "Go.")).unwrap() == Report(total=1)
+    assert stage.tool_results(1) == [ToolResult("shown 99", tool_use_id="a")]
+    assert stage.tool_results(2) == [ToolResult("No: too large", is_error=True, tool_use_id="b")]
+
+
+@each_kind
+async def test_prompts_guards_and_predicates_may_be_of_any_kind(stage: Stage, kind: Kind) -> None:  # A17
+    def system(given: str) -> str:
+        return f"You do {given}."
+
+    def prompt(given: str) -> str:
+        return f"Do {given}."
+
+    def guard(stopping: Stopping) -> KeepGoing | None:
+        return KeepGoing("More.") if stopping.text == "One." else None
+
+    def predicate(name: str, result: ToolResult) -> bool:
+        return False
+
+    agent = talker(
+        stage.model([call("look"), "One.", "Two."]),
+        system=kind(system),
+        prompt=kind(prompt),
+        stop_guard=kind(guard),
+        stop_after=kind(predicate),
+    )
+    assert (await run(agent, "it")).unwrap() == "Two."
+    assert [text.text for text in stage.requests[0].prefix.system] == ["You do it."]
+    assert (stage.texts(0), stage.texts(2)) == (["Do it."], ["More."])
+
+
+@each_kind
+async def test_state_functions_may_be_of_any_kind(stage: Stage, kind: Kind) -> None:  # A17, X5
+    def run_state(given: str) -> str:
+        return f"run of {given}"
+
+    def attempt_state(given: str, run_state: str) -> str:
+        return f"attempt of {run_state}"
+
+    def final(states: States) -> object:
+        return (states.run, states.attempt)
+
+    agent = talker(
+        stage.model(["Done."]), run_state=kind(run_state), attempt_state=kind(attempt_state), project=kind(final)
+    )
+    result = await run(agent, "it")
+    assert isinstance(result, Success)
+    assert result.state == ("run of it", "attempt of run of it")
+
+
+@each_kind
+async def test_callbacks_may_be_of_any_kind_and_are_awaited_in_place(stage: Stage, kind: Kind) -> None:  # A17
+    told: list[str] = []
+
+    def keep(name: str) -> Callable[..., Any]:
+        return kind(lambda *given: told.append(name))
+
+    callbacks = Callbacks(on_run_start=keep("start"), on_iteration_start=keep("iteration"), on_success=keep("success"))
+    result = await run(talker(stage.model(["Done."])), "Go.", callbacks=callbacks)
+    assert (told, result.metadata.callback_errors) == (["start", "iteration", "success"], ())
+
+
+# -- functions that raise ----------------------------------------------------------------------------------------------
+
+
+class Policy:
+    name = "own"
+
+    def __init__(self, check: Callable[..., Any]) -> None:
+        self.check = check
+
+
+FUNCTIONS: dict[str, tuple[ErrorCode | None, Callable[[Callable[..., Any]], dict[str, Any]]]] = {
+    "system": (ErrorCode.PROMPT_GENERATION_FAILED, lambda bad: {"system": bad}),
+    "prompt": (ErrorCode.PROMPT_GENERATION_FAILED, lambda bad: {"prompt": bad}),
+    "run_state": (ErrorCode.INTERNAL_ERROR, lambda bad: {"run_state": bad}),
+    "attempt_state": (ErrorCode.INTERNAL_ERROR, lambda bad: {"attempt_state": bad}),
+    "project": (ErrorCode.STATE_PROJECTION_FAILED, lambda bad: {"project": bad}),
+    "stop_guard": (ErrorCode.STOP_GUARD, lambda bad: {"stop_guard": bad}),
+    "stop_after": (ErrorCode.INTERNAL_ERROR, lambda bad: {"stop_after": bad}),
+    "convert": (ErrorCode.INTERNAL_ERROR, lambda bad: {"convert": bad}),
+    "compaction": (ErrorCode.INTERNAL_ERROR, lambda bad: {"compaction": bad}),
+    "budget": (ErrorCode.INTERNAL_ERROR, lambda bad: {"budget": [Policy(bad)]}),
+    "middleware": (None, lambda bad: {"middlewares": [bad]}),
+    "on_message": (None, lambda bad: {"on_message": bad}),
+    "validator": (ErrorCode.MAX_ATTEMPTS_EXCEEDED, lambda bad: {"validators": [bad]}),
+}
+
+
+def broken(*given: object) -> Any:  # noqa: ANN401 - stands for a function of any type
+    raise LookupError("broken")
+
+
+async def broken_later(*given: object) -> Any:  # noqa: ANN401 - likewise
+    await asyncio.sleep(0)
+    raise LookupError("broken")
+
+
+class Unspeakable(Exception):
+    """An error that has no words."""
+
+    def __str__(self) -> str:
+        raise Unspeakable
+
+
+def unspeakable(*given: object) -> Any:  # noqa: ANN401 - likewise
+    raise Unspeakable
+
+
+def leaking(*given: object) -> Any:  # noqa: ANN401 - likewise
+    raise asyncio.CancelledError
+
+
+RAISING = (broken, broken_later, unspeakable, leaking)
+NEVER_AWAITED = {"convert", "compaction", "budget", "on_message"}
+"""These are sync by their contract, so `broken_later` is none of them."""
+
+
+@pytest.mark.parametrize(
+    ("where", "bad"),
+    [(where, bad) for where in FUNCTIONS for bad in RAISING if bad is not broken_later or where not in NEVER_AWAITED],
+    ids=lambda given: given if isinstance(given, str) else given.__name__,
+)
+async def test_a_function_that_raises_ends_the_run_with_a_failure_at_most(
+    stage: Stage, where: str, bad: Callable[..., Any], recorder: Recorder
+) -> None:  # D39, D35, D36, A21
+    code, options = FUNCTIONS[where]
+    told = CallbackLog()
+    model = stage.model([call("look"), "Done."], repeat=True)
+    agent = Agent[Any, Any](name="a", model=model, tools=[look], **options(bad))
+    result = await run(agent, "Go.", max_attempts=1, callbacks=told.callbacks(), on_event=recorder)
+    assert (result.code if isinstance(result, Failure) else None) == code, result
+    assert told.names[-1] == ("failure" if code else "success")
+
+
+@pytest.mark.parametrize("bad", RAISING, ids=lambda bad: bad.__name__)
+async def test_a_reflection_that_raises_is_an_error_result(
+    stage: Stage, bad: Callable[..., Any]
+) -> None:  # D39, A21, A6
+    model = stage.model([report(1, "a"), submit()])
+    result = await run(reporter(model, output=Output(Report, reflection=Reflection(bad))), "Go.")
+    assert result.unwrap() == Report(total=1)
+    assert stage.tool_results(1)[0].is_error
+
+
+@pytest.mark.parametrize("bad", [broken, unspeakable, leaking], ids=lambda bad: bad.__name__)
+async def test_a_listener_that_raises_is_reported_and_goes_on_being_told(
+    stage: Stage, bad: Callable[..., Any]
+) -> None:  # D38, A21, R35, R63
+    told: list[object] = []
+
+    def listen(event: object) -> None:
+        told.append(event)
+        bad()
+
+    result = await run(talker(stage.model(["Done."])), "Go.", on_event=listen)
+    assert isinstance(result, Success)
+    assert len(result.metadata.callback_errors) == len(told) > 5
+    assert type(told[-1]).__name__ == "RunSucceeded"
+
+
+# -- models that break their word --------------------------------------------------------------------------------------
+
+
+async def test_a_missing_key_is_a_failure_before_any_request(monkeypatch: pytest.MonkeyPatch) -> None:  # D39, M9
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    told = CallbackLog()
+    failure = failed(await run(talker("anthropic:claude-sonnet-5-5"), "Go.", callbacks=told.callbacks()))
+    assert failure.code == ErrorCode.MODEL_UNAVAILABLE
+    assert isinstance(failure.error.context, ModelUnavailableContext)
+    assert "ANTHROPIC_API_KEY" in failure.error.hint
+    assert told.names == ["run_start", "failure"]
+
+
+class Odd:
+    """A model that gives the parts it is told to."""
+
+    provider = "odd"
+    name = "odd"
+
+    def __init__(self, *parts: Part | BaseException) -> None:
+        self.parts = parts
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        yield self._parts()
+
+    async def _parts(self) -> AsyncIterator[Part]:
+        for part in self.parts:
+            if isinstance(part, BaseException):
+                raise part
+            yield part
+
+
+async def test_a_response_without_usage_is_an_answer_of_unknown_use() -> None:  # D39, A31
+    result = await run(talker(Odd(BlockFinished(Text("Done.")), ResponseFinished("end_turn"))), "Go.")
+    assert result.unwrap() == "Done."
+    assert result.metadata.usage == Usage(requests=1, exact=False)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (TypeError("no credentials"), "TypeError: no credentials"),
+        (ValueError("streaming is required"), "ValueError: streaming is required"),
+        (RuntimeError(), "RuntimeError"),
+        (Unspeakable(), "Unspeakable"),
+        (KeyError("id"), "KeyError: 'id'"),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+async def test_a_model_that_raises_anything_has_failed_as_a_provider(
+    error: Exception, said: str
+) -> None:  # D39, A29, M9
+    seen = Usage(requests=1, input_tokens=7)
+    failure = failed(await run(talker(Odd(ResponseStarted("odd", "", seen), error), retries=0), "Go."))
+    context = context_of(failure, ApiErrorContext)
+    assert (context.kind, failure.phase) == ("unknown", "iteration")
+    assert said in context.message
+    assert said in failure.error.message
+    assert failure.metadata.usage == Usage(requests=1, input_tokens=7, exact=False)
+
+
+async def test_a_model_that_cannot_even_be_asked_has_failed_as_a_provider() -> None:  # D39
+    class Closed(Odd):
+        def stream(self, request: Request) -> Any:  # noqa: ANN401 - it gives nothing
+            raise OSError("closed")
+
+    failure = failed(await run(talker(Closed()), "Go."))
+    assert failure.code == ErrorCode.API_ERROR
+
+
+async def test_a_model_that_does_not_open_is_a_failure(recorder: Recorder) -> None:  # D39
+    class Shut(Odd):
+        @asynccontextmanager
+        async def open(self) -> AsyncGenerator[None]:
+            raise OSError("shut")
+            yield
+
+    failure = failed(await run(talker(Shut()), "Go.", on_event=recorder))
+    assert failure.code == ErrorCode.INTERNAL_ERROR
+
+
+async def test_a_model_given_by_the_host_is_asked_instead_of_the_agents(stage: Stage) -> None:  # D39, D46
+    assert (await run(talker("nobody:nothing"), "Go.", host=Host(model=stage.model(["Done."])))).unwrap() == "Done."
+
+
+async def test_a_conversion_that_leaves_nothing_to_send_is_a_failure(stage: Stage) -> None:  # D39
+    def nothing(messages: Sequence[Message]) -> Sequence[Message]:
+        return ()
+
+    model = FromFunction(lambda request: "Done." if request.messages else ProviderError("No.", kind="bad_request"))
+    failure = failed(await run(talker(model, convert=nothing), "Go."))
+    assert failure.code == ErrorCode.API_ERROR

@@ -1,0 +1,683 @@
+"""Stopping a run: the caller's signal ends it with a failure that carries all that was gathered."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from journeyman import (
+    Abort,
+    Agent,
+    CallbackContext,
+    Callbacks,
+    ErrorCode,
+    Event,
+    Failure,
+    Listener,
+    Output,
+    ProviderError,
+    Rejection,
+    Result,
+    Success,
+    ToolContext,
+    ToolResult,
+    run,
+    tool,
+    validation_context,
+)
+from journeyman.endings import CancelledContext
+from journeyman.events import (
+    AttemptCompleted,
+    AttemptStarted,
+    CallAbandoned,
+    IterationStarted,
+    LayerCompleted,
+    LayerStarted,
+    MessageCommitted,
+    ModelResponded,
+    ModelRestarted,
+    ModelRetried,
+    RunFailed,
+    RunStarted,
+    TextDelta,
+    ToolCalled,
+    ToolFinished,
+    ValidationFailed,
+)
+from journeyman.history import History
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, Scripted, call, say
+from journeyman.types import Message, Text, Usage
+from tests.loop.players import (
+    PLAIN,
+    REFLECTED,
+    STOPPED,
+    Report,
+    context_of,
+    failed,
+    hand_in,
+    look,
+    place_of,
+    preview,
+    report,
+    reporter,
+    small,
+    submit,
+    talker,
+)
+from tests.support.clock import virtual_clock
+from tests.support.recorder import CallbackLog, Delta, Recorder, calls, check_balance, names, transcript
+from tests.support.stage import Stage, broken
+
+# -- while the model is asked ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reflected", [False, True])
+async def test_the_signal_stops_a_request_in_flight(
+    stage: Stage, reflected: bool, recorder: Recorder
+) -> None:  # R52, X34, D21
+    abort, told = Abort(), CallbackLog()
+
+    async def hang(request: Request) -> Answer:
+        abort.abort()
+        await asyncio.Event().wait()
+        return "never"
+
+    answers = [report(id="draft"), hang] if reflected else [call("look"), hang]
+    agent = reporter(stage.model(answers), output=REFLECTED if reflected else PLAIN)
+    result = await run(agent, "Go.", abort=abort, on_event=recorder, callbacks=told.callbacks())
+    assert (context_of(result, CancelledContext), place_of(result)) == (
+        CancelledContext(reason="aborted by the caller", doing="calling the model"),
+        (1, 2),
+    )
+    assert failed(result).phase == "iteration"
+    assert [record.iterations for record in result.metadata.attempts] == [2]
+    assert told.names[-3:] == ["iteration_start", "attempt_complete", "failure"]
+    assert names(recorder.events)[-3:] == ["IterationStarted", "AttemptCompleted", "RunFailed"]
+    if stage.api is not None:
+        api = stage.api
+        await api.until(lambda: api.in_flight == 0)
+        assert [request.hung_up for request in api.requests] == [False, True]
+
+
+async def test_the_signal_stops_an_answer_half_way(stage: Stage, recorder: Recorder) -> None:  # R74, R36, D21, A31
+    abort = Abort()
+
+    def stop_at_the_second_answer(event: Event) -> None:
+        recorder(event)
+        if isinstance(event, TextDelta) and len(recorder.of(IterationStarted)) == 2:
+            abort.abort()
+
+    model = stage.model([call("look", id="a"), broken("Hello", "world", ending="stall")])
+    result = await run(talker(model), "Go.", abort=abort, on_event=stop_at_the_second_answer)
+    assert context_of(result, CancelledContext).doing == "calling the model"
+    assert result.metadata.usage == Usage(requests=2, input_tokens=20, output_tokens=6, exact=False)
+    assert transcript(failed(result).history)[-1] == ("user", "#a: found here")
+
+
+@virtual_clock
+async def test_the_signal_stops_the_wait_before_another_request() -> None:  # R36, X34, D21
+    abort = Abort()
+    model = Scripted([ProviderError("busy", kind="overloaded")], repeat=True)
+    asyncio.get_running_loop().call_later(0.25, abort.abort)
+    start = asyncio.get_running_loop().time()
+    result = await run(talker(model, retries=5), "Go.", abort=abort)
+    assert (context_of(result, CancelledContext), place_of(result)) == (
+        CancelledContext(reason="aborted by the caller", doing="calling the model"),
+        (1, 1),
+    )
+    assert asyncio.get_running_loop().time() - start == pytest.approx(0.25)
+    assert len(model.requests) == 1
+
+
+# -- in tools ----------------------------------------------------------------------------------------------------------
+
+
+def cancelled(failure: Failure) -> tuple[str, int, int]:
+    """Return what a run did when it was stopped, its attempt and its iteration."""
+    context = failure.error.context
+    assert isinstance(context, CancelledContext)
+    assert context.reason == "enough"
+    return context.doing, failure.error.attempt, failure.error.iteration
+
+
+@pytest.mark.parametrize("inline", [True, False], ids=["inline", "async"])
+async def test_after_an_abort_in_a_tool_no_further_tool_runs_and_nothing_is_validated(
+    stage: Stage, inline: bool, recorder: Recorder
+) -> None:  # X32, A23, A46, D22
+    abort, judged = Abort(), list[Report]()
+
+    @tool(thread=False)
+    def stop_inline() -> str:
+        abort.abort("enough")
+        return "stopping"
+
+    @tool
+    async def stop_later() -> str:
+        abort.abort("enough")
+        await asyncio.sleep(0)
+        raise AssertionError("not reached")
+
+    stop = stop_inline if inline else stop_later
+    response = [call("look", id="a"), call(stop.name, id="b"), call("look", id="c"), report(1, "d")]
+    agent = reporter(stage.model([response, report(1)]), tools=[stop, look], validators=[judged.append])
+    failure = failed(await run(agent, "Go.", abort=abort, on_event=recorder))
+    ended = ": stopping" if inline else f"! {STOPPED}"
+    assert calls(recorder.events) == ["look#a?", "look#a: found here", f"{stop.name}#b?", f"{stop.name}#b{ended}"]
+    assert cancelled(failure) == ("running tools", 1, 1)
+    assert transcript(failure.history)[-1] == (
+        *("user", "#a: found here", f"#b{ended}"),
+        *(f"#c! {STOPPED}", f"#d! {STOPPED}"),
+    )
+    assert (stage.n_requests, failure.candidate, judged) == (1, None, [])
+
+
+async def test_an_abort_in_the_last_tool_of_a_response_is_of_that_iteration(
+    stage: Stage, recorder: Recorder
+) -> None:  # R36, R40, R52, D22
+    abort = Abort()
+
+    @tool(thread=False)
+    def stop() -> str:
+        abort.abort("enough")
+        return "stopping"
+
+    model = stage.model([call("look"), call("stop"), "Never said."])
+    failure = failed(await run(talker(model, tools=[look, stop]), "Go.", abort=abort, on_event=recorder))
+    assert cancelled(failure) == ("running tools", 1, 2)
+    assert [record.iterations for record in failure.metadata.attempts] == [2]
+    assert (failure.phase, stage.n_requests) == ("iteration", 2)
+
+
+async def test_a_tool_that_swallows_the_cancellation_does_not_keep_the_run_going(stage: Stage) -> None:  # D22, R36
+    abort = Abort()
+
+    @tool
+    async def stubborn() -> str:
+        abort.abort("enough")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "went on regardless"
+        return "unreachable"
+
+    model = stage.model([[call("stubborn", id="a"), call("look", id="b")], "Never said."])
+    failure = failed(await run(talker(model, tools=[stubborn, look]), "Go.", abort=abort))
+    assert cancelled(failure) == ("running tools", 1, 1)
+    assert failure.history[-1].content == (
+        ToolResult("went on regardless", tool_use_id="a"),
+        ToolResult(STOPPED, is_error=True, tool_use_id="b"),
+    )
+    assert stage.n_requests == 1
+
+
+async def test_tools_and_validators_can_see_the_signal(stage: Stage) -> None:  # D22, X10, X16
+    abort, seen = Abort(), list[Abort | None]()
+
+    @tool
+    async def see(ctx: ToolContext) -> str:
+        seen.append(ctx.abort)
+        return "seen"
+
+    def check(report: Report) -> None:
+        seen.append(validation_context().abort)
+
+    agent = reporter(stage.model([[call("see"), report(1)]]), tools=[see], validators=[check])
+    assert (await run(agent, "Go.", abort=abort)).unwrap() == Report(total=1)
+    assert seen == [abort, abort]
+
+
+async def test_a_thread_that_cannot_be_stopped_is_left_behind_and_its_result_dropped(
+    stage: Stage, recorder: Recorder
+) -> None:
+    # A21, A22, design 4.5
+    abort, inside, released = Abort(), threading.Event(), threading.Event()
+
+    @tool
+    def block() -> str:
+        inside.set()
+        released.wait(5)
+        return "too late"
+
+    def on_call(*given: object) -> None:
+        threading.Thread(target=lambda: (inside.wait(5), abort.abort("enough"))).start()
+
+    agent = talker(stage.model([call("block", id="b")]), tools=[block])
+    result = await run(agent, "Go.", abort=abort, on_event=recorder, callbacks=Callbacks(on_tool_call=on_call))
+    released.set()
+    assert failed(result).history[-1].content == (ToolResult(STOPPED, is_error=True, tool_use_id="b"),)
+    assert [(event.tool_name, event.tool_use_id) for event in recorder.of(CallAbandoned)] == [("block", "b")]
+
+
+# -- in validators and prompts -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("total", [1, 99], ids=["that passes", "that rejects"])
+@pytest.mark.parametrize("reflecting", [False, True])
+async def test_an_abort_in_the_last_validator_is_no_success_and_asks_for_no_error_prompt(
+    stage: Stage, total: int, reflecting: bool, recorder: Recorder
+) -> None:  # D22, A23
+    abort, told = Abort(), list[Rejection]()
+
+    def stop(report: Report) -> None:
+        abort.abort("enough")
+        small(report)
+
+    def tell(rejection: Rejection) -> str:
+        told.append(rejection)
+        return "Again."
+
+    agent = reporter(
+        stage.model([hand_in(total, reflecting=reflecting), report(1)]),
+        output=REFLECTED if reflecting else PLAIN,
+        validators=[stop],
+        error_prompt=tell,
+    )
+    failure = failed(await run(agent, "Go.", abort=abort, on_event=recorder))
+    assert cancelled(failure) == ("validating the output", 1, 1)
+    assert (failure.phase, failure.candidate) == ("validation", {"total": total})
+    assert [completed.succeeded for completed in recorder.of(AttemptCompleted)] == [False]
+    last = f"#sub{total}" if reflecting else f"#out{total}"
+    assert transcript(failure.history)[-1][-1] == f"{last}! {STOPPED}"
+    assert (told, stage.n_requests) == ([], 1)
+
+
+async def test_an_abort_that_hits_a_waiting_validator_is_no_verdict(
+    stage: Stage, recorder: Recorder
+) -> None:  # D22, X10, X32, X33
+    abort = Abort()
+
+    async def stop(report: Report) -> None:
+        abort.abort("enough")
+        await asyncio.Event().wait()
+
+    agent = reporter(stage.model([report(1)]), validators=[stop, small])
+    failure = failed(await run(agent, "Go.", abort=abort, on_event=recorder))
+    assert cancelled(failure) == ("validating the output", 1, 1)
+    assert (failure.phase, failure.candidate) == ("validation", {"total": 1})
+    assert [layer.name for layer in recorder.of(LayerStarted)] == ["schema", "stop"]
+    completed = [layer.outcome for layer in recorder.of(LayerCompleted)]
+    assert [(outcome.name, outcome.passed) for outcome in completed] == [("schema", True), ("stop", False)]
+
+
+@pytest.mark.parametrize("how", ["raises", "returns", "hangs"])
+@pytest.mark.parametrize("which", ["system", "prompt"])
+async def test_a_prompt_function_that_stops_at_the_signal_is_a_cancellation(
+    stage: Stage, how: str, which: str, recorder: Recorder
+) -> None:  # X16, X32, X33, D22
+    abort = Abort()
+
+    async def prompt(given: str) -> str:
+        abort.abort("enough")
+        if how == "hangs":
+            await asyncio.Event().wait()
+        if how == "raises":
+            raise LookupError("the prompt gave up")
+        return "Go."
+
+    agent = talker(stage.model(["Never asked."]), **{which: prompt})
+    failure = failed(await run(agent, "Go.", abort=abort, on_event=recorder))
+    assert cancelled(failure) == ("building the prompts", 0, 0)
+    assert (failure.phase, stage.n_requests) == ("prompt_generation", 0)
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_an_error_prompt_that_stops_at_the_signal_is_a_cancellation_of_its_attempt(
+    stage: Stage, hangs: bool, recorder: Recorder
+) -> None:  # A23, D22, D23
+    abort = Abort()
+
+    async def tell(rejection: Rejection) -> str:
+        abort.abort("enough")
+        if hangs:
+            await asyncio.Event().wait()
+        return rejection.feedback
+
+    agent = reporter(stage.model([report(99), report(1)]), error_prompt=tell)
+    result = await run(agent, "Go.", abort=abort, on_event=recorder)
+    assert (failed(result).error.attempt, stage.n_requests) == (1, 1)
+
+
+# -- where it came -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "where", "iterations"),
+    [
+        (AttemptCompleted, 1, (1, 1, "validation"), [1]),
+        (AttemptStarted, 2, (2, 0, "iteration"), [1, 0]),
+        (ModelResponded, 3, (2, 2, "iteration"), [1, 2]),
+    ],
+    ids=["between attempts", "at the start of an attempt", "in the second attempt"],
+)
+async def test_an_abort_is_of_the_attempt_and_the_iteration_that_began_last(
+    stage: Stage,
+    kind: type[Event],
+    number: int,
+    where: tuple[int, int, str],
+    iterations: list[int],
+    recorder: Recorder,
+) -> None:  # R52, D23
+    abort = Abort()
+
+    def listen(event: Event) -> None:
+        recorder(event)
+        if isinstance(event, kind) and len(recorder.of(kind)) == number:
+            abort.abort("enough")
+
+    agent = reporter(stage.model([report(99), call("look"), call("look"), report(1)]))
+    failure = failed(await run(agent, "Go.", abort=abort, on_event=listen))
+    assert isinstance(failure.error.context, CancelledContext)
+    assert (failure.error.attempt, failure.error.iteration, failure.phase) == where
+    assert [record.iterations for record in failure.metadata.attempts] == iterations
+    assert stage.n_requests == sum(iterations)
+    assert len(recorder.of(AttemptStarted)) == len(iterations)
+
+
+async def test_a_signal_fired_before_the_run_stops_it_before_anything(
+    stage: Stage, recorder: Recorder
+) -> None:  # D21, X32, A23, A28, D35
+    abort, told = Abort(), CallbackLog()
+    abort.abort("enough")
+    prompts: list[str] = []
+    agent = talker(stage.model(["Never asked."]), prompt=prompts.append, run_state=prompts.append)  # never called
+    failure = failed(await run(agent, "Go.", abort=abort, callbacks=told.callbacks(), on_event=recorder))
+    assert cancelled(failure) == ("building the prompts", 0, 0)
+    assert (failure.phase, failure.history) == ("prompt_generation", ())
+    assert (prompts, stage.n_requests, told.names) == ([], 0, ["run_start", "failure"])
+
+
+async def test_a_run_that_is_stopped_as_it_begins_keeps_the_conversation_it_was_given(stage: Stage) -> None:  # A23, R66
+    abort = Abort()
+    earlier = (Message("user", (Text("Hello."),)), Message("assistant", (Text("Hi."),)))
+
+    def stop(event: Event) -> None:
+        abort.abort()
+
+    result = failed(await run(talker(stage.model([])), "Go.", abort=abort, on_event=stop, history=earlier))
+    assert (result.code, result.history) == ("EXECUTION_CANCELLED", earlier)
+
+
+async def test_what_a_cancelled_run_gathered_is_kept(stage: Stage) -> None:  # R38, R66, A46
+    abort = Abort()
+
+    async def stop(request: Request) -> Answer:
+        abort.abort()
+        await asyncio.Event().wait()
+        return "never"
+
+    usage = Usage(requests=1, input_tokens=30, output_tokens=8)
+    agent = reporter(stage.model([say(call("look", id="a"), report(7), usage=usage), stop]))
+    result = failed(await run(agent, "Go.", abort=abort))
+    assert result.candidate == {"total": 7}
+    assert result.report is not None
+    assert not result.report.passed
+    assert result.metadata.usage is not None
+    assert (result.metadata.usage.input_tokens, result.metadata.usage.output_tokens) == (30, 8)
+    assert not result.metadata.usage.exact
+    assert result.metadata.tools["look"].calls == 1
+    assert [record.number for record in result.metadata.attempts] == [1, 2]
+
+
+# -- at each event in turn ---------------------------------------------------------------------------------------------
+
+
+def fired_at(number: int, fire: Callable[[], object]) -> tuple[Recorder, Listener]:
+    """Return a recorder, and a listener that also fires at an event, counted without deltas."""
+    recorder, seen = Recorder(), list[Event]()
+
+    def listen(event: Event) -> None:
+        recorder(event)
+        if not isinstance(event, Delta):
+            seen.append(event)
+            if len(seen) == number + 1:
+                fire()
+
+    return recorder, listen
+
+
+def reached(events: list[Event]) -> tuple[int, int]:
+    """Return the attempt and the iteration that began last."""
+    attempt = iteration = 0
+    for event in events:
+        match event:
+            case AttemptStarted():
+                attempt, iteration = event.attempt, 0
+            case IterationStarted():
+                iteration = event.iteration
+            case _:
+                pass
+    return attempt, iteration
+
+
+def phases(events: list[Event]) -> set[str]:
+    """Return the phases in which a run may be after these events."""
+    last = [event for event in events if not isinstance(event, MessageCommitted | RunStarted | Delta)][-1:]
+    match last:
+        case [AttemptStarted()]:
+            return {"prompt_generation", "iteration"}
+        case [IterationStarted() | ModelRetried() | ModelRestarted() | ModelResponded()]:
+            return {"iteration"}
+        case [LayerStarted() | LayerCompleted() | ValidationFailed() | AttemptCompleted()]:
+            return {"validation"}
+        case [ToolCalled() | ToolFinished()]:  # it may be the last call before an output is judged, or after
+            return {"iteration", "validation"}
+        case _:
+            return {"prompt_generation"}
+
+
+@tool(parallel=True)
+async def peek(n: int) -> str:
+    await asyncio.sleep(0)
+    return f"peeked {n}"
+
+
+def fine(report: Report) -> None: ...
+
+
+def long_run(stage: Stage) -> Agent[Report]:
+    """Return an agent whose run takes two attempts of several iterations, alone and in parallel."""
+    responses = [
+        [call("look", id="a"), call("nope", id="b")],
+        [call("peek", n=1, id="c"), call("peek", n=2, id="d"), report(99, "e")],
+        submit("f"),
+        [report(1, "g"), call("look", id="h"), submit("i")],
+    ]
+    output = Output(Report, reflection=preview)
+    return reporter(stage.model(responses), tools=[look, peek], output=output, validators=[small, fine])
+
+
+async def n_events(stage: Stage) -> int:
+    recorder = Recorder()
+    assert isinstance(await run(long_run(stage), "Go.", on_event=recorder), Success)
+    return sum(not isinstance(event, Delta) for event in recorder.events)
+
+
+BEGINNINGS = (AttemptStarted, IterationStarted, LayerStarted)
+
+
+def at(recorder: Recorder, number: int) -> Event:
+    return [event for event in recorder.events if not isinstance(event, Delta)][number]
+
+
+async def test_a_signal_at_any_event_ends_the_run_there(stage: Stage) -> None:  # A23, D22, D23, R52
+    n_firing = await n_events(stage) - 2
+    assert n_firing > 40
+    for number in range(n_firing):  # the last two tell of a run that is over
+        abort, before = Abort(), stage.n_requests
+        recorder, listen = fired_at(number, lambda abort=abort: abort.abort("enough"))
+        failure = await run(long_run(stage), "Go.", abort=abort, on_event=listen)
+        where = f"fired at event {number}, {type(at(recorder, number)).__name__}"
+        assert isinstance(failure, Failure), where
+        check_balance(recorder.events)
+        context = failure.error.context
+        assert isinstance(context, CancelledContext), where
+        until = recorder.events[: recorder.events.index(at(recorder, number)) + 1]
+        since = recorder.events[len(until) :]
+        assert [type(event) for event in since if isinstance(event, BEGINNINGS)] == [], where
+        assert (failure.error.attempt, failure.error.iteration) == reached(until), where
+        assert failure.phase in phases(until), where
+        answered = sum(isinstance(event, MessageCommitted) and event.message.role == "assistant" for event in until)
+        assert stage.over_http or stage.n_requests - before == answered, where  # the server may note a request later
+        assert History(failure.history).export() == failure.history, where
+        assert len(failure.metadata.attempts) == reached(until)[0], where
+
+
+async def cancelled_at(number: int, stage: Stage) -> tuple[Recorder, bool]:
+    """Cancel a run in a task of its own at an event; return what it told and whether it ended as cancelled."""
+
+    def cancel() -> None:
+        task.cancel("from outside")
+
+    recorder, listen = fired_at(number, cancel)
+    task = asyncio.create_task(run(long_run(stage), "Go.", abort=Abort(), on_event=listen))
+    await asyncio.wait([task])
+    return recorder, task.cancelled()
+
+
+async def test_a_cancellation_at_any_event_leaves_the_run_there(stage: Stage) -> None:  # A22, A23
+    n_firing = await n_events(stage) - 1
+    assert n_firing > 40
+    for number in range(n_firing):
+        recorder, ended = await cancelled_at(number, stage)
+        where = f"cancelled at event {number}, {type(at(recorder, number)).__name__}"
+        assert ended, where
+        until = recorder.events[: recorder.events.index(at(recorder, number)) + 1]
+        since = recorder.events[len(until) :]
+        assert [type(event) for event in since if isinstance(event, (*BEGINNINGS, RunFailed))] == [], where
+
+
+@pytest.mark.parametrize(
+    "name", ["on_run_start", "on_iteration_start", "on_tool_call", "on_tool_result", "on_layer_start"]
+)
+async def test_a_signal_that_comes_while_a_callback_is_awaited_ends_the_run_there(stage: Stage, name: str) -> None:
+    # A23
+    abort = Abort()
+
+    async def hang(*given: object) -> None:
+        abort.abort("enough")
+        await asyncio.Event().wait()
+
+    failure = failed(await run(long_run(stage), "Go.", abort=abort, callbacks=Callbacks(**{name: hang})))
+    assert failure.code == ErrorCode.EXECUTION_CANCELLED
+    assert failure.metadata.callback_errors == ()
+
+
+# -- cancellation ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancelled_task_leaves_the_run_as_cancelled(stage: Stage) -> None:  # A22
+    begun = asyncio.Event()
+
+    async def hang(request: Request) -> Answer:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    task = asyncio.create_task(run(talker(stage.model([hang])), "Go."))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_callback_that_hangs_does_not_keep_a_cancelled_task_alive(stage: Stage) -> None:  # A22
+    inside = asyncio.Event()
+
+    async def hang(context: CallbackContext) -> None:
+        inside.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(run(long_run(stage), "Go.", callbacks=Callbacks(on_iteration_start=hang)))
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("signal_first", [True, False])
+async def test_a_cancellation_from_outside_wins_over_the_signal(stage: Stage, signal_first: bool) -> None:  # A22
+    abort = Abort()
+
+    @tool
+    async def stop() -> str:
+        fire = [abort.abort, task.cancel]
+        for each in fire if signal_first else reversed(fire):
+            each()
+        await asyncio.Event().wait()
+        return "unreachable"
+
+    agent = talker(stage.model([call("stop")]), tools=[stop])
+    task: asyncio.Task[Result[str]] = asyncio.create_task(run(agent, "Go.", abort=abort))
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def test_after_an_abort_the_task_is_as_it_was(stage: Stage) -> None:  # A22
+    abort = Abort()
+
+    @tool
+    async def stop() -> str:
+        abort.abort("enough")
+        return "stopping"
+
+    failed(await run(talker(stage.model([call("stop"), "Never said."]), tools=[stop]), "Go.", abort=abort))
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        assert (await run(talker(stage.model(["Hello."])), "Hi.")).unwrap() == "Hello."
+
+
+# -- the signal --------------------------------------------------------------------------------------------------------
+
+
+async def test_one_signal_ends_many_runs_and_stays_fired(stage: Stage) -> None:  # A22, A48
+    abort, waiting = Abort(), list[asyncio.Event]()
+
+    @tool
+    async def wait() -> str:
+        waiting.append(asyncio.Event())
+        if len(waiting) == 3:
+            asyncio.get_running_loop().call_soon(abort.abort, "all of you")
+        await waiting[-1].wait()
+        return "unreachable"
+
+    agents = [Agent(name=f"a{n}", model=stage.model([call("wait")]), tools=[wait]) for n in range(3)]
+    results = await asyncio.gather(*(run(agent, "Go.", abort=abort) for agent in agents))
+    endings = [failed(result).error for result in results]
+    assert [(ending.context, ending.attempt, ending.iteration) for ending in endings] == [
+        (CancelledContext(reason="all of you", doing="running tools"), 1, 1)
+    ] * 3
+    abort.abort("again")
+    assert (abort.aborted, abort.reason) == (True, "all of you")
+    assert isinstance(await run(agents[0], "Go.", abort=abort), Failure)
+
+
+async def test_the_signal_may_be_fired_from_another_thread(stage: Stage) -> None:  # A22
+    abort = Abort()
+
+    @tool
+    async def wait() -> str:
+        thread = threading.Thread(target=abort.abort, args=("from a thread",))
+        thread.start()
+        await asyncio.Event().wait()
+        return "unreachable"
+
+    result = await run(talker(stage.model([call("wait")]), tools=[wait]), "Go.", abort=abort)
+    context = failed(result).error.context
+    assert isinstance(context, CancelledContext)
+    assert context.reason == "from a thread"
+
+
+async def test_a_signal_that_never_fires_changes_nothing_and_keeps_nothing(stage: Stage) -> None:  # A22
+    abort = Abort()
+    for _ in range(3):
+        assert isinstance(await run(long_run(stage), "Go.", abort=abort), Success)
+    assert repr(abort) == "<Abort>"
+    abort.abort()  # nobody listens any more
+    await asyncio.sleep(0)
