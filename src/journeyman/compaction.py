@@ -174,7 +174,7 @@ class Summarise:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Stretch:
     """What is summed up, and where the summary goes."""
 
     start: int
@@ -215,11 +215,11 @@ class _Summariser:
 
     # -- what is summed up
 
-    def _part(self, messages: Sequence[Message], excess_tokens: int) -> _Part | None:
+    def _part(self, messages: Sequence[Message], excess_tokens: int) -> _Stretch | None:
         end = self._end(messages)
         if end is None:
             return None
-        whole, within = _Part(0, end, None), _within_turn(messages, end)
+        whole, within = _Stretch(0, end, None), _within_turn(messages, end)
         n_whole = sum(map(estimate_message, self._unsummed(messages, whole)))
         n_within = 0 if within is None else sum(map(estimate_message, self._unsummed(messages, within)))
         if n_within >= _WORTH_TOKENS and n_within >= min(excess_tokens, n_whole // 2):
@@ -241,7 +241,7 @@ class _Summariser:
                     break
         return end
 
-    def _unsummed(self, messages: Sequence[Message], part: _Part) -> list[Message]:
+    def _unsummed(self, messages: Sequence[Message], part: _Stretch) -> list[Message]:
         """Return the messages to sum up, without what is a summary already, and without the prompt that stays."""
         prompt = _last_prompt(messages) if part.into is None else -1
         return [self._said(message) for index, message in enumerate(messages[part.start : part.end]) if index != prompt]
@@ -254,7 +254,7 @@ class _Summariser:
 
     # -- where it goes
 
-    def _placed(self, messages: Sequence[Message], part: _Part, text: Text) -> list[Message]:
+    def _placed(self, messages: Sequence[Message], part: _Stretch, text: Text) -> list[Message]:
         rest = messages[part.end :]
         if part.into is not None:
             into = self._said(messages[part.into])
@@ -331,7 +331,7 @@ def _parts_a_turn(messages: Sequence[Message], index: int) -> bool:
     return has_results(message) if message.role == "user" else messages[index - 1].role == "assistant"
 
 
-def _within_turn(messages: Sequence[Message], end: int) -> _Part | None:
+def _within_turn(messages: Sequence[Message], end: int) -> _Stretch | None:
     """Return the part of the turn that goes on which may be summed up, after its first calls and their results.
 
     The prompt and the turn's first answer then stay as they were, and so does the reasoning that the turn began with:
@@ -342,7 +342,7 @@ def _within_turn(messages: Sequence[Message], end: int) -> _Part | None:
     if prompt < 0 or into is None or into + 1 >= end:
         return None
     first = chain.from_iterable(message.content for message in messages[prompt + 1 : into])
-    return None if any(isinstance(block, Opaque) for block in first) else _Part(into + 1, end, into)
+    return None if any(isinstance(block, Opaque) for block in first) else _Stretch(into + 1, end, into)
 
 
 def _holds(messages: Sequence[Message], block: Block) -> bool:

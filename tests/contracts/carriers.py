@@ -46,6 +46,7 @@ KEY: Final = "key-of-a-test"
 CLAUDE: Final = "claude-sonnet-5-5"
 GPT: Final = "gpt-5.2"
 ROUTED_CLAUDE: Final = "anthropic/claude-sonnet-5.5"
+ANY_SERVICE: Final = Service()
 VLLM_SERVICE: Final = Service(reasoning_field="reasoning", longest_id=None)
 OPENROUTER_SERVICE: Final = Service(
     reasoning_field="reasoning", longest_id=None, extensions=frozenset({"reasoning", "usage"}), takes_marks=True

@@ -25,9 +25,9 @@ from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.models import transport
 from journeyman.models.answers import refused
 from journeyman.models.sse import Event, Parser, TooLarge
-from journeyman.models.transport import EVENT_LIMIT_BYTES, Answer, Timeouts, lease, open_stream
+from journeyman.models.transport import EVENT_LIMIT_BYTES, HttpAnswer, Timeouts, lease, open_stream
 from journeyman.types import Usage
-from tests.models.raw_server import Answer as RawAnswer
+from tests.models.raw_server import HttpAnswer as RawAnswer
 from tests.models.raw_server import RawServer, closing_after, hanging_after, http
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def stream(url: str, *, body: bytes = b"{}", timeouts: Timeouts = PATIENT):
     return open_stream(url, headers=HEADERS, body=body, timeouts=timeouts)
 
 
-async def events_of(answer: Answer) -> list[Event]:
+async def events_of(answer: HttpAnswer) -> list[Event]:
     found: list[Event] = []
     while events := await answer.events():
         found += events

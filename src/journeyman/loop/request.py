@@ -71,12 +71,12 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
     if run.options.host.journal is None:
         return await _made(run, call)
 
-    async def work() -> _Answer:
+    async def work() -> _StoredResponse:
         response = await _made(run, call)
         content = tuple(encodable(block) for block in response.content)
-        return _Answer(replace(response, content=content), Usage.total(call.used))
+        return _StoredResponse(replace(response, content=content), Usage.total(call.used))
 
-    answer = await run.options.host.journal.step(run.key(step), work, codec=_AnswerCodec(), effect="idempotent")
+    answer = await run.options.host.journal.step(run.key(step), work, codec=_ResponseCodec(), effect="idempotent")
     if not call.used:
         call.count(answer.spent)
     return answer.response
@@ -107,7 +107,7 @@ async def _reserved(run: Run, call: ModelCall) -> AsyncGenerator[Request]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _StoredResponse:
     """What a journal keeps of a call."""
 
     response: Response
@@ -115,17 +115,17 @@ class _Answer:
     """By all requests of the call, failed ones included."""
 
 
-class _AnswerCodec:
-    def encode(self, value: _Answer) -> bytes:
-        return _answers().dump_json(value, exclude_none=True)
+class _ResponseCodec:
+    def encode(self, value: _StoredResponse) -> bytes:
+        return _stored_responses().dump_json(value, exclude_none=True)
 
-    def decode(self, data: bytes) -> _Answer:
-        return _answers().validate_json(data)
+    def decode(self, data: bytes) -> _StoredResponse:
+        return _stored_responses().validate_json(data)
 
 
 @cache
-def _answers() -> TypeAdapter[_Answer]:
-    return TypeAdapter(_Answer)
+def _stored_responses() -> TypeAdapter[_StoredResponse]:
+    return TypeAdapter(_StoredResponse)
 
 
 # -- a view that fits -------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ async def mcp(
     """
     named = to_servers(servers)
     known = None if pins is None else load_pins(Path(pins))
-    options = _Options(effects, parallel=parallel, max_chars=max_chars, timeout_s=call_timeout_s)
+    options = _Taking(effects, parallel=parallel, max_chars=max_chars, timeout_s=call_timeout_s)
     async with _opened(named, start_timeout_s, call_timeout_s) as opened:
         if known is not None:
             _compare(str(pins), known, named, opened)
@@ -157,7 +157,7 @@ def _compare(path: str, known: Pins, servers: Mapping[str, Server], opened: Sequ
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class _Taking:
     """What is said of all tools."""
 
     effects: Effect | Mapping[str, Effect]
@@ -170,7 +170,7 @@ class _Options:
 
 
 def _tools(
-    servers: Mapping[str, Server], opened: Sequence[tuple[Connection, Offer]], options: _Options
+    servers: Mapping[str, Server], opened: Sequence[tuple[Connection, Offer]], options: _Taking
 ) -> list[AnyTool]:
     taken = [(at, each) for at, offer in opened for each in _taken(servers[at.name], offer)]
     names = unique_names([(at.name, each.name) for at, each in taken])
@@ -194,7 +194,7 @@ def _taken(server: Server, offer: Offer) -> list[Definition]:
     return [offered[name] for name in server.only]
 
 
-def _tool(at: Connection, definition: Definition, name: str, options: _Options) -> AnyTool:
+def _tool(at: Connection, definition: Definition, name: str, options: _Taking) -> AnyTool:
     async def call(arguments: dict[str, object], context: ToolContext) -> ToolResult:
         return to_tool_result(await at.call(definition.name, arguments, context.progress))
 

@@ -31,7 +31,7 @@ import orjson
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Part
 from journeyman.models.sse import Event
-from journeyman.models.transport import Answer
+from journeyman.models.transport import HttpAnswer
 from journeyman.types import NOTHING_USED, Usage
 
 _QUOTED_BYTES: Final = 2_048
@@ -64,7 +64,7 @@ class Decoder(Protocol):
         ...
 
 
-class Asked(AbstractAsyncContextManager[AsyncIterator[Part]]):
+class RequestedStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
     """A request to a model, open as long as the block, which reads its answer.
 
     A class, because a generator costs more for each request: the benchmark `over-http` needs it.
@@ -74,7 +74,7 @@ class Asked(AbstractAsyncContextManager[AsyncIterator[Part]]):
 
     def __init__(
         self,
-        open: Callable[[], AbstractAsyncContextManager[Answer]],
+        open: Callable[[], AbstractAsyncContextManager[HttpAnswer]],
         decoder: Decoder,
         *,
         kinds: Mapping[str, ProviderErrorKind],
@@ -108,7 +108,7 @@ class Parts:
 
     __slots__ = ("_answer", "_comes_in_events", "_decoder", "_expected", "_has_ended", "_ready")
 
-    def __init__(self, answer: Answer, decoder: Decoder, *, expected: str) -> None:
+    def __init__(self, answer: HttpAnswer, decoder: Decoder, *, expected: str) -> None:
         """`expected` says in an error message what the answer is not, for example `a Messages API stream`."""
         self._answer = answer
         self._comes_in_events = answer.media_type == "text/event-stream"
@@ -185,7 +185,7 @@ def kind_of_status(status: int) -> ProviderErrorKind:
     return "bad_request" if status >= 400 else "unknown"
 
 
-async def refused(answer: Answer, kinds: Mapping[str, ProviderErrorKind]) -> ProviderError:
+async def refused(answer: HttpAnswer, kinds: Mapping[str, ProviderErrorKind]) -> ProviderError:
     """Return the error that an answer with a failure status reports.
 
     `kinds` are the provider's labels that say more than the status does. Such an answer is not billed.
@@ -236,7 +236,7 @@ def _get(value: object, key: str) -> object:
     return value.get(key) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
-def quoted(answer: Answer, body: bytes) -> str:
+def quoted(answer: HttpAnswer, body: bytes) -> str:
     """Return the beginning of a body that was not understood, and what it claims to be."""
     start = body.decode("utf-8", "replace")[:_QUOTED_CHARACTERS].strip()
     return f"{answer.media_type or 'no content type'}, {start!r}" if start else "an empty body"

@@ -76,7 +76,7 @@ class Exchange:
         return ProviderError(self.scrubbed(f"{self.host} {words}{said}."), kind=kind, usage=usage)
 
 
-class Answer:
+class HttpAnswer:
     """An answer whose body is still to be read."""
 
     __slots__ = ("_exchange", "_parser", "_response")
@@ -166,7 +166,7 @@ class Answer:
 
 def open_stream(
     url: str, *, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
-) -> AbstractAsyncContextManager[Answer]:
+) -> AbstractAsyncContextManager[HttpAnswer]:
     """Post `body` and hand out the answer, whatever its status. Leaving the block closes the request.
 
     Raises:
@@ -175,7 +175,7 @@ def open_stream(
     return _Posted(Exchange(url, headers), body, timeouts)
 
 
-class _Posted(AbstractAsyncContextManager[Answer]):
+class _Posted(AbstractAsyncContextManager[HttpAnswer]):
     """A request that is open as long as the block.
 
     A class, because a generator costs more for each request: the benchmark `over-http` needs it.
@@ -188,14 +188,14 @@ class _Posted(AbstractAsyncContextManager[Answer]):
         self._body = body
         self._timeouts = timeouts
 
-    async def __aenter__(self) -> Answer:
+    async def __aenter__(self) -> HttpAnswer:
         self._client = _leased()
         try:
             self._response = await _post(self._client, self._exchange, self._body, self._timeouts)
         except BaseException:
             await _give_back(self._client)
             raise
-        return Answer(self._response, self._exchange)
+        return HttpAnswer(self._response, self._exchange)
 
     async def __aexit__(self, *raised: object) -> None:
         self._response.close()

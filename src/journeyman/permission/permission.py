@@ -23,7 +23,7 @@ from journeyman.files import NO_LINKS
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Verdict
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, Capability, Classifier, classify
-from journeyman.permission.rules import Place, Root, Roots, Rules, plain_host, rule_problems
+from journeyman.permission.rules import Root, Roots, Rules, Whereabouts, plain_host, rule_problems
 from journeyman.types import RunPath
 
 Mode: TypeAlias = Literal["strict", "balanced", "auto", "trust", "plan"]
@@ -128,7 +128,7 @@ class Permission:
 
     def _judged(self, request: GateRequest, action: Action) -> _Judgement:
         try:
-            places: list[Place] = [self._roots.place(self._roots.locate(path)) for path in action.paths]
+            places: list[Whereabouts] = [self._roots.place(self._roots.locate(path)) for path in action.paths]
         except ValueError as error:
             return _Judgement("deny", str(error))
         forbidden = self._forbidden(request, action, places)
@@ -145,7 +145,7 @@ class Permission:
             return _Judgement("ask", f"it is outside of {', '.join(folder for folder, _ in self._roots.folders)}.")
         return judgement
 
-    def _forbidden(self, request: GateRequest, action: Action, places: Sequence[Place]) -> str | None:
+    def _forbidden(self, request: GateRequest, action: Action, places: Sequence[Whereabouts]) -> str | None:
         """Return why nobody may allow this call; None if somebody may."""
         changes = action.capability in ("write", "unknown")
         if changes and any(place in ("read_only", "internal_read_only") for place in places):

@@ -342,7 +342,7 @@ _FACTS: Final[dict[str, _Facts]] = {
 
 _LONGEST_PATH: Final = 4_096
 
-Place: TypeAlias = Literal["inside", "read_only", "internal", "internal_read_only", "outside"]
+Whereabouts: TypeAlias = Literal["inside", "read_only", "internal", "internal_read_only", "outside"]
 """Where a path is. `internal`: in a folder of the program itself, for which nobody need approve anything."""
 
 
@@ -392,7 +392,7 @@ class Roots:
         """Return a path as it is written: absolute, no link followed."""
         return os.path.normpath(self._absolute(path))
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> Whereabouts:
         """Say where a located path is. Of several folders the innermost counts; a root wins over an internal one."""
         found = _innermost(path, self.folders)
         if found is not None:

@@ -80,7 +80,7 @@ class TooManyCalls(Exception):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Call:
+class ServedCall:
     """One call: its run, and what the client has not heard of it yet."""
 
     tool_name: str
@@ -149,7 +149,7 @@ class Call:
             question.answer.set_result(decision)
 
     def wait(self, seconds: float, give_up: Callable[[], None]) -> None:
-        """Call `give_up` when the client has not come back by then."""
+        """ServedCall `give_up` when the client has not come back by then."""
         self._call_off = asyncio.get_running_loop().call_later(seconds, give_up).cancel
 
     def go_on(self) -> None:
@@ -189,8 +189,8 @@ class Calls:
         self._max_calls = max_calls
         self._patience_s = patience_s
         self._group = asyncio.TaskGroup()
-        self._under_way: set[Call] = set()
-        self._waiting: dict[str, Call] = {}
+        self._under_way: set[ServedCall] = set()
+        self._waiting: dict[str, ServedCall] = {}
 
     async def __aenter__(self) -> Calls:
         await self._group.__aenter__()
@@ -214,7 +214,7 @@ class Calls:
         self._waiting.clear()
 
     def start(
-        self, agent: Agent[Any, Any], value: object, call: Call, host: Host, *, on_event: Listener | None
+        self, agent: Agent[Any, Any], value: object, call: ServedCall, host: Host, *, on_event: Listener | None
     ) -> None:
         """Start the run of a call, in a task of its own with a copy of the caller's context.
 
@@ -226,7 +226,7 @@ class Calls:
         self._under_way.add(call)
         self._group.create_task(self._run(run(agent, value, on_event=on_event, abort=call.abort, host=host), call))
 
-    async def _run(self, running: Coroutine[Any, Any, Result[Any]], call: Call) -> None:
+    async def _run(self, running: Coroutine[Any, Any, Result[Any]], call: ServedCall) -> None:
         try:
             call.end(await running)
         except Exception as error:  # noqa: BLE001 - one broken run must not end the others: its client is told
@@ -234,7 +234,7 @@ class Calls:
         finally:
             self._under_way.discard(call)
 
-    def wait(self, call: Call) -> None:
+    def wait(self, call: ServedCall) -> None:
         """Keep a call until its client comes back with the answers, or for as long as patience lasts."""
 
         def give_up() -> None:
@@ -244,7 +244,7 @@ class Calls:
         self._waiting[call.token] = call
         call.wait(self._patience_s, give_up)
 
-    def go_on(self, token: str, tool_name: str, arguments: JsonObject) -> Call | None:
+    def go_on(self, token: str, tool_name: str, arguments: JsonObject) -> ServedCall | None:
         """Return the call that waits for this client; None if there is none, or it was another."""
         call = self._waiting.get(token)
         if call is None or (call.tool_name, call.arguments) != (tool_name, arguments):

@@ -28,7 +28,7 @@ from journeyman.events import Event, Listener
 from journeyman.gate import Allow, Approval, Approver, Decision, Deny
 from journeyman.model import opened
 from journeyman.result import Failure, Result, Success
-from journeyman.serve.calls import MAX_CALLS, PATIENCE_S, Call, Calls, Ended, Note, Questions, TooManyCalls
+from journeyman.serve.calls import MAX_CALLS, PATIENCE_S, Calls, Ended, Note, Questions, ServedCall, TooManyCalls
 from journeyman.tools.schema import Fields, OutputSchema, Parameter
 from journeyman.types import JsonObject, Usage
 
@@ -147,11 +147,13 @@ class _Serving:
         except InvalidArguments as error:
             return invalid(error)
         except TooManyCalls as error:
-            return refusal("TOO_MANY_CALLS", str(error), "Call again when one has ended.")
+            return refusal("TOO_MANY_CALLS", str(error), "ServedCall again when one has ended.")
         return await _followed(context, tool, call)
 
-    def _started(self, context: Context, params: types.CallToolRequestParams, tool: ServedTool, value: object) -> Call:
-        call = Call(tool_name=params.name, arguments=params.arguments or {})
+    def _started(
+        self, context: Context, params: types.CallToolRequestParams, tool: ServedTool, value: object
+    ) -> ServedCall:
+        call = ServedCall(tool_name=params.name, arguments=params.arguments or {})
         host = self.host
         if host.approve is None:
             host = replace(host, approve=_approver(context, call))
@@ -171,14 +173,16 @@ class _Serving:
         call = calls.go_on(params.request_state or "", params.name, params.arguments or {})
         if call is None:
             return refusal(
-                "NO_SUCH_CALL", "No call waits for this answer: it has ended, or was given up.", "Call anew."
+                "NO_SUCH_CALL", "No call waits for this answer: it has ended, or was given up.", "ServedCall anew."
             )
         for key, response in (params.input_responses or {}).items():
             call.reply(key, _decision(response))
         return await _followed(context, tool, call)
 
 
-async def _followed(context: Context, tool: ServedTool, call: Call) -> types.CallToolResult | types.InputRequiredResult:
+async def _followed(
+    context: Context, tool: ServedTool, call: ServedCall
+) -> types.CallToolResult | types.InputRequiredResult:
     """Follow a run up to its end, or to a question. A client that leaves before that ends it."""
     is_settled = False
     try:
@@ -204,7 +208,7 @@ async def _followed(context: Context, tool: ServedTool, call: Call) -> types.Cal
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 
-def _approver(context: Context, call: Call) -> Approver | None:
+def _approver(context: Context, call: ServedCall) -> Approver | None:
     """Return who answers what a gate asks; None where this client cannot."""
     session = context.session
     capabilities = session.client_capabilities

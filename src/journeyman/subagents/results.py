@@ -17,7 +17,7 @@ from journeyman.history import NO_OUTPUT
 from journeyman.result import Failure, Metadata, Result, Success
 
 
-class _Model(BaseModel):
+class _Document(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     def to_json(self) -> str:
@@ -25,7 +25,7 @@ class _Model(BaseModel):
         return self.model_dump_json(exclude_none=True)
 
 
-class SubagentUsage(_Model):
+class SubagentUsage(_Document):
     """What a sub-agent used, with those that it delegated to. None: not known."""
 
     input: int | None = 0
@@ -44,7 +44,7 @@ class SubagentUsage(_Model):
     """False when an answer broke off before it told all it used; else None."""
 
 
-class SingleResult(_Model):
+class SingleResult(_Document):
     """What one sub-agent handed in."""
 
     output: Any
@@ -56,7 +56,7 @@ class SingleResult(_Model):
     """Its output as the Python value that was validated."""
 
 
-class ItemResult(_Model):
+class ItemResult(_Document):
     """What came of one of several tasks."""
 
     step: int | None = None
@@ -75,7 +75,7 @@ class ItemResult(_Model):
     """Its output as the Python value that was validated."""
 
 
-class ParallelResult(_Model):
+class ParallelResult(_Document):
     """What came of tasks at the same time, in their order."""
 
     summary: str
@@ -83,7 +83,7 @@ class ParallelResult(_Model):
     results: tuple[ItemResult, ...]
 
 
-class ChainResult(_Model):
+class ChainResult(_Document):
     """What came of a chain: the last output, or why it stopped."""
 
     output: Any = None
@@ -94,7 +94,7 @@ class ChainResult(_Model):
     """The last output as the Python value that was validated."""
 
 
-class BackgroundResult(_Model):
+class BackgroundResult(_Document):
     """A task that was started."""
 
     task_id: str
@@ -103,7 +103,7 @@ class BackgroundResult(_Model):
     message: str
 
 
-class TeamResult(_Model):
+class TeamResult(_Document):
     """A member that was made."""
 
     task_id: str

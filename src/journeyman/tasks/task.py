@@ -52,7 +52,7 @@ class TaskHost:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class _TaskEnd:
     """How the work ended."""
 
     status: Literal["completed", "failed", "killed"]
@@ -61,7 +61,7 @@ class _Outcome:
     value: object = None
 
 
-_KILLED: Final = _Outcome("killed")
+_KILLED: Final = _TaskEnd("killed")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -169,7 +169,7 @@ class RunningTask:
             self.over.set()
             self.on_over(self.context.id)
 
-    async def _outcome(self) -> _Outcome:
+    async def _outcome(self) -> _TaskEnd:
         if self.context.abort.aborted:
             return _KILLED
         try:
@@ -179,24 +179,24 @@ class RunningTask:
         except BaseException as error:  # noqa: BLE001 - whatever the work raises; a cancellation is its end
             return self._outcome_of(error)
 
-    async def _worked(self) -> _Outcome:
+    async def _worked(self) -> _TaskEnd:
         info, output = self.context.info, self.context.output
         await output.open(self.open_output, info.id, info.agent or info.description)
         self.context.change(replace(info, output_path=output.path))
         if output.errors:
-            return _Outcome("failed")
+            return _TaskEnd("failed")
         value = await self.work(self.context)
-        return _Outcome("completed", result=value if isinstance(value, str) else to_result(value).text, value=value)
+        return _TaskEnd("completed", result=value if isinstance(value, str) else to_result(value).text, value=value)
 
-    def _outcome_of(self, error: BaseException) -> _Outcome:
+    def _outcome_of(self, error: BaseException) -> _TaskEnd:
         is_leak = isinstance(error, asyncio.CancelledError)
         words = error.text if isinstance(error, Rejected) and error.text.strip() else name_and_words(error)
         if self.context.abort.aborted or (self._carrier is not None and self._carrier.cancelling() > 0):
-            return _Outcome("killed", error=None if is_leak else words)
+            return _TaskEnd("killed", error=None if is_leak else words)
         leaked = "it cancelled something of its own, and let the error leak"
-        return _Outcome("failed", error=leaked if is_leak else words)
+        return _TaskEnd("failed", error=leaked if is_leak else words)
 
-    def _settle(self, outcome: _Outcome) -> None:
+    def _settle(self, outcome: _TaskEnd) -> None:
         """Give the task its final status. In the same step nobody can write to it any more."""
         info, output, inbox = self.context.info, self.context.output, self.context.inbox
         if not info.is_running:
@@ -208,7 +208,7 @@ class RunningTask:
         undelivered = inbox.clear("steering", "follow_ups")
         if output.errors:
             status: Literal["failed", "killed"] = "killed" if outcome.status == "killed" else "failed"
-            outcome = _Outcome(status, "; ".join([*([outcome.error] if outcome.error else []), *output.errors]))
+            outcome = _TaskEnd(status, "; ".join([*([outcome.error] if outcome.error else []), *output.errors]))
         final = replace(
             self.info,
             status=outcome.status,

@@ -76,7 +76,7 @@ def fetch_tool(
         max_bytes: How much of a page is read.
         user_agent: What the sites are told.
     """
-    limits = _Limits(
+    limits = _PageLimits(
         allowed=Allowed.of(allow),
         timeout_s=timeout_s,
         max_bytes=max_bytes,
@@ -109,7 +109,7 @@ def fetch_tool(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Limits:
+class _PageLimits:
     """What one fetch may take and do."""
 
     allowed: Allowed
@@ -120,7 +120,7 @@ class _Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Fetched:
     """What came back from one URL."""
 
     url: str
@@ -134,7 +134,7 @@ class _Answer:
     is_cut: bool
 
 
-async def _answer(url: str, limits: _Limits) -> _Answer:
+async def _answer(url: str, limits: _PageLimits) -> _Fetched:
     """Ask for a URL, and for what it redirects to."""
     first = host = _host(url)
     for _ in range(MAX_REDIRECTS + 1):
@@ -162,7 +162,7 @@ def _host(url: str) -> str:
     return host
 
 
-async def _asked(url: str, host: str, limits: _Limits) -> _Answer:
+async def _asked(url: str, host: str, limits: _PageLimits) -> _Fetched:
     """Ask for one URL."""
     parts = urlsplit(url)
     addresses = await checked_addresses(host, parts.port or _PORTS[parts.scheme], limits.allowed)
@@ -199,12 +199,12 @@ class _Pinned(AbstractResolver):
         return
 
 
-async def _read(url: str, response: aiohttp.ClientResponse, max_bytes: int) -> _Answer:
+async def _read(url: str, response: aiohttp.ClientResponse, max_bytes: int) -> _Fetched:
     target = response.headers.get("Location") if response.status in (301, 302, 303, 307, 308) else None
     media_type = response.content_type
     is_text = _TEXTS.match(media_type) is not None or "Content-Type" not in response.headers
     body, is_cut = (b"", False) if target is not None or not is_text else await _body(response, max_bytes)
-    return _Answer(
+    return _Fetched(
         url=url,
         status=response.status,
         reason=response.reason or "",
@@ -235,7 +235,7 @@ def _unpacking(encoding: str) -> Callable[[bytes, int], bytes] | None:
     return zlib.decompressobj(wbits=47).decompress  # 32 + 15: tells gzip from zlib by itself
 
 
-async def _text(answer: _Answer) -> str:
+async def _text(answer: _Fetched) -> str:
     if not answer.body:
         return "[Nothing that can be shown as text.]"
     is_html = answer.media_type in ("text/html", "application/xhtml+xml")
@@ -245,7 +245,7 @@ async def _text(answer: _Answer) -> str:
     return text or "[The page has no text.]"
 
 
-def _decoded(answer: _Answer, *, is_html: bool) -> str:
+def _decoded(answer: _Fetched, *, is_html: bool) -> str:
     declared = _CHARSET.search(answer.body[:4096]) if is_html and answer.charset is None else None
     charset = answer.charset or (declared.group(1).decode() if declared else "utf-8")
     try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from journeyman.errors import ModelUnavailable
 from journeyman.model import Facts, Part, Request, ThinkingLevel
-from journeyman.models.answers import Asked
+from journeyman.models.answers import RequestedStream
 from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
 from journeyman.models.anthropic.encode import encode
 from journeyman.models.prices import price_for
@@ -28,7 +28,7 @@ from journeyman.models.requests import (
     with_extra,
     written,
 )
-from journeyman.models.transport import Answer, Timeouts, lease, open_stream
+from journeyman.models.transport import HttpAnswer, Timeouts, lease, open_stream
 from journeyman.types import JsonObject, Price
 
 if TYPE_CHECKING:
@@ -103,11 +103,11 @@ class AnthropicModel:
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
 
-        def post() -> AbstractAsyncContextManager[Answer]:
+        def post() -> AbstractAsyncContextManager[HttpAnswer]:
             return open_stream(self._url, headers=self._headers, body=self.body(request), timeouts=self.timeouts)
 
         decoder = Decoder(self.price, deltas=request.deltas)
-        return Asked(post, decoder, kinds=KINDS, overflow=OVERFLOW, expected="a Messages API stream")
+        return RequestedStream(post, decoder, kinds=KINDS, overflow=OVERFLOW, expected="a Messages API stream")
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as it is sent.

@@ -156,7 +156,7 @@ class CassetteModel:
         recording.begin(new)
         if (started := _started_here.get()) is not None:
             started.append(new.run)
-        answer = _Answer(run=new.run, deltas=request.deltas, started_s=_now_s())
+        answer = _Replayed(run=new.run, deltas=request.deltas, started_s=_now_s())
         failure: ProviderError | None = None
         try:
             async with (
@@ -178,7 +178,7 @@ class CassetteModel:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Answer:
+class _Replayed:
     """An answer that is recorded while it comes."""
 
     run: LiveRun

@@ -15,10 +15,10 @@ from urllib.parse import quote, urlencode
 
 from journeyman.errors import ModelUnavailable
 from journeyman.model import Facts, Part, Request, ThinkingLevel
-from journeyman.models.answers import Asked, Decoder
+from journeyman.models.answers import Decoder, RequestedStream
 from journeyman.models.openai.endpoint import KINDS, OPENAI, OVERFLOW, Endpoint, known_of
 from journeyman.models.requests import check_key, refused_here, written
-from journeyman.models.transport import Answer, Timeouts, lease, open_stream
+from journeyman.models.transport import HttpAnswer, Timeouts, lease, open_stream
 from journeyman.types import JsonObject, Price
 
 _TOOL_CHOICES: Final = {"any": "required", "none": "none"}
@@ -88,10 +88,10 @@ class OpenAIStyleModel(ABC):
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
 
-        def post() -> AbstractAsyncContextManager[Answer]:
+        def post() -> AbstractAsyncContextManager[HttpAnswer]:
             return open_stream(self.url, headers=self._headers, body=self.body(request), timeouts=self.timeouts)
 
-        return Asked(post, self._decoder(request), kinds=KINDS, overflow=OVERFLOW, expected=self._expected)
+        return RequestedStream(post, self._decoder(request), kinds=KINDS, overflow=OVERFLOW, expected=self._expected)
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as it is sent.

@@ -286,7 +286,7 @@ def _extend(last: JsonObject, detail: JsonObject) -> None:
 
 
 @dataclass(slots=True)
-class _Call:
+class _WrittenCall:
     id: str
     wire_id: str | None
     told_id: str
@@ -307,8 +307,8 @@ class _Calls:
     __slots__ = ("_by_index", "_ids", "all")
 
     def __init__(self) -> None:
-        self.all: list[_Call] = []
-        self._by_index: dict[JsonValue, _Call] = {}
+        self.all: list[_WrittenCall] = []
+        self._by_index: dict[JsonValue, _WrittenCall] = {}
         self._ids: set[str] = set()
 
     def add(self, delta: JsonObject) -> Part | None:
@@ -322,14 +322,14 @@ class _Calls:
         call.pieces.append(arguments)
         return InputPart(call.id, call.name, arguments)
 
-    def _call(self, delta: JsonObject, name: str, arguments: str) -> _Call:
+    def _call(self, delta: JsonObject, name: str, arguments: str) -> _WrittenCall:
         index, id = delta.get("index"), as_text(delta.get("id"))
         index = index if isinstance(index, int | str) else None
         last = self.all[-1] if self.all and id in ("", self.all[-1].told_id) else None
         known = self._by_index.get(index) if index is not None else last
         if known is None or _begins_another(known, id=id, name=name, arguments=arguments):
             own, wire_id = own_id(id, self._ids)
-            known = _Call(own, wire_id, id, name)
+            known = _WrittenCall(own, wire_id, id, name)
             self.all.append(known)
             if index is not None:
                 self._by_index[index] = known
@@ -338,7 +338,7 @@ class _Calls:
         return known
 
 
-def _begins_another(known: _Call, *, id: str, name: str, arguments: str) -> bool:
+def _begins_another(known: _WrittenCall, *, id: str, name: str, arguments: str) -> bool:
     """Return whether a piece at the place of a known call is another call: some servers number all of them 0.
 
     A piece that goes on names no function, or the same and repeats the id; without an id, the arguments so far tell.

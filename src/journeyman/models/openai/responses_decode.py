@@ -68,7 +68,7 @@ class Decoder:
         self._price = price
         self._deltas = deltas
         self._counts: dict[str, int] = {}
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, WrittenCall] = {}
         self._ids: set[str] = set()
         self._shown: set[int] = set()
         self._thought: tuple[JsonValue, ...] = ()
@@ -299,7 +299,7 @@ class Decoder:
 
 
 @dataclass(slots=True)
-class Call:
+class WrittenCall:
     """What the block and the pieces of one call go by."""
 
     id: str
@@ -307,10 +307,10 @@ class Call:
     wire_id: str | None
 
 
-def open_call(item: JsonObject, ids: set[str]) -> Call:
+def open_call(item: JsonObject, ids: set[str]) -> WrittenCall:
     """Return the call that begins, with an id that is not among `ids`, and add that."""
     id, wire_id = own_id(as_text(item.get("call_id")), ids)
-    return Call(id, as_text(item.get("name")), wire_id)
+    return WrittenCall(id, as_text(item.get("name")), wire_id)
 
 
 def opaque(item: JsonObject, provider: str) -> Opaque:
