@@ -17,17 +17,7 @@ import orjson
 from pydantic import BaseModel
 
 from benchmarks.measuring import Contender
-from benchmarks.work import (
-    MAX_ITERATIONS,
-    MAX_TOKENS,
-    MODEL,
-    PROMPT,
-    AddArguments,
-    Function,
-    Report,
-    add,
-    is_right,
-)
+from benchmarks.work import MAX_ITERATIONS, MAX_TOKENS, MODEL, PROMPT, AddArguments, Function, Report, add, is_right
 
 if TYPE_CHECKING:  # importing the SDK takes a second
     from anthropic.types import ToolParam, ToolResultBlockParam

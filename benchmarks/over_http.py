@@ -23,10 +23,6 @@ def measure(effort: Effort) -> list[Row]:
 
 
 async def _costs(url: str, iterations: int, rounds: int) -> Costs:
-    async with (
-        ours.over_http(url) as mine,
-        hand_written.over_aiohttp(url) as bare,
-        on_sdk.over_sdk(url) as sdk,
-    ):
+    async with ours.over_http(url) as mine, hand_written.over_aiohttp(url) as bare, on_sdk.over_sdk(url) as sdk:
         contenders = {"journeyman": mine, "aiohttp by hand": bare, "SDK by hand": sdk}
         return await taking_turns(contenders, rounds=rounds, per=iterations)

@@ -144,10 +144,7 @@ def test_a_number_may_be_rounded_to_two_decimals_and_no_further(
 @pytest.mark.parametrize(
     ("report", "found"),
     [
-        (
-            with_finding(value=10.0),
-            ["findings.0.value: it says 10, the data says 15 (SELECT AVG(amount) FROM sales)."],
-        ),
+        (with_finding(value=10.0), ["findings.0.value: it says 10, the data says 15 (SELECT AVG(amount) FROM sales)."]),
         (
             with_finding(sentence="A sale brings 20 $ on average."),
             ["findings.0.sentence: it does not state the finding's number, 15."],
@@ -156,10 +153,7 @@ def test_a_number_may_be_rounded_to_two_decimals_and_no_further(
             with_finding(sql="SELECT AVG(profit) FROM sales"),
             ['findings.0.sql: no such column: profit. The table is "sales", its columns are "region", "amount".'],
         ),
-        (
-            with_finding(sql="SELECT 15"),
-            ['findings.0.sql: it does not read the table "sales".'],
-        ),
+        (with_finding(sql="SELECT 15"), ['findings.0.sql: it does not read the table "sales".']),
         (
             with_finding(sql="DELETE FROM sales"),
             ['findings.0.sql: not authorized. Only SELECT on "sales" is allowed: no PRAGMA, ATTACH or change.'],
@@ -170,19 +164,10 @@ def test_a_number_may_be_rounded_to_two_decimals_and_no_further(
         ),
         (
             REPORT.model_copy(update={"table": "sold", "rows_examined": 2}),
-            [
-                "table: it says 'sold', the table is 'sales'.",
-                "rows_examined: it says 2, the table has 3 rows.",
-            ],
+            ["table: it says 'sold', the table is 'sales'.", "rows_examined: it says 2, the table has 3 rows."],
         ),
-        (
-            with_breakdown(column="country"),
-            ['breakdown.column: the columns are "region", "amount".'],
-        ),
-        (
-            with_breakdown(rows=[NORTH]),
-            ["breakdown.other: listed and other rows are 2 together, the table has 3."],
-        ),
+        (with_breakdown(column="country"), ['breakdown.column: the columns are "region", "amount".']),
+        (with_breakdown(rows=[NORTH]), ["breakdown.other: listed and other rows are 2 together, the table has 3."]),
         (
             with_breakdown(rows=[NORTH, Share(name="south", count=2, share=33.3)]),
             [
@@ -194,10 +179,7 @@ def test_a_number_may_be_rounded_to_two_decimals_and_no_further(
             with_breakdown(rows=[NORTH, Share(name="south", count=1, share=33)]),
             ["breakdown.rows.1.share: it says 33 % for 'south', it is 33.33 %."],
         ),
-        (
-            with_breakdown(rows=[SOUTH, SOUTH], other=1),
-            ["breakdown.rows.1.name: 'south' is listed twice."],
-        ),
+        (with_breakdown(rows=[SOUTH, SOUTH], other=1), ["breakdown.rows.1.name: 'south' is listed twice."]),
         (
             with_breakdown(rows=[NORTH], other=1).model_copy(update={"headline": "Sales: 16 $"}),
             ["headline: it states none of the findings' numbers (15)."],
@@ -347,10 +329,7 @@ def test_the_stand_in_gives_up_in_words_when_the_table_cannot_be_described() -> 
 
 @pytest.mark.parametrize(
     ("failing", "outcome"),
-    [
-        (0, "I cannot divide the rows by region, so I have nothing to report."),
-        (1, ["Share of north"]),
-    ],
+    [(0, "I cannot divide the rows by region, so I have nothing to report."), (1, ["Share of north"])],
 )
 async def test_the_stand_in_leaves_out_what_a_failed_query_would_have_told(
     sales: Table, failing: int, outcome: str | list[str]

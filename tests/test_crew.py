@@ -90,9 +90,7 @@ def test_the_program_shows_who_works_and_what_came_of_it(folder: Path) -> None:
     assert re.search(r"^\d+ requests, and 3 in the background$", done.stdout, flags=re.MULTILINE)
 
 
-def test_the_command_line_runs_the_same_crew_where_nothing_may_go_on_in_the_background(
-    folder: Path,
-) -> None:
+def test_the_command_line_runs_the_same_crew_where_nothing_may_go_on_in_the_background(folder: Path) -> None:
     done = command_line("run", CREW / "agents.py", QUESTION, "--tree", env={"CREW_FOLDER": str(folder)})
     assert done.stdout == f"{QUESTION}\n\n{NOTE}\n\n{LINKS}\n"
     assert done.code == 0
@@ -143,8 +141,7 @@ async def test_a_quotation_that_is_not_on_the_page_is_not_accepted(folder: Path,
 
 
 @pytest.mark.parametrize(
-    ("line", "target", "why"),
-    [(3, "keys.md#the-shed", "leads somewhere"), (1, "tools.md", "has no link")],
+    ("line", "target", "why"), [(3, "keys.md#the-shed", "leads somewhere"), (1, "tools.md", "has no link")]
 )
 def test_a_link_is_called_broken_only_if_it_is(
     folder: Path, agents: ModuleType, line: int, target: str, why: str

@@ -187,10 +187,7 @@ def test_a_variable_named_after_a_word_of_the_glossary_holds_that() -> None:
 
 
 def test_every_exception_is_still_needed_and_has_a_reason() -> None:
-    needed = {
-        *words_with_two_meanings(package_modules()),
-        *variables_with_another_meaning(package_modules()),
-    }
+    needed = {*words_with_two_meanings(package_modules()), *variables_with_another_meaning(package_modules())}
     listed = {(name, home) for name, homes in EXCEPTIONS.items() for home in homes}
     assert listed - needed == set(), "Remove these from EXCEPTIONS: they have one meaning now."
     assert all(reason for homes in EXCEPTIONS.values() for reason in homes.values())

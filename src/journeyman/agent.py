@@ -423,9 +423,7 @@ def _check_limits(agent: Agent[Any, Any]) -> Iterator[Problem]:
             yield Problem("INVALID_LIMIT", f"limits.{name} is {count!r}.", "Pass a whole number of at least 1.")
     if limits.approval_seconds is not None and not is_amount(limits.approval_seconds):
         yield Problem(
-            "INVALID_LIMIT",
-            f"limits.approval_seconds is {limits.approval_seconds!r}.",
-            "Pass a finite number above 0.",
+            "INVALID_LIMIT", f"limits.approval_seconds is {limits.approval_seconds!r}.", "Pass a finite number above 0."
         )
     yield from _check_allowance("limits", limits.run_allowance())
     yield from _check_allowance("limits.each_attempt", limits.each_attempt)

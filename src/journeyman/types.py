@@ -196,8 +196,7 @@ UserContent: TypeAlias = Text | Image | Document
 """What a prompt may consist of."""
 
 Block: TypeAlias = Annotated[
-    Text | Image | Document | Thinking | RedactedThinking | ToolUse | ToolResult | Opaque,
-    Field(discriminator="type"),
+    Text | Image | Document | Thinking | RedactedThinking | ToolUse | ToolResult | Opaque, Field(discriminator="type")
 ]
 
 

@@ -31,12 +31,7 @@ def _anthropic(play: Play, timeouts: Timeouts) -> Model:
 
 def _openai(kind: type[OpenAIChatModel] | type[OpenAIModel], *, streaming: bool) -> Callable[[Play, Timeouts], Model]:
     return lambda play, timeouts: kind(
-        "gpt-4.1",
-        api_key=KEY,
-        base_url=f"{play.url}/v1",
-        headers=play.headers,
-        timeouts=timeouts,
-        streaming=streaming,
+        "gpt-4.1", api_key=KEY, base_url=f"{play.url}/v1", headers=play.headers, timeouts=timeouts, streaming=streaming
     )
 
 

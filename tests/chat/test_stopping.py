@@ -10,15 +10,7 @@ import pytest
 from journeyman import Agent, Callbacks, Chat, ChatHeld, Limits, Output, run, tool
 from journeyman.chat.turn import ABORTED
 from journeyman.endings import CancelledContext
-from journeyman.events import (
-    Event,
-    IterationStarted,
-    MessageCommitted,
-    RunFailed,
-    RunStarted,
-    RunSucceeded,
-    TurnEnded,
-)
+from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
 from journeyman.models.scripted import Scripted, call
 from tests.support.clock import virtual_clock
 from tests.support.players import Door, Opening, Report, chatting, code, context_of, hang, look, once, script_of

@@ -353,11 +353,7 @@ async def test_a_guard_is_asked_on_normal_stops_only(ending: str) -> None:
     asked: list[Stopping] = []
     answers = [hang] if ending == "abort" else [call("stop")]
     agent = Agent(
-        name="tester",
-        model=Scripted(answers),
-        tools=[stop],
-        stop_guard=asked.append,
-        limits=Limits(iterations=1),
+        name="tester", model=Scripted(answers), tools=[stop], stop_guard=asked.append, limits=Limits(iterations=1)
     )
     async with Chat(agent) as chat:
         turn = chat.start("Go.")

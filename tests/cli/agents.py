@@ -135,8 +135,7 @@ busy = Agent(
     tools=[look, fail],
 )
 unlucky = Agent(
-    name="unlucky",
-    model=Scripted([ProviderError("Try later.", kind="overloaded", retry_after_s=0.2), "At last."]),
+    name="unlucky", model=Scripted([ProviderError("Try later.", kind="overloaded", retry_after_s=0.2), "At last."])
 )
 sleeper = Agent(name="sleeper", model=Scripted([say("Good night.", call("sleep"))]), tools=[sleep])
 blocker = Agent(name="blocker", model=Scripted([say("I block.", call("block"))]), tools=[block])

@@ -123,14 +123,8 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "no cassette option": (["record", f"{AGENTS}:greeter", "hi"], ["--cassette requires an argument"]),
     "a missing cassette": (["replay", "no.jsonl"], ["There is no file no.jsonl. Record it: journeyman record"]),
     "no json": (["replay", "text.jsonl"], ["text.jsonl, line 1: this is not JSON", "Record it again."]),
-    "a cut cassette": (
-        ["replay", "cut.jsonl", f"{AGENTS}:greeter"],
-        ["cut.jsonl, line 4: this is not JSON"],
-    ),
-    "another version": (
-        ["replay", "new.jsonl"],
-        ["new.jsonl, line 1: ", "version 9", "Update journeyman"],
-    ),
+    "a cut cassette": (["replay", "cut.jsonl", f"{AGENTS}:greeter"], ["cut.jsonl, line 4: this is not JSON"]),
+    "another version": (["replay", "new.jsonl"], ["new.jsonl, line 1: ", "version 9", "Update journeyman"]),
     "a missing field": (["replay", "field.jsonl"], ["field.jsonl, line 2: model has no 'model'. Record it again."]),
     "an empty file": (["replay", "empty.jsonl"], ["empty.jsonl is empty. Record it again."]),
     "a folder": (["replay", "."], [". cannot be read: Is a directory."]),

@@ -338,10 +338,7 @@ def test_mail_has_a_line_and_notices_have_none() -> None:
 
 def test_what_happens_beside_a_sub_agent_does_not_take_its_lines_for_another_s() -> None:
     assert told(
-        started(LEAD),
-        started(ONE, "single"),
-        TaskStarted(path=LEAD, info=info("bg-1")),
-        responded(ONE, 1, "I look."),
+        started(LEAD), started(ONE, "single"), TaskStarted(path=LEAD, info=info("bg-1")), responded(ONE, 1, "I look.")
     )[2:] == ["background bg-1 checker: check all links · in the background", "      scout#1", "       1 I look."]
 
 

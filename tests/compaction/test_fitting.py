@@ -9,19 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Chat,
-    ErrorCode,
-    Failure,
-    Host,
-    InMemoryJournal,
-    Limits,
-    Result,
-    Settings,
-    Usage,
-    run,
-)
+from journeyman import Agent, Chat, ErrorCode, Failure, Host, InMemoryJournal, Limits, Result, Settings, Usage, run
 from journeyman.compaction import ClearToolResults, Compaction, Summarise
 from journeyman.errors import ProviderError
 from journeyman.events import CompactionStep, ContextCompacted
@@ -144,10 +132,7 @@ async def test_a_failed_strategy_is_passed_over() -> None:
 
 PARTED: dict[str, tuple[Callable[[Sequence[Message]], Sequence[Message]], str]] = {
     "a result without its call": (lambda m: [m[0], *m[2:]], "its message 1 answers the calls ['c1'] in place of []"),
-    "a call without its result": (
-        lambda m: [*m[:2], *m[3:]],
-        "its message 2 answers the calls [] in place of ['c1']",
-    ),
+    "a call without its result": (lambda m: [*m[:2], *m[3:]], "its message 2 answers the calls [] in place of ['c1']"),
     "the open turn changed": (lambda m: [*m[:-1], asked("Never mind.")], "it changes the open turn"),
     "the open turn gone": (lambda m: m[:1], "it changes the open turn"),
     "nothing left": (lambda m: [], "it changes the open turn"),

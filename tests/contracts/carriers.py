@@ -231,8 +231,7 @@ CARRIERS: Final = (
     Carrier(name="vllm-events", play=_chat(VLLM, streaming=True, service=VLLM_SERVICE)),
     Carrier(name="vllm-document", play=_chat(VLLM, streaming=False, service=VLLM_SERVICE)),
     Carrier(
-        name="openrouter-events",
-        play=_chat(OPENROUTER, streaming=True, service=OPENROUTER_SERVICE, name=ROUTED_CLAUDE),
+        name="openrouter-events", play=_chat(OPENROUTER, streaming=True, service=OPENROUTER_SERVICE, name=ROUTED_CLAUDE)
     ),
     Carrier(
         name="openrouter-document",

@@ -139,11 +139,7 @@ CONVERSATIONS: Final = (
         agent=_texts,
         needs=frozenset({"thinking"}),
     ),
-    Conversation(
-        name="a refusal",
-        answers=[say("I will not: “no” is 不.", stop_reason="refusal")],
-        agent=_texts,
-    ),
+    Conversation(name="a refusal", answers=[say("I will not: “no” is 不.", stop_reason="refusal")], agent=_texts),
     Conversation(name="a filtered answer", answers=[say(stop_reason="refusal")], agent=_texts),
     Conversation(name="an answer that is cut", answers=[say("Umbrel", stop_reason="max_tokens")], agent=_texts),
     Conversation(
@@ -276,13 +272,7 @@ CONVERSATIONS: Final = (
         answers=[
             say(
                 "Done.",
-                usage=Usage(
-                    requests=1,
-                    input_tokens=3,
-                    output_tokens=4,
-                    cache_read_tokens=100,
-                    cache_write_tokens=7,
-                ),
+                usage=Usage(requests=1, input_tokens=3, output_tokens=4, cache_read_tokens=100, cache_write_tokens=7),
             )
         ],
         agent=_texts,

@@ -90,12 +90,7 @@ _MESSAGE: dict[str, object] = {
     "content": [],
     "stop_reason": None,
     "stop_sequence": None,
-    "usage": {
-        "input_tokens": 25,
-        "output_tokens": 1,
-        "cache_read_input_tokens": 3,
-        "cache_creation_input_tokens": 0,
-    },
+    "usage": {"input_tokens": 25, "output_tokens": 1, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 0},
 }
 _BLOCK = {"type": "text", "text": ""}
 _ENDED = {"stop_reason": "end_turn", "stop_sequence": None}
@@ -184,13 +179,7 @@ def _chunk(delta: dict[str, object], *, tokens: int, finish_reason: str | None =
 
 
 def _bare_chunk(choices: list[dict[str, object]]) -> dict[str, object]:
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion.chunk",
-        "created": 1,
-        "model": "a-model",
-        "choices": choices,
-    }
+    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "a-model", "choices": choices}
 
 
 def _chat_usage(tokens: int) -> dict[str, object]:

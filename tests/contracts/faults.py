@@ -163,13 +163,7 @@ def _silences() -> Iterator[Fault]:
     yield Fault(name="another's certificate", answer=_always(b""), kind="network", used=nothing, place="elsewhere")
     yield Fault(name="closed at once", answer=_always(closing_after(b"")), kind="network", used=unknown)
     yield Fault(name="reset at once", answer=_always(resetting_after(b"")), kind="network", used=unknown)
-    yield Fault(
-        name="silence",
-        answer=_always(hanging_after(b"")),
-        kind="timeout",
-        used=unknown,
-        silence_s=_IDLE_S,
-    )
+    yield Fault(name="silence", answer=_always(hanging_after(b"")), kind="timeout", used=unknown, silence_s=_IDLE_S)
     yield Fault(
         name="silence within the headers",
         answer=_always(hanging_after(b"HTTP/1.1 200 OK\r\nContent-Ty")),

@@ -67,10 +67,7 @@ async def told(adapter: Adapter, fault: Fault, *, then_well: bool) -> Told:
         async with adapter.model(server.url) as model:
             result = await run(Agent(name="tester", model=model), "Hello.", on_event=recorder)
         return Told(
-            result=result,
-            events=recorder.events,
-            n_requests=len(server.requests),
-            seconds=clock.time() - began_s,
+            result=result, events=recorder.events, n_requests=len(server.requests), seconds=clock.time() - began_s
         )
 
 

@@ -36,12 +36,7 @@ Stop: TypeAlias = Literal["anthropic", "chat", "responses", "vllm"]
 
 STOPS: Final[tuple[Stop, ...]] = ("anthropic", "chat", "responses", "vllm")
 
-PROVIDER: Final[dict[Stop, str]] = {
-    "anthropic": "anthropic",
-    "chat": "openai",
-    "responses": "openai",
-    "vllm": "vllm",
-}
+PROVIDER: Final[dict[Stop, str]] = {"anthropic": "anthropic", "chat": "openai", "responses": "openai", "vllm": "vllm"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

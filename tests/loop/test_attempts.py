@@ -298,10 +298,7 @@ async def test_the_last_rejection_carries_all_there_is(stage: Stage) -> None:  #
     assert failure.report is not None
     assert [(layer.name, layer.passed) for layer in failure.report.layers] == [("schema", True), ("small", False)]
     assert isinstance(failure.error.cause, ValueError)
-    assert transcript(failure.history)[-1] == (
-        "user",
-        f"#o2! {rejected(8)}",
-    )
+    assert transcript(failure.history)[-1] == ("user", f"#o2! {rejected(8)}")
     assert [(record.number, record.iterations) for record in failure.metadata.attempts] == [(1, 1), (2, 1)]
     assert [record.usage for record in failure.metadata.attempts] == [
         Usage(requests=1, input_tokens=10, output_tokens=5)

@@ -126,13 +126,7 @@ async def test_the_handler_runs_between_its_two_callbacks() -> None:  # R31, R32
     agent = reporter(Scripted([report(), submit()]), output=Output(Report, reflection=reflect))
     callbacks = Callbacks(on_tool_call=on_tool_call, on_tool_result=on_tool_result)
     assert succeeded(await run(agent, "Go.", callbacks=callbacks))
-    assert steps == [
-        "output called",
-        "reflection",
-        "output gave seen",
-        "submit called",
-        "submit gave Accepted.",
-    ]
+    assert steps == ["output called", "reflection", "output gave seen", "submit called", "submit gave Accepted."]
 
 
 async def test_callbacks_can_pair_parallel_and_repeated_calls(stage: Stage) -> None:  # D41

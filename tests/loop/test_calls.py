@@ -828,12 +828,7 @@ async def test_an_iteration_goes_on_after_an_error(stage: Stage, recorder: Recor
 
     model = stage.model([[call("divide", by=0, id="a"), call("divide", by=2, id="b")], "Done."])
     await run(talker(model, tools=[divide]), "Go.", on_event=recorder)
-    assert calls(recorder.events) == [
-        "divide#a?",
-        "divide#a! Error: division by zero",
-        "divide#b?",
-        "divide#b: 0.5",
-    ]
+    assert calls(recorder.events) == ["divide#a?", "divide#a! Error: division by zero", "divide#b?", "divide#b: 0.5"]
 
 
 @pytest.mark.parametrize("error", [StopIteration("end"), StopAsyncIteration("end")], ids=repr)

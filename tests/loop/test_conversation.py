@@ -202,11 +202,7 @@ async def test_a_history_goes_on_without_tools_and_those_it_calls_are_offered_as
 ) -> None:  # R53, A46
     first = await run(talker(stage.model(answers)), "Hi.")
     second = await run(Agent(name="a", model=stage.model(["Fine."])), "How are you?", history=first.history)
-    assert transcript(second.history) == [
-        *transcript(first.history),
-        ("user", "How are you?"),
-        ("assistant", "Fine."),
-    ]
+    assert transcript(second.history) == [*transcript(first.history), ("user", "How are you?"), ("assistant", "Fine.")]
     assert [(tool.name, tool.description) for tool in stage.requests[-1].prefix.tools] == [
         (name, "No longer available.") for name in offered
     ]

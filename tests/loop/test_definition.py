@@ -113,10 +113,7 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "an output with a bad name": ({"output": Output(Report, name="my output")}, ["INVALID_TOOL_NAME"]),
     "a blank output name": ({"output": Output(Report, name=" ")}, ["INVALID_TOOL_NAME"]),
     "a reflection that is no function": ({"output": Output(Report, reflection=NOTHING)}, ["INVALID_REFLECTION"]),
-    "a reflection of no function": (
-        {"output": Output(Report, reflection=Reflection(NOTHING))},
-        ["INVALID_REFLECTION"],
-    ),
+    "a reflection of no function": ({"output": Output(Report, reflection=Reflection(NOTHING))}, ["INVALID_REFLECTION"]),
     "an end after tools with an output": ({"output": PLAIN, "stop_after": ["look"]}, ["TEXT_AGENT_ONLY"]),
     "a validator that is no function": ({"validators": ["x"]}, ["INVALID_VALIDATOR"]),
     "a nudge without an output": ({"nudge": True}, ["INVALID_NUDGE"]),
@@ -167,10 +164,7 @@ def test_an_answer_has_at_least_one_token(value: Any) -> None:  # X30, D44  # no
 
 
 @pytest.mark.parametrize(
-    "section",
-    [
-        *("limits", "settings", "output", "tools", "validators", "system", "observability", "error_prompt"),
-    ],
+    "section", [*("limits", "settings", "output", "tools", "validators", "system", "observability", "error_prompt")]
 )
 def test_a_section_that_is_none_is_refused(section: str) -> None:  # D44
     assert codes(**{section: None}) != []

@@ -205,10 +205,7 @@ ENDINGS: dict[str, Case] = {
         attempts=1,
     ),
     "attempts": Case(
-        answers=[report(99), report(98), report(97)],
-        options=SMALL,
-        code=ErrorCode.MAX_ATTEMPTS_EXCEEDED,
-        attempts=3,
+        answers=[report(99), report(98), report(97)], options=SMALL, code=ErrorCode.MAX_ATTEMPTS_EXCEEDED, attempts=3
     ),
     "schema": Case(
         answers=[call("output", {}), [submit(), call("output", total="x")]],

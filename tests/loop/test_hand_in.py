@@ -276,10 +276,7 @@ async def test_submit_before_any_output_ends_the_run(
     )
     assert failure.phase == "iteration"
     assert "layer_start" not in told.names
-    assert calls(recorder.events)[-4:] == [
-        *("submit#s?", "look#z?", "look#z: found here"),
-        f"submit#s! {STOPPED}",
-    ]
+    assert calls(recorder.events)[-4:] == [*("submit#s?", "look#z?", "look#z: found here"), f"submit#s! {STOPPED}"]
     assert transcript(failure.history)[-1][-2:] == (f"#s! {STOPPED}", "#z: found here")
     assert failure.metadata.tools["submit"].errors == {"interrupted": 1}
 

@@ -26,18 +26,7 @@ from journeyman.events import IterationStarted
 from journeyman.model import Response
 from journeyman.models.scripted import call, say
 from journeyman.types import Opaque, StopReason, Thinking, ToolUse
-from tests.loop.players import (
-    REFLECTED,
-    Report,
-    context_of,
-    fail,
-    failed,
-    report,
-    reporter,
-    submit,
-    succeeded,
-    talker,
-)
+from tests.loop.players import REFLECTED, Report, context_of, fail, failed, report, reporter, submit, succeeded, talker
 from tests.support.recorder import Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage
 

@@ -66,12 +66,7 @@ async def test_runs_of_one_agent_at_the_same_time_do_not_meet() -> None:  # A48,
             raise ValueError("too large")
 
     agent = reporter(
-        FromFunction(counting),
-        tools=[add],
-        output=REFLECTED,
-        validators=[judge],
-        run_state=nothing,
-        project=total,
+        FromFunction(counting), tools=[add], output=REFLECTED, validators=[judge], run_state=nothing, project=total
     )
     recorders = [Recorder() for _ in range(50)]
     results = await asyncio.gather(*(run(agent, str(n), on_event=recorder) for n, recorder in enumerate(recorders)))

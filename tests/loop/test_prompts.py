@@ -220,7 +220,7 @@ def marks(body: Json) -> list[str]:
 async def test_the_mark_of_the_history_moves_and_is_not_stored(stage: Stage) -> None:  # A40, X19
     history = await long_talk(stage, Settings(), Text("Be brief."))
     assert [[place for place in marks(body) if place.startswith("messages")] for body in stage.bodies] == [
-        *(["messages.0.0"], ["messages.2.0"], ["messages.4.1"], ["messages.6.0"]),
+        *(["messages.0.0"], ["messages.2.0"], ["messages.4.1"], ["messages.6.0"])
     ]
     assert all(marks(body)[-1].startswith("messages") for body in stage.bodies)
     assert b'"cache_mark":true' not in dump_messages(history)

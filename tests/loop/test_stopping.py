@@ -354,12 +354,7 @@ async def test_an_error_prompt_that_stops_at_the_signal_is_a_cancellation_of_its
     ids=["between attempts", "at the start of an attempt", "in the second attempt"],
 )
 async def test_an_abort_is_of_the_attempt_and_the_iteration_that_began_last(
-    stage: Stage,
-    kind: type[Event],
-    number: int,
-    where: tuple[int, int, str],
-    iterations: list[int],
-    recorder: Recorder,
+    stage: Stage, kind: type[Event], number: int, where: tuple[int, int, str], iterations: list[int], recorder: Recorder
 ) -> None:  # R52, D23
     abort = Abort()
 

@@ -134,11 +134,7 @@ ENDS: dict[str, tuple[list[Staged], int, int]] = {
     "cut": ([using("I", reason="max_tokens")], 1, 10),
     "invalid": ([using(report(99)), using("Hm.")], 2, 20),
     "rejected": ([using(report(99)), using(report(98))], 2, 20),
-    "success": (
-        [using(call("look")), using(report(99)), using(call("look")), using(report(1))],
-        4,
-        40,
-    ),
+    "success": ([using(call("look")), using(report(99)), using(call("look")), using(report(1))], 4, 40),
     "iterations": ([using(call("look")), using(call("look"))], 2, 20),
     "no key": ([using(call("look")), ProviderError("No.", kind="auth", usage=Usage())], 1, 10),
     "early": ([using(submit())], 1, 10),

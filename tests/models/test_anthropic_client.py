@@ -20,11 +20,7 @@ from anthropic.lib.vertex import AsyncAnthropicVertex
 from journeyman import Agent, Success, run, tool
 from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable, ProviderError
-from journeyman.model import (
-    Collector,
-    Response,
-    ResponseStarted,
-)
+from journeyman.model import Collector, Response, ResponseStarted
 from journeyman.models.anthropic.client import AnthropicClientModel
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.transport import Timeouts
@@ -347,10 +343,7 @@ async def test_an_answer_that_breaks_off_keeps_the_use_it_reported(
 
 
 @pytest.mark.parametrize(
-    ("server", "kind"),
-    [
-        pytest.param(RawServer(closing_after(http()[:20])), "network", id="closed within the head"),
-    ],
+    ("server", "kind"), [pytest.param(RawServer(closing_after(http()[:20])), "network", id="closed within the head")]
 )
 async def test_what_is_no_answer_is_mapped(server: RawServer, kind: str) -> None:
     async with server, carried(server, timeouts=Timeouts(idle_s=0.3)) as model:

@@ -332,12 +332,7 @@ def test_counts_are_totals_and_those_left_out_stand() -> None:
         {"output_tokens": 90, "input_tokens": 30, "output_tokens_details": {"thinking_tokens": 40}},
     )
     assert usage == Usage(
-        requests=1,
-        input_tokens=30,
-        output_tokens=90,
-        cache_read_tokens=7,
-        cache_write_tokens=2,
-        reasoning_tokens=40,
+        requests=1, input_tokens=30, output_tokens=90, cache_read_tokens=7, cache_write_tokens=2, reasoning_tokens=40
     )
 
 

@@ -131,10 +131,7 @@ def test_a_request_of_every_part() -> None:
         "stop_sequences": ["END"],
         "service_tier": "auto",
         "tools": [{"name": "query", "description": "Run a query.", "input_schema": QUERY.input_schema}],
-        "system": [
-            {"type": "text", "text": "Be brief."},
-            {"type": "text", "text": "Be right.", "cache_control": MARK},
-        ],
+        "system": [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be right.", "cache_control": MARK}],
         "messages": [
             {"role": "user", "content": [{"type": "text", "text": "What sold best?"}]},
             {
@@ -311,10 +308,10 @@ def test_a_continuation_is_joined_to_the_message_it_continues() -> None:  # A30
         assistant(Text("It is"), continues=True),
     )
     assert sent(HELLO, first)["messages"][1:] == [
-        {"role": "assistant", "content": [{"type": "text", "text": "I look."}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "I look."}]}
     ]
     assert sent(HELLO, first, second, third, assistant(Text("9. "), continues=True))["messages"][1:] == [
-        {"role": "assistant", "content": [{"type": "text", "text": text} for text in ("I look.", "It is", "9.")]},
+        {"role": "assistant", "content": [{"type": "text", "text": text} for text in ("I look.", "It is", "9.")]}
     ]
     assert sent(HELLO, first, third, HELLO)["messages"][1]["content"] == [
         {"type": "text", "text": "I look."},
@@ -331,7 +328,7 @@ def test_a_continuation_of_nothing_is_a_message_of_its_own(before: Message) -> N
 def test_what_is_left_out_at_the_end_uncovers_no_white_space() -> None:
     unsigned = Thinking("cut off")
     assert sent(HELLO, assistant(Text("So. "), unsigned, Text(" "), unsigned))["messages"][1:] == [
-        {"role": "assistant", "content": [{"type": "text", "text": "So."}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "So."}]}
     ]
     assert sent(HELLO, assistant(Text(" "), unsigned))["messages"][1:] == []
 
@@ -504,12 +501,7 @@ def tool(schema: JsonObject, name: str = "save") -> ToolSpec:
 
 
 def closed(**properties: JsonObject) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": {**properties},
-        "required": [*properties],
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": {**properties}, "required": [*properties], "additionalProperties": False}
 
 
 PLAIN: JsonObject = {"type": "string", "description": "a name"}

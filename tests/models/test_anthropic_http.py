@@ -10,11 +10,7 @@ import anthropic
 import orjson
 import pytest
 
-from journeyman.model import (
-    Collector,
-    ResponseFinished,
-    collect,
-)
+from journeyman.model import Collector, ResponseFinished, collect
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import Message, Opaque, Text, Thinking, ToolResult, ToolUse, Usage

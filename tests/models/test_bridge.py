@@ -24,9 +24,7 @@ from pydantic_ai.messages import (
     WebCitationSource,
 )
 from pydantic_ai.messages import TextPart as ForeignText
-from pydantic_ai.messages import (
-    ThinkingPart as ForeignThinking,
-)
+from pydantic_ai.messages import ThinkingPart as ForeignThinking
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.models.test import TestModel as StandIn

@@ -129,10 +129,7 @@ async def test_a_proxys_page_is_mapped_by_its_status(service: Service) -> None:
             id="anthropic: too long",
         ),
         pytest.param(
-            CHAT,
-            openai_says.fault(400, code="context_length_exceeded"),
-            "context_overflow",
-            id="openai: too long",
+            CHAT, openai_says.fault(400, code="context_length_exceeded"), "context_overflow", id="openai: too long"
         ),
         pytest.param(CHAT, openai_says.fault(429, code="insufficient_quota"), "quota", id="openai: no money left"),
     ],

@@ -17,16 +17,7 @@ from pydantic import TypeAdapter
 from journeyman.errors import ProviderError
 from journeyman.model import CachePolicy, Prefix, Request, Settings, ThinkingLevel, ToolSpec
 from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.openai.endpoint import (
-    AZURE,
-    LLAMA_CPP,
-    LM_STUDIO,
-    OLLAMA,
-    OPENAI,
-    OPENROUTER,
-    VLLM,
-    Endpoint,
-)
+from journeyman.models.openai.endpoint import AZURE, LLAMA_CPP, LM_STUDIO, OLLAMA, OPENAI, OPENROUTER, VLLM, Endpoint
 from journeyman.types import (
     Base64,
     Block,
@@ -473,10 +464,7 @@ def test_pictures_and_documents_are_sent_where_they_are_taken() -> None:
         {"type": "text", "text": "Notes:\nü"},
     ]
     [document] = parts_of(Document(Url("https://example.org/a.pdf")), endpoint=OPENROUTER)
-    assert document == {
-        "type": "file",
-        "file": {"filename": "document.pdf", "file_data": "https://example.org/a.pdf"},
-    }
+    assert document == {"type": "file", "file": {"filename": "document.pdf", "file_data": "https://example.org/a.pdf"}}
 
 
 @pytest.mark.parametrize(

@@ -235,12 +235,7 @@ def test_what_comes_with_a_text_is_kept() -> None:
     assert content_of(noted) == (
         Text(
             "Hi",
-            extra={
-                "annotations": [{"type": "x"}],
-                "logprobs": [{"token": "Hi"}],
-                "phase": "commentary",
-                "id": "msg_1",
-            },
+            extra={"annotations": [{"type": "x"}], "logprobs": [{"token": "Hi"}], "phase": "commentary", "id": "msg_1"},
         ),
         Text("Ho", extra={"phase": "commentary"}),
     )
@@ -336,11 +331,7 @@ def test_an_empty_or_repeated_id_is_replaced_and_remembered() -> None:
 
 
 def test_pieces_and_block_of_a_call_have_the_same_id() -> None:
-    events = [
-        created(),
-        *whole(0, function_call("{}", call_id=""), delta("function_call_arguments", "{}")),
-        over(),
-    ]
+    events = [created(), *whole(0, function_call("{}", call_id=""), delta("function_call_arguments", "{}")), over()]
     parts = decoded(events)
     [piece] = [part for part in parts if isinstance(part, InputPart)]
     [block] = summed(parts).content
@@ -427,12 +418,7 @@ def test_cached_input_is_counted_apart() -> None:
         }
     )
     assert usage == Usage(
-        requests=1,
-        input_tokens=10,
-        output_tokens=50,
-        cache_read_tokens=60,
-        cache_write_tokens=30,
-        reasoning_tokens=40,
+        requests=1, input_tokens=10, output_tokens=50, cache_read_tokens=60, cache_write_tokens=30, reasoning_tokens=40
     )
     assert usage.total_tokens == 150
 
@@ -448,11 +434,7 @@ def test_what_was_never_reported_is_unknown_and_not_zero() -> None:  # X20
 
 def test_a_price_gives_the_cost() -> None:
     price = Price(input=2, output=10, cache_read=0.5)
-    told = {
-        "input_tokens": 2_000_000,
-        "input_tokens_details": {"cached_tokens": 1_000_000},
-        "output_tokens": 1_000_000,
-    }
+    told = {"input_tokens": 2_000_000, "input_tokens_details": {"cached_tokens": 1_000_000}, "output_tokens": 1_000_000}
     assert usage_of(told, price).cost == pytest.approx(12.5)
     assert usage_of(told).cost is None
 
@@ -549,12 +531,7 @@ def test_items_of_other_forms_do_no_harm() -> None:
             "rate_limit_exceeded",
             "Slow",
         ),
-        (
-            over("failed", error={"code": "invalid_prompt", "message": "No"}),
-            "content_filtered",
-            "invalid_prompt",
-            "No",
-        ),
+        (over("failed", error={"code": "invalid_prompt", "message": "No"}), "content_filtered", "invalid_prompt", "No"),
         (over("failed", error=None), "unknown", None, "no message"),
     ],
 )

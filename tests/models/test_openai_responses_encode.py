@@ -351,11 +351,7 @@ def test_results_come_before_what_the_user_says_whatever_it_is() -> None:
 
 def test_ids_and_names_that_the_api_refuses_are_rewritten_alike_for_call_and_result() -> None:
     calls = (ToolUse("call:1", "functions.query", malformed="{"), ToolUse("", ""), ToolUse("c" * 65, "n" * 200))
-    body = sent(
-        HELLO,
-        assistant(*calls),
-        user(*[ToolResult("1", tool_use_id=call.id) for call in calls]),
-    )
+    body = sent(HELLO, assistant(*calls), user(*[ToolResult("1", tool_use_id=call.id) for call in calls]))
     asked, answered = body["input"][1:4], body["input"][4:]
     assert [call["name"] for call in asked] == ["functions_query", "_", "n" * 64]
     assert [call["call_id"] for call in asked] == [result["call_id"] for result in answered]
@@ -441,12 +437,7 @@ def test_reasoning_that_nothing_follows_is_left_out() -> None:
     [
         ({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "g"}, True),
         (
-            {
-                "type": "reasoning",
-                "id": "rs_1",
-                "summary": [],
-                "content": [{"type": "reasoning_text", "text": "Hm."}],
-            },
+            {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
             True,
         ),
         ({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}, False),
@@ -538,12 +529,7 @@ def tool(schema: JsonObject, name: str = "save") -> ToolSpec:
 
 
 def closed(**properties: JsonObject) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": {**properties},
-        "required": [*properties],
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": {**properties}, "required": [*properties], "additionalProperties": False}
 
 
 PLAIN: JsonObject = {"type": "string", "description": "a name"}

@@ -11,11 +11,7 @@ import orjson
 import pytest
 from openai.types.responses import ResponseCompletedEvent, ResponseIncompleteEvent
 
-from journeyman.model import (
-    Collector,
-    Response,
-    collect,
-)
+from journeyman.model import Collector, Response, collect
 from journeyman.models.openai.endpoint import AZURE, OPENAI
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
@@ -23,18 +19,7 @@ from journeyman.types import JsonObject, Message, Opaque, Text, Thinking, ToolRe
 from tests.models.asking import HELLO, QUERY, ask, everything_said_by, failure_of, request
 from tests.models.raw_server import RawServer, hanging_after
 from tests.support.messages_answers import cut, insert
-from tests.support.openai_answers import (
-    Counted,
-    Reply,
-    answer,
-    broken_off,
-    call,
-    fault,
-    item,
-    reasoning,
-    refusal,
-    text,
-)
+from tests.support.openai_answers import Counted, Reply, answer, broken_off, call, fault, item, reasoning, refusal, text
 from tests.support.openai_api import OpenAiApi
 
 KEY = "sk-proj-very-secret"

@@ -251,10 +251,7 @@ async def test_retries_begin_with_the_first_model_again_and_count_everything() -
 
 
 async def test_over_http_the_second_service_answers_for_the_first() -> None:
-    async with (
-        MessagesApi([fault(529)]) as busy,
-        MessagesApi([answer("Here.")]) as free,
-    ):
+    async with MessagesApi([fault(529)]) as busy, MessagesApi([answer("Here.")]) as free:
         models = [AnthropicModel(name, api_key="k", base_url=api.url) for name, api in (("a", busy), ("b", free))]
         fallback = Fallback(*models)
         async with fallback.open():

@@ -24,12 +24,7 @@ BASH = shutil.which("bash") or "/bin/bash"
 def request(tool_name: str, effect: Effect = "once", *, untrusted: bool = False, **arguments: Any) -> GateRequest:  # noqa: ANN401 - JSON
     """Return a call as a gate sees it."""
     return GateRequest(
-        path=("tester",),
-        tool_use_id="a",
-        tool_name=tool_name,
-        arguments=arguments,
-        effect=effect,
-        untrusted=untrusted,
+        path=("tester",), tool_use_id="a", tool_name=tool_name, arguments=arguments, effect=effect, untrusted=untrusted
     )
 
 

@@ -133,10 +133,7 @@ class PlayedModel:
                 if fault.usage is not None:
                     reply.usage = self._priced(fault.usage)
                 raise ProviderError(
-                    f"The played model fails: {kind}.",
-                    kind=kind,
-                    retry_after_s=fault.retry_after_s,
-                    usage=fault.usage,
+                    f"The played model fails: {kind}.", kind=kind, retry_after_s=fault.retry_after_s, usage=fault.usage
                 )
 
     @property

@@ -33,8 +33,7 @@ TURNS = (
     Turn(content=(ToolUse("e", "output", '{"title": "June", "total": 1}'),), stop_reason="tool_use"),
     Turn(content=(ToolUse("f", "submit"),), stop_reason="tool_use"),
     Turn(
-        content=(ToolUse("g", "output", '{"title": "May", "total": 3}'), ToolUse("h", "submit")),
-        stop_reason="tool_use",
+        content=(ToolUse("g", "output", '{"title": "May", "total": 3}'), ToolUse("h", "submit")), stop_reason="tool_use"
     ),
 )
 EVERYTHING = World(

@@ -201,9 +201,7 @@ def _check_refusal(refused: BudgetRefused, spending: Spending, ledgers: list[Led
 @pytest.mark.fuzz
 @examples(one_in=5)
 @given(
-    tokens=st.integers(300, 12_000),
-    parts=st.lists(st.floats(0, 1), min_size=2, max_size=6),
-    parallel=st.integers(2, 6),
+    tokens=st.integers(300, 12_000), parts=st.lists(st.floats(0, 1), min_size=2, max_size=6), parallel=st.integers(2, 6)
 )
 def test_runs_at_the_same_time_never_exceed_the_budget_they_share(  # 4.7, R79
     tokens: int, parts: list[float], parallel: int

@@ -159,10 +159,7 @@ def test_no_minute_has_more_than_the_limits_and_nothing_is_left_behind(
 ) -> None:
     noting = Noting((*calls, Call(begins_s=0, takes_s=0, chars=4, answer_tokens=0)))
     limited = RateLimited(
-        noting,
-        requests_per_minute=limits.requests,
-        tokens_per_minute=limits.tokens,
-        concurrency=limits.concurrency,
+        noting, requests_per_minute=limits.requests, tokens_per_minute=limits.tokens, concurrency=limits.concurrency
     )
 
     async def scenario() -> None:
@@ -314,10 +311,7 @@ def _nested(models: list[Playing], cuts: list[bool]) -> Model:
 
 
 @pytest.mark.fuzz
-@given(
-    outcomes=st.lists(OUTCOMES, min_size=1, max_size=5),
-    cuts=st.lists(st.booleans(), min_size=4, max_size=4),
-)
+@given(outcomes=st.lists(OUTCOMES, min_size=1, max_size=5), cuts=st.lists(st.booleans(), min_size=4, max_size=4))
 @examples()
 def test_the_usage_is_the_sum_of_all_that_were_asked_at_their_own_prices(
     outcomes: list[Outcome], cuts: list[bool]

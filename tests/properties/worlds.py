@@ -254,10 +254,7 @@ def callbacks() -> SearchStrategy[dict[str, Site]]:
 def foreign_messages() -> SearchStrategy[Message]:
     """Return messages of any origin: calls without results, results without calls, empty ones."""
     result: SearchStrategy[Block] = st.builds(
-        ToolResult,
-        st.sampled_from(["", "found", " "]),
-        st.booleans(),
-        st.sampled_from(["a", "b", "call_1", "gone"]),
+        ToolResult, st.sampled_from(["", "found", " "]), st.booleans(), st.sampled_from(["a", "b", "call_1", "gone"])
     )
     said = contents().map(lambda content: Message("assistant", tuple(content)))
     asked = st.lists(st.one_of(texts(), result), max_size=4).map(lambda content: Message("user", tuple(content)))

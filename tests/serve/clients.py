@@ -126,9 +126,5 @@ async def next_round(
 ) -> types.CallToolResult | types.InputRequiredResult:
     """Repeat the call with answers."""
     return await client.session.call_tool(
-        name,
-        {"input": input},
-        input_responses=answers,
-        request_state=asked.request_state,
-        allow_input_required=True,
+        name, {"input": input}, input_responses=answers, request_state=asked.request_state, allow_input_required=True
     )

@@ -71,11 +71,7 @@ def test_a_typed_input_is_described_to_the_model() -> None:
 
 @pytest.mark.parametrize(
     ("agents", "codes"),
-    [
-        ([], ["NO_AGENTS"]),
-        ([agent("scout"), agent("scout")], ["DUPLICATE_AGENT_NAME"]),
-        (["scout"], ["INVALID_AGENT"]),
-    ],
+    [([], ["NO_AGENTS"]), ([agent("scout"), agent("scout")], ["DUPLICATE_AGENT_NAME"]), (["scout"], ["INVALID_AGENT"])],
 )
 def test_a_crew_that_will_not_do_is_refused(agents: list[Any], codes: list[str]) -> None:  # S1.1, S1.9
     with pytest.raises(DefinitionError) as refused:

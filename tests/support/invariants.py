@@ -277,9 +277,7 @@ def _stats_faults(name: str, stats: ToolStats, finished: list[ToolFinished]) -> 
         yield f"{name}: errors of an unknown kind: {unknown}"
 
 
-_ERROR_KINDS = {
-    *("unknown", "invalid_input", "raised", "timeout", "denied", "over_budget", "interrupted", "rejected"),
-}
+_ERROR_KINDS = {*("unknown", "invalid_input", "raised", "timeout", "denied", "over_budget", "interrupted", "rejected")}
 
 
 def limit_faults(record: RunRecord) -> Iterator[str]:

@@ -188,11 +188,7 @@ def fault(
 
 
 def raw(
-    body: bytes,
-    *,
-    status: int = 200,
-    content_type: str = "application/json",
-    headers: Mapping[str, str] | None = None,
+    body: bytes, *, status: int = 200, content_type: str = "application/json", headers: Mapping[str, str] | None = None
 ) -> Raw:
     """Return any bytes as a response: nothing, garbage, invalid UTF-8, the wrong content type."""
     return Raw(status=status, body=body, headers={"content-type": content_type, **(headers or {})})
@@ -205,11 +201,7 @@ def html_page(status: int = 502) -> Raw:
 
 
 def cut(
-    whole: AnyReply,
-    *,
-    after_events: int | None = None,
-    after_bytes: int | None = None,
-    ending: Ending = "close",
+    whole: AnyReply, *, after_events: int | None = None, after_bytes: int | None = None, ending: Ending = "close"
 ) -> AnyReply:
     """Send only the first events or bytes; then close, reset, end as if all were well, or stall."""
     return replace(whole, twist=Twist(after_events=after_events, after_bytes=after_bytes, ending=ending))
@@ -231,11 +223,7 @@ def enormous_line(n_bytes: int) -> bytes:
 
 
 def broken_off(
-    whole: Answer,
-    *,
-    after_events: int,
-    error_type: str = "overloaded_error",
-    message: str = "Overloaded",
+    whole: Answer, *, after_events: int, error_type: str = "overloaded_error", message: str = "Overloaded"
 ) -> Answer:
     """Send the first events, then an error event, with which the stream ends."""
     error = orjson.dumps({"type": "error", "error": {"type": error_type, "message": message}})

@@ -33,12 +33,7 @@ RULES: Mapping[Api, tuple[Rule, ...]] = {
 
 
 def judge(
-    api: Api,
-    body: Json,
-    headers: Mapping[str, str],
-    *,
-    memory: Memory | None = None,
-    service: Service | None = None,
+    api: Api, body: Json, headers: Mapping[str, str], *, memory: Memory | None = None, service: Service | None = None
 ) -> list[str]:
     """Return every violation in a request, each as `rule: text`; none means that the API would take it.
 

@@ -32,16 +32,7 @@ from journeyman import (
     tool,
 )
 from journeyman.chat import Turn
-from journeyman.events import (
-    Callbacks,
-    Event,
-    Listener,
-    MailDelivered,
-    MailReturned,
-    MailSent,
-    MemberChanged,
-    TaskInfo,
-)
+from journeyman.events import Callbacks, Event, Listener, MailDelivered, MailReturned, MailSent, MemberChanged, TaskInfo
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, FromFunction, Policy, Scripted, call
 from journeyman.team import MemberInfo, TeamSpawnRequest, TeamSpawnResult

@@ -109,11 +109,7 @@ async def test_the_official_sdk_reads_a_completion(stream: bool, seed: int) -> N
     assert read.usage is not None
     assert (
         as_object(read.usage.to_dict()).items()
-        >= {
-            "prompt_tokens": 17,
-            "completion_tokens": 99,
-            "total_tokens": 116,
-        }.items()
+        >= {"prompt_tokens": 17, "completion_tokens": 99, "total_tokens": 116}.items()
     )
     assert read.usage.prompt_tokens_details is not None
     assert read.usage.completion_tokens_details is not None

@@ -5,14 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from journeyman import Agent, Chat, Subagents, Team, ask_user
-from journeyman.events import (
-    ApprovalRequested,
-    MailDelivered,
-    MemberChanged,
-    ModelResponded,
-    QuestionAsked,
-    RunStarted,
-)
+from journeyman.events import ApprovalRequested, MailDelivered, MemberChanged, ModelResponded, QuestionAsked, RunStarted
 from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.history import History
 from journeyman.models.scripted import Answer, Policy, Scripted, call

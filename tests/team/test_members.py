@@ -8,19 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from pydantic import BaseModel
 
-from journeyman import (
-    Agent,
-    Host,
-    InMemoryJournal,
-    Limits,
-    Message,
-    Output,
-    ProviderError,
-    Tasks,
-    Team,
-    Text,
-    Usage,
-)
+from journeyman import Agent, Host, InMemoryJournal, Limits, Message, Output, ProviderError, Tasks, Team, Text, Usage
 from journeyman.agent import SystemMode
 from journeyman.budget import Allowance, Budget
 from journeyman.errors import DefinitionError, TeamError
@@ -217,12 +205,7 @@ async def test_mail_may_end_a_member_before_another_turn() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "expected"),
-    [
-        ("append", ["team", "own"]),
-        ("prepend", ["own", "team"]),
-        ("replace", ["own"]),
-        ("whatever", ["team", "own"]),
-    ],
+    [("append", ["team", "own"]), ("prepend", ["own", "team"]), ("replace", ["own"]), ("whatever", ["team", "own"])],
 )
 @pytest.mark.parametrize("is_function", [False, True])
 async def test_its_system_prompt_is_joined_with_the_teams_as_its_mode_says(

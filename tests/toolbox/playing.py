@@ -13,11 +13,7 @@ from journeyman.tools.tools import AnyTool
 
 
 async def answered(
-    made: AnyTool,
-    arguments: dict[str, object],
-    *,
-    events: list[Event] | None = None,
-    host: Host | None = None,
+    made: AnyTool, arguments: dict[str, object], *, events: list[Event] | None = None, host: Host | None = None
 ) -> ToolResult:
     """Return what the model reads of one call."""
     agent = Agent(name="tester", model=Scripted([call(made.name, arguments), "Done."]), tools=[made])

@@ -74,10 +74,7 @@ async def test_a_folder_is_listed(player: Player, folder: Path) -> None:
 async def test_a_picture_is_shown_by_its_content(player: Player, folder: Path, data: bytes, media_type: str) -> None:
     (folder / "picture.dat").write_bytes(data)
     result = await player.result("read", path="picture.dat")
-    assert result.content == (
-        Text(f"picture.dat: {media_type}, {len(data)} bytes"),
-        Image.from_bytes(data, media_type),
-    )
+    assert result.content == (Text(f"picture.dat: {media_type}, {len(data)} bytes"), Image.from_bytes(data, media_type))
 
 
 async def test_a_picture_too_large_for_providers_is_refused(player: Player, folder: Path) -> None:

@@ -285,10 +285,7 @@ def test_a_parameter_with_a_default_is_not_required_and_shows_it() -> None:
     )
     assert compiled.input_schema == {
         "type": "object",
-        "properties": {
-            "sql": {"type": "string"},
-            "limit": {"type": "integer", "default": 10, "description": "rows"},
-        },
+        "properties": {"sql": {"type": "string"}, "limit": {"type": "integer", "default": 10, "description": "rows"}},
         "required": ["sql"],
         "additionalProperties": False,
     }

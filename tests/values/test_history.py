@@ -61,8 +61,7 @@ def test_a_user_message_is_one_message_with_the_results_in_call_order_and_then_t
     history.answer(ToolResult("first", tool_use_id="a"))
     history.commit()
     assert history.export()[2] == Message(
-        "user",
-        (ToolResult("first", tool_use_id="a"), ToolResult("second", tool_use_id="b"), Text("and hurry")),
+        "user", (ToolResult("first", tool_use_id="a"), ToolResult("second", tool_use_id="b"), Text("and hurry"))
     )
 
 

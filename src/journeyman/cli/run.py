@@ -200,10 +200,7 @@ def _gathered(failure: Failure) -> Sequence[Line]:
     if not answers:
         return []
     kept = f"{count(len(failure.history), 'message')} so far (--json prints them), the model's last words:"
-    return [
-        Line(indent=2, text=kept, style="dim"),
-        Line(indent=2, mark="bar", text=one_line(answers[-1]), rows=4),
-    ]
+    return [Line(indent=2, text=kept, style="dim"), Line(indent=2, mark="bar", text=one_line(answers[-1]), rows=4)]
 
 
 def _print_output(job: Job, screen: Screen, success: Success[Any]) -> None:

@@ -10,15 +10,7 @@ if TYPE_CHECKING:
     from journeyman.loop.streaming import Events, stream
     from journeyman.loop.validation import from_checker, validation_context
 
-__all__ = [
-    "Events",
-    "from_checker",
-    "respond",
-    "run",
-    "run_sync",
-    "stream",
-    "validation_context",
-]
+__all__ = ["Events", "from_checker", "respond", "run", "run_sync", "stream", "validation_context"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(

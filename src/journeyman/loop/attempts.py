@@ -22,16 +22,7 @@ from journeyman.loop.calls import finish
 from journeyman.loop.conclude import announce, conclude, failed_inside
 from journeyman.loop.iteration import iterate
 from journeyman.loop.prepare import Unprepared, begin, prepare
-from journeyman.loop.record import (
-    Attempt,
-    Candidate,
-    Finished,
-    Options,
-    Outcome,
-    Run,
-    current_path,
-    current_run,
-)
+from journeyman.loop.record import Attempt, Candidate, Finished, Options, Outcome, Run, current_path, current_run
 from journeyman.loop.validation import Verdict, validate
 from journeyman.model import opened
 from journeyman.prompt import PromptFailed, Rejection, default_error_prompt, made
@@ -261,8 +252,6 @@ def _out_of_attempts(run: Run) -> Ending:
     """The last attempt's output was rejected."""
     report = run.report
     context = AttemptsContext(
-        attempts=len(run.records),
-        max_attempts=run.max_attempts,
-        last_error=report.feedback if report else "",
+        attempts=len(run.records), max_attempts=run.max_attempts, last_error=report.feedback if report else ""
     )
     return run.ending(context, report.layers[-1].error if report and report.layers else None)

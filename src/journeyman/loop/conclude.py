@@ -9,14 +9,7 @@ from typing import Any, cast
 from pydantic_core import from_json
 
 from journeyman.cancel import Cause, is_failure
-from journeyman.endings import (
-    BudgetContext,
-    CancelledContext,
-    Context,
-    Ending,
-    InternalContext,
-    ProjectionContext,
-)
+from journeyman.endings import BudgetContext, CancelledContext, Context, Ending, InternalContext, ProjectionContext
 from journeyman.errors import name_and_words
 from journeyman.events import RunFailed, RunStarted, RunSucceeded
 from journeyman.loop.calls import finish
@@ -134,13 +127,7 @@ def _result(run: Run, ended: Finished | Ending, state: object) -> Success[Any] |
             state=state,
             terminal_result=ended.terminal_result,
         )
-    return Failure(
-        error=ended,
-        metadata=_metadata(run),
-        history=history,
-        candidate=_candidate(run),
-        report=run.report,
-    )
+    return Failure(error=ended, metadata=_metadata(run), history=history, candidate=_candidate(run), report=run.report)
 
 
 def _candidate(run: Run) -> JsonObject | str | None:

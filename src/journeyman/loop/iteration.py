@@ -204,10 +204,7 @@ def _provider_context(error: ProviderError) -> Context:
         return OverflowContext(message=str(error))
     if error.kind == "rate_limited":
         return RateLimitContext(
-            message=str(error),
-            status=error.status,
-            request_id=error.request_id,
-            retry_after_s=error.retry_after_s,
+            message=str(error), status=error.status, request_id=error.request_id, retry_after_s=error.retry_after_s
         )
     return ApiErrorContext(
         kind=error.kind,

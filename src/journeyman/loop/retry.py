@@ -59,11 +59,7 @@ async def respond(
 
 
 async def _ask_once(
-    model: Model,
-    request: Request,
-    *,
-    spent: Callable[[Usage], None],
-    on_part: Callable[[Part], None] | None,
+    model: Model, request: Request, *, spent: Callable[[Usage], None], on_part: Callable[[Part], None] | None
 ) -> Response:
     collector, price = Collector(), price_of(model)
     try:

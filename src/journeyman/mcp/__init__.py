@@ -8,21 +8,7 @@ if TYPE_CHECKING:
     from journeyman.mcp.servers import Http, Server, Stdio, Target, load_servers
     from journeyman.mcp.tools import mcp, pin
 
-__all__ = [
-    "Http",
-    "Server",
-    "Stdio",
-    "Target",
-    "load_servers",
-    "mcp",
-    "pin",
-]
+__all__ = ["Http", "Server", "Stdio", "Target", "load_servers", "mcp", "pin"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_face(
-        __name__,
-        {
-            "servers": "Http Server Stdio Target load_servers",
-            "tools": "mcp pin",
-        },
-    )
+    __getattr__, __dir__ = lazy_face(__name__, {"servers": "Http Server Stdio Target load_servers", "tools": "mcp pin"})

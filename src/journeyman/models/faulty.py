@@ -14,16 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from journeyman.errors import DefinitionError, Problem, ProviderError, ProviderErrorKind
-from journeyman.model import (
-    BlockFinished,
-    InputPart,
-    Model,
-    Part,
-    Request,
-    ResponseFinished,
-    TextPart,
-    ThinkingPart,
-)
+from journeyman.model import BlockFinished, InputPart, Model, Part, Request, ResponseFinished, TextPart, ThinkingPart
 from journeyman.models.wrappers import Around
 from journeyman.types import NOTHING_USED, ToolUse, Usage
 

@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import orjson
 
 from journeyman.errors import ProviderError
-from journeyman.model import (
-    BlockFinished,
-    Facts,
-    Model,
-    Part,
-    Request,
-    Response,
-    ResponseFinished,
-    ResponseStarted,
-)
+from journeyman.model import BlockFinished, Facts, Model, Part, Request, Response, ResponseFinished, ResponseStarted
 from journeyman.models.wire import shown
 from journeyman.types import Block, Price, StopReason, Text, ToolUse, Usage
 

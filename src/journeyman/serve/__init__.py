@@ -9,19 +9,9 @@ if TYPE_CHECKING:
     from journeyman.serve.server import AgentServer, agent_server
     from journeyman.serve.stdio import serve_stdio
 
-__all__ = [
-    "AgentServer",
-    "agent_server",
-    "serve_http",
-    "serve_stdio",
-]
+__all__ = ["AgentServer", "agent_server", "serve_http", "serve_stdio"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
-        __name__,
-        {
-            "http": "serve_http",
-            "server": "AgentServer agent_server",
-            "stdio": "serve_stdio",
-        },
+        __name__, {"http": "serve_http", "server": "AgentServer agent_server", "stdio": "serve_stdio"}
     )

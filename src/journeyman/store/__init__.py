@@ -9,21 +9,10 @@ if TYPE_CHECKING:
     from journeyman.store.repair import StoreRepaired
     from journeyman.store.store import FileSession, SessionInfo, Store
 
-__all__ = [
-    "EventLog",
-    "FileJournal",
-    "FileSession",
-    "SessionInfo",
-    "Store",
-    "StoreRepaired",
-]
+__all__ = ["EventLog", "FileJournal", "FileSession", "SessionInfo", "Store", "StoreRepaired"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
-        {
-            "journal": "EventLog FileJournal",
-            "repair": "StoreRepaired",
-            "store": "FileSession SessionInfo Store",
-        },
+        {"journal": "EventLog FileJournal", "repair": "StoreRepaired", "store": "FileSession SessionInfo Store"},
     )

@@ -7,14 +7,7 @@ from journeyman.faces import lazy_face
 if TYPE_CHECKING:
     from journeyman.tasks.tasks import Tasks
 
-__all__ = [
-    "Tasks",
-]
+__all__ = ["Tasks"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_face(
-        __name__,
-        {
-            "tasks": "Tasks",
-        },
-    )
+    __getattr__, __dir__ = lazy_face(__name__, {"tasks": "Tasks"})

@@ -44,12 +44,7 @@ def bash_tool(bench: Bench) -> AnyTool:
     """Return the tool that runs shell commands in a workspace."""
 
     async def bash(
-        command: str,
-        ctx: ToolContext,
-        *,
-        timeout_s: float | None = None,
-        folder: str = ".",
-        background: bool = False,
+        command: str, ctx: ToolContext, *, timeout_s: float | None = None, folder: str = ".", background: bool = False
     ) -> str:
         """Run a command in bash and return what it writes to standard output and standard error, and its exit code.
 

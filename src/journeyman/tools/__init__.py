@@ -8,20 +8,9 @@ if TYPE_CHECKING:
     from journeyman.tools.background import TaskContext
     from journeyman.tools.tools import MiddlewareCall, Next, Tool, ToolContext, tool
 
-__all__ = [
-    "MiddlewareCall",
-    "Next",
-    "TaskContext",
-    "Tool",
-    "ToolContext",
-    "tool",
-]
+__all__ = ["MiddlewareCall", "Next", "TaskContext", "Tool", "ToolContext", "tool"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
-        __name__,
-        {
-            "background": "TaskContext",
-            "tools": "MiddlewareCall Next Tool ToolContext tool",
-        },
+        __name__, {"background": "TaskContext", "tools": "MiddlewareCall Next Tool ToolContext tool"}
     )

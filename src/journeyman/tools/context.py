@@ -223,10 +223,7 @@ def isolated(value: T, which: Which) -> T:
 
 
 _ATOMS = frozenset(
-    {
-        *(str, int, float, complex, bool, type(None), bytes, range),
-        *(date, datetime, time, timedelta, Decimal, UUID),
-    }
+    {*(str, int, float, complex, bool, type(None), bytes, range), *(date, datetime, time, timedelta, Decimal, UUID)}
 )
 
 

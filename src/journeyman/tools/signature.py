@@ -234,11 +234,7 @@ def _unresolved(declared: Declared, error: Exception) -> Problem:
 
 
 def _injected_twice(kind: str, first: str, second: str) -> Problem:
-    return Problem(
-        "DUPLICATE_CONTEXT",
-        f"Parameters {first!r} and {second!r} both take a {kind}.",
-        "Keep one of them.",
-    )
+    return Problem("DUPLICATE_CONTEXT", f"Parameters {first!r} and {second!r} both take a {kind}.", "Keep one of them.")
 
 
 # -- what a docstring says ---------------------------------------------------------------------------------------------

@@ -222,12 +222,7 @@ def tool(
     *, name: str = ..., description: str = ..., **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
-    function: Callable[P, R] | None = None,
-    /,
-    *,
-    name: str = "",
-    description: str = "",
-    **options: Unpack[ToolOptions],
+    function: Callable[P, R] | None = None, /, *, name: str = "", description: str = "", **options: Unpack[ToolOptions]
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """Make a tool of a function: `@tool`, `@tool(parallel=True)`, or `tool(function, name="search")`.
 

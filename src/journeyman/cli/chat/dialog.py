@@ -190,10 +190,7 @@ class Dialog:
         if self._chat is None:
             return
         state = self._chat.state
-        now = (
-            *(("queued", text) for text in state.steering),
-            *(("when done", text) for text in state.follow_ups),
-        )
+        now = (*(("queued", text) for text in state.steering), *(("when done", text) for text in state.follow_ups))
         gone = Counter(self._waiting) - Counter(now)
         before, self._waiting = self._waiting, now
         for each in before:

@@ -7,14 +7,7 @@ from journeyman.faces import lazy_face
 if TYPE_CHECKING:
     from journeyman.models.bridge.model import BridgeModel
 
-__all__ = [
-    "BridgeModel",
-]
+__all__ = ["BridgeModel"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_face(
-        __name__,
-        {
-            "model": "BridgeModel",
-        },
-    )
+    __getattr__, __dir__ = lazy_face(__name__, {"model": "BridgeModel"})

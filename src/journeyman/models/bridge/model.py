@@ -380,12 +380,7 @@ class _Parts:
         settings = settings_for(model, request, self._bridge.settings)
         parameters = encoder.parameters(request.prefix)
         messages = encoder.messages(request.messages, marks=request.settings.cache != "off")
-        return model_request_stream(
-            model,
-            messages,
-            model_settings=settings,
-            model_request_parameters=parameters,
-        )
+        return model_request_stream(model, messages, model_settings=settings, model_request_parameters=parameters)
 
     async def close(self) -> None:
         """Close the request, finished or not."""

@@ -9,20 +9,9 @@ if TYPE_CHECKING:
     from journeyman.models.cassette.format import RecordedCall, RecordedRequest
     from journeyman.models.cassette.record import Secret
 
-__all__ = [
-    "Cassette",
-    "Mode",
-    "RecordedCall",
-    "RecordedRequest",
-    "Secret",
-]
+__all__ = ["Cassette", "Mode", "RecordedCall", "RecordedRequest", "Secret"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
-        __name__,
-        {
-            "cassette": "Cassette Mode",
-            "format": "RecordedCall RecordedRequest",
-            "record": "Secret",
-        },
+        __name__, {"cassette": "Cassette Mode", "format": "RecordedCall RecordedRequest", "record": "Secret"}
     )

@@ -17,14 +17,7 @@ from pydantic import Field, JsonValue, ValidationError
 from journeyman.errors import CassetteError, ProviderError
 from journeyman.files import replace_file
 from journeyman.model import Part
-from journeyman.models.cassette.pieces import (
-    ErrorJson,
-    PartJson,
-    digest_of,
-    error_of,
-    json_line,
-    part_of,
-)
+from journeyman.models.cassette.pieces import ErrorJson, PartJson, digest_of, error_of, json_line, part_of
 from journeyman.types import JsonObject, Price, adapter_of, canonical_json
 
 FORMAT: Final = "journeyman cassette"

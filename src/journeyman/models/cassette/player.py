@@ -22,14 +22,7 @@ from journeyman.journal import Codec, Journal
 from journeyman.model import Facts, InputPart, Model, Part, Request, TextPart, ThinkingPart, opened
 from journeyman.models.cassette.format import ModelLine, RecordedCall, RecordedRequest
 from journeyman.models.cassette.pieces import json_line
-from journeyman.models.cassette.record import (
-    LiveRun,
-    NewRequest,
-    Recording,
-    TimedPart,
-    model_line,
-    note_tools,
-)
+from journeyman.models.cassette.record import LiveRun, NewRequest, Recording, TimedPart, model_line, note_tools
 from journeyman.models.cassette.replay import Playback
 from journeyman.types import Effect
 

@@ -46,13 +46,7 @@ from journeyman.models.cassette.format import (
     messages_of,
     written,
 )
-from journeyman.models.cassette.pieces import (
-    digest_of,
-    error_json,
-    head_json,
-    message_json,
-    part_json,
-)
+from journeyman.models.cassette.pieces import digest_of, error_json, head_json, message_json, part_json
 from journeyman.types import Block, JsonObject, Message, Text, Thinking, ToolUse, canonical_json
 
 TimedPart = tuple[float, Part]

@@ -15,16 +15,7 @@ from typing_extensions import Unpack
 
 from journeyman.errors import ModelUnavailable
 from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.openai.endpoint import (
-    AZURE,
-    LLAMA_CPP,
-    LM_STUDIO,
-    OLLAMA,
-    OPENAI,
-    OPENROUTER,
-    VLLM,
-    Endpoint,
-)
+from journeyman.models.openai.endpoint import AZURE, LLAMA_CPP, LM_STUDIO, OLLAMA, OPENAI, OPENROUTER, VLLM, Endpoint
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.prices import price_for
 from journeyman.models.requests import environment
@@ -170,10 +161,7 @@ def _headers(endpoint: Endpoint) -> dict[str, str]:
     """Return the headers that the environment asks for: to whose account OpenAI books the requests."""
     if endpoint.provider != OPENAI.provider:
         return {}
-    asked = {
-        "openai-organization": environment("OPENAI_ORG_ID"),
-        "openai-project": environment("OPENAI_PROJECT_ID"),
-    }
+    asked = {"openai-organization": environment("OPENAI_ORG_ID"), "openai-project": environment("OPENAI_PROJECT_ID")}
     return {name: value for name, value in asked.items() if value is not None}
 
 
@@ -189,8 +177,6 @@ def _on_azure(options: Options) -> Options:
     endpoint = replace(endpoint, query={**endpoint.query, "api-version": version})
     if version[0].isdigit() and endpoint.chat_path == AZURE.chat_path:
         endpoint = replace(
-            endpoint,
-            chat_path="/openai/deployments/{model}/chat/completions",
-            responses_path="/openai/responses",
+            endpoint, chat_path="/openai/deployments/{model}/chat/completions", responses_path="/openai/responses"
         )
     return {**options, "endpoint": endpoint}
