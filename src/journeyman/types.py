@@ -67,7 +67,7 @@ class Text:
     """End a cached prefix here (see `Settings.cache`); ignored by providers that cache by themselves."""
     extra: JsonObject | None = field(default=None, kw_only=True)
     """Provider fields beside the text, such as citations, kept verbatim."""
-    origin: Origin | None = field(default=None, kw_only=True, compare=False)
+    origin: Origin | None = field(default=None, kw_only=True, compare=False, repr=False)
     """Who speaks where the user does, when it is not the user. Never sent, and never trusted as the user's words."""
     type: Literal["text"] = field(default="text", repr=False, kw_only=True)
 

@@ -27,7 +27,7 @@ from journeyman.models.answers import refused
 from journeyman.models.sse import Event, Parser, TooLarge
 from journeyman.models.transport import EVENT_LIMIT_BYTES, HttpAnswer, Timeouts, lease, open_stream
 from journeyman.types import Usage
-from tests.models.raw_server import HttpAnswer as RawAnswer
+from tests.models.raw_server import Answer as RawAnswer
 from tests.models.raw_server import RawServer, closing_after, hanging_after, http
 
 ROOT = Path(__file__).parents[2]
