@@ -390,7 +390,7 @@ async def test_every_kind_of_provider_error_has_an_ending_with_a_hint(kind: Prov
     failure = failed(await run(talker(Scripted([ProviderError("No.", kind=kind)]), retries=0), "Go."))
     codes = {"rate_limited": ErrorCode.RATE_LIMIT_ERROR, "context_overflow": ErrorCode.CONTEXT_OVERFLOW}
     assert failure.code == codes.get(kind, ErrorCode.API_ERROR)
-    assert getattr(failure.error.context, "iteration", None) == 1
+    assert failure.error.iteration == 1
     assert failure.error.hint
     assert "No." in failure.error.message
 

@@ -31,7 +31,7 @@ from journeyman import (
 from journeyman.endings import ApiErrorContext, ModelUnavailableContext
 from journeyman.model import BlockFinished, Part, Request, ResponseFinished, ResponseStarted
 from journeyman.models.scripted import FromFunction, call
-from journeyman.tools.tools import States
+from journeyman.tools.context import States
 from journeyman.types import JsonObject, Message, Text
 from tests.loop.players import Report, context_of, failed, look, report, reporter, submit, talker
 from tests.support.recorder import CallbackLog, Recorder

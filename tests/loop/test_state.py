@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from journeyman import Agent, Output, ToolContext, ToolResult, run, tool
 from journeyman.endings import InternalContext, ProjectionContext
 from journeyman.models.scripted import call
-from journeyman.tools.tools import States
+from journeyman.tools.context import States
 from journeyman.types import JsonObject, ToolUse
 from tests.loop.players import (
     Report,

@@ -16,7 +16,8 @@ from pydantic import BaseModel, Field
 
 from journeyman.errors import DefinitionError, InvalidArguments
 from journeyman.model import ToolSpec
-from journeyman.tools.tools import AnyTool, States, Tool, ToolContext, tool, tool_problems
+from journeyman.tools.context import States
+from journeyman.tools.tools import AnyTool, Tool, ToolContext, tool, tool_problems
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr, TypeAdapter, ValidationError
 
 from journeyman.errors import InvalidArguments, Rejected
-from journeyman.tools.tools import canonical, error_result, to_result
+from journeyman.tools.results import error_result, to_result
+from journeyman.tools.tools import canonical
 from journeyman.types import Base64, Document, Image, Text, ToolResult, Url
 from tests.support.naming import steady_repr
 
