@@ -12,7 +12,6 @@ from journeyman.types import ToolUse
 
 C = TypeVar("C")
 Given = TypeVar("Given")
-
 SUPERSEDED = "Error: superseded by a later call in the same response."
 STOPPED = "Error: the run was stopped before this call finished."
 

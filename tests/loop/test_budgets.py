@@ -158,9 +158,8 @@ async def test_a_cost_budget_needs_a_price(stage: Stage) -> None:  # R79
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
-async def test_calls_beyond_their_budget_are_answered_and_not_run(
-    stage: Stage, recorder: Recorder
-) -> None:  # R77, R79, A44
+# R77, R79, A44
+async def test_calls_beyond_their_budget_are_answered_and_not_run(stage: Stage, recorder: Recorder) -> None:
     seen: list[str] = []
 
     @tool(thread=False)
@@ -226,10 +225,9 @@ async def test_a_time_budget_bounds_a_call_in_flight(recorder: Recorder) -> None
     assert not result.metadata.usage.exact
 
 
+# A45, R79
 @virtual_clock
-async def test_the_time_of_a_run_stops_a_tool_in_flight_and_keeps_what_was_gathered(
-    recorder: Recorder,
-) -> None:  # A45, R79
+async def test_the_time_of_a_run_stops_a_tool_in_flight_and_keeps_what_was_gathered(recorder: Recorder) -> None:
     @tool
     async def slow() -> str:
         await asyncio.sleep(100)
@@ -361,10 +359,9 @@ async def test_requests_that_are_repeated_are_one_iteration(stage: Stage, record
     assert (stage.n_requests, len(recorder.of(ModelResponded))) == (5, 2)
 
 
+# A42, A29
 @pytest.mark.parametrize(("retries", "asked"), [(None, 3), (0, 1), (5, 6)])
-async def test_a_call_is_not_repeated_more_often_than_said(
-    stage: Stage, retries: int | None, asked: int
-) -> None:  # A42, A29
+async def test_a_call_is_not_repeated_more_often_than_said(stage: Stage, retries: int | None, asked: int) -> None:
     overloaded = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
     agent = talker(stage.model([overloaded], repeat=True), retries=retries)
     assert failed(await run(agent, "Go.")).code == ErrorCode.API_ERROR

@@ -56,14 +56,8 @@ async def test_the_same_call_is_answered_from_the_cache(stage: Stage, recorder: 
     assert stage.tool_results(1) == [ToolResult("a 1", tool_use_id="1"), ToolResult("a 1", tool_use_id="2")]
     assert stage.tool_results(2) == [ToolResult("a 1", tool_use_id="3"), ToolResult("b 2", tool_use_id="4")]
     assert calls(recorder.events) == [
-        "count#1?",
-        "count#1: a 1",
-        "count#2?",
-        "count#2: a 1 (cached)",
-        "count#3?",
-        "count#3: a 1 (cached)",
-        "count#4?",
-        "count#4: b 2",
+        *("count#1?", "count#1: a 1", "count#2?", "count#2: a 1 (cached)"),
+        *("count#3?", "count#3: a 1 (cached)", "count#4?", "count#4: b 2"),
     ]
     assert [context.cached for context, _ in log.of("tool_result")] == [False, True, True, False]
     stats = result.metadata.tools["count"]
@@ -90,12 +84,8 @@ async def test_the_same_arguments_in_another_order_or_form_are_the_same(stage: S
     inside = Counting()
     find = tool(inside.find, effect="pure", cache="run")
     arguments: list[dict[str, object]] = [
-        {"what": "x", "at": 0},
-        {"what": "x", "at": 0.0},
-        {"at": 0, "what": "x"},
-        {"what": "x"},
-        {"what": "x", "at": 1},
-        {"what": "X"},
+        *({"what": "x", "at": 0}, {"what": "x", "at": 0.0}, {"at": 0, "what": "x"}),
+        *({"what": "x"}, {"what": "x", "at": 1}, {"what": "X"}),
     ]
     await run(talker(stage.model([[call("find", each) for each in arguments], "Done."]), tools=[find]), "Go.")
     assert inside.seen == ["x@0", "x@1", "X@0"]

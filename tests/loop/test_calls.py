@@ -194,7 +194,6 @@ UNSENDABLE = [
 ]
 """Names that no tool may have. One has a Cyrillic letter, one half a pair of surrogates."""
 
-
 HOSTILE = [
     "constructor",
     "__class__",
@@ -432,8 +431,6 @@ def pack_raw(arguments: JsonObject) -> str:
 
 
 PACKERS = [pack, Tool("pack", "Pack.", {"type": "object"}, pack_raw)]
-
-
 ARGUMENTS: JsonObject = {"basket": {"items": ["pear"]}, "labels": {"a": [1, 2]}}
 
 
@@ -477,9 +474,8 @@ async def test_two_calls_with_the_same_arguments_do_not_share_them(stage: Stage)
     assert seen == [{"added": 1}, {"added": 1}]
 
 
-async def test_callbacks_listeners_and_gates_that_change_the_arguments_change_only_their_own(
-    stage: Stage,
-) -> None:  # D12, A27
+# D12, A27
+async def test_callbacks_listeners_and_gates_that_change_the_arguments_change_only_their_own(stage: Stage) -> None:
     told, seen, heard = list[JsonObject](), list[JsonObject](), list[JsonObject]()
 
     def listen(event: Event) -> None:
@@ -623,10 +619,9 @@ UNFINISHED: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
+# A18, R23, D7, D25
 @pytest.mark.parametrize("name", UNFINISHED)
-async def test_a_value_that_has_no_value_yet_or_no_end_is_an_error(
-    stage: Stage, name: str
-) -> None:  # A18, R23, D7, D25
+async def test_a_value_that_has_no_value_yet_or_no_end_is_an_error(stage: Stage, name: str) -> None:
     value, said = UNFINISHED[name]
     result = await returned(stage, value)
     assert result.is_error
@@ -793,10 +788,9 @@ async def test_an_error_is_read_as_its_message_and_never_as_a_traceback(
     assert await returned(stage, raising(error)) == ToolResult(text, is_error=True, tool_use_id="a")
 
 
+# A20, R23, R24, X9
 @pytest.mark.parametrize(("error", "text"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])
-async def test_an_error_of_a_reflection_is_read_the_same_way(
-    stage: Stage, error: Exception, text: str
-) -> None:  # A20, R23, R24, X9
+async def test_an_error_of_a_reflection_is_read_the_same_way(stage: Stage, error: Exception, text: str) -> None:
     def show(draft: Report) -> str:
         raise error
 
@@ -804,11 +798,10 @@ async def test_an_error_of_a_reflection_is_read_the_same_way(
     assert stage.tool_results(1) == [ToolResult(text, is_error=True, tool_use_id="a")]
 
 
+# R23, R24, R49, A20, X9
 @pytest.mark.parametrize("how", ["async", "inline", "in a thread"])
 @pytest.mark.parametrize("rejecting", [False, True])
-async def test_an_error_is_read_the_same_way_wherever_the_tool_runs(
-    stage: Stage, rejecting: bool, how: str
-) -> None:  # R23, R24, R49, A20, X9
+async def test_an_error_is_read_the_same_way_wherever_the_tool_runs(stage: Stage, rejecting: bool, how: str) -> None:
     async def later() -> None:
         now()
 

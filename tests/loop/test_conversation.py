@@ -112,14 +112,8 @@ async def test_calls_without_an_id_get_one(stage: Stage) -> None:  # A37
 
 
 THOUGHT = Thinking("Let me think.\n", "c2lnbmF0dXJl")
-
-
 HIDDEN = RedactedThinking("EmwKAhgBEgy3va3pzix")
-
-
 SEARCHING = Opaque("anthropic", '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"q":"x"}}')
-
-
 FOUND = Opaque("anthropic", '{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}')
 
 
@@ -260,10 +254,9 @@ BROKEN: list[tuple[str, list[Message]]] = [
 ]
 
 
+# A46, design 4.3
 @pytest.mark.parametrize("history", [history for _, history in BROKEN], ids=[name for name, _ in BROKEN])
-async def test_a_history_that_could_not_be_sent_is_mended(
-    stage: Stage, history: list[Message]
-) -> None:  # A46, design 4.3
+async def test_a_history_that_could_not_be_sent_is_mended(stage: Stage, history: list[Message]) -> None:
     result = await run(talker(stage.model(["Hello."])), "Go.", history=history)
     assert result.unwrap() == "Hello."
     assert stage.messages(-1)[-1].content[-1] == Text("Go.")

@@ -47,7 +47,6 @@ def submitted_by(name: str) -> Output[Report]:
 
 NOTHING: Any = "x"
 
-
 WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "no name": ({"name": ""}, ["INVALID_NAME"]),
     "a blank name": ({"name": "  "}, ["INVALID_NAME"]),
@@ -190,18 +189,9 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:  # X29, D44
             retries=-1,
         )
     assert [problem.code for problem in refused.value.problems] == [
-        "INVALID_NAME",
-        "INVALID_MODEL_NAME",
-        "EMPTY_PROMPT",
-        "DUPLICATE_TOOL_NAME",
-        "INVALID_TOOL",
-        "RESERVED_TOOL_NAME",
-        "RESERVED_TOOL_NAME",
-        "INVALID_MAX_ATTEMPTS",
-        "INVALID_MAX_ITERATIONS",
-        "INVALID_LIMIT",
-        "INVALID_RETRIES",
-        "INVALID_MAX_TOKENS",
+        *("INVALID_NAME", "INVALID_MODEL_NAME", "EMPTY_PROMPT", "DUPLICATE_TOOL_NAME"),
+        *("INVALID_TOOL", "RESERVED_TOOL_NAME", "RESERVED_TOOL_NAME", "INVALID_MAX_ATTEMPTS"),
+        *("INVALID_MAX_ITERATIONS", "INVALID_LIMIT", "INVALID_RETRIES", "INVALID_MAX_TOKENS"),
     ]
     assert str(refused.value).startswith("Agent 'my agent' has 12 problems:\n  - [INVALID_NAME] ")
 

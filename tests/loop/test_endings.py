@@ -326,9 +326,8 @@ async def test_callbacks_that_all_fail_change_no_ending_and_are_all_reported(
 # -- the model fails ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_failed_model_call_carries_what_the_provider_said(
-    stage: Stage, recorder: Recorder
-) -> None:  # X37, A29, D40
+# X37, A29, D40
+async def test_a_failed_model_call_carries_what_the_provider_said(stage: Stage, recorder: Recorder) -> None:
     error = ProviderError("No such model.", kind="not_found", status=404, type="not_found_error", request_id="req_7")
     result = failed(await run(reporter(stage.model([call("look"), error])), "Go.", on_event=recorder))
     context = context_of(result, ApiErrorContext)

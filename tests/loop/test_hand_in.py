@@ -262,10 +262,9 @@ async def test_a_reflection_without_words_still_has_a_result(stage: Stage, words
 # -- submit before any output ------------------------------------------------------------------------------------------
 
 
+# A8, R44, R65, R77
 @pytest.mark.parametrize("before", [[], [call("look", id="a")]])
-async def test_submit_before_any_output_ends_the_run(
-    stage: Stage, before: list[ToolUse], recorder: Recorder
-) -> None:  # A8, R44, R65, R77
+async def test_submit_before_any_output_ends_the_run(stage: Stage, before: list[ToolUse], recorder: Recorder) -> None:
     told = CallbackLog()
     agent = reporter(stage.model([call("look"), [*before, submit("s"), call("look", id="z")]]), output=REFLECTED)
     failure = failed(await run(agent, "Go.", callbacks=told.callbacks(), on_event=recorder))
@@ -294,9 +293,8 @@ async def test_submit_before_any_output_may_be_answered_instead(stage: Stage) ->
     ]
 
 
-async def test_a_draft_is_of_its_attempt_a_bare_submit_after_a_rejection_is_early_again(
-    stage: Stage,
-) -> None:  # A8, R6, R44
+# A8, R6, R44
+async def test_a_draft_is_of_its_attempt_a_bare_submit_after_a_rejection_is_early_again(stage: Stage) -> None:
     failure = failed(await run(reporter(stage.model([report(99), submit(), submit()]), output=REFLECTED), "Go."))
     assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
         SubmitContext(output_tool="output", submit_tool="submit"),
@@ -336,10 +334,9 @@ def named(name: str) -> Tool[..., object]:
     return tool(act, name=name)
 
 
+# A14, D17, R78
 @pytest.mark.parametrize("reflecting", [False, True])
-async def test_a_tool_may_be_named_submit_where_nothing_else_is(
-    stage: Stage, reflecting: bool
-) -> None:  # A14, D17, R78
+async def test_a_tool_may_be_named_submit_where_nothing_else_is(stage: Stage, reflecting: bool) -> None:
     forms: list[str] = []
 
     @tool(name="submit")

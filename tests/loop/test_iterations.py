@@ -129,9 +129,8 @@ async def test_a_run_that_only_calls_tools_makes_exactly_as_many_calls_as_allowe
     assert failure.error.message == f"The attempt used all its {limit} iterations without an output."
 
 
-async def test_out_of_iterations_is_not_validated_and_not_attempted_again(
-    stage: Stage, recorder: Recorder
-) -> None:  # R51, A13
+# R51, A13
+async def test_out_of_iterations_is_not_validated_and_not_attempted_again(stage: Stage, recorder: Recorder) -> None:
     judged: list[Report] = []
     model = stage.model([call("look")], repeat=True)
     agent = reporter(model, validators=[judged.append], limits=Limits(iterations=2, attempts=3))
@@ -168,9 +167,8 @@ async def test_an_answer_in_the_last_allowed_iteration_is_a_success(stage: Stage
     assert (await run(agent, "Go.")).unwrap() == "Done."
 
 
-async def test_an_output_that_is_rejected_in_the_last_iteration_burns_an_attempt_not_the_run(
-    stage: Stage,
-) -> None:  # D14, R26, A10
+# D14, R26, A10
+async def test_an_output_that_is_rejected_in_the_last_iteration_burns_an_attempt_not_the_run(stage: Stage) -> None:
     agent = reporter(stage.model([call("look"), report(99), call("look"), report(1)]), limits=Limits(iterations=2))
     result = await run(agent, "Go.")
     assert result.unwrap() == Report(total=1)
@@ -225,9 +223,8 @@ def stopped(*blocks: ToolUse | str, reason: StopReason, detail: str | None = Non
 NUDGE = "Nothing was handed in yet. Go on, and hand in the result with 'output'."
 
 
-async def test_a_model_may_be_reminded_and_each_reminder_is_an_iteration(
-    stage: Stage, recorder: Recorder
-) -> None:  # A12
+# A12
+async def test_a_model_may_be_reminded_and_each_reminder_is_an_iteration(stage: Stage, recorder: Recorder) -> None:
     model = stage.model(["Hm.", stopped("Hm, hm.", reason="stop_sequence", detail="###"), report(1)])
     result = await run(reporter(model, nudge=True, limits=Limits(iterations=3)), "Go.", on_event=recorder)
     assert result.unwrap() == Report(total=1)
@@ -323,9 +320,8 @@ async def test_the_calls_of_a_response_that_was_cut_do_not_run(stage: Stage, rea
     ]
 
 
-async def test_a_response_that_was_cut_may_be_repeated_once_with_more_room(
-    stage: Stage, recorder: Recorder
-) -> None:  # A30
+# A30
+async def test_a_response_that_was_cut_may_be_repeated_once_with_more_room(stage: Stage, recorder: Recorder) -> None:
     cut = stopped("I will", call("look", id="x"), reason="max_tokens")
     model = stage.model([cut, report(1)])
     agent = reporter(model, settings=Settings(max_tokens=1_000), limits=Limits(extended_max_tokens=4_000, iterations=1))
@@ -430,9 +426,8 @@ async def test_an_answer_may_end_at_a_stop_sequence(stage: Stage) -> None:  # A3
 # -- pauses ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_paused_turn_goes_on_and_its_calls_run_when_it_stops_for_them(
-    stage: Stage, recorder: Recorder
-) -> None:  # A30, D24
+# A30, D24
+async def test_a_paused_turn_goes_on_and_its_calls_run_when_it_stops_for_them(stage: Stage, recorder: Recorder) -> None:
     searching = Opaque("anthropic", '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}')
     paused = Response(content=(Text("Let me search."), searching), stop_reason="pause_turn", usage=say().usage)
     agent = reporter(stage.model([paused, say("Found it.", call("look", id="a")), report(1)]))

@@ -165,10 +165,9 @@ SPOILT: dict[str, Callable[[], object]] = {
 }
 
 
+# X3, A35, D25, D28
 @pytest.mark.parametrize("result", SPOILT.values(), ids=SPOILT)
-async def test_a_failing_call_leaves_the_state_as_it_was(
-    stage: Stage, result: Callable[[], object]
-) -> None:  # X3, A35, D25, D28
+async def test_a_failing_call_leaves_the_state_as_it_was(stage: Stage, result: Callable[[], object]) -> None:
     @tool(thread=False)
     def spoil(context: ToolContext) -> object:
         cart = context.run_state(Cart)
@@ -371,9 +370,8 @@ async def test_a_draft_shown_twice_is_two_objects(stage: Stage) -> None:  # D12
     assert len({id(each) for each in [*drafts, result.unwrap()]}) == 3
 
 
-async def test_the_list_of_tools_may_change_after_the_definition_without_changing_the_agent(
-    stage: Stage,
-) -> None:  # D12, A48, D44
+# D12, A48, D44
+async def test_the_list_of_tools_may_change_after_the_definition_without_changing_the_agent(stage: Stage) -> None:
     tools, validators = [look], [small]
     model = stage.model([[call("look", id="a"), report(99, "b")], report(1)])
     agent = reporter(model, tools=tools, validators=validators)

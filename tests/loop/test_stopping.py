@@ -75,10 +75,9 @@ from tests.support.stage import Stage, broken
 # -- while the model is asked ------------------------------------------------------------------------------------------
 
 
+# R52, X34, D21
 @pytest.mark.parametrize("reflected", [False, True])
-async def test_the_signal_stops_a_request_in_flight(
-    stage: Stage, reflected: bool, recorder: Recorder
-) -> None:  # R52, X34, D21
+async def test_the_signal_stops_a_request_in_flight(stage: Stage, reflected: bool, recorder: Recorder) -> None:
     abort, told = Abort(), CallbackLog()
 
     async def hang(request: Request) -> Answer:
@@ -175,9 +174,8 @@ async def test_after_an_abort_in_a_tool_no_further_tool_runs_and_nothing_is_vali
     assert (stage.n_requests, failure.candidate, judged) == (1, None, [])
 
 
-async def test_an_abort_in_the_last_tool_of_a_response_is_of_that_iteration(
-    stage: Stage, recorder: Recorder
-) -> None:  # R36, R40, R52, D22
+# R36, R40, R52, D22
+async def test_an_abort_in_the_last_tool_of_a_response_is_of_that_iteration(stage: Stage, recorder: Recorder) -> None:
     abort = Abort()
 
     @tool(thread=False)
@@ -285,9 +283,8 @@ async def test_an_abort_in_the_last_validator_is_no_success_and_asks_for_no_erro
     assert (told, stage.n_requests) == ([], 1)
 
 
-async def test_an_abort_that_hits_a_waiting_validator_is_no_verdict(
-    stage: Stage, recorder: Recorder
-) -> None:  # D22, X10, X32, X33
+# D22, X10, X32, X33
+async def test_an_abort_that_hits_a_waiting_validator_is_no_verdict(stage: Stage, recorder: Recorder) -> None:
     abort = Abort()
 
     async def stop(report: Report) -> None:
@@ -372,9 +369,8 @@ async def test_an_abort_is_of_the_attempt_and_the_iteration_that_began_last(
     assert len(recorder.of(AttemptStarted)) == len(iterations)
 
 
-async def test_a_signal_fired_before_the_run_stops_it_before_anything(
-    stage: Stage, recorder: Recorder
-) -> None:  # D21, X32, A23, A28, D35
+# D21, X32, A23, A28, D35
+async def test_a_signal_fired_before_the_run_stops_it_before_anything(stage: Stage, recorder: Recorder) -> None:
     abort, told = Abort(), CallbackLog()
     abort.abort("enough")
     prompts: list[str] = []

@@ -142,10 +142,9 @@ ENDS: dict[str, tuple[list[Staged], int, int]] = {
 }
 
 
+# A31, R38, R51, R66, A29
 @pytest.mark.parametrize("end", ENDS)
-async def test_every_response_that_came_is_counted_whatever_it_was(
-    stage: Stage, end: str, recorder: Recorder
-) -> None:  # A31, R38, R51, R66, A29
+async def test_every_response_that_came_is_counted_whatever_it_was(stage: Stage, end: str, recorder: Recorder) -> None:
     answers, n_responses, tokens = ENDS[end]
     agent = reporter(
         stage.model(answers), output=REFLECTED if end == "early" else PLAIN, limits=Limits(iterations=2, attempts=2)

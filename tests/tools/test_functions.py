@@ -345,29 +345,17 @@ def test_a_definition_lists_everything_that_is_wrong() -> None:
     worst = defined("def it(a, b, /, c: Missing, *d: int, e: ToolContext, f: ToolContext, **g: str): ...")
     wrong: Any = {"name": "not a name", "cache": "run", "effect": "some", "timeout_s": 0, "max_chars": 0}
     assert problems_of(lambda: tool(worst, **wrong)) == [
-        "UNSUPPORTED_PARAMETER",
-        "UNSUPPORTED_PARAMETER",
-        "UNRESOLVED_ANNOTATION",
-        "UNSUPPORTED_PARAMETER",
-        "DUPLICATE_CONTEXT",
-        "UNSUPPORTED_PARAMETER",
-        "INVALID_TOOL_NAME",
-        "INVALID_EFFECT",
-        "CACHE_NEEDS_PURE",
-        "INVALID_TIMEOUT",
-        "INVALID_MAX_CHARS",
+        *("UNSUPPORTED_PARAMETER", "UNSUPPORTED_PARAMETER", "UNRESOLVED_ANNOTATION", "UNSUPPORTED_PARAMETER"),
+        *("DUPLICATE_CONTEXT", "UNSUPPORTED_PARAMETER", "INVALID_TOOL_NAME", "INVALID_EFFECT"),
+        *("CACHE_NEEDS_PURE", "INVALID_TIMEOUT", "INVALID_MAX_CHARS"),
     ]
 
 
 def test_a_parameter_needs_a_type_that_can_be_found_and_described() -> None:
     worst = defined("def it(a, b: Missing, c: list[Missing.Too], d: Callable[[], int], e: Popen, f: 'int ('): ...")
     assert problems_of(lambda: tool(worst)) == [
-        "MISSING_ANNOTATION",
-        "UNRESOLVED_ANNOTATION",
-        "UNRESOLVED_ANNOTATION",
-        "UNRESOLVED_ANNOTATION",
-        "UNSUPPORTED_TYPE",
-        "UNSUPPORTED_TYPE",
+        *("MISSING_ANNOTATION", "UNRESOLVED_ANNOTATION", "UNRESOLVED_ANNOTATION"),
+        *("UNRESOLVED_ANNOTATION", "UNSUPPORTED_TYPE", "UNSUPPORTED_TYPE"),
     ]
 
 

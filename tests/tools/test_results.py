@@ -127,16 +127,8 @@ def test_a_value_becomes_text_or_json(value: object, text: str) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        None,
-        "",
-        " \n\t",
-        Foreign(""),
-        b"",
-        ToolResult(""),
-        ToolResult("  "),
-        ToolResult(()),
-        ToolResult((Text(" "),)),
-        Text(""),
+        *(None, "", " \n\t", Foreign(""), b""),
+        *(ToolResult(""), ToolResult("  "), ToolResult(()), ToolResult((Text(" "),)), Text("")),
     ],
     ids=steady_repr,
 )
