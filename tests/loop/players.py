@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from journeyman import Agent, Failure, Model, Output, Result, Success, tool
+from journeyman.endings import Context
 from journeyman.models.scripted import call
 from journeyman.types import ToolUse
 
@@ -95,7 +96,7 @@ def context_of(result: Result[object], kind: type[C]) -> C:
     return context
 
 
-def place_of(result: Result[object]) -> tuple[int, int]:
-    """Return the attempt and the iteration in which a run failed."""
+def end_of(result: Result[object]) -> tuple[Context, int, int]:
+    """Return the facts of a failure, and the attempt and the iteration in which the run failed."""
     ending = failed(result).error
-    return ending.attempt, ending.iteration
+    return ending.context, ending.attempt, ending.iteration

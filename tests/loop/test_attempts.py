@@ -19,6 +19,7 @@ from tests.loop.players import (
     SUPERSEDED,
     Report,
     context_of,
+    end_of,
     fail,
     failed,
     hand_in,
@@ -81,10 +82,7 @@ async def test_all_results_of_an_iteration_are_one_user_message(stage: Stage) ->
 async def test_running_out_of_iterations_ends_the_run_and_not_the_attempt_alone(stage: Stage) -> None:  # A13
     agent = reporter(stage.model([report(99), call("look"), call("look")]), limits=Limits(iterations=2))
     failure = failed(await run(agent, "Go.", max_attempts=9))
-    assert (failure.error.context, failure.error.attempt) == (
-        IterationsContext(iteration_count=2, max_iterations=2, has_draft=False),
-        2,
-    )
+    assert end_of(failure)[:2] == (IterationsContext(iteration_count=2, max_iterations=2, has_draft=False), 2)
     assert (failure.phase, stage.n_requests) == ("iteration", 3)
     assert failure.candidate == {"total": 99}
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from journeyman import DefinitionError, Success, ToolContext, ToolResult, run, tool
+from journeyman import Success, ToolContext, ToolResult, run, tool
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from tests.loop.players import report, reporter, talker
@@ -188,13 +188,3 @@ async def test_a_result_that_is_used_again_answers_its_own_call(stage: Stage) ->
 
     await run(talker(stage.model([[call("blocks", id="a"), call("blocks", id="b")], "Done."]), tools=[blocks]), "Go.")
     assert stage.tool_results(1) == [ToolResult("same", tool_use_id="a"), ToolResult("same", tool_use_id="b")]
-
-
-@pytest.mark.parametrize("effect", [None, "once", "idempotent"])
-def test_only_pure_tools_can_be_cached(effect: str | None) -> None:  # R75
-    def count(word: str) -> str:
-        return word
-
-    with pytest.raises(DefinitionError) as refused:
-        tool(count, cache="attempt", effect=effect)  # pyright: ignore[reportArgumentType] - any text
-    assert [problem.code for problem in refused.value.problems] == ["CACHE_NEEDS_PURE"]

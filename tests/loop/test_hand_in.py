@@ -36,6 +36,7 @@ from tests.loop.players import (
     SUPERSEDED,
     Report,
     context_of,
+    end_of,
     failed,
     preview,
     rejected,
@@ -268,11 +269,7 @@ async def test_submit_before_any_output_ends_the_run(stage: Stage, before: list[
     told = CallbackLog()
     agent = reporter(stage.model([call("look"), [*before, submit("s"), call("look", id="z")]]), output=REFLECTED)
     failure = failed(await run(agent, "Go.", callbacks=told.callbacks(), on_event=recorder))
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
-        SubmitContext(output_tool="output", submit_tool="submit"),
-        1,
-        2,
-    )
+    assert end_of(failure) == (SubmitContext(output_tool="output", submit_tool="submit"), 1, 2)
     assert failure.phase == "iteration"
     assert "layer_start" not in told.names
     assert calls(recorder.events)[-4:] == [*("submit#s?", "look#z?", "look#z: found here"), f"submit#s! {STOPPED}"]
@@ -296,11 +293,7 @@ async def test_submit_before_any_output_may_be_answered_instead(stage: Stage) ->
 # A8, R6, R44
 async def test_a_draft_is_of_its_attempt_a_bare_submit_after_a_rejection_is_early_again(stage: Stage) -> None:
     failure = failed(await run(reporter(stage.model([report(99), submit(), submit()]), output=REFLECTED), "Go."))
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
-        SubmitContext(output_tool="output", submit_tool="submit"),
-        2,
-        1,
-    )
+    assert end_of(failure) == (SubmitContext(output_tool="output", submit_tool="submit"), 2, 1)
     assert failure.candidate == {"total": 99}
 
 

@@ -26,7 +26,19 @@ from journeyman.events import IterationStarted
 from journeyman.model import Response
 from journeyman.models.scripted import call, say
 from journeyman.types import Opaque, StopReason, Thinking, ToolUse
-from tests.loop.players import REFLECTED, Report, context_of, fail, failed, report, reporter, submit, succeeded, talker
+from tests.loop.players import (
+    REFLECTED,
+    Report,
+    context_of,
+    end_of,
+    fail,
+    failed,
+    report,
+    reporter,
+    submit,
+    succeeded,
+    talker,
+)
 from tests.support.recorder import Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage
 
@@ -120,10 +132,7 @@ async def test_a_run_that_only_calls_tools_makes_exactly_as_many_calls_as_allowe
     )
     failure = failed(await run(agent, "Go.", on_event=recorder))
     assert failure.code == "MAX_ITERATIONS"  # D16
-    assert (failure.error.context, failure.error.attempt) == (
-        IterationsContext(iteration_count=limit, max_iterations=limit, has_draft=False),
-        1,
-    )
+    assert end_of(failure)[:2] == (IterationsContext(iteration_count=limit, max_iterations=limit, has_draft=False), 1)
     assert (stage.n_requests, len(runs)) == (limit, limit)
     assert failure.history[-1].content[0] == ToolResult("worked", tool_use_id=failure.history[-2].tool_uses[0].id)
     assert failure.error.message == f"The attempt used all its {limit} iterations without an output."
@@ -178,10 +187,7 @@ async def test_an_output_that_is_rejected_in_the_last_iteration_burns_an_attempt
 async def test_a_draft_that_was_never_submitted_does_not_become_the_output(stage: Stage) -> None:  # D15, A13
     agent = reporter(stage.model([report(1)], repeat=True), output=REFLECTED, limits=Limits(iterations=2))
     failure = failed(await run(agent, "Go."))
-    assert (failure.error.context, failure.error.attempt) == (
-        IterationsContext(iteration_count=2, max_iterations=2, has_draft=True),
-        1,
-    )
+    assert end_of(failure)[:2] == (IterationsContext(iteration_count=2, max_iterations=2, has_draft=True), 1)
     assert failure.candidate == {"total": 1}
 
 
@@ -192,7 +198,7 @@ async def test_a_draft_that_was_never_submitted_does_not_become_the_output(stage
 async def test_a_reply_that_only_talks_ends_the_run_at_once(stage: Stage, iteration: int) -> None:  # A12, R65, D16
     agent = reporter(stage.model([*[call("look")] * (iteration - 1), "The total is one.", report(1)]))
     failure = failed(await run(agent, "Go.", max_attempts=5))
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+    assert end_of(failure) == (
         InvalidResponseContext(stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False),
         1,
         iteration,
@@ -306,11 +312,7 @@ async def test_the_calls_of_a_response_that_was_cut_do_not_run(stage: Stage, rea
     # R4, X38, A30, D24, M7
     response = stopped("I will act.", call("act", id="a"), report(1, "b"), reason=reason)
     failure, runs = await ran(stage, response, typed=typed)
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
-        TruncatedContext(stop_reason=reason, max_tokens=1_000),
-        1,
-        1,
-    )
+    assert end_of(failure) == (TruncatedContext(stop_reason=reason, max_tokens=1_000), 1, 1)
     assert (runs, failure.candidate) == ([], None)
     not_run = f"Error: not run, because the response stopped with {reason!r}."
     assert transcript(failure.history) == [
@@ -345,22 +347,14 @@ async def test_a_response_that_is_cut_twice_is_the_end(stage: Stage) -> None:  #
 async def test_a_refusal_is_one_with_its_category_and_its_words(stage: Stage, typed: bool) -> None:  # A30, D24
     response = stopped("I will not.", call("act"), report(1), reason="refusal", detail="cyber")
     failure, runs = await ran(stage, response, typed=typed)
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
-        RefusedContext(refusal="cyber", text="I will not."),
-        1,
-        1,
-    )
+    assert end_of(failure) == (RefusedContext(refusal="cyber", text="I will not."), 1, 1)
     assert runs == []
 
 
 async def test_a_refusal_in_a_later_iteration_keeps_what_was_gathered(stage: Stage) -> None:  # A30, A31, A46
     model = stage.model([report(99), call("look", id="a"), stopped("No more.", reason="refusal", detail="bio")])
     failure = failed(await run(reporter(model), "Go."))
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
-        RefusedContext(refusal="bio", text="No more."),
-        2,
-        2,
-    )
+    assert end_of(failure) == (RefusedContext(refusal="bio", text="No more."), 2, 2)
     assert failure.metadata.usage is not None
     assert failure.metadata.usage.requests == 3
     assert failure.candidate == {"total": 99}
@@ -385,7 +379,7 @@ async def test_a_stop_that_this_library_does_not_know_is_invalid_and_told_by_its
     callbacks = Callbacks(on_model_response=lambda context, response: seen.append(response.stop_reason))
     model = stage.model([stopped("Hm.", report(1), reason="other", detail="coffee_break")])
     failure = failed(await run(reporter(model), "Go.", callbacks=callbacks))
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+    assert end_of(failure) == (
         InvalidResponseContext(
             stop_reason="other", stop_detail="coffee_break", expected_tool="output", has_draft=False
         ),

@@ -57,10 +57,10 @@ from tests.loop.players import (
     STOPPED,
     Report,
     context_of,
+    end_of,
     failed,
     hand_in,
     look,
-    place_of,
     preview,
     report,
     reporter,
@@ -88,10 +88,7 @@ async def test_the_signal_stops_a_request_in_flight(stage: Stage, reflected: boo
     answers = [report(id="draft"), hang] if reflected else [call("look"), hang]
     agent = reporter(stage.model(answers), output=REFLECTED if reflected else PLAIN)
     result = await run(agent, "Go.", abort=abort, on_event=recorder, callbacks=told.callbacks())
-    assert (context_of(result, CancelledContext), place_of(result)) == (
-        CancelledContext(reason="aborted by the caller", doing="calling the model"),
-        (1, 2),
-    )
+    assert end_of(result) == (CancelledContext(reason="aborted by the caller", doing="calling the model"), 1, 2)
     assert failed(result).phase == "iteration"
     assert [record.iterations for record in result.metadata.attempts] == [2]
     assert told.names[-3:] == ["iteration_start", "attempt_complete", "failure"]
@@ -124,10 +121,7 @@ async def test_the_signal_stops_the_wait_before_another_request() -> None:  # R3
     asyncio.get_running_loop().call_later(0.25, abort.abort)
     start = asyncio.get_running_loop().time()
     result = await run(talker(model, retries=5), "Go.", abort=abort)
-    assert (context_of(result, CancelledContext), place_of(result)) == (
-        CancelledContext(reason="aborted by the caller", doing="calling the model"),
-        (1, 1),
-    )
+    assert end_of(result) == (CancelledContext(reason="aborted by the caller", doing="calling the model"), 1, 1)
     assert asyncio.get_running_loop().time() - start == pytest.approx(0.25)
     assert len(model.requests) == 1
 

@@ -15,7 +15,7 @@ from journeyman.endings import AttemptsContext, ValidationContext
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.loop import from_checker
 from journeyman.models.scripted import call
-from tests.loop.players import Report, context_of, failed, place_of, report, reporter, small, succeeded
+from tests.loop.players import Report, context_of, end_of, failed, report, reporter, small, succeeded
 from tests.support.naming import steady_repr
 from tests.support.recorder import Recorder
 from tests.support.stage import Stage
@@ -353,7 +353,7 @@ def returning(value: object) -> Callable[[Report], None]:
 )
 async def test_a_validator_that_returns_a_value_is_a_bug_of_the_program(stage: Stage, value: object) -> None:
     failure = failed(await run(reporter(stage.model([report(1)]), validators=[returning(value)]), "Go."))
-    assert (context_of(failure, ValidationContext), place_of(failure)[0]) == (
+    assert end_of(failure)[:2] == (
         ValidationContext(
             layer="check", reason=f"returned {type(value).__name__}; it must raise to reject, and return nothing"
         ),

@@ -385,7 +385,8 @@ def test_only_the_results_of_a_pure_tool_are_cached() -> None:
 
     assert now.cache == "attempt"
     assert problems_of(lambda: tool(now.handler, cache="attempt")) == ["CACHE_NEEDS_PURE"]
-    assert problems_of(lambda: tool(now.handler, cache="run", effect="idempotent")) == ["CACHE_NEEDS_PURE"]
+    for effect in ("idempotent", "once"):
+        assert problems_of(lambda effect=effect: tool(now.handler, cache="run", effect=effect)) == ["CACHE_NEEDS_PURE"]
     assert problems_of(lambda: tool(now.handler, cache=cast("Any", True), effect="pure")) == ["INVALID_CACHE"]
 
 
