@@ -13,25 +13,8 @@ from journeyman import ErrorCode, Limits, Rejection, ToolResult, Usage, dump_mes
 from journeyman.endings import AttemptsContext, InvalidInputContext, IterationsContext
 from journeyman.models.scripted import call
 from journeyman.types import ToolUse
-from tests.loop.players import (
-    PLAIN,
-    REFLECTED,
-    SUPERSEDED,
-    Report,
-    context_of,
-    end_of,
-    fail,
-    failed,
-    hand_in,
-    look,
-    rejected,
-    report,
-    reporter,
-    small,
-    submit,
-    succeeded,
-    talker,
-)
+from tests.loop.players import PLAIN, REFLECTED, Report, fail, hand_in, look, report, reporter, small, submit, talker
+from tests.loop.results import SUPERSEDED, context_of, end_of, failed, rejected, succeeded
 from tests.support.recorder import CallbackLog, Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage
 

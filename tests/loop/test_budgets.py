@@ -7,41 +7,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from journeyman import (
-    Abort,
-    Allowance,
-    Budget,
-    ErrorCode,
-    Exceeded,
-    Host,
-    Limits,
-    Price,
-    ProviderError,
-    Settings,
-    Spent,
-    ToolResult,
-    Usage,
-    run,
-    tool,
-)
-from journeyman.endings import BudgetContext, ModelUnavailableContext
+from journeyman import Abort, Host, Price, ProviderError, ToolResult, Usage, run, tool
+from journeyman.budget import Allowance, Budget, Exceeded, Limits, Spent
+from journeyman.endings import BudgetContext, ErrorCode, ModelUnavailableContext
 from journeyman.events import ModelResponded, ModelRetried
-from journeyman.model import Request
+from journeyman.model import Request, Settings
 from journeyman.models.scripted import Answer, Scripted, call, say
-from tests.loop.players import (
-    REFLECTED,
-    STOPPED,
-    Report,
-    context_of,
-    end_of,
-    failed,
-    look,
-    report,
-    reporter,
-    submit,
-    succeeded,
-    talker,
-)
+from tests.loop.players import REFLECTED, Report, look, report, reporter, submit, talker
+from tests.loop.results import STOPPED, context_of, end_of, failed, succeeded
 from tests.support.clock import virtual_clock
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage

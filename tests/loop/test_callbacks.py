@@ -14,23 +14,8 @@ from journeyman.events import ModelResponded
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.result import LayerOutcome
 from journeyman.types import JsonObject
-from tests.loop.players import (
-    PLAIN,
-    REFLECTED,
-    STOPPED,
-    SUPERSEDED,
-    Report,
-    fail,
-    failed,
-    hand_in,
-    look,
-    rejected,
-    report,
-    reporter,
-    submit,
-    succeeded,
-    talker,
-)
+from tests.loop.players import PLAIN, REFLECTED, Report, fail, hand_in, look, report, reporter, submit, talker
+from tests.loop.results import STOPPED, SUPERSEDED, failed, rejected, succeeded
 from tests.support.recorder import CallbackLog
 from tests.support.stage import Stage
 

@@ -13,31 +13,15 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from journeyman import (
-    CallbackContext,
-    Callbacks,
-    Event,
-    Image,
-    Limits,
-    Output,
-    Rejected,
-    Success,
-    Text,
-    Tool,
-    ToolContext,
-    ToolResult,
-    dump_messages,
-    load_messages,
-    run,
-    tool,
-)
-from journeyman.events import ToolCalled
+from journeyman import Limits, Output, Rejected, Success, Tool, ToolContext, run, tool
+from journeyman.events import CallbackContext, Callbacks, Event, ToolCalled
 from journeyman.gate import Allow, GateRequest
 from journeyman.model import ToolSpec
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.tools import MiddlewareCall, Next
-from journeyman.types import JsonObject, ToolUse
-from tests.loop.players import Report, look, report, reporter, submit, succeeded, talker
+from journeyman.types import Image, JsonObject, Text, ToolResult, ToolUse, dump_messages, load_messages
+from tests.loop.players import Report, look, report, reporter, submit, talker
+from tests.loop.results import succeeded
 from tests.support.recorder import CallbackLog, Recorder, calls
 from tests.support.stage import Stage
 

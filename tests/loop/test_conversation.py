@@ -7,24 +7,13 @@ from typing import Literal
 
 import pytest
 
-from journeyman import (
-    Agent,
-    ErrorCode,
-    Limits,
-    Settings,
-    Success,
-    Text,
-    ToolResult,
-    dump_messages,
-    load_messages,
-    run,
-    tool,
-)
+from journeyman import Agent, ErrorCode, Limits, Success, Text, ToolResult, dump_messages, load_messages, run, tool
 from journeyman.history import History
-from journeyman.model import Response
+from journeyman.model import Response, Settings
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import Block, Message, Opaque, RedactedThinking, Thinking, ToolUse
-from tests.loop.players import REFLECTED, Report, failed, rejected, report, reporter, submit, talker
+from tests.loop.players import REFLECTED, Report, report, reporter, submit, talker
+from tests.loop.results import failed, rejected
 from tests.support.recorder import CallbackLog, Recorder, transcript
 from tests.support.stage import Stage
 

@@ -9,21 +9,8 @@ from typing import Any
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Allowance,
-    DefinitionError,
-    Limits,
-    Output,
-    Reflection,
-    Settings,
-    Submit,
-    Text,
-    Tool,
-    run,
-    tool,
-)
-from journeyman.errors import Problem
+from journeyman import Agent, Allowance, Limits, Output, Reflection, Settings, Submit, Text, Tool, run, tool
+from journeyman.errors import DefinitionError, Problem
 from journeyman.model import ToolSpec
 from journeyman.types import JsonObject
 from tests.loop.players import PLAIN, REFLECTED, Report, fail, look, preview, reporter, small, talker

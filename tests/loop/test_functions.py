@@ -10,30 +10,15 @@ from typing import Any
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Callbacks,
-    ErrorCode,
-    Failure,
-    Host,
-    KeepGoing,
-    Output,
-    ProviderError,
-    Reflection,
-    Rejection,
-    Stopping,
-    Success,
-    Tool,
-    ToolResult,
-    Usage,
-    run,
-)
-from journeyman.endings import ApiErrorContext, ModelUnavailableContext
+from journeyman import Callbacks, Failure, Output, ProviderError, Reflection, Rejection, Success, Tool, run
+from journeyman.agent import Agent, Host, KeepGoing, Stopping
+from journeyman.endings import ApiErrorContext, ErrorCode, ModelUnavailableContext
 from journeyman.model import BlockFinished, Part, Request, ResponseFinished, ResponseStarted
 from journeyman.models.scripted import FromFunction, call
 from journeyman.tools.context import States
-from journeyman.types import JsonObject, Message, Text
-from tests.loop.players import Report, context_of, failed, look, report, reporter, submit, talker
+from journeyman.types import JsonObject, Message, Text, ToolResult, Usage
+from tests.loop.players import Report, look, report, reporter, submit, talker
+from tests.loop.results import context_of, failed
 from tests.support.recorder import CallbackLog, Recorder
 from tests.support.stage import Stage
 

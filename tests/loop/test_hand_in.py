@@ -10,42 +10,13 @@ import pytest
 from pydantic import BaseModel, Field, RootModel
 from typing_extensions import TypedDict
 
-from journeyman import (
-    Agent,
-    DefinitionError,
-    ErrorCode,
-    Limits,
-    Output,
-    Reflection,
-    Rejected,
-    Submit,
-    Success,
-    Tool,
-    ToolResult,
-    run,
-    tool,
-)
-from journeyman.endings import SubmitContext
+from journeyman import Agent, DefinitionError, Limits, Output, Reflection, Rejected, Submit, Success, Tool, run, tool
+from journeyman.endings import ErrorCode, SubmitContext
 from journeyman.model import ToolSpec
 from journeyman.models.scripted import Scripted, call
-from journeyman.types import ToolUse
-from tests.loop.players import (
-    PLAIN,
-    REFLECTED,
-    STOPPED,
-    SUPERSEDED,
-    Report,
-    context_of,
-    end_of,
-    failed,
-    preview,
-    rejected,
-    report,
-    reporter,
-    submit,
-    succeeded,
-    talker,
-)
+from journeyman.types import ToolResult, ToolUse
+from tests.loop.players import PLAIN, REFLECTED, Report, preview, report, reporter, submit, talker
+from tests.loop.results import STOPPED, SUPERSEDED, context_of, end_of, failed, rejected, succeeded
 from tests.support.recorder import CallbackLog, Recorder, calls, transcript
 from tests.support.stage import Stage
 

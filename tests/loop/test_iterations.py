@@ -6,39 +6,14 @@ from typing import Any
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Callbacks,
-    ErrorCode,
-    Failure,
-    Limits,
-    Output,
-    Settings,
-    Success,
-    Text,
-    ToolContext,
-    ToolResult,
-    run,
-    tool,
-)
+from journeyman import Agent, Callbacks, ErrorCode, Failure, Limits, Output, Settings, Success, ToolContext, run, tool
 from journeyman.endings import InvalidResponseContext, IterationsContext, RefusedContext, TruncatedContext
 from journeyman.events import IterationStarted
 from journeyman.model import Response
 from journeyman.models.scripted import call, say
-from journeyman.types import Opaque, StopReason, Thinking, ToolUse
-from tests.loop.players import (
-    REFLECTED,
-    Report,
-    context_of,
-    end_of,
-    fail,
-    failed,
-    report,
-    reporter,
-    submit,
-    succeeded,
-    talker,
-)
+from journeyman.types import Opaque, StopReason, Text, Thinking, ToolResult, ToolUse
+from tests.loop.players import REFLECTED, Report, fail, report, reporter, submit, talker
+from tests.loop.results import context_of, end_of, failed, succeeded
 from tests.support.recorder import Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage
 

@@ -11,7 +11,8 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.tools.context import States
 from journeyman.types import ToolResult
-from tests.loop.players import REFLECTED, Report, failed, report, reporter, submit, talker
+from tests.loop.players import REFLECTED, Report, report, reporter, submit, talker
+from tests.loop.results import failed
 from tests.support.messages_answers import Raw, Reply, answer, tool_use
 from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json, as_list

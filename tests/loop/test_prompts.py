@@ -13,7 +13,8 @@ from journeyman import Agent, ErrorCode, Image, Output, Rejection, Settings, Suc
 from journeyman.endings import PromptContext
 from journeyman.models.scripted import call
 from journeyman.types import Base64, Message
-from tests.loop.players import Report, context_of, failed, look, report, reporter, small, talker
+from tests.loop.players import Report, look, report, reporter, small, talker
+from tests.loop.results import context_of, failed
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage, only_over_http

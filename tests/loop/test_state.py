@@ -15,20 +15,8 @@ from journeyman.endings import InternalContext, ProjectionContext
 from journeyman.models.scripted import call
 from journeyman.tools.context import States
 from journeyman.types import JsonObject, ToolUse
-from tests.loop.players import (
-    Report,
-    context_of,
-    failed,
-    look,
-    preview,
-    rejected,
-    report,
-    reporter,
-    small,
-    submit,
-    succeeded,
-    talker,
-)
+from tests.loop.players import Report, look, preview, report, reporter, small, submit, talker
+from tests.loop.results import context_of, failed, rejected, succeeded
 from tests.support.recorder import CallbackLog, Recorder
 from tests.support.stage import Stage
 

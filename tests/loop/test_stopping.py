@@ -8,34 +8,19 @@ from collections.abc import Callable
 
 import pytest
 
-from journeyman import (
-    Abort,
-    Agent,
-    CallbackContext,
-    Callbacks,
-    ErrorCode,
-    Event,
-    Failure,
-    Listener,
-    Output,
-    ProviderError,
-    Rejection,
-    Result,
-    Success,
-    ToolContext,
-    ToolResult,
-    run,
-    tool,
-    validation_context,
-)
-from journeyman.endings import CancelledContext
+from journeyman import Abort, Agent, Output, ProviderError, Rejection, ToolContext, run, tool, validation_context
+from journeyman.endings import CancelledContext, ErrorCode
 from journeyman.events import (
     AttemptCompleted,
     AttemptStarted,
     CallAbandoned,
+    CallbackContext,
+    Callbacks,
+    Event,
     IterationStarted,
     LayerCompleted,
     LayerStarted,
+    Listener,
     MessageCommitted,
     ModelResponded,
     ModelRestarted,
@@ -50,24 +35,10 @@ from journeyman.events import (
 from journeyman.history import History
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Scripted, call, say
-from journeyman.types import Message, Text, Usage
-from tests.loop.players import (
-    PLAIN,
-    REFLECTED,
-    STOPPED,
-    Report,
-    context_of,
-    end_of,
-    failed,
-    hand_in,
-    look,
-    preview,
-    report,
-    reporter,
-    small,
-    submit,
-    talker,
-)
+from journeyman.result import Failure, Result, Success
+from journeyman.types import Message, Text, ToolResult, Usage
+from tests.loop.players import PLAIN, REFLECTED, Report, hand_in, look, preview, report, reporter, small, submit, talker
+from tests.loop.results import STOPPED, context_of, end_of, failed
 from tests.support.clock import virtual_clock
 from tests.support.recorder import CallbackLog, Delta, Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage, broken

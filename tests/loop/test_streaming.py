@@ -23,7 +23,8 @@ from journeyman.events import (
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, call, say
 from journeyman.types import Thinking, Usage
-from tests.loop.players import Report, failed, report, reporter, succeeded, talker
+from tests.loop.players import Report, report, reporter, talker
+from tests.loop.results import failed, succeeded
 from tests.support.clock import virtual_clock
 from tests.support.recorder import CallbackLog, Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage, broken
