@@ -560,6 +560,7 @@ UNFINISHED: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
+# A18, R23, D7, D25
 @pytest.mark.parametrize("name", UNFINISHED)
 async def test_a_value_that_has_no_value_yet_or_no_end_is_an_error(stage: Stage, name: str) -> None:
     value, said = UNFINISHED[name]

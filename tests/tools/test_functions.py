@@ -378,6 +378,7 @@ def test_a_parameter_name_that_providers_refuse_is_a_problem() -> None:
     assert problems_of(lambda: tool(measure)) == ["INVALID_PROPERTY_NAME"]
 
 
+# R75
 def test_only_the_results_of_a_pure_tool_are_cached() -> None:
     @tool(effect="pure", cache="attempt")
     def now() -> int:

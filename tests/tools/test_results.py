@@ -297,6 +297,7 @@ def test_an_error_of_pydantic_is_a_list_of_issues_without_an_address() -> None:
     )
 
 
+# A19, A20
 def test_a_long_error_is_cut() -> None:
     result = error_result(ValueError("x" * 100_000))
     assert len(result.text) < 4_100
