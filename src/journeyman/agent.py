@@ -20,17 +20,19 @@ from journeyman.journal import Journal
 from journeyman.model import Model, Settings, ToolSpec
 from journeyman.output import TEXT, Output, Reflection
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
+from journeyman.tools.context import BackgroundTasks, States
 from journeyman.tools.schema import OutputSchema, output_schema
-from journeyman.tools.tools import BackgroundTasks, Middleware, States, Tool, tool_problems
-from journeyman.types import Message, Text, ToolResult
+from journeyman.tools.tools import TOOL_NAME, Middleware, Tool, tool_problems
+from journeyman.types import JsonObject, Message, Text, ToolResult
 from journeyman.window import AnyStrategy, Compaction
 
 Co = TypeVar("Co", covariant=True)
 Contra = TypeVar("Contra", contravariant=True)
 
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
+_PASS_COUNT = "Pass a whole number of at least 1."
+_PASS_AMOUNT = "Pass a finite number above 0."
 _OUTPUT_DESCRIPTION = "Give the final output with this tool."
 _DRAFT_DESCRIPTION = "Propose the output with this tool; you will see it as others would, and may propose it again."
 
@@ -201,14 +203,14 @@ class Plan(Generic[Co]):
     """A definition, compiled."""
 
     input: OutputSchema[Any]
-    output: OutputSchema[Any] | None
+    output: OutputSchema[Any] | None = None
     """None for an agent that answers with text."""
-    reflection: Reflection[Any] | None
+    reflection: Reflection[Any] | None = None
     tools: Mapping[str, Tool[..., Any]]
     specs: tuple[ToolSpec, ...]
     """The tools as the model sees them: output, helpers in order, submit."""
-    output_name: str | None
-    submit_name: str | None
+    output_name: str | None = None
+    submit_name: str | None = None
 
     @property
     def terminator(self) -> str | None:
@@ -242,27 +244,16 @@ def _compiled(agent: Agent[Any, Any]) -> Plan[Any]:
     helpers = tuple(tool.spec for tool in agent.tools)
     given = output_schema(agent.input, name="input")
     if agent.output is TEXT:
-        return Plan(
-            input=given, output=None, reflection=None, tools=tools, specs=helpers, output_name=None, submit_name=None
-        )
+        return Plan(input=given, tools=tools, specs=helpers)
     output, reflection = agent.output, agent.output.reflecting()
     schema = output_schema(output.type, name=output.name)
-    standard = _DRAFT_DESCRIPTION if reflection else _OUTPUT_DESCRIPTION
-    specs = [
-        ToolSpec(
-            name=output.name,
-            description=output.description.strip() or standard,
-            input_schema=schema.input_schema,
-            strict=output.strict,
-        ),
-        *helpers,
-    ]
+    about = output.description.strip() or (_DRAFT_DESCRIPTION if reflection else _OUTPUT_DESCRIPTION)
+    specs = [ToolSpec(name=output.name, description=about, input_schema=schema.input_schema, strict=output.strict)]
+    specs += helpers
     if reflection is not None:
-        specs.append(
-            ToolSpec(
-                name=reflection.submit.name, description=reflection.submit.description, input_schema=_empty_object()
-            )
-        )
+        submit = reflection.submit
+        nothing: JsonObject = {"type": "object", "properties": {}, "additionalProperties": False}
+        specs.append(ToolSpec(name=submit.name, description=submit.description, input_schema=nothing))
     return Plan(
         input=given,
         output=schema,
@@ -272,10 +263,6 @@ def _compiled(agent: Agent[Any, Any]) -> Plan[Any]:
         output_name=output.name,
         submit_name=reflection.submit.name if reflection else None,
     )
-
-
-def _empty_object() -> dict[str, Any]:
-    return {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 # -- the checks -------------------------------------------------------------------------------------------------------
@@ -410,49 +397,39 @@ def _check_validators(agent: Agent[Any, Any]) -> Iterator[Problem]:
 
 def _check_limits(agent: Agent[Any, Any]) -> Iterator[Problem]:
     limits = agent.limits
-    for name, least in (("attempts", 1), ("iterations", 1), ("parallel_calls", 1)):
-        if not is_count(getattr(limits, name), least):
-            yield Problem(
-                f"INVALID_MAX_{name.upper()}",
-                f"limits.{name} is {getattr(limits, name)!r}.",
-                f"Pass a whole number of at least {least}.",
-            )
-    for name in ("extended_max_tokens", "tool_failures"):
-        count = getattr(limits, name)
-        if count is not None and not is_count(count, 1):
-            yield Problem("INVALID_LIMIT", f"limits.{name} is {count!r}.", "Pass a whole number of at least 1.")
-    if limits.approval_seconds is not None and not is_amount(limits.approval_seconds):
-        yield Problem(
-            "INVALID_LIMIT", f"limits.approval_seconds is {limits.approval_seconds!r}.", "Pass a finite number above 0."
-        )
-    yield from _check_allowance("limits", limits.run_allowance())
-    yield from _check_allowance("limits.each_attempt", limits.each_attempt)
+    for name in ("attempts", "iterations", "parallel_calls"):
+        value = getattr(limits, name)
+        if not is_count(value):
+            yield Problem(f"INVALID_MAX_{name.upper()}", f"limits.{name} is {value!r}.", _PASS_COUNT)
+    yield from _check_numbers("limits", limits, ("extended_max_tokens", "tool_failures"), ("approval_seconds",))
+    for where, allowance in (("limits", limits.run_allowance()), ("limits.each_attempt", limits.each_attempt)):
+        yield from _check_numbers(where, allowance, ("tokens", "calls"), ("seconds", "cost"))
     if agent.retries is not None and not is_count(agent.retries, 0):
         yield Problem("INVALID_RETRIES", f"retries is {agent.retries!r}.", "Pass a whole number of at least 0.")
 
 
-def _check_allowance(where: str, allowance: Allowance) -> Iterator[Problem]:
-    for name in ("tokens", "calls"):
-        value = getattr(allowance, name)
-        if value is not None and not is_count(value, 1):
-            yield Problem("INVALID_LIMIT", f"{where}.{name} is {value!r}.", "Pass a whole number of at least 1.")
-    for name in ("seconds", "cost"):
-        value = getattr(allowance, name)
-        if value is not None and not is_amount(value):
-            yield Problem("INVALID_LIMIT", f"{where}.{name} is {value!r}.", "Pass a finite number above 0.")
+def _check_numbers(
+    where: str, holder: Limits | Allowance, counts: Sequence[str], amounts: Sequence[str]
+) -> Iterator[Problem]:
+    for names, is_right, hint in (
+        (counts, is_count, _PASS_COUNT),
+        (amounts, is_amount, "Pass a finite number above 0."),
+    ):
+        for name in names:
+            value = getattr(holder, name)
+            if value is not None and not is_right(value):
+                yield Problem("INVALID_LIMIT", f"{where}.{name} is {value!r}.", hint)
 
 
 def _check_settings(agent: Agent[Any, Any]) -> Iterator[Problem]:
     max_tokens = agent.settings.max_tokens
-    if max_tokens is not None and not is_count(max_tokens, 1):
-        yield Problem(
-            "INVALID_MAX_TOKENS", f"settings.max_tokens is {max_tokens!r}.", "Pass a whole number of at least 1."
-        )
+    if max_tokens is not None and not is_count(max_tokens):
+        yield Problem("INVALID_MAX_TOKENS", f"settings.max_tokens is {max_tokens!r}.", _PASS_COUNT)
     thinking = agent.settings.thinking
-    if not isinstance(thinking, str) and thinking is not None and not is_count(thinking, 1):
+    if not isinstance(thinking, str) and thinking is not None and not is_count(thinking):
         yield Problem("INVALID_THINKING", f"settings.thinking is {thinking!r}.", "Pass a level, or a budget of tokens.")
     longest = agent.max_result_chars
-    if longest is not None and not is_count(longest, 1):
+    if longest is not None and not is_count(longest):
         yield Problem(
             "INVALID_MAX_CHARS", f"max_result_chars is {longest!r}.", "Pass a whole number of at least 1, or None."
         )
@@ -481,13 +458,11 @@ _SECTIONS: Final[Mapping[str, tuple[type, ...]]] = {
 }
 
 
-def is_count(value: object, least: int) -> bool:
+def is_count(value: object, least: int = 1) -> bool:
     """True for a whole number of at least `least`; a bool is none."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def is_amount(value: object) -> bool:
     """True for a finite number above 0; a bool is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return 0 < value < float("inf")
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")

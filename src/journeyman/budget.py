@@ -116,26 +116,6 @@ class Grant:
 class Budget:
     """One level of spending."""
 
-    __slots__ = (
-        "_cost_reserved",
-        "_n_grants",
-        "_settled",
-        "_tokens_reserved",
-        "allowance",
-        "calls",
-        "cost",
-        "deadline",
-        "limits_calls",
-        "limits_cost",
-        "limits_spending",
-        "overshoot_cost",
-        "overshoot_tokens",
-        "own_deadline",
-        "parent",
-        "scope",
-        "tokens",
-    )
-
     def __init__(self, allowance: Allowance | Limits, *, scope: str, now: float, parent: Budget | None = None) -> None:
         """`allowance` may be a run's `Limits`; `scope` names the level in failures; `now` is the event loop's clock."""
         self.allowance = allowance
@@ -206,7 +186,9 @@ class Budget:
                 return self._grant(input_tokens, int(min(max_tokens, left)), price)
             if not tightest._n_grants:
                 raise tightest._refusal(input_tokens + smallest)
-            await tightest._next_settlement()
+            if tightest._settled is None:
+                tightest._settled = asyncio.Event()
+            await tightest._settled.wait()
 
     def settle(self, grant: Grant, usage: Usage) -> None:
         """Give the reservation back and count what was used instead."""
@@ -254,11 +236,6 @@ class Budget:
         if tokens is not None and tokens - self.tokens < needed_tokens:
             return BudgetRefused("tokens", limit=tokens, used=self.tokens, scope=self.scope)
         return BudgetRefused("cost", limit=self.allowance.cost or 0.0, used=self.cost, scope=self.scope)
-
-    async def _next_settlement(self) -> None:
-        if self._settled is None:
-            self._settled = asyncio.Event()
-        await self._settled.wait()
 
 
 def _cost_of(price: Price, input_tokens: int, output_tokens: int) -> float:

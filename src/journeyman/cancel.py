@@ -2,15 +2,14 @@
 
 `Abort` is for callers. `Scope` is for the loop: it cancels the running task when the signal fires or the time is up,
 and takes that cancellation back on its way out, exactly as `asyncio.timeout` does, so that a cancellation that came
-from somewhere else is never swallowed. `ended` and `within` are
-for whoever waits for work of its own.
+from somewhere else is never swallowed. `ended` and `within` are for whoever waits for work of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from threading import Lock, get_ident
 from types import TracebackType
@@ -128,21 +127,6 @@ class Scope:
     that it started, too: the scope above cancels their tasks, and their checkpoints ask it whether it has to.
     """
 
-    __slots__ = (
-        *(
-            "_above",
-            "_abort",
-            "_attempt_deadline",
-            "_deadline",
-            "_entered_with",
-            "_n_unhurried",
-            "_paused_at",
-            "_task",
-            "_thread",
-        ),
-        *("_timers", "cause", "is_over", "loop", "reason"),
-    )
-
     def __init__(
         self, abort: Abort | None = None, deadline: float | None = None, *, above: Scope | None = None
     ) -> None:
@@ -257,7 +241,12 @@ class Scope:
                 self._stop("abort" if above.cause == "abort" else "deadline")
         if self._task.cancelling() > self._entered_with:
             await asyncio.sleep(0)
-            self._take_back_what_is_not_due()
+            # The cancellation was caught somewhere. Ours is still due. Another was meant for the code that caught it:
+            # before Python 3.13, `asyncio.TaskGroup` leaves the count raised when one of its tasks fails.
+            if self.cause is not None:
+                raise asyncio.CancelledError
+            while self._task.cancelling() > self._entered_with:
+                self._task.uncancel()
 
     def _stop_if_late(self) -> None:
         if self._n_unhurried:
@@ -266,14 +255,6 @@ class Scope:
             self._stop("deadline")
         if self._attempt_deadline is not None and self.loop.time() >= self._attempt_deadline:
             self._stop("attempt_deadline")
-
-    def _take_back_what_is_not_due(self) -> None:
-        # The cancellation was caught somewhere. Ours is still due. Another was meant for the code that caught it:
-        # before Python 3.13, `asyncio.TaskGroup` leaves the count raised when one of its tasks fails.
-        if self.cause is not None:
-            raise asyncio.CancelledError
-        while self._task.cancelling() > self._entered_with:
-            self._task.uncancel()
 
     def stop(self, reason: str) -> None:
         """End the block as the caller's signal would."""
@@ -294,18 +275,13 @@ class Scope:
             call_off()
         if self.cause is None:
             return False
-        await self._receive_pending_cancellation()
+        with suppress(asyncio.CancelledError):
+            # A signal fired by the task itself comes at its next await; without this one it could hit the caller.
+            await asyncio.sleep(0)
         came_from_elsewhere = self._task.uncancel() > self._entered_with
         if kind is None and came_from_elsewhere:
             raise asyncio.CancelledError
         return is_cancellation(error) and not came_from_elsewhere
-
-    async def _receive_pending_cancellation(self) -> None:
-        # A signal fired by the task itself is delivered at its next await; without this one it could hit the caller.
-        try:
-            await asyncio.sleep(0)
-        except asyncio.CancelledError:
-            return
 
 
 async def ended(

@@ -141,12 +141,9 @@ class ApiErrorContext:
     def hint(self) -> str:
         return _API_HINTS.get(self.kind, "Look at the message; run again if the fault may pass.")
 
-    @property
-    def _status(self) -> str:
-        return "" if self.status is None else f", status {self.status}"
-
     def __str__(self) -> str:
-        return f"The model call failed ({self.kind}{self._status}): {self.message}"
+        status = "" if self.status is None else f", status {self.status}"
+        return f"The model call failed ({self.kind}{status}): {self.message}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,12 +205,9 @@ class RefusedContext:
     """The provider's category of the refusal, when it gives one."""
     text: str
 
-    @property
-    def _category(self) -> str:
-        return "" if self.refusal is None else f" ({self.refusal})"
-
     def __str__(self) -> str:
-        return f"The model refused{self._category}: {self.text or 'it gave no reason'}"
+        refusal = "" if self.refusal is None else f" ({self.refusal})"
+        return f"The model refused{refusal}: {self.text or 'it gave no reason'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,14 +226,10 @@ class InvalidResponseContext:
     has_draft: bool
     """True when an output was proposed but never submitted."""
 
-    @property
-    def _missing(self) -> str:
-        if self.expected_tool is None:
-            return "without any text"
-        return f"without calling {self.expected_tool!r}" + (", with a draft not submitted" if self.has_draft else "")
-
     def __str__(self) -> str:
-        return f"The model stopped ({self.stop_detail or self.stop_reason}) {self._missing}."
+        draft = ", with a draft not submitted" if self.has_draft else ""
+        missing = "any text" if self.expected_tool is None else f"calling {self.expected_tool!r}{draft}"
+        return f"The model stopped ({self.stop_detail or self.stop_reason}) without {missing}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,12 +258,9 @@ class IterationsContext:
     has_draft: bool
     """True when an output was proposed but never submitted."""
 
-    @property
-    def _draft(self) -> str:
-        return ", with a draft not submitted" if self.has_draft else " without an output"
-
     def __str__(self) -> str:
-        return f"The attempt used all its {self.max_iterations} iterations{self._draft}."
+        draft = ", with a draft not submitted" if self.has_draft else " without an output"
+        return f"The attempt used all its {self.max_iterations} iterations{draft}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,8 @@ no `Guard` at all.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,7 @@ import orjson
 
 from journeyman.cancel import is_failure
 from journeyman.errors import name_and_words
-from journeyman.types import Block, Effect, JsonObject, Message, Origin, Text, ToolResult, ToolUse
+from journeyman.types import Block, Effect, JsonObject, Message, Origin, Text, ToolResult, ToolUse, canonical_json
 
 Extent: TypeAlias = Literal["once", "session", "always"]
 """How far an approval reaches: this call; this session; every session."""
@@ -95,8 +94,7 @@ class GateRequest:
     @property
     def digest(self) -> str:
         """SHA-256 over tool and arguments: what an approval is bound to."""
-        canonical = json.dumps([self.tool_name, self.arguments], sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return hashlib.sha256(canonical_json([self.tool_name, self.arguments])).hexdigest()
 
 
 Verdict: TypeAlias = Allow | Deny | Ask | Rewrite | Stop
@@ -372,14 +370,10 @@ current_guard: ContextVar[Guard | None] = ContextVar("journeyman_guard", default
 """What guards the run that is going on here."""
 
 
-def guarding(guard: Guard | None) -> AbstractContextManager[None]:
-    """Let the runs that are started in this block pass the guard of this run, too."""
-    return nullcontext() if guard is None else _guarding(guard)
-
-
 @contextmanager
-def _guarding(guard: Guard) -> Generator[None]:
-    token = current_guard.set(guard)
+def guarding(guard: Guard | None) -> Generator[None]:
+    """Let the runs that are started in this block pass the guard of this run, too. None: that of the run above."""
+    token = current_guard.set(guard or current_guard.get())
     try:
         yield
     finally:

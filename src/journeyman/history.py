@@ -111,7 +111,7 @@ class History:
 
     def say(self, *content: UserContent) -> list[UserContent]:
         """Stage content for the next user message, after the results, and return it. Blank texts are left out."""
-        said = [_with_origin(encodable(block)) for block in content if not _is_blank(block)]
+        said = [with_origin(encodable(block)) for block in content if not _is_blank(block)]
         self._said += said
         return said
 
@@ -156,7 +156,9 @@ class History:
         """
         if len(self._answers) < len(self._calls):
             raise ValueError(f"Calls without a result: {[call.id for call in self.unanswered]}.")
-        said = self._sayable() if self._said else []
+        said: list[UserContent] = []
+        if self._said and not self._server_calls():  # the model may wait for a tool of its provider's
+            said, self._said = self._said, []
         if not self._calls:
             return self._append_user((*said,)) if said else None
         content = (*[self._answers[id] for id in self._calls], *said)
@@ -164,13 +166,6 @@ class History:
         message = Message("user", content)  # those calls are the message before
         self._messages.append(message)
         return message
-
-    def _sayable(self) -> list[UserContent]:
-        """Take what is said, unless the model waits for a tool of its provider's."""
-        if self._server_calls():
-            return []
-        said, self._said = self._said, []
-        return said
 
     def close(self, text: Closing = INTERRUPTED) -> Message | None:
         """Answer every unanswered call with the error `text`, and commit. Return the message, None if there is none."""
@@ -259,24 +254,17 @@ class History:
             return
         for block in message.content:
             if isinstance(block, ToolResult):
-                self._replay_result(block)
+                asked = (call for call in self.unanswered if block.tool_use_id in (call.id, call.wire_id))
+                call = next(asked, None)
+                if call is not None:
+                    self.answer(replace(block, tool_use_id=call.id))
             elif isinstance(block, UserContent):
                 self.say(block)
         if self._said:
             self.forget_server_calls()
 
-    def _replay_result(self, result: ToolResult) -> None:
-        asked = (call for call in self.unanswered if result.tool_use_id in (call.id, call.wire_id))
-        call = next(asked, None)
-        if call is not None:
-            self.answer(replace(result, tool_use_id=call.id))
-
 
 _NOT_THE_MODELS = (ToolResult, Image, Document)
-
-
-def _with_origin(block: UserContent) -> UserContent:
-    return with_origin(block) if isinstance(block, Text) else block
 
 
 def _is_blank(block: Block | ToolReference) -> bool:

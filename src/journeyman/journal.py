@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from journeyman.errors import OutcomeUnknown
 from journeyman.types import Effect
@@ -114,7 +114,3 @@ class Section(Journal):
 
     def reserve(self, key: str) -> Reservation:
         return self.journal.reserve(f"{self.prefix}/{key}")
-
-
-if TYPE_CHECKING:
-    _steps: Steps = InMemoryJournal()

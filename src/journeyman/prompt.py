@@ -58,18 +58,12 @@ async def made(prompt: object) -> tuple[UserContent, ...]:
         PromptFailed: it is blank, or neither text nor blocks.
     """
     value = cast("object", await prompt) if inspect.isawaitable(prompt) else prompt
-    kind = type(value).__name__
-    blocks = _blocks(value)
+    given: object = Text(value) if isinstance(value, str) else value
+    blocks = cast("Sequence[object]", given) if isinstance(given, Sequence) else [given]
     content = [block for block in blocks if isinstance(block, UserContent)]
     if len(content) < len(blocks):
-        raise PromptFailed(f"it gave {kind}, not text or content blocks")
+        raise PromptFailed(f"it gave {type(value).__name__}, not text or content blocks")
     kept = tuple(block for block in content if not (isinstance(block, Text) and not block.text.strip()))
     if not kept:
         raise PromptFailed("it is blank")
     return kept
-
-
-def _blocks(value: object) -> Sequence[object]:
-    if isinstance(value, str):
-        return [Text(value)]
-    return cast("Sequence[object]", value) if isinstance(value, Sequence) else [value]

@@ -8,16 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache
 from typing import Any, Generic, Literal, NoReturn, TypeAlias
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 from typing_extensions import TypeVar
 
 from journeyman.endings import Ending, ErrorCode, Phase
 from journeyman.errors import RunError
-from journeyman.types import JsonObject, Message, Usage
+from journeyman.types import JsonObject, Message, Usage, adapter_of
 
 Out = TypeVar("Out", default=str, covariant=True)
 Other = TypeVar("Other")
@@ -227,7 +226,7 @@ def result_document(result: Result[Any], *, agent: str, output: JsonValue) -> di
         "callback_errors": [
             f"{each.callback}: {type(each.error).__name__}: {each.error}" for each in metadata.callback_errors
         ],
-        "history": _messages().dump_python(result.history, mode="json", fallback=repr),
+        "history": adapter_of(tuple[Message, ...]).dump_python(result.history, mode="json", fallback=repr),
     }
 
 
@@ -256,17 +255,16 @@ def _usage_document(usage: Usage) -> dict[str, object]:
 
 
 def _attempt_document(record: AttemptRecord) -> dict[str, object]:
-    layers = None if record.report is None else [_layer_document(outcome) for outcome in record.report.layers]
-    return {
-        "number": record.number,
-        "iterations": record.iterations,
-        "usage": _usage_document(record.usage),
-        "layers": layers,
-    }
-
-
-def _layer_document(outcome: LayerOutcome) -> dict[str, object]:
-    return {"name": outcome.name, "kind": outcome.kind, "passed": outcome.passed, "feedback": outcome.feedback}
+    layers = (
+        None
+        if record.report is None
+        else [
+            {"name": each.name, "kind": each.kind, "passed": each.passed, "feedback": each.feedback}
+            for each in record.report.layers
+        ]
+    )
+    usage = _usage_document(record.usage)
+    return {"number": record.number, "iterations": record.iterations, "usage": usage, "layers": layers}
 
 
 def _child_document(record: ChildRecord) -> dict[str, object]:
@@ -276,8 +274,3 @@ def _child_document(record: ChildRecord) -> dict[str, object]:
 
 def _fields(record: ToolStats | ChildRecord | Usage) -> dict[str, object]:
     return {each.name: getattr(record, each.name) for each in fields(record)}
-
-
-@cache
-def _messages() -> TypeAdapter[tuple[Message, ...]]:
-    return TypeAdapter(tuple[Message, ...])

@@ -410,9 +410,9 @@ MAIL_MARK: Final = "<team-message"
 """How the text begins that a model reads of mail, unless the team formats it otherwise."""
 
 
-def with_origin(text: Text) -> Text:
-    """Return the text with the origin that its first characters tell, if it names none: notifiers hand on plain
-    strings, and conversations of version 0.1 were stored without."""
-    if text.origin is None and text.text.startswith((NOTICE, MAIL_MARK)):
-        return replace(text, origin="notice" if text.text.startswith(NOTICE) else "mail")
-    return text
+def with_origin(block: UserContent) -> UserContent:
+    """Return a text with the origin that its first characters tell, if it names none: notifiers hand on plain
+    strings, and conversations of version 0.1 were stored without. Other blocks stay as they are."""
+    if isinstance(block, Text) and block.origin is None and block.text.startswith((NOTICE, MAIL_MARK)):
+        return replace(block, origin="notice" if block.text.startswith(NOTICE) else "mail")
+    return block

@@ -34,8 +34,6 @@ from journeyman.types import (
 _BLOCK_TOKENS = 8
 _PICTURE_TOKENS = 1_200
 _THINKING = (Thinking, RedactedThinking)
-
-
 LEAST_RESERVE_TOKENS: Final = 4_096
 MOST_RESERVE_TOKENS: Final = 16_384
 _RESERVED_SHARE: Final = 0.13
@@ -296,22 +294,6 @@ class WholeView:
 class CompactedView:
     """The view that the last compaction made, and all that was said since. It belongs to one history."""
 
-    __slots__ = (
-        "_anchor",
-        "_anchored_at",
-        "_covered",
-        "_estimate",
-        "_is_measured",
-        "_last",
-        "_n_failures",
-        "_prefix_tokens",
-        "ceiling_tokens",
-        "compaction",
-        "memories",
-        "messages",
-        "prefix",
-    )
-
     def __init__(self, prefix: Prefix, compaction: Compaction) -> None:
         self.prefix = prefix
         self.compaction = compaction
@@ -349,16 +331,13 @@ class CompactedView:
 
     def follow(self, history: Sequence[Message]) -> None:
         """Add what the history has grown by."""
-        if self._covered and not self._is_followed(history):
+        if self._covered and not (len(history) >= self._covered and history[self._covered - 1] is self._last):
             self._catch_up(history)
         for message in history[self._covered :]:
             self.messages.append(message)
             self._estimate += estimate_message(message)
         self._covered = len(history)
         self._last = history[-1] if history else None
-
-    def _is_followed(self, history: Sequence[Message]) -> bool:
-        return len(history) >= self._covered and history[self._covered - 1] is self._last
 
     def _catch_up(self, history: Sequence[Message]) -> None:
         """Take the last message as it is now; the whole history, if there is no other way."""

@@ -37,7 +37,7 @@ from tests.compaction.players import (
     summing,
     tokens_of,
 )
-from tests.loop.players import failed, succeeded
+from tests.loop.results import failed, succeeded
 from tests.support.recorder import Recorder
 
 

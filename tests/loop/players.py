@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Failure, Model, Output, Result, Success, tool
+from journeyman import Agent, Model, Output, tool
 from journeyman.models.scripted import call
 from journeyman.types import ToolUse
-
-C = TypeVar("C")
-Given = TypeVar("Given")
-
-SUPERSEDED = "Error: superseded by a later call in the same response."
-STOPPED = "Error: the run was stopped before this call finished."
 
 
 class Report(BaseModel):
@@ -33,11 +27,6 @@ def submit(id: str = "") -> ToolUse:
 def small(report: Report) -> None:
     if report.total > 5:
         raise ValueError(f"{report.total} is too much")
-
-
-def rejected(total: int) -> str:
-    """Return what the model reads when `small` rejects `report(total)`."""
-    return f"Validation failed: small\n{total} is too much\n\nCorrect the output and hand it in again."
 
 
 def preview(report: Report) -> str:
@@ -75,28 +64,3 @@ def talker(model: Model | str, **options: Any) -> Agent[str]:  # noqa: ANN401 - 
     """Return an agent that may look around and answers with text, or one that differs from it in `options`."""
     ready: dict[str, Any] = {"tools": [look], **options}
     return Agent(name="talker", model=model, **ready)
-
-
-def succeeded(result: Result[Given]) -> Success[Given]:
-    """Return the result, which must be a success."""
-    assert isinstance(result, Success), result
-    return result
-
-
-def failed(result: Result[object]) -> Failure:
-    """Return the result, which must be a failure."""
-    assert isinstance(result, Failure), result
-    return result
-
-
-def context_of(result: Result[object], kind: type[C]) -> C:
-    """Return the facts of a failure, which must be of this class."""
-    context = failed(result).error.context
-    assert isinstance(context, kind), context
-    return context
-
-
-def place_of(result: Result[object]) -> tuple[int, int]:
-    """Return the attempt and the iteration in which a run failed."""
-    ending = failed(result).error
-    return ending.attempt, ending.iteration

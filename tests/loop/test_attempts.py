@@ -13,31 +13,14 @@ from journeyman import ErrorCode, Limits, Rejection, ToolResult, Usage, dump_mes
 from journeyman.endings import AttemptsContext, InvalidInputContext, IterationsContext
 from journeyman.models.scripted import call
 from journeyman.types import ToolUse
-from tests.loop.players import (
-    PLAIN,
-    REFLECTED,
-    SUPERSEDED,
-    Report,
-    context_of,
-    fail,
-    failed,
-    hand_in,
-    look,
-    rejected,
-    report,
-    reporter,
-    small,
-    submit,
-    succeeded,
-    talker,
-)
+from tests.loop.players import PLAIN, REFLECTED, Report, fail, hand_in, look, report, reporter, small, submit, talker
+from tests.loop.results import SUPERSEDED, context_of, end_of, failed, rejected, succeeded
 from tests.support.recorder import CallbackLog, Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage
 
 
-async def test_a_rejected_output_starts_another_attempt_in_the_same_conversation(
-    stage: Stage,
-) -> None:  # R2, R6, R28, R29, R30, R53, R54, R55, R56, R57, A24, X40
+# R2, R6, R28, R29, R30, R53, R54, R55, R56, R57, A24, X40
+async def test_a_rejected_output_starts_another_attempt_in_the_same_conversation(stage: Stage) -> None:
     agent = reporter(stage.model([call("look", id="a"), report(7, "out"), call("look", id="b"), report(2, "o2")]))
     result = await run(agent, "Go.")
     assert succeeded(result).output == Report(total=2)
@@ -82,10 +65,7 @@ async def test_all_results_of_an_iteration_are_one_user_message(stage: Stage) ->
 async def test_running_out_of_iterations_ends_the_run_and_not_the_attempt_alone(stage: Stage) -> None:  # A13
     agent = reporter(stage.model([report(99), call("look"), call("look")]), limits=Limits(iterations=2))
     failure = failed(await run(agent, "Go.", max_attempts=9))
-    assert (failure.error.context, failure.error.attempt) == (
-        IterationsContext(iteration_count=2, max_iterations=2, has_draft=False),
-        2,
-    )
+    assert end_of(failure)[:2] == (IterationsContext(iteration_count=2, max_iterations=2, has_draft=False), 2)
     assert (failure.phase, stage.n_requests) == ("iteration", 3)
     assert failure.candidate == {"total": 99}
 
@@ -126,9 +106,8 @@ async def test_a_retry_is_told_in_this_order(stage: Stage, recorder: Recorder) -
 # -- where the feedback goes -------------------------------------------------------------------------------------------
 
 
-async def test_a_rejected_submit_gets_the_feedback_and_its_draft_keeps_its_reflection(
-    stage: Stage,
-) -> None:  # D2, R6, R8, R16, R22, R42, R56, A24, A25
+# D2, R6, R8, R16, R22, R42, R56, A24, A25
+async def test_a_rejected_submit_gets_the_feedback_and_its_draft_keeps_its_reflection(stage: Stage) -> None:
     agent = reporter(stage.model([report(99, "a"), submit("b"), report(1, "c"), submit("d")]), output=REFLECTED)
     result = await run(agent, "Go.")
     assert result.unwrap() == Report(total=1)
@@ -255,10 +234,9 @@ async def test_an_error_prompt_knows_what_was_rejected_and_by_what(stage: Stage)
     assert [layer.name for layer in rejections[1].report.layers] == ["schema", "modest"]
 
 
+# R56, X16, D32, A1
 @pytest.mark.parametrize("attempts", [1, 3])
-async def test_the_error_prompt_is_built_once_for_each_attempt_that_follows(
-    stage: Stage, attempts: int
-) -> None:  # R56, X16, D32, A1
+async def test_the_error_prompt_is_built_once_for_each_attempt_that_follows(stage: Stage, attempts: int) -> None:
     told: list[int] = []
 
     def tell(rejection: Rejection) -> str:

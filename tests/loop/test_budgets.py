@@ -7,41 +7,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from journeyman import (
-    Abort,
-    Allowance,
-    Budget,
-    ErrorCode,
-    Exceeded,
-    Host,
-    Limits,
-    Price,
-    ProviderError,
-    Settings,
-    Spent,
-    ToolResult,
-    Usage,
-    run,
-    tool,
-)
-from journeyman.endings import BudgetContext, ModelUnavailableContext
+from journeyman import Abort, Host, Price, ProviderError, ToolResult, Usage, run, tool
+from journeyman.budget import Allowance, Budget, Exceeded, Limits, Spent
+from journeyman.endings import BudgetContext, ErrorCode, ModelUnavailableContext
 from journeyman.events import ModelResponded, ModelRetried
-from journeyman.model import Request
+from journeyman.model import Request, Settings
 from journeyman.models.scripted import Answer, Scripted, call, say
-from tests.loop.players import (
-    REFLECTED,
-    STOPPED,
-    Report,
-    context_of,
-    failed,
-    look,
-    place_of,
-    report,
-    reporter,
-    submit,
-    succeeded,
-    talker,
-)
+from tests.loop.players import REFLECTED, Report, look, report, reporter, submit, talker
+from tests.loop.results import STOPPED, context_of, end_of, failed, succeeded
 from tests.support.clock import virtual_clock
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage
@@ -59,11 +32,7 @@ async def test_a_token_budget_that_is_used_up_ends_the_run_before_the_next_call(
     answer = say(call("look", id="a"), usage=Usage(requests=1, input_tokens=used - 500, output_tokens=500))
     agent = talker(stage.model([answer, "never"]), limits=Limits(tokens=limit), settings=Settings(max_tokens=1_000))
     failure = failed(await run(agent, "Go.", on_event=recorder))
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
-        BudgetContext(policy="tokens", limit=limit, used=used, scope="run"),
-        1,
-        2,
-    )
+    assert end_of(failure) == (BudgetContext(policy="tokens", limit=limit, used=used, scope="run"), 1, 2)
     assert failure.error.message == f"The run's tokens budget is used up: {used} of {limit}."
     assert (failure.phase, stage.n_requests) == ("iteration", 1)
     assert transcript(failure.history)[-1] == ("user", "#a: found here")
@@ -121,10 +90,7 @@ async def test_a_budget_is_the_runs_or_each_attempts(stage: Stage, per_attempt: 
 async def test_an_attempts_budget_is_named_as_such(stage: Stage) -> None:  # R79
     limits = Limits(each_attempt=Allowance(tokens=1_000), tokens=1_000_000)
     result = await run(talker(stage.model([say(call("look"), usage=USED_900)], repeat=True), limits=limits), "Go.")
-    assert (context_of(result, BudgetContext), place_of(result)) == (
-        BudgetContext(policy="tokens", limit=1_000, used=900, scope="attempt"),
-        (1, 2),
-    )
+    assert end_of(result) == (BudgetContext(policy="tokens", limit=1_000, used=900, scope="attempt"), 1, 2)
 
 
 @virtual_clock
@@ -158,9 +124,8 @@ async def test_a_cost_budget_needs_a_price(stage: Stage) -> None:  # R79
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
-async def test_calls_beyond_their_budget_are_answered_and_not_run(
-    stage: Stage, recorder: Recorder
-) -> None:  # R77, R79, A44
+# R77, R79, A44
+async def test_calls_beyond_their_budget_are_answered_and_not_run(stage: Stage, recorder: Recorder) -> None:
     seen: list[str] = []
 
     @tool(thread=False)
@@ -217,19 +182,15 @@ async def test_a_time_budget_bounds_a_call_in_flight(recorder: Recorder) -> None
     start = asyncio.get_running_loop().time()
     agent = talker(Scripted([call("nap", seconds=4), slow]), tools=[nap], limits=Limits(seconds=10))
     result = await run(agent, "Go.", on_event=recorder)
-    assert (context_of(result, BudgetContext), place_of(result)) == (
-        BudgetContext(policy="seconds", limit=10, used=10, scope="run"),
-        (1, 2),
-    )
+    assert end_of(result) == (BudgetContext(policy="seconds", limit=10, used=10, scope="run"), 1, 2)
     assert asyncio.get_running_loop().time() - start == 10
     assert result.metadata.usage is not None
     assert not result.metadata.usage.exact
 
 
+# A45, R79
 @virtual_clock
-async def test_the_time_of_a_run_stops_a_tool_in_flight_and_keeps_what_was_gathered(
-    recorder: Recorder,
-) -> None:  # A45, R79
+async def test_the_time_of_a_run_stops_a_tool_in_flight_and_keeps_what_was_gathered(recorder: Recorder) -> None:
     @tool
     async def slow() -> str:
         await asyncio.sleep(100)
@@ -239,11 +200,7 @@ async def test_the_time_of_a_run_stops_a_tool_in_flight_and_keeps_what_was_gathe
         Scripted([[call("look", id="a"), call("slow", id="b")]]), tools=[look, slow], limits=Limits(seconds=30)
     )
     failure = failed(await run(agent, "Go.", on_event=recorder))
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
-        BudgetContext(policy="seconds", limit=30, used=30, scope="run"),
-        1,
-        1,
-    )
+    assert end_of(failure) == (BudgetContext(policy="seconds", limit=30, used=30, scope="run"), 1, 1)
     assert failure.metadata.tools["slow"].errors == {"interrupted": 1}
     assert failure.history[-1].content == (
         ToolResult("found here", tool_use_id="a"),
@@ -275,10 +232,7 @@ async def test_each_attempt_may_have_time_of_its_own() -> None:  # R79, A10, A45
     agent = reporter(model, tools=[nap], limits=Limits(each_attempt=Allowance(seconds=10)))
     result = await run(agent, "Go.")
     assert len(result.metadata.attempts) == 3
-    assert (context_of(result, BudgetContext), place_of(result)) == (
-        BudgetContext(policy="seconds", limit=10, used=10, scope="attempt"),
-        (3, 1),
-    )
+    assert end_of(result) == (BudgetContext(policy="seconds", limit=10, used=10, scope="attempt"), 3, 1)
 
 
 @virtual_clock
@@ -310,10 +264,7 @@ async def test_a_policy_of_ones_own_is_asked_before_each_call(stage: Stage) -> N
     policy = Frugal(3)
     agent = reporter(stage.model([[call("look"), call("look")], report(7), call("look"), "never"]), budget=[policy])
     result = await run(agent, "Go.")
-    assert (context_of(result, BudgetContext), place_of(result)) == (
-        BudgetContext(policy="frugal", limit=3, used=3, scope="run"),
-        (2, 2),
-    )
+    assert end_of(result) == (BudgetContext(policy="frugal", limit=3, used=3, scope="run"), 2, 2)
     assert [(spent.iterations, spent.calls, spent.attempt) for spent in policy.seen] == [
         (0, 0, 1),
         (1, 2, 1),
@@ -361,10 +312,9 @@ async def test_requests_that_are_repeated_are_one_iteration(stage: Stage, record
     assert (stage.n_requests, len(recorder.of(ModelResponded))) == (5, 2)
 
 
+# A42, A29
 @pytest.mark.parametrize(("retries", "asked"), [(None, 3), (0, 1), (5, 6)])
-async def test_a_call_is_not_repeated_more_often_than_said(
-    stage: Stage, retries: int | None, asked: int
-) -> None:  # A42, A29
+async def test_a_call_is_not_repeated_more_often_than_said(stage: Stage, retries: int | None, asked: int) -> None:
     overloaded = ProviderError("Busy.", kind="overloaded", retry_after_s=0)
     agent = talker(stage.model([overloaded], repeat=True), retries=retries)
     assert failed(await run(agent, "Go.")).code == ErrorCode.API_ERROR

@@ -14,23 +14,8 @@ from journeyman.events import ModelResponded
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.result import LayerOutcome
 from journeyman.types import JsonObject
-from tests.loop.players import (
-    PLAIN,
-    REFLECTED,
-    STOPPED,
-    SUPERSEDED,
-    Report,
-    fail,
-    failed,
-    hand_in,
-    look,
-    rejected,
-    report,
-    reporter,
-    submit,
-    succeeded,
-    talker,
-)
+from tests.loop.players import PLAIN, REFLECTED, Report, fail, hand_in, look, report, reporter, submit, talker
+from tests.loop.results import STOPPED, SUPERSEDED, failed, rejected, succeeded
 from tests.support.recorder import CallbackLog
 from tests.support.stage import Stage
 
@@ -44,9 +29,8 @@ def told_of_calls(log: CallbackLog) -> list[tuple[object, ...]]:
     ]
 
 
-async def test_without_reflection_every_call_is_told_once_and_its_end_once(
-    stage: Stage,
-) -> None:  # R31, R32, R33, R34, R64, X25, A26, D37, D41
+# R31, R32, R33, R34, R64, X25, A26, D37, D41
+async def test_without_reflection_every_call_is_told_once_and_its_end_once(stage: Stage) -> None:
     log = CallbackLog()
     calls = [call("look", where="left", id="a"), call("fail", why="no", id="b"), call("fly", to="moon", id="c")]
     model = stage.model([[*calls, report(5, "d"), report(99, "e")], report(1, "f")])
@@ -67,9 +51,8 @@ async def test_without_reflection_every_call_is_told_once_and_its_end_once(
     ]
 
 
-async def test_with_reflection_every_call_is_told_once_and_its_end_once(
-    stage: Stage,
-) -> None:  # R33, R34, R64, X24, X25, A26, D37
+# R33, R34, R64, X24, X25, A26, D37
+async def test_with_reflection_every_call_is_told_once_and_its_end_once(stage: Stage) -> None:
     log = CallbackLog()
     model = stage.model([[report(99, "a"), submit("b")], [report(1, "c"), submit("d")]])
     await run(reporter(model, output=REFLECTED), "Go.", callbacks=log.callbacks())

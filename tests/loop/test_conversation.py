@@ -7,24 +7,13 @@ from typing import Literal
 
 import pytest
 
-from journeyman import (
-    Agent,
-    ErrorCode,
-    Limits,
-    Settings,
-    Success,
-    Text,
-    ToolResult,
-    dump_messages,
-    load_messages,
-    run,
-    tool,
-)
+from journeyman import Agent, ErrorCode, Limits, Success, Text, ToolResult, dump_messages, load_messages, run, tool
 from journeyman.history import History
-from journeyman.model import Response
+from journeyman.model import Response, Settings
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import Block, Message, Opaque, RedactedThinking, Thinking, ToolUse
-from tests.loop.players import REFLECTED, Report, failed, rejected, report, reporter, submit, talker
+from tests.loop.players import REFLECTED, Report, report, reporter, submit, talker
+from tests.loop.results import failed, rejected
 from tests.support.recorder import CallbackLog, Recorder, transcript
 from tests.support.stage import Stage
 
@@ -112,14 +101,8 @@ async def test_calls_without_an_id_get_one(stage: Stage) -> None:  # A37
 
 
 THOUGHT = Thinking("Let me think.\n", "c2lnbmF0dXJl")
-
-
 HIDDEN = RedactedThinking("EmwKAhgBEgy3va3pzix")
-
-
 SEARCHING = Opaque("anthropic", '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"q":"x"}}')
-
-
 FOUND = Opaque("anthropic", '{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}')
 
 
@@ -260,10 +243,9 @@ BROKEN: list[tuple[str, list[Message]]] = [
 ]
 
 
+# A46, design 4.3
 @pytest.mark.parametrize("history", [history for _, history in BROKEN], ids=[name for name, _ in BROKEN])
-async def test_a_history_that_could_not_be_sent_is_mended(
-    stage: Stage, history: list[Message]
-) -> None:  # A46, design 4.3
+async def test_a_history_that_could_not_be_sent_is_mended(stage: Stage, history: list[Message]) -> None:
     result = await run(talker(stage.model(["Hello."])), "Go.", history=history)
     assert result.unwrap() == "Hello."
     assert stage.messages(-1)[-1].content[-1] == Text("Go.")

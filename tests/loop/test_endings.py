@@ -9,56 +9,27 @@ from typing import Any, Final, cast, get_args
 
 import pytest
 
-from journeyman import (
-    Abort,
-    Agent,
-    Callbacks,
-    Ending,
-    ErrorCode,
-    Escalate,
-    Failure,
-    Limits,
-    ProviderError,
-    Result,
-    RunError,
-    Usage,
-    dump_messages,
-    load_messages,
-    run,
-    run_sync,
-    stream,
-)
+from journeyman import Abort, Agent, Callbacks, Escalate, Failure, Limits, Result, run, run_sync, stream
 from journeyman.endings import (
     ApiErrorContext,
     CancelledContext,
     Category,
     Context,
+    Ending,
+    ErrorCode,
     InternalContext,
     InvalidInputContext,
     ModelUnavailableContext,
     RateLimitContext,
 )
-from journeyman.errors import ProviderErrorKind
+from journeyman.errors import ProviderError, ProviderErrorKind, RunError
 from journeyman.events import ModelRestarted, ModelRetried, RunFailed, RunSucceeded
 from journeyman.history import History
 from journeyman.model import Response
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.types import Message, StopReason, ToolUse
-from tests.loop.players import (
-    PLAIN,
-    REFLECTED,
-    Report,
-    context_of,
-    failed,
-    look,
-    rejected,
-    report,
-    reporter,
-    small,
-    submit,
-    succeeded,
-    talker,
-)
+from journeyman.types import Message, StopReason, ToolUse, Usage, dump_messages, load_messages
+from tests.loop.players import PLAIN, REFLECTED, Report, look, report, reporter, small, submit, talker
+from tests.loop.results import context_of, failed, rejected, succeeded
 from tests.support.naming import steady_repr
 from tests.support.recorder import CallbackLog, Recorder, check_balance, transcript
 from tests.support.stage import Stage, Staged
@@ -326,9 +297,8 @@ async def test_callbacks_that_all_fail_change_no_ending_and_are_all_reported(
 # -- the model fails ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_failed_model_call_carries_what_the_provider_said(
-    stage: Stage, recorder: Recorder
-) -> None:  # X37, A29, D40
+# X37, A29, D40
+async def test_a_failed_model_call_carries_what_the_provider_said(stage: Stage, recorder: Recorder) -> None:
     error = ProviderError("No such model.", kind="not_found", status=404, type="not_found_error", request_id="req_7")
     result = failed(await run(reporter(stage.model([call("look"), error])), "Go.", on_event=recorder))
     context = context_of(result, ApiErrorContext)

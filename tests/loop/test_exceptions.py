@@ -173,13 +173,8 @@ async def group_with_a_cancellation() -> str:
 
 
 ORDINARY = [
-    leak_from_a_task,
-    raise_a_cancellation,
-    time_out,
-    raise_a_timeout,
-    fail_in_a_group,
-    handle_a_group_that_failed,
-    group_with_a_cancellation,
+    *(leak_from_a_task, raise_a_cancellation, time_out, raise_a_timeout),
+    *(fail_in_a_group, handle_a_group_that_failed, group_with_a_cancellation),
 ]
 
 
@@ -238,9 +233,8 @@ async def test_validators_and_callbacks_may_recover_from_a_group_that_failed(sta
     assert (await run(replace(agent, validators=[recover]), "Go.", callbacks=callbacks)).unwrap() == Report(total=1)
 
 
-async def test_a_signal_that_comes_up_in_a_group_with_failures_still_ends_the_run_with_a_result(
-    stage: Stage,
-) -> None:  # A21, A22
+# A21, A22
+async def test_a_signal_that_comes_up_in_a_group_with_failures_still_ends_the_run_with_a_result(stage: Stage) -> None:
     abort = Abort()
 
     async def stop_and_fail(*given: object) -> None:
@@ -252,9 +246,8 @@ async def test_a_signal_that_comes_up_in_a_group_with_failures_still_ends_the_ru
     assert (type(result).__name__, getattr(result, "code", None)) == ("Failure", ErrorCode.EXECUTION_CANCELLED)
 
 
-async def test_a_signal_is_not_delivered_to_the_caller_when_the_run_leaves_by_an_error_of_its_own(
-    stage: Stage,
-) -> None:  # A22
+# A22
+async def test_a_signal_is_not_delivered_to_the_caller_when_the_run_leaves_by_an_error_of_its_own(stage: Stage) -> None:
     abort = Abort()
 
     def stop_and_leak(*given: object) -> None:

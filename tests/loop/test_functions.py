@@ -10,30 +10,15 @@ from typing import Any
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Callbacks,
-    ErrorCode,
-    Failure,
-    Host,
-    KeepGoing,
-    Output,
-    ProviderError,
-    Reflection,
-    Rejection,
-    Stopping,
-    Success,
-    Tool,
-    ToolResult,
-    Usage,
-    run,
-)
-from journeyman.endings import ApiErrorContext, ModelUnavailableContext
+from journeyman import Callbacks, Failure, Output, ProviderError, Reflection, Rejection, Success, Tool, run
+from journeyman.agent import Agent, Host, KeepGoing, Stopping
+from journeyman.endings import ApiErrorContext, ErrorCode, ModelUnavailableContext
 from journeyman.model import BlockFinished, Part, Request, ResponseFinished, ResponseStarted
 from journeyman.models.scripted import FromFunction, call
-from journeyman.tools.tools import States
-from journeyman.types import JsonObject, Message, Text
-from tests.loop.players import Report, context_of, failed, look, report, reporter, submit, talker
+from journeyman.tools.context import States
+from journeyman.types import JsonObject, Message, Text, ToolResult, Usage
+from tests.loop.players import Report, look, report, reporter, submit, talker
+from tests.loop.results import context_of, failed
 from tests.support.recorder import CallbackLog, Recorder
 from tests.support.stage import Stage
 
@@ -91,8 +76,6 @@ def method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 KINDS: list[Kind] = [plain, later, awaitable, future, bound, Object, method]
-
-
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
@@ -106,10 +89,9 @@ async def test_a_handler_with_a_schema_may_be_of_any_kind(stage: Stage, kind: Ki
     assert stage.tool_results(1) == [ToolResult("found 1", tool_use_id="a")]
 
 
+# A17, R22
 @each_kind
-async def test_reflections_validators_and_error_prompts_may_be_of_any_kind(
-    stage: Stage, kind: Kind
-) -> None:  # A17, R22
+async def test_reflections_validators_and_error_prompts_may_be_of_any_kind(stage: Stage, kind: Kind) -> None:
     def show(draft: Report) -> str:
         return f"shown {draft.total}"
 
@@ -259,20 +241,18 @@ async def test_a_function_that_raises_ends_the_run_with_a_failure_at_most(
     assert told.names[-1] == ("failure" if code else "success")
 
 
+# D39, A21, A6
 @pytest.mark.parametrize("bad", RAISING, ids=lambda bad: bad.__name__)
-async def test_a_reflection_that_raises_is_an_error_result(
-    stage: Stage, bad: Callable[..., Any]
-) -> None:  # D39, A21, A6
+async def test_a_reflection_that_raises_is_an_error_result(stage: Stage, bad: Callable[..., Any]) -> None:
     model = stage.model([report(1, "a"), submit()])
     result = await run(reporter(model, output=Output(Report, reflection=Reflection(bad))), "Go.")
     assert result.unwrap() == Report(total=1)
     assert stage.tool_results(1)[0].is_error
 
 
+# D38, A21, R35, R63
 @pytest.mark.parametrize("bad", [broken, unspeakable, leaking], ids=lambda bad: bad.__name__)
-async def test_a_listener_that_raises_is_reported_and_goes_on_being_told(
-    stage: Stage, bad: Callable[..., Any]
-) -> None:  # D38, A21, R35, R63
+async def test_a_listener_that_raises_is_reported_and_goes_on_being_told(stage: Stage, bad: Callable[..., Any]) -> None:
     told: list[object] = []
 
     def listen(event: object) -> None:
@@ -325,6 +305,7 @@ async def test_a_response_without_usage_is_an_answer_of_unknown_use() -> None:  
     assert result.metadata.usage == Usage(requests=1, exact=False)
 
 
+# D39, A29, M9
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -336,9 +317,7 @@ async def test_a_response_without_usage_is_an_answer_of_unknown_use() -> None:  
     ],
     ids=lambda given: type(given).__name__,
 )
-async def test_a_model_that_raises_anything_has_failed_as_a_provider(
-    error: Exception, said: str
-) -> None:  # D39, A29, M9
+async def test_a_model_that_raises_anything_has_failed_as_a_provider(error: Exception, said: str) -> None:
     seen = Usage(requests=1, input_tokens=7)
     failure = failed(await run(talker(Odd(ResponseStarted("odd", "", seen), error), retries=0), "Go."))
     context = context_of(failure, ApiErrorContext)

@@ -10,41 +10,13 @@ import pytest
 from pydantic import BaseModel, Field, RootModel
 from typing_extensions import TypedDict
 
-from journeyman import (
-    Agent,
-    DefinitionError,
-    ErrorCode,
-    Limits,
-    Output,
-    Reflection,
-    Rejected,
-    Submit,
-    Success,
-    Tool,
-    ToolResult,
-    run,
-    tool,
-)
-from journeyman.endings import SubmitContext
+from journeyman import Agent, DefinitionError, Limits, Output, Reflection, Rejected, Submit, Success, Tool, run, tool
+from journeyman.endings import ErrorCode, SubmitContext
 from journeyman.model import ToolSpec
 from journeyman.models.scripted import Scripted, call
-from journeyman.types import ToolUse
-from tests.loop.players import (
-    PLAIN,
-    REFLECTED,
-    STOPPED,
-    SUPERSEDED,
-    Report,
-    context_of,
-    failed,
-    preview,
-    rejected,
-    report,
-    reporter,
-    submit,
-    succeeded,
-    talker,
-)
+from journeyman.types import ToolResult, ToolUse
+from tests.loop.players import PLAIN, REFLECTED, Report, preview, report, reporter, submit, talker
+from tests.loop.results import STOPPED, SUPERSEDED, context_of, end_of, failed, rejected, succeeded
 from tests.support.recorder import CallbackLog, Recorder, calls, transcript
 from tests.support.stage import Stage
 
@@ -262,18 +234,13 @@ async def test_a_reflection_without_words_still_has_a_result(stage: Stage, words
 # -- submit before any output ------------------------------------------------------------------------------------------
 
 
+# A8, R44, R65, R77
 @pytest.mark.parametrize("before", [[], [call("look", id="a")]])
-async def test_submit_before_any_output_ends_the_run(
-    stage: Stage, before: list[ToolUse], recorder: Recorder
-) -> None:  # A8, R44, R65, R77
+async def test_submit_before_any_output_ends_the_run(stage: Stage, before: list[ToolUse], recorder: Recorder) -> None:
     told = CallbackLog()
     agent = reporter(stage.model([call("look"), [*before, submit("s"), call("look", id="z")]]), output=REFLECTED)
     failure = failed(await run(agent, "Go.", callbacks=told.callbacks(), on_event=recorder))
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
-        SubmitContext(output_tool="output", submit_tool="submit"),
-        1,
-        2,
-    )
+    assert end_of(failure) == (SubmitContext(output_tool="output", submit_tool="submit"), 1, 2)
     assert failure.phase == "iteration"
     assert "layer_start" not in told.names
     assert calls(recorder.events)[-4:] == [*("submit#s?", "look#z?", "look#z: found here"), f"submit#s! {STOPPED}"]
@@ -294,15 +261,10 @@ async def test_submit_before_any_output_may_be_answered_instead(stage: Stage) ->
     ]
 
 
-async def test_a_draft_is_of_its_attempt_a_bare_submit_after_a_rejection_is_early_again(
-    stage: Stage,
-) -> None:  # A8, R6, R44
+# A8, R6, R44
+async def test_a_draft_is_of_its_attempt_a_bare_submit_after_a_rejection_is_early_again(stage: Stage) -> None:
     failure = failed(await run(reporter(stage.model([report(99), submit(), submit()]), output=REFLECTED), "Go."))
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
-        SubmitContext(output_tool="output", submit_tool="submit"),
-        2,
-        1,
-    )
+    assert end_of(failure) == (SubmitContext(output_tool="output", submit_tool="submit"), 2, 1)
     assert failure.candidate == {"total": 99}
 
 
@@ -336,10 +298,9 @@ def named(name: str) -> Tool[..., object]:
     return tool(act, name=name)
 
 
+# A14, D17, R78
 @pytest.mark.parametrize("reflecting", [False, True])
-async def test_a_tool_may_be_named_submit_where_nothing_else_is(
-    stage: Stage, reflecting: bool
-) -> None:  # A14, D17, R78
+async def test_a_tool_may_be_named_submit_where_nothing_else_is(stage: Stage, reflecting: bool) -> None:
     forms: list[str] = []
 
     @tool(name="submit")

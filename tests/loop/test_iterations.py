@@ -6,27 +6,14 @@ from typing import Any
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Callbacks,
-    ErrorCode,
-    Failure,
-    Limits,
-    Output,
-    Settings,
-    Success,
-    Text,
-    ToolContext,
-    ToolResult,
-    run,
-    tool,
-)
+from journeyman import Agent, Callbacks, ErrorCode, Failure, Limits, Output, Settings, Success, ToolContext, run, tool
 from journeyman.endings import InvalidResponseContext, IterationsContext, RefusedContext, TruncatedContext
 from journeyman.events import IterationStarted
 from journeyman.model import Response
 from journeyman.models.scripted import call, say
-from journeyman.types import Opaque, StopReason, Thinking, ToolUse
-from tests.loop.players import REFLECTED, Report, context_of, fail, failed, report, reporter, submit, succeeded, talker
+from journeyman.types import Opaque, StopReason, Text, Thinking, ToolResult, ToolUse
+from tests.loop.players import REFLECTED, Report, fail, report, reporter, submit, talker
+from tests.loop.results import context_of, end_of, failed, succeeded
 from tests.support.recorder import Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage
 
@@ -120,18 +107,14 @@ async def test_a_run_that_only_calls_tools_makes_exactly_as_many_calls_as_allowe
     )
     failure = failed(await run(agent, "Go.", on_event=recorder))
     assert failure.code == "MAX_ITERATIONS"  # D16
-    assert (failure.error.context, failure.error.attempt) == (
-        IterationsContext(iteration_count=limit, max_iterations=limit, has_draft=False),
-        1,
-    )
+    assert end_of(failure)[:2] == (IterationsContext(iteration_count=limit, max_iterations=limit, has_draft=False), 1)
     assert (stage.n_requests, len(runs)) == (limit, limit)
     assert failure.history[-1].content[0] == ToolResult("worked", tool_use_id=failure.history[-2].tool_uses[0].id)
     assert failure.error.message == f"The attempt used all its {limit} iterations without an output."
 
 
-async def test_out_of_iterations_is_not_validated_and_not_attempted_again(
-    stage: Stage, recorder: Recorder
-) -> None:  # R51, A13
+# R51, A13
+async def test_out_of_iterations_is_not_validated_and_not_attempted_again(stage: Stage, recorder: Recorder) -> None:
     judged: list[Report] = []
     model = stage.model([call("look")], repeat=True)
     agent = reporter(model, validators=[judged.append], limits=Limits(iterations=2, attempts=3))
@@ -168,9 +151,8 @@ async def test_an_answer_in_the_last_allowed_iteration_is_a_success(stage: Stage
     assert (await run(agent, "Go.")).unwrap() == "Done."
 
 
-async def test_an_output_that_is_rejected_in_the_last_iteration_burns_an_attempt_not_the_run(
-    stage: Stage,
-) -> None:  # D14, R26, A10
+# D14, R26, A10
+async def test_an_output_that_is_rejected_in_the_last_iteration_burns_an_attempt_not_the_run(stage: Stage) -> None:
     agent = reporter(stage.model([call("look"), report(99), call("look"), report(1)]), limits=Limits(iterations=2))
     result = await run(agent, "Go.")
     assert result.unwrap() == Report(total=1)
@@ -180,10 +162,7 @@ async def test_an_output_that_is_rejected_in_the_last_iteration_burns_an_attempt
 async def test_a_draft_that_was_never_submitted_does_not_become_the_output(stage: Stage) -> None:  # D15, A13
     agent = reporter(stage.model([report(1)], repeat=True), output=REFLECTED, limits=Limits(iterations=2))
     failure = failed(await run(agent, "Go."))
-    assert (failure.error.context, failure.error.attempt) == (
-        IterationsContext(iteration_count=2, max_iterations=2, has_draft=True),
-        1,
-    )
+    assert end_of(failure)[:2] == (IterationsContext(iteration_count=2, max_iterations=2, has_draft=True), 1)
     assert failure.candidate == {"total": 1}
 
 
@@ -194,7 +173,7 @@ async def test_a_draft_that_was_never_submitted_does_not_become_the_output(stage
 async def test_a_reply_that_only_talks_ends_the_run_at_once(stage: Stage, iteration: int) -> None:  # A12, R65, D16
     agent = reporter(stage.model([*[call("look")] * (iteration - 1), "The total is one.", report(1)]))
     failure = failed(await run(agent, "Go.", max_attempts=5))
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+    assert end_of(failure) == (
         InvalidResponseContext(stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False),
         1,
         iteration,
@@ -225,9 +204,8 @@ def stopped(*blocks: ToolUse | str, reason: StopReason, detail: str | None = Non
 NUDGE = "Nothing was handed in yet. Go on, and hand in the result with 'output'."
 
 
-async def test_a_model_may_be_reminded_and_each_reminder_is_an_iteration(
-    stage: Stage, recorder: Recorder
-) -> None:  # A12
+# A12
+async def test_a_model_may_be_reminded_and_each_reminder_is_an_iteration(stage: Stage, recorder: Recorder) -> None:
     model = stage.model(["Hm.", stopped("Hm, hm.", reason="stop_sequence", detail="###"), report(1)])
     result = await run(reporter(model, nudge=True, limits=Limits(iterations=3)), "Go.", on_event=recorder)
     assert result.unwrap() == Report(total=1)
@@ -309,11 +287,7 @@ async def test_the_calls_of_a_response_that_was_cut_do_not_run(stage: Stage, rea
     # R4, X38, A30, D24, M7
     response = stopped("I will act.", call("act", id="a"), report(1, "b"), reason=reason)
     failure, runs = await ran(stage, response, typed=typed)
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
-        TruncatedContext(stop_reason=reason, max_tokens=1_000),
-        1,
-        1,
-    )
+    assert end_of(failure) == (TruncatedContext(stop_reason=reason, max_tokens=1_000), 1, 1)
     assert (runs, failure.candidate) == ([], None)
     not_run = f"Error: not run, because the response stopped with {reason!r}."
     assert transcript(failure.history) == [
@@ -323,9 +297,8 @@ async def test_the_calls_of_a_response_that_was_cut_do_not_run(stage: Stage, rea
     ]
 
 
-async def test_a_response_that_was_cut_may_be_repeated_once_with_more_room(
-    stage: Stage, recorder: Recorder
-) -> None:  # A30
+# A30
+async def test_a_response_that_was_cut_may_be_repeated_once_with_more_room(stage: Stage, recorder: Recorder) -> None:
     cut = stopped("I will", call("look", id="x"), reason="max_tokens")
     model = stage.model([cut, report(1)])
     agent = reporter(model, settings=Settings(max_tokens=1_000), limits=Limits(extended_max_tokens=4_000, iterations=1))
@@ -349,22 +322,14 @@ async def test_a_response_that_is_cut_twice_is_the_end(stage: Stage) -> None:  #
 async def test_a_refusal_is_one_with_its_category_and_its_words(stage: Stage, typed: bool) -> None:  # A30, D24
     response = stopped("I will not.", call("act"), report(1), reason="refusal", detail="cyber")
     failure, runs = await ran(stage, response, typed=typed)
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
-        RefusedContext(refusal="cyber", text="I will not."),
-        1,
-        1,
-    )
+    assert end_of(failure) == (RefusedContext(refusal="cyber", text="I will not."), 1, 1)
     assert runs == []
 
 
 async def test_a_refusal_in_a_later_iteration_keeps_what_was_gathered(stage: Stage) -> None:  # A30, A31, A46
     model = stage.model([report(99), call("look", id="a"), stopped("No more.", reason="refusal", detail="bio")])
     failure = failed(await run(reporter(model), "Go."))
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
-        RefusedContext(refusal="bio", text="No more."),
-        2,
-        2,
-    )
+    assert end_of(failure) == (RefusedContext(refusal="bio", text="No more."), 2, 2)
     assert failure.metadata.usage is not None
     assert failure.metadata.usage.requests == 3
     assert failure.candidate == {"total": 99}
@@ -389,7 +354,7 @@ async def test_a_stop_that_this_library_does_not_know_is_invalid_and_told_by_its
     callbacks = Callbacks(on_model_response=lambda context, response: seen.append(response.stop_reason))
     model = stage.model([stopped("Hm.", report(1), reason="other", detail="coffee_break")])
     failure = failed(await run(reporter(model), "Go.", callbacks=callbacks))
-    assert (failure.error.context, failure.error.attempt, failure.error.iteration) == (
+    assert end_of(failure) == (
         InvalidResponseContext(
             stop_reason="other", stop_detail="coffee_break", expected_tool="output", has_draft=False
         ),
@@ -430,9 +395,8 @@ async def test_an_answer_may_end_at_a_stop_sequence(stage: Stage) -> None:  # A3
 # -- pauses ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_paused_turn_goes_on_and_its_calls_run_when_it_stops_for_them(
-    stage: Stage, recorder: Recorder
-) -> None:  # A30, D24
+# A30, D24
+async def test_a_paused_turn_goes_on_and_its_calls_run_when_it_stops_for_them(stage: Stage, recorder: Recorder) -> None:
     searching = Opaque("anthropic", '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}')
     paused = Response(content=(Text("Let me search."), searching), stop_reason="pause_turn", usage=say().usage)
     agent = reporter(stage.model([paused, say("Found it.", call("look", id="a")), report(1)]))

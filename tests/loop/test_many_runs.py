@@ -9,9 +9,10 @@ from random import Random
 from journeyman import Abort, Agent, ErrorCode, Failure, Limits, Result, Success, ToolContext, run, run_sync, tool
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
-from journeyman.tools.tools import States
+from journeyman.tools.context import States
 from journeyman.types import ToolResult
-from tests.loop.players import REFLECTED, Report, failed, report, reporter, submit, talker
+from tests.loop.players import REFLECTED, Report, report, reporter, submit, talker
+from tests.loop.results import failed
 from tests.support.messages_answers import Raw, Reply, answer, tool_use
 from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json, as_list

@@ -11,7 +11,8 @@ import pytest
 from journeyman import Abort, Agent, Limits, Output, Success, ToolContext, ToolResult, run, tool
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished
 from journeyman.models.scripted import Scripted, call
-from tests.loop.players import STOPPED, Report, failed, look, preview, report, reporter, submit, succeeded, talker
+from tests.loop.players import Report, look, preview, report, reporter, submit, talker
+from tests.loop.results import STOPPED, failed, succeeded
 from tests.support.clock import virtual_clock
 from tests.support.recorder import Recorder, calls, check_balance, transcript
 from tests.support.stage import Stage

@@ -13,7 +13,8 @@ from journeyman import Agent, ErrorCode, Image, Output, Rejection, Settings, Suc
 from journeyman.endings import PromptContext
 from journeyman.models.scripted import call
 from journeyman.types import Base64, Message
-from tests.loop.players import Report, context_of, failed, look, report, reporter, small, talker
+from tests.loop.players import Report, look, report, reporter, small, talker
+from tests.loop.results import context_of, failed
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage, only_over_http
@@ -24,9 +25,8 @@ class Question(BaseModel):
     depth: int = 1
 
 
-async def test_system_and_user_prompt_are_built_once_and_the_error_prompt_for_each_retry(
-    stage: Stage,
-) -> None:  # R54, X16, A1
+# R54, X16, A1
+async def test_system_and_user_prompt_are_built_once_and_the_error_prompt_for_each_retry(stage: Stage) -> None:
     built: list[str] = []
 
     async def system(question: Question) -> str:
@@ -166,10 +166,9 @@ async def test_a_prompt_that_fails_ends_the_run_before_any_call(
     assert stage.n_requests == 0
 
 
+# X16, D10, D32, D39, A21
 @pytest.mark.parametrize("how", BROKEN)
-async def test_an_error_prompt_that_fails_ends_the_run(
-    stage: Stage, how: str, recorder: Recorder
-) -> None:  # X16, D10, D32, D39, A21
+async def test_an_error_prompt_that_fails_ends_the_run(stage: Stage, how: str, recorder: Recorder) -> None:
     function: Any = BROKEN[how][0]
     result = await run(reporter(stage.model([report(7), report(2)]), error_prompt=function), "Go.", on_event=recorder)
     context = context_of(result, PromptContext)

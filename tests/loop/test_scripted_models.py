@@ -9,7 +9,8 @@ from journeyman.endings import ApiErrorContext
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.types import Text, Thinking, ToolUse
-from tests.loop.players import context_of, failed, succeeded, talker
+from tests.loop.players import talker
+from tests.loop.results import context_of, failed, succeeded
 from tests.support.clock import virtual_clock
 from tests.support.recorder import transcript
 

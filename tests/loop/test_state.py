@@ -13,22 +13,10 @@ from pydantic import BaseModel
 from journeyman import Agent, Output, ToolContext, ToolResult, run, tool
 from journeyman.endings import InternalContext, ProjectionContext
 from journeyman.models.scripted import call
-from journeyman.tools.tools import States
+from journeyman.tools.context import States
 from journeyman.types import JsonObject, ToolUse
-from tests.loop.players import (
-    Report,
-    context_of,
-    failed,
-    look,
-    preview,
-    rejected,
-    report,
-    reporter,
-    small,
-    submit,
-    succeeded,
-    talker,
-)
+from tests.loop.players import Report, look, preview, report, reporter, small, submit, talker
+from tests.loop.results import context_of, failed, rejected, succeeded
 from tests.support.recorder import CallbackLog, Recorder
 from tests.support.stage import Stage
 
@@ -165,10 +153,9 @@ SPOILT: dict[str, Callable[[], object]] = {
 }
 
 
+# X3, A35, D25, D28
 @pytest.mark.parametrize("result", SPOILT.values(), ids=SPOILT)
-async def test_a_failing_call_leaves_the_state_as_it_was(
-    stage: Stage, result: Callable[[], object]
-) -> None:  # X3, A35, D25, D28
+async def test_a_failing_call_leaves_the_state_as_it_was(stage: Stage, result: Callable[[], object]) -> None:
     @tool(thread=False)
     def spoil(context: ToolContext) -> object:
         cart = context.run_state(Cart)
@@ -371,9 +358,8 @@ async def test_a_draft_shown_twice_is_two_objects(stage: Stage) -> None:  # D12
     assert len({id(each) for each in [*drafts, result.unwrap()]}) == 3
 
 
-async def test_the_list_of_tools_may_change_after_the_definition_without_changing_the_agent(
-    stage: Stage,
-) -> None:  # D12, A48, D44
+# D12, A48, D44
+async def test_the_list_of_tools_may_change_after_the_definition_without_changing_the_agent(stage: Stage) -> None:
     tools, validators = [look], [small]
     model = stage.model([[call("look", id="a"), report(99, "b")], report(1)])
     agent = reporter(model, tools=tools, validators=validators)

@@ -8,34 +8,19 @@ from collections.abc import Callable
 
 import pytest
 
-from journeyman import (
-    Abort,
-    Agent,
-    CallbackContext,
-    Callbacks,
-    ErrorCode,
-    Event,
-    Failure,
-    Listener,
-    Output,
-    ProviderError,
-    Rejection,
-    Result,
-    Success,
-    ToolContext,
-    ToolResult,
-    run,
-    tool,
-    validation_context,
-)
-from journeyman.endings import CancelledContext
+from journeyman import Abort, Agent, Output, ProviderError, Rejection, ToolContext, run, tool, validation_context
+from journeyman.endings import CancelledContext, ErrorCode
 from journeyman.events import (
     AttemptCompleted,
     AttemptStarted,
     CallAbandoned,
+    CallbackContext,
+    Callbacks,
+    Event,
     IterationStarted,
     LayerCompleted,
     LayerStarted,
+    Listener,
     MessageCommitted,
     ModelResponded,
     ModelRestarted,
@@ -50,24 +35,10 @@ from journeyman.events import (
 from journeyman.history import History
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Scripted, call, say
-from journeyman.types import Message, Text, Usage
-from tests.loop.players import (
-    PLAIN,
-    REFLECTED,
-    STOPPED,
-    Report,
-    context_of,
-    failed,
-    hand_in,
-    look,
-    place_of,
-    preview,
-    report,
-    reporter,
-    small,
-    submit,
-    talker,
-)
+from journeyman.result import Failure, Result, Success
+from journeyman.types import Message, Text, ToolResult, Usage
+from tests.loop.players import PLAIN, REFLECTED, Report, hand_in, look, preview, report, reporter, small, submit, talker
+from tests.loop.results import STOPPED, context_of, end_of, failed
 from tests.support.clock import virtual_clock
 from tests.support.recorder import CallbackLog, Delta, Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage, broken
@@ -75,10 +46,9 @@ from tests.support.stage import Stage, broken
 # -- while the model is asked ------------------------------------------------------------------------------------------
 
 
+# R52, X34, D21
 @pytest.mark.parametrize("reflected", [False, True])
-async def test_the_signal_stops_a_request_in_flight(
-    stage: Stage, reflected: bool, recorder: Recorder
-) -> None:  # R52, X34, D21
+async def test_the_signal_stops_a_request_in_flight(stage: Stage, reflected: bool, recorder: Recorder) -> None:
     abort, told = Abort(), CallbackLog()
 
     async def hang(request: Request) -> Answer:
@@ -89,10 +59,7 @@ async def test_the_signal_stops_a_request_in_flight(
     answers = [report(id="draft"), hang] if reflected else [call("look"), hang]
     agent = reporter(stage.model(answers), output=REFLECTED if reflected else PLAIN)
     result = await run(agent, "Go.", abort=abort, on_event=recorder, callbacks=told.callbacks())
-    assert (context_of(result, CancelledContext), place_of(result)) == (
-        CancelledContext(reason="aborted by the caller", doing="calling the model"),
-        (1, 2),
-    )
+    assert end_of(result) == (CancelledContext(reason="aborted by the caller", doing="calling the model"), 1, 2)
     assert failed(result).phase == "iteration"
     assert [record.iterations for record in result.metadata.attempts] == [2]
     assert told.names[-3:] == ["iteration_start", "attempt_complete", "failure"]
@@ -125,10 +92,7 @@ async def test_the_signal_stops_the_wait_before_another_request() -> None:  # R3
     asyncio.get_running_loop().call_later(0.25, abort.abort)
     start = asyncio.get_running_loop().time()
     result = await run(talker(model, retries=5), "Go.", abort=abort)
-    assert (context_of(result, CancelledContext), place_of(result)) == (
-        CancelledContext(reason="aborted by the caller", doing="calling the model"),
-        (1, 1),
-    )
+    assert end_of(result) == (CancelledContext(reason="aborted by the caller", doing="calling the model"), 1, 1)
     assert asyncio.get_running_loop().time() - start == pytest.approx(0.25)
     assert len(model.requests) == 1
 
@@ -175,9 +139,8 @@ async def test_after_an_abort_in_a_tool_no_further_tool_runs_and_nothing_is_vali
     assert (stage.n_requests, failure.candidate, judged) == (1, None, [])
 
 
-async def test_an_abort_in_the_last_tool_of_a_response_is_of_that_iteration(
-    stage: Stage, recorder: Recorder
-) -> None:  # R36, R40, R52, D22
+# R36, R40, R52, D22
+async def test_an_abort_in_the_last_tool_of_a_response_is_of_that_iteration(stage: Stage, recorder: Recorder) -> None:
     abort = Abort()
 
     @tool(thread=False)
@@ -285,9 +248,8 @@ async def test_an_abort_in_the_last_validator_is_no_success_and_asks_for_no_erro
     assert (told, stage.n_requests) == ([], 1)
 
 
-async def test_an_abort_that_hits_a_waiting_validator_is_no_verdict(
-    stage: Stage, recorder: Recorder
-) -> None:  # D22, X10, X32, X33
+# D22, X10, X32, X33
+async def test_an_abort_that_hits_a_waiting_validator_is_no_verdict(stage: Stage, recorder: Recorder) -> None:
     abort = Abort()
 
     async def stop(report: Report) -> None:
@@ -372,9 +334,8 @@ async def test_an_abort_is_of_the_attempt_and_the_iteration_that_began_last(
     assert len(recorder.of(AttemptStarted)) == len(iterations)
 
 
-async def test_a_signal_fired_before_the_run_stops_it_before_anything(
-    stage: Stage, recorder: Recorder
-) -> None:  # D21, X32, A23, A28, D35
+# D21, X32, A23, A28, D35
+async def test_a_signal_fired_before_the_run_stops_it_before_anything(stage: Stage, recorder: Recorder) -> None:
     abort, told = Abort(), CallbackLog()
     abort.abort("enough")
     prompts: list[str] = []

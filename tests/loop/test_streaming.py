@@ -23,7 +23,8 @@ from journeyman.events import (
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, call, say
 from journeyman.types import Thinking, Usage
-from tests.loop.players import Report, failed, report, reporter, succeeded, talker
+from tests.loop.players import Report, report, reporter, talker
+from tests.loop.results import failed, succeeded
 from tests.support.clock import virtual_clock
 from tests.support.recorder import CallbackLog, Recorder, calls, check_balance, names, transcript
 from tests.support.stage import Stage, broken
@@ -71,18 +72,8 @@ async def test_a_run_that_nobody_watches_is_the_same_run(stage: Stage) -> None: 
 async def test_deltas_come_while_the_model_writes_and_add_up(stage: Stage, recorder: Recorder) -> None:  # R74
     result = await run(play(stage), "Go.", on_event=recorder)
     assert names(recorder.events, deltas=True)[:12] == [
-        "RunStarted",
-        "AttemptStarted",
-        "MessageCommitted",
-        "IterationStarted",
-        "ThinkingDelta",
-        "TextDelta",
-        "ToolInputDelta",
-        "MessageCommitted",
-        "ModelResponded",
-        "ToolCalled",
-        "ToolFinished",
-        "MessageCommitted",
+        *("RunStarted", "AttemptStarted", "MessageCommitted", "IterationStarted", "ThinkingDelta", "TextDelta"),
+        *("ToolInputDelta", "MessageCommitted", "ModelResponded", "ToolCalled", "ToolFinished", "MessageCommitted"),
     ]
     assert "".join(event.text for event in recorder.of(ThinkingDelta)) == "Where is it?"
     assert "".join(event.text for event in recorder.of(TextDelta)) == "I look.Again."

@@ -8,39 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from journeyman import (
-    Limits,
-    Observability,
-    Output,
-    Price,
-    ProviderError,
-    Reflection,
-    Rejected,
-    Submit,
-    ToolResult,
-    Usage,
-    run,
-    tool,
-)
+from journeyman import Limits, Observability, Output, ProviderError, Reflection, Rejected, Submit, run, tool
 from journeyman.events import ModelResponded
 from journeyman.model import Response
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.result import ToolStats
-from journeyman.types import StopReason, ToolUse
-from tests.loop.players import (
-    PLAIN,
-    REFLECTED,
-    Report,
-    fail,
-    failed,
-    look,
-    preview,
-    report,
-    reporter,
-    submit,
-    succeeded,
-    talker,
-)
+from journeyman.types import Price, StopReason, ToolResult, ToolUse, Usage
+from tests.loop.players import PLAIN, REFLECTED, Report, fail, look, preview, report, reporter, submit, talker
+from tests.loop.results import failed, succeeded
 from tests.support.clock import virtual_clock
 from tests.support.recorder import Recorder
 from tests.support.stage import Stage, Staged
@@ -142,10 +117,9 @@ ENDS: dict[str, tuple[list[Staged], int, int]] = {
 }
 
 
+# A31, R38, R51, R66, A29
 @pytest.mark.parametrize("end", ENDS)
-async def test_every_response_that_came_is_counted_whatever_it_was(
-    stage: Stage, end: str, recorder: Recorder
-) -> None:  # A31, R38, R51, R66, A29
+async def test_every_response_that_came_is_counted_whatever_it_was(stage: Stage, end: str, recorder: Recorder) -> None:
     answers, n_responses, tokens = ENDS[end]
     agent = reporter(
         stage.model(answers), output=REFLECTED if end == "early" else PLAIN, limits=Limits(iterations=2, attempts=2)

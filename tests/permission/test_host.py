@@ -11,7 +11,7 @@ from journeyman.endings import CancelledContext
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Gate, GateRequest, Rewrite, Stop, Verdict
 from journeyman.models.scripted import Answer, Scripted, call
 from journeyman.types import ToolUse
-from tests.loop.players import context_of
+from tests.loop.results import context_of
 from tests.permission.places import Approver, play, results
 
 

@@ -11,7 +11,7 @@ from journeyman.gate import Allow, GateRequest
 from journeyman.models.scripted import call
 from journeyman.tools.tools import Middleware, MiddlewareCall, Next
 from journeyman.types import ToolResult
-from tests.loop.players import succeeded
+from tests.loop.results import succeeded
 from tests.permission import places
 from tests.permission.places import results
 from tests.support.clock import virtual_clock

@@ -14,7 +14,7 @@ from journeyman import Escalate, KeepGoing, Message, Text
 from journeyman.budget import Exceeded, Spent
 from journeyman.gate import Allow, Approval, Ask, Deny, GateRequest, Rewrite
 from journeyman.prompt import Rejection
-from journeyman.tools.tools import States
+from journeyman.tools.context import States
 from tests.properties.acts import tool_value
 from tests.properties.world import Act
 

@@ -17,8 +17,8 @@ from typing_extensions import TypedDict
 
 from journeyman.cancel import Abort
 from journeyman.tools.background import TaskContext, TaskOptions, Work
-from journeyman.tools.context import BackgroundTasks, isolated
-from journeyman.tools.tools import AnyTool, States, ToolContext, tool
+from journeyman.tools.context import BackgroundTasks, States, isolated
+from journeyman.tools.tools import AnyTool, ToolContext, tool
 from tests.support.naming import steady_repr
 
 

@@ -16,7 +16,8 @@ from pydantic import BaseModel, Field
 
 from journeyman.errors import DefinitionError, InvalidArguments
 from journeyman.model import ToolSpec
-from journeyman.tools.tools import AnyTool, States, Tool, ToolContext, tool, tool_problems
+from journeyman.tools.context import States
+from journeyman.tools.tools import AnyTool, Tool, ToolContext, tool, tool_problems
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -344,29 +345,17 @@ def test_a_definition_lists_everything_that_is_wrong() -> None:
     worst = defined("def it(a, b, /, c: Missing, *d: int, e: ToolContext, f: ToolContext, **g: str): ...")
     wrong: Any = {"name": "not a name", "cache": "run", "effect": "some", "timeout_s": 0, "max_chars": 0}
     assert problems_of(lambda: tool(worst, **wrong)) == [
-        "UNSUPPORTED_PARAMETER",
-        "UNSUPPORTED_PARAMETER",
-        "UNRESOLVED_ANNOTATION",
-        "UNSUPPORTED_PARAMETER",
-        "DUPLICATE_CONTEXT",
-        "UNSUPPORTED_PARAMETER",
-        "INVALID_TOOL_NAME",
-        "INVALID_EFFECT",
-        "CACHE_NEEDS_PURE",
-        "INVALID_TIMEOUT",
-        "INVALID_MAX_CHARS",
+        *("UNSUPPORTED_PARAMETER", "UNSUPPORTED_PARAMETER", "UNRESOLVED_ANNOTATION", "UNSUPPORTED_PARAMETER"),
+        *("DUPLICATE_CONTEXT", "UNSUPPORTED_PARAMETER", "INVALID_TOOL_NAME", "INVALID_EFFECT"),
+        *("CACHE_NEEDS_PURE", "INVALID_TIMEOUT", "INVALID_MAX_CHARS"),
     ]
 
 
 def test_a_parameter_needs_a_type_that_can_be_found_and_described() -> None:
     worst = defined("def it(a, b: Missing, c: list[Missing.Too], d: Callable[[], int], e: Popen, f: 'int ('): ...")
     assert problems_of(lambda: tool(worst)) == [
-        "MISSING_ANNOTATION",
-        "UNRESOLVED_ANNOTATION",
-        "UNRESOLVED_ANNOTATION",
-        "UNRESOLVED_ANNOTATION",
-        "UNSUPPORTED_TYPE",
-        "UNSUPPORTED_TYPE",
+        *("MISSING_ANNOTATION", "UNRESOLVED_ANNOTATION", "UNRESOLVED_ANNOTATION"),
+        *("UNRESOLVED_ANNOTATION", "UNSUPPORTED_TYPE", "UNSUPPORTED_TYPE"),
     ]
 
 
@@ -389,6 +378,7 @@ def test_a_parameter_name_that_providers_refuse_is_a_problem() -> None:
     assert problems_of(lambda: tool(measure)) == ["INVALID_PROPERTY_NAME"]
 
 
+# R75
 def test_only_the_results_of_a_pure_tool_are_cached() -> None:
     @tool(effect="pure", cache="attempt")
     def now() -> int:
@@ -396,7 +386,8 @@ def test_only_the_results_of_a_pure_tool_are_cached() -> None:
 
     assert now.cache == "attempt"
     assert problems_of(lambda: tool(now.handler, cache="attempt")) == ["CACHE_NEEDS_PURE"]
-    assert problems_of(lambda: tool(now.handler, cache="run", effect="idempotent")) == ["CACHE_NEEDS_PURE"]
+    for effect in ("idempotent", "once"):
+        assert problems_of(lambda effect=effect: tool(now.handler, cache="run", effect=effect)) == ["CACHE_NEEDS_PURE"]
     assert problems_of(lambda: tool(now.handler, cache=cast("Any", True), effect="pure")) == ["INVALID_CACHE"]
 
 

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman.errors import InvalidArguments
-from journeyman.tools.tools import States, Tool, ToolContext, tool_problems
+from journeyman.tools.context import States
+from journeyman.tools.tools import Tool, ToolContext, tool_problems
 from journeyman.types import JsonObject
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 import pytest
@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr, TypeAdapter, ValidationError
 
 from journeyman.errors import InvalidArguments, Rejected
-from journeyman.tools.tools import canonical, error_result, to_result
+from journeyman.tools.results import error_result, to_result
+from journeyman.tools.tools import canonical
 from journeyman.types import Base64, Document, Image, Text, ToolResult, Url
 from tests.support.naming import steady_repr
 
@@ -79,6 +80,8 @@ class Broken:
         (Word.GO, "go"),
         (0, "0"),
         (-1.5, "-1.5"),
+        ('"quoted"', '"quoted"'),
+        ("größe 名 💥", "größe 名 💥"),
         (10**30, "1" + "0" * 30),
         (True, "true"),
         (False, "false"),
@@ -95,6 +98,8 @@ class Broken:
         (Pair(1, "x"), '[1,"x"]'),
         (Point(1.0, 2.5), '{"x":1.0,"y":2.5}'),
         ([Point(0, 0)], '[{"x":0,"y":0}]'),
+        (Point(1, cast("Any", Point(2, cast("Any", None)))), '{"x":1,"y":{"x":2,"y":null}}'),
+        ({"rows": map(str, [1])}, '{"rows":["1"]}'),
         (Account(name="Ann"), '{"name":"Ann","balance":"1.10","password":"**********"}'),
         (Color.RED, "red"),
         (Level.HIGH, "2"),
@@ -126,16 +131,8 @@ def test_a_value_becomes_text_or_json(value: object, text: str) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        None,
-        "",
-        " \n\t",
-        Foreign(""),
-        b"",
-        ToolResult(""),
-        ToolResult("  "),
-        ToolResult(()),
-        ToolResult((Text(" "),)),
-        Text(""),
+        *(None, "", " \n\t", Foreign(""), b""),
+        *(ToolResult(""), ToolResult("  "), ToolResult(()), ToolResult((Text(" "),)), Text("")),
     ],
     ids=steady_repr,
 )
@@ -274,6 +271,8 @@ def raised(error: BaseException) -> BaseException:
         (ValueError(Broken()), "Error: ValueError"),
         (Rejected("Ask for a city, not a country."), "Ask for a city, not a country."),
         (Rejected(" "), "Rejected"),
+        (KeyError(), "Error: KeyError: KeyError"),
+        (AssertionError(), "Error: AssertionError"),
         (
             InvalidArguments("arguments for tool 'it'", ["a: is required"]),
             "Error: Invalid arguments for tool 'it':\n- a: is required",
@@ -298,6 +297,7 @@ def test_an_error_of_pydantic_is_a_list_of_issues_without_an_address() -> None:
     )
 
 
+# A19, A20
 def test_a_long_error_is_cut() -> None:
     result = error_result(ValueError("x" * 100_000))
     assert len(result.text) < 4_100

@@ -180,12 +180,8 @@ VALUES: tuple[str, ...] = (
         '{"count": 1}',
     ),
     *(
-        '{"count": "1"}',
-        '{"first": 1}',
-        '{"title": "x"}',
-        '{"title": "x", "year": 1}',
-        '{"title": 1}',
-        '[{"kind": "cat"}]',
+        *('{"count": "1"}', '{"first": 1}', '{"title": "x"}'),
+        *('{"title": "x", "year": 1}', '{"title": 1}', '[{"kind": "cat"}]'),
     ),
     *('[{"label": "a"}, {"kind": "dog", "name": "b"}]', '[{"label": "a"}, {}]', '{"a": 1.5, "b": 2}', '{"a": "x"}'),
 )

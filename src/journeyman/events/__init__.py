@@ -120,41 +120,17 @@ __all__ = [
     "ValidationFailed",
 ]
 
-Event: TypeAlias = (
-    RunStarted
-    | MessageCommitted
-    | AttemptStarted
-    | IterationStarted
-    | TextDelta
-    | ThinkingDelta
-    | ToolInputDelta
-    | OutputDelta
-    | ModelRetried
-    | ModelRestarted
-    | ModelAnswered
-    | ModelResponded
-    | ContextCompacted
-    | ToolCalled
-    | ToolProgress
-    | ToolFinished
-    | CallAbandoned
-    | LayerStarted
-    | LayerCompleted
-    | ValidationFailed
-    | AttemptCompleted
-    | RunSucceeded
-    | RunFailed
-    | ApprovalRequested
-    | ApprovalAnswered
-    | QuestionAsked
-    | QuestionAnswered
-    | TurnEnded
-    | TaskEvent
-    | MailSent
-    | MailDelivered
-    | MailReturned
-    | MemberChanged
-)
+_RunEvent: TypeAlias = RunStarted | MessageCommitted | RunSucceeded | RunFailed
+_AttemptEvent: TypeAlias = AttemptStarted | IterationStarted | ContextCompacted | AttemptCompleted
+_Delta: TypeAlias = TextDelta | ThinkingDelta | ToolInputDelta | OutputDelta
+_ModelEvent: TypeAlias = ModelRetried | ModelRestarted | ModelAnswered | ModelResponded
+_CallEvent: TypeAlias = ToolCalled | ToolProgress | ToolFinished | CallAbandoned
+_LayerEvent: TypeAlias = LayerStarted | LayerCompleted | ValidationFailed
+_ChatEvent: TypeAlias = ApprovalRequested | ApprovalAnswered | QuestionAsked | QuestionAnswered | TurnEnded
+_TeamEvent: TypeAlias = MailSent | MailDelivered | MailReturned | MemberChanged
+_InRun: TypeAlias = _RunEvent | _AttemptEvent | _Delta | _ModelEvent | _CallEvent | _LayerEvent
+
+Event: TypeAlias = _InRun | _ChatEvent | TaskEvent | _TeamEvent
 """Anything that a listener may be given."""
 
 Listener: TypeAlias = Callable[[Event], None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
 from journeyman.budget import UNLIMITED, Budget
@@ -31,6 +31,16 @@ from journeyman.types import Message, Text, ToolResult
 
 ACCEPTED = "Accepted."
 """The result of the call that handed in an output that passed."""
+
+
+class RunOptions(TypedDict, total=False):
+    """What may be said of one run; `run` explains it."""
+
+    max_attempts: int | None
+    callbacks: Callbacks | None
+    abort: Abort | None
+    history: Sequence[Message]
+    host: Host | None
 
 
 async def run(
@@ -64,33 +74,14 @@ async def run(
 
 
 def run_sync(
-    agent: Agent[Out, In],
-    input: In,
-    *,
-    max_attempts: int | None = None,
-    callbacks: Callbacks | None = None,
-    on_event: Listener | None = None,
-    abort: Abort | None = None,
-    history: Sequence[Message] = (),
-    host: Host | None = None,
+    agent: Agent[Out, In], input: In, *, on_event: Listener | None = None, **options: Unpack[RunOptions]
 ) -> Result[Out]:
     """Run `agent` from a program that has no event loop; the same as `run`.
 
     Raises:
         RuntimeError: an event loop is running here; await `run` instead.
     """
-    return asyncio.run(
-        run(
-            agent,
-            input,
-            max_attempts=max_attempts,
-            callbacks=callbacks,
-            on_event=on_event,
-            abort=abort,
-            history=history,
-            host=host,
-        )
-    )
+    return asyncio.run(run(agent, input, on_event=on_event, **options))
 
 
 async def carry_out(run: Run) -> Result[Any]:
@@ -158,7 +149,8 @@ async def _iterations(run: Run) -> Candidate | Ending:
         candidate = await run.hand_in.look(run, iterated)
         if candidate is not None:
             return candidate
-    return _out_of_iterations(run)
+    done, most = run.attempt.iteration, run.agent.limits.iterations
+    return run.ending(IterationsContext(iteration_count=done, max_iterations=most, has_draft=run.hand_in.has_draft))
 
 
 # -- an attempt begins and ends ---------------------------------------------------------------------------------------
@@ -238,18 +230,7 @@ async def _give_back(run: Run, candidate: Candidate, feedback: str) -> None:
         run.history.say(Text(feedback))
 
 
-def _out_of_iterations(run: Run) -> Ending:
-    """The attempt made all its model calls."""
-    context = IterationsContext(
-        iteration_count=run.attempt.iteration,
-        max_iterations=run.agent.limits.iterations,
-        has_draft=run.hand_in.has_draft,
-    )
-    return run.ending(context)
-
-
 def _out_of_attempts(run: Run) -> Ending:
-    """The last attempt's output was rejected."""
     report = run.report
     context = AttemptsContext(
         attempts=len(run.records), max_attempts=run.max_attempts, last_error=report.feedback if report else ""

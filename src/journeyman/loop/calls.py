@@ -22,7 +22,9 @@ from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, Gua
 from journeyman.journal import Reservation
 from journeyman.loop.record import Call, HandInTool, Outcome, OutcomeCodec, Run
 from journeyman.result import ToolKind
-from journeyman.tools.tools import Middleware, MiddlewareCall, Tool, ToolContext, error_result, to_result
+from journeyman.tools.context import ToolContext
+from journeyman.tools.results import error_result, to_result
+from journeyman.tools.tools import Middleware, MiddlewareCall, Tool
 from journeyman.types import Effect, ToolResult, ToolUse
 
 Arguments = dict[str, object]

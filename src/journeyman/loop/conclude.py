@@ -85,7 +85,8 @@ async def conclude(run: Run, ended: Finished | Ending | None) -> Result[Any]:
     state: object = None
     if isinstance(ended, Finished):
         try:
-            state = await _projected(run)
+            state = None if run.agent.project is None else run.agent.project(run.states)
+            state = await state if inspect.isawaitable(state) else state
         except BaseException as error:
             if not is_failure(error):
                 raise
@@ -109,25 +110,12 @@ async def _close(run: Run) -> None:
         await run.complete_attempt(succeeded=False)
 
 
-async def _projected(run: Run) -> object:
-    project = run.agent.project
-    if project is None:
-        return None
-    state = project(run.states)
-    return await state if inspect.isawaitable(state) else state
-
-
 def _result(run: Run, ended: Finished | Ending, state: object) -> Success[Any] | Failure:
-    history = run.history.export()
+    history, metadata = run.history.export(), _metadata(run)
     if isinstance(ended, Finished):
-        return Success(
-            output=ended.output,
-            metadata=_metadata(run),
-            history=history,
-            state=state,
-            terminal_result=ended.terminal_result,
-        )
-    return Failure(error=ended, metadata=_metadata(run), history=history, candidate=_candidate(run), report=run.report)
+        output, terminal = ended.output, ended.terminal_result
+        return Success(output=output, metadata=metadata, history=history, state=state, terminal_result=terminal)
+    return Failure(error=ended, metadata=metadata, history=history, candidate=_candidate(run), report=run.report)
 
 
 def _candidate(run: Run) -> JsonObject | str | None:

@@ -25,8 +25,8 @@ from journeyman.errors import InvalidArguments, name_and_words
 from journeyman.loop.calls import finish
 from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated, Outcome, Run
 from journeyman.output import Reflection
+from journeyman.tools.results import error_result, to_result
 from journeyman.tools.schema import OutputSchema
-from journeyman.tools.tools import error_result, to_result
 from journeyman.types import Message, Text, ToolResult, ToolUse
 
 SUPERSEDED = "Error: superseded by a later call in the same response."
@@ -139,7 +139,7 @@ class SubmitHandIn:
         if draft is not None and refusal is None:
             return Candidate(draft.raw, call.use)
         if draft is None and self._reflection.early_submit == "fail":
-            return self._too_early(run)
+            return run.ending(SubmitContext(output_tool=self._output_name, submit_tool=self._submit_name))
         await finish(run, call.use, Outcome.failed("rejected", f"Error: {refusal}"))
         return None
 
@@ -152,9 +152,6 @@ class SubmitHandIn:
         if self._reflection.require_clean and not draft.clean:
             return f"the last draft was not accepted. Propose another with {self._output_name!r}."
         return None
-
-    def _too_early(self, run: Run) -> Ending:
-        return run.ending(SubmitContext(output_tool=self._output_name, submit_tool=self._submit_name))
 
 
 def _raw(use: ToolUse) -> str:
@@ -214,12 +211,12 @@ class TextHandIn:
 
     async def _guarded(self, run: Run, candidate: Candidate) -> Candidate | Ending | None:
         self.last_raw = candidate.raw
-        if self._stop_guard is None or _goes_on_anyway(run, candidate):
-            return candidate
+        waits = run.options.inbox is not None and not run.options.inbox.is_empty
+        if self._stop_guard is None or (waits and candidate.terminal_result is None):
+            return candidate  # no stop at all, where the chat goes on with what its user wrote
         trigger = "answer" if candidate.terminal_result is None else "stop_after"
-        stopping = Stopping(
-            text=candidate.raw, attempt=run.attempt.number, iteration=run.attempt.iteration, trigger=trigger
-        )
+        number, iteration = run.attempt.number, run.attempt.iteration
+        stopping = Stopping(text=candidate.raw, attempt=number, iteration=iteration, trigger=trigger)
         try:
             verdict = self._stop_guard(stopping)
             verdict = await verdict if inspect.isawaitable(verdict) else verdict
@@ -235,11 +232,6 @@ class TextHandIn:
                 return run.ending(StopGuardContext(reason=reason))
             case _:
                 return candidate
-
-
-def _goes_on_anyway(run: Run, candidate: Candidate) -> bool:
-    """Tell whether this is no stop, because the chat goes on with what its user wrote."""
-    return candidate.terminal_result is None and run.options.inbox is not None and not run.options.inbox.is_empty
 
 
 def _turn_text(messages: Sequence[Message]) -> str:
@@ -265,24 +257,16 @@ def _without_calls(
         case "pause_turn":
             return None
         case "max_tokens" | "context_window":
-            return _truncated(run, iterated)
+            asked = run.attempt.asked_max_tokens
+            return run.ending(TruncatedContext(stop_reason=iterated.response.stop_reason, max_tokens=asked))
         case "refusal":
-            return _refused(run, iterated)
+            text = iterated.said.text if iterated.said else ""
+            return run.ending(RefusedContext(refusal=iterated.response.stop_detail, text=text))
         case "end_turn" | "stop_sequence" if nudge:
             run.history.say(Text(f"Nothing was handed in yet. Go on, and hand in the result with {expected!r}."))
             return None
         case _:
             return _invalid(run, iterated, expected, has_draft=has_draft)
-
-
-def _truncated(run: Run, iterated: Iterated) -> Ending:
-    asked = run.attempt.asked_max_tokens
-    return run.ending(TruncatedContext(stop_reason=iterated.response.stop_reason, max_tokens=asked))
-
-
-def _refused(run: Run, iterated: Iterated) -> Ending:
-    text = iterated.said.text if iterated.said else ""
-    return run.ending(RefusedContext(refusal=iterated.response.stop_detail, text=text))
 
 
 def _invalid(run: Run, iterated: Iterated, expected: str | None, *, has_draft: bool) -> Ending:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Literal
 
-from journeyman.agent import TOOL_NAME, Agent, is_count
+from journeyman.agent import Agent, is_count
 from journeyman.budget import Budget, Ledger
 from journeyman.cancel import Scope, is_failure
 from journeyman.connect import connect
@@ -42,7 +42,8 @@ from journeyman.model import (
     unpriced,
 )
 from journeyman.prompt import PromptFailed, made
-from journeyman.tools.tools import States
+from journeyman.tools.context import States
+from journeyman.tools.tools import TOOL_NAME
 from journeyman.types import JsonObject, Message, RunPath, Text, UserContent
 
 UNKNOWN_MAX_TOKENS = 8_192
@@ -87,12 +88,13 @@ def _budget_above(given: Budget | None, above: Run | None) -> Budget | None:
     """Return what a run draws on: its caller's budget, unless the run above draws on that one itself."""
     if above is None:
         return given
-    return above.spending if given is None or above.spending.draws_on(given) else given
+    spending = above.attempt.budget
+    return spending if given is None or spending.draws_on(given) else given
 
 
 def _scope(budget: Budget, options: Options, above: Run | None) -> Scope:
     """Return what stops a run. A deadline of the run above is not its own: that one's scope stops both."""
-    inherited = above is not None and budget.parent is not None and budget.parent is above.spending
+    inherited = above is not None and budget.parent is not None and budget.parent is above.attempt.budget
     deadline = budget.own_deadline if inherited else budget.deadline
     return Scope(options.abort, deadline, above=None if above is None else above.scope)
 

@@ -27,8 +27,9 @@ from journeyman.inbox import Inbox
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, Response
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
-from journeyman.tools.tools import States, Tool
-from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent
+from journeyman.tools.context import States
+from journeyman.tools.tools import Tool
+from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent, adapter_of
 from journeyman.window import View
 
 # -- what a caller says of a run --------------------------------------------------------------------------------------
@@ -188,21 +189,11 @@ class Run:
         return self.agent.limits.attempts if given is None else given
 
     @property
-    def depth(self) -> int:
-        """0 for a run that no other run started."""
-        return len(self.path) - 1
-
-    @property
     def abort(self) -> Abort | None:
         """The signal that ends this run: its own, or that of the run above."""
         if self.options.abort is not None or self.above is None:
             return self.options.abort
         return self.above.abort
-
-    @property
-    def spending(self) -> Budget:
-        """What is spent now comes from here."""
-        return self.attempt.budget
 
     @property
     def report(self) -> ValidationReport | None:
@@ -258,12 +249,8 @@ class Run:
     async def complete_attempt(self, *, succeeded: bool) -> None:
         """Record the attempt, and tell that it has ended."""
         self.attempt.is_open = False
-        record = AttemptRecord(
-            number=self.attempt.number,
-            iterations=self.attempt.iteration,
-            usage=self.ledger.attempt_usage,
-            report=self.attempt.report,
-        )
+        attempt, usage = self.attempt, self.ledger.attempt_usage
+        record = AttemptRecord(number=attempt.number, iterations=attempt.iteration, usage=usage, report=attempt.report)
         self.records.append(record)
         await self.tell(AttemptCompleted, succeeded=succeeded)
 
@@ -299,7 +286,6 @@ def _place_fields(kind: type[Any]) -> tuple[str, ...]:
 
 current_path: ContextVar[RunPath] = ContextVar("journeyman_path", default=())
 """The run that is going on here, from the root down."""
-
 
 current_run: ContextVar[Run | None] = ContextVar("journeyman_run", default=None)
 """The run that is going on here: the one above the next that begins here."""
@@ -449,18 +435,13 @@ class OutcomeCodec:
 
     def encode(self, value: Outcome) -> bytes:
         stored = _Stored(value.result, value.error, self.states.run, self.states.attempt, value.cached)
-        return _stored().dump_json(stored)
+        return adapter_of(_Stored).dump_json(stored)
 
     def decode(self, data: bytes) -> Outcome:
-        stored = _stored().validate_json(data)
+        stored = adapter_of(_Stored).validate_json(data)
         self.states.run = _like(self.states.run, stored.run)
         self.states.attempt = _like(self.states.attempt, stored.attempt)
         return Outcome(stored.result, stored.error, stored.cached)
-
-
-@cache
-def _stored() -> TypeAdapter[_Stored]:
-    return TypeAdapter(_Stored)
 
 
 def _like(state: object, stored: object) -> object:

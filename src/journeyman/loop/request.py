@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Final, Literal
-
-from pydantic import TypeAdapter
 
 from journeyman.cancel import is_failure
 from journeyman.errors import name_and_words
@@ -22,7 +19,7 @@ from journeyman.history import encodable
 from journeyman.loop.record import Run
 from journeyman.loop.retry import respond
 from journeyman.model import Model, Part, Prefix, Request, Response, price_of, unpriced
-from journeyman.types import NOTHING_USED, Message, Usage
+from journeyman.types import NOTHING_USED, Message, Usage, adapter_of
 from journeyman.window import (
     AnyStrategy,
     CompactedView,
@@ -117,15 +114,10 @@ class _StoredResponse:
 
 class _ResponseCodec:
     def encode(self, value: _StoredResponse) -> bytes:
-        return _stored_responses().dump_json(value, exclude_none=True)
+        return adapter_of(_StoredResponse).dump_json(value, exclude_none=True)
 
     def decode(self, data: bytes) -> _StoredResponse:
-        return _stored_responses().validate_json(data)
-
-
-@cache
-def _stored_responses() -> TypeAdapter[_StoredResponse]:
-    return TypeAdapter(_StoredResponse)
+        return adapter_of(_StoredResponse).validate_json(data)
 
 
 # -- a view that fits -------------------------------------------------------------------------------------------------
@@ -212,12 +204,8 @@ class _Shortening:
 
     async def _shortened(self, position: int, strategy: AnyStrategy, excess_tokens: int) -> Shortened:
         if isinstance(strategy, Informed):
-            situation = Situation(
-                model=self.run.model,
-                threshold_tokens=self.threshold_tokens,
-                memory=self.view.memories[position],
-                ask=self._ask,
-            )
+            memory, threshold = self.view.memories[position], self.threshold_tokens
+            situation = Situation(model=self.run.model, threshold_tokens=threshold, memory=memory, ask=self._ask)
             strategy = strategy.informed(situation)
         return await strategy.view(tuple(self.messages), excess_tokens=excess_tokens)
 

@@ -74,9 +74,10 @@ async def _ask_once(
         raise
     except BaseException as error:
         spent(_charged(collector.used(), price))
-        if is_failure(error):
-            raise _foreign(model, error) from error
-        raise
+        if not is_failure(error):
+            raise
+        words = f"The model {model.provider}:{model.name} raised {name_and_words(error)}."
+        raise ProviderError(words, kind="unknown") from error
     if price is not None:
         response.usage = _charged(response.usage, price)
     spent(response.usage)
@@ -85,11 +86,6 @@ async def _ask_once(
 
 def _charged(usage: Usage, price: Price | None) -> Usage:
     return usage if price is None or not usage.requests else price.charged(usage)
-
-
-def _foreign(model: Model, error: BaseException) -> ProviderError:
-    name = f"{model.provider}:{model.name}"
-    return ProviderError(f"The model {name} raised {name_and_words(error)}.", kind="unknown")
 
 
 def _wait_before_next(error: ProviderError, number: int, jitter: Callable[[], float]) -> float | None:

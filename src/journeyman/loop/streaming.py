@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from types import TracebackType
-from typing import Any, Generic
+from typing import Any, Generic, Unpack
 
 from typing_extensions import TypeVar
 
-from journeyman.agent import Agent, Host, In, Out
-from journeyman.cancel import Abort
-from journeyman.events import Callbacks, Event
-from journeyman.loop.attempts import run
+from journeyman.agent import Agent, In, Out
+from journeyman.cancel import ended
+from journeyman.events import Event
+from journeyman.loop.attempts import RunOptions, run
 from journeyman.result import Result
-from journeyman.types import Message
 
 Given = TypeVar("Given", default=str)
 
@@ -43,7 +42,7 @@ class Events(Generic[Given]):
     ) -> None:
         if self._task is not None and not self._task.done():
             self._task.cancel()
-            await _ended(self._task)
+            await ended(self._task)
 
     def _put(self, event: Event) -> None:
         self._waiting.append(event)
@@ -76,28 +75,7 @@ class Events(Generic[Given]):
         return self._task.result()
 
 
-async def _ended(task: asyncio.Task[Any]) -> None:
-    """Wait until `task` has ended, whoever cancels the waiting."""
-    interrupted = False
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            interrupted = True
-    if interrupted:
-        raise asyncio.CancelledError
-
-
-def stream(
-    agent: Agent[Out, In],
-    input: In,
-    *,
-    max_attempts: int | None = None,
-    callbacks: Callbacks | None = None,
-    abort: Abort | None = None,
-    history: Sequence[Message] = (),
-    host: Host | None = None,
-) -> Events[Out]:
+def stream(agent: Agent[Out, In], input: In, **options: Unpack[RunOptions]) -> Events[Out]:
     """Run `agent` on `input`, and show every event as it happens.
 
     Use it as `async with stream(agent, input) as events:`, iterate over `events`, then read `events.result`. The same
@@ -105,15 +83,6 @@ def stream(
     """
 
     def start(put: Callable[[Event], None]) -> Coroutine[Any, Any, Result[Out]]:
-        return run(
-            agent,
-            input,
-            max_attempts=max_attempts,
-            callbacks=callbacks,
-            on_event=put,
-            abort=abort,
-            history=history,
-            host=host,
-        )
+        return run(agent, input, on_event=put, **options)
 
     return Events(start)

@@ -85,12 +85,15 @@ async def _validators(run: Run, candidate: Candidate, value: object) -> None:
     schema = run.agent.plan.output
     pristine = None if schema is None else Pristine(value, schema.parse(candidate.raw), schema.dump)
     facts = Checking(input=run.input, attempt=run.attempt.number, max_attempts=run.max_attempts, abort=run.abort)
-    with checking(facts):
+    token = _checking.set(facts)
+    try:
         for validator in validators:
             work = partial(check, validator, value, pristine)
             layer = Layer(layer_name(validator), "validator", layer_description(validator), work)
             if not (await _announced(run, layer)).passed:
                 return
+    finally:
+        _checking.reset(token)
 
 
 async def _announced(run: Run, layer: Layer) -> LayerOutcome:
@@ -139,21 +142,6 @@ def validation_context() -> Checking:
         LookupError: no validator is running here.
     """
     return _checking.get()
-
-
-class checking:
-    """Make `facts` what `validation_context` returns inside the block."""
-
-    __slots__ = ("_facts", "_token")
-
-    def __init__(self, facts: Checking) -> None:
-        self._facts = facts
-
-    def __enter__(self) -> None:
-        self._token = _checking.set(self._facts)
-
-    def __exit__(self, *raised: object) -> None:
-        _checking.reset(self._token)
 
 
 class ValidatorBroken(Exception):

@@ -6,9 +6,10 @@ Where nobody watches there is no `Watch` at all, and no event is made.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Final
 
 from journeyman.cancel import is_failure
 from journeyman.endings import Place
@@ -132,36 +133,25 @@ def _call_of(event: Event) -> tuple[str, tuple[object, ...], _CallFacts]:
         case ToolFinished(tool_use_id=id, kind=kind, is_error=is_error, cached=cached):
             facts = _CallFacts(id, kind, is_error, cached)
             return "on_tool_result", (event.tool_name, event.tool_result), facts
-        case _:
-            name, arguments = _step_of(event)
-            return name, arguments, _NO_CALL
-
-
-def _step_of(event: Event) -> tuple[str, tuple[object, ...]]:  # noqa: C901, PLR0911, PLR0912 - a table
-    match event:
-        case RunStarted():
-            return "on_run_start", ()
-        case AttemptStarted():
-            return "on_attempt_start", ()
-        case IterationStarted():
-            return "on_iteration_start", ()
         case ModelResponded():
-            return "on_model_response", (event,)
-        case LayerStarted(name=name):
-            return "on_layer_start", (name,)
-        case LayerCompleted(outcome=outcome):
-            return "on_layer_complete", (outcome,)
-        case ValidationFailed(feedback=feedback):
-            return "on_validation_failure", (feedback,)
-        case AttemptCompleted(succeeded=succeeded):
-            return "on_attempt_complete", (succeeded,)
-        case RunSucceeded(output=output):
-            return "on_success", (output,)
-        case RunFailed(error=error):
-            return "on_failure", (error,)
+            return "on_model_response", (event,), _NO_CALL
         case _:
-            return "", ()
+            name, fact = _STEPS.get(type(event), ("", ""))
+            return name, (getattr(event, fact),) if fact else (), _NO_CALL
 
+
+_STEPS: Final[Mapping[type, tuple[str, str]]] = {
+    RunStarted: ("on_run_start", ""),
+    AttemptStarted: ("on_attempt_start", ""),
+    IterationStarted: ("on_iteration_start", ""),
+    LayerStarted: ("on_layer_start", "name"),
+    LayerCompleted: ("on_layer_complete", "outcome"),
+    ValidationFailed: ("on_validation_failure", "feedback"),
+    AttemptCompleted: ("on_attempt_complete", "succeeded"),
+    RunSucceeded: ("on_success", "output"),
+    RunFailed: ("on_failure", "error"),
+}
+"""The callback for each kind of event, and the fact that it is given; none for the empty name."""
 
 _NO_CALL = _CallFacts()
 

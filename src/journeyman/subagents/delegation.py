@@ -45,7 +45,8 @@ from journeyman.subagents.results import (
 )
 from journeyman.team.spawn import MAX_DEPTH, TeamSpawner, TeamSpawnRequest
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, Work
-from journeyman.tools.tools import BackgroundTasks, ToolContext
+from journeyman.tools.context import BackgroundTasks
+from journeyman.tools.tools import ToolContext
 from journeyman.types import NOTHING_USED, dump_messages
 
 DelegationMode: TypeAlias = Literal["single", "parallel", "chain", "background"]
@@ -335,7 +336,7 @@ def _work(delegation: Delegation, call: BackgroundCall) -> Work:
     options = delegation.options(delegation.assignment(call.agent, call.task, "background"))
     above = current_run.get()
     if above is not None:
-        host = replace(options.host, budget=above.spending.outliving())
+        host = replace(options.host, budget=above.attempt.budget.outliving())
         options = replace(options, host=host, watch_above=above.watch)
 
     async def work(task: TaskContext) -> str:

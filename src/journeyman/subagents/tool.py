@@ -34,7 +34,8 @@ from journeyman.subagents.delegation import Delegation, background, chain, paral
 from journeyman.subagents.results import SubagentResult
 from journeyman.team.spawn import TeamSpawner
 from journeyman.tools.background import Notify, OutputFactory
-from journeyman.tools.tools import BackgroundTasks, Tool, ToolContext
+from journeyman.tools.context import BackgroundTasks
+from journeyman.tools.tools import Tool, ToolContext
 from journeyman.types import Effect
 
 _WIRING: Final = ("tasks", "notify", "create_model", "background_output", "team")

@@ -31,7 +31,8 @@ from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.task import RunningTask, TaskHost, outlive
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, Work, in_folder
-from journeyman.tools.tools import AnyTool, BackgroundTasks, tool
+from journeyman.tools.context import BackgroundTasks
+from journeyman.tools.tools import AnyTool, tool
 
 
 class Tasks:

@@ -21,7 +21,8 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.files import Refusal
-from journeyman.tools.tools import ToolContext, to_result, tool, tool_problems
+from journeyman.tools.results import to_result
+from journeyman.tools.tools import ToolContext, tool, tool_problems
 from journeyman.types import Effect, Text, ToolReference, ToolResult
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Final, Literal, Protocol, TypeAlias, TypeVar, Unpack, cast, get_origin
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, Unpack, cast, get_origin
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -180,17 +180,14 @@ class ToolContext:
         return _of_kind(self._copies[which], kind, which)
 
     def _set_state(self, which: Which, value: object) -> None:
-        self._refuse_unless_alone()
-        self._staged = {**self.staged, which: isolated(value, which)}
-        self._copies = {**(self._copies or {}), which: value}
-
-    def _refuse_unless_alone(self) -> None:
         if self._tool.parallel or self._tool.cache:
             how = "runs in parallel" if self._tool.parallel else "has its results cached"
             raise RuntimeError(
                 f"Tool {self._tool.name!r} {how}, so it may not set state. "
                 "Define it without parallel= and cache=, or return the value instead."
             )
+        self._staged = {**self.staged, which: isolated(value, which)}
+        self._copies = {**(self._copies or {}), which: value}
 
 
 def _of_kind(value: object, kind: type[T], which: Which) -> T:
@@ -227,14 +224,6 @@ _ATOMS = frozenset(
 )
 
 
-class _Parameters(Protocol):
-    frozen: bool
-
-
-class _Dataclass(Protocol):
-    __dataclass_params__: _Parameters
-
-
 def is_frozen(value: object) -> bool:
     """Tell whether nothing in `value` can change."""
     kind = type(value)
@@ -245,6 +234,6 @@ def is_frozen(value: object) -> bool:
     if isinstance(value, BaseModel):
         return bool(value.model_config.get("frozen")) and all(map(is_frozen, value.__dict__.values()))
     if is_dataclass(value) and not isinstance(value, type):
-        is_shut = cast("_Dataclass", value).__dataclass_params__.frozen
+        is_shut: bool = cast("Any", value).__dataclass_params__.frozen
         return is_shut and all(is_frozen(getattr(value, each.name)) for each in fields(value))
     return False

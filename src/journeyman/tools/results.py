@@ -15,11 +15,9 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
 from journeyman.errors import Rejected
+from journeyman.history import NO_OUTPUT
 from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.types import Document, Image, Text, ToolReference, ToolResult
-
-NO_OUTPUT: Final = "(no output)"
-"""What the model reads when a tool had nothing to say."""
 
 MAX_ERROR_CHARS: Final = 4_000
 """The longest text of an error, in characters."""

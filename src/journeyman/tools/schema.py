@@ -97,14 +97,8 @@ class Fields:
 
 
 BUILD_ERRORS = (
-    PydanticUserError,
-    SchemaError,
-    NameError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    LookupError,
-    RecursionError,
+    *(PydanticUserError, SchemaError),
+    *(NameError, TypeError, ValueError, AttributeError, LookupError, RecursionError),
 )
 """What building a schema from a stranger's type may raise."""
 
@@ -240,22 +234,14 @@ def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]
     if is_wrapped:
         wrapper = _adapter_of([Parameter(name="value", annotation=form)])
         schema = {**_json_schema(wrapper), "additionalProperties": False}
-        validate = cast("Callable[[str | bytes], T]", _Unwrapping(wrapper))
+        wrapped = cast("Callable[[str | bytes], dict[str, T]]", wrapper.validator.validate_json)
+
+        def validate(input_json: str | bytes, /) -> T:
+            return wrapped(input_json)["value"]
+
     if problems := schema_problems(schema):
         raise DefinitionError(f"The type of {name!r}", problems)
     return OutputSchema(name=name, input_schema=schema, is_wrapped=is_wrapped, _adapter=adapter, _validate=validate)
-
-
-class _Unwrapping:
-    """Validates an object with one `value`, and gives that."""
-
-    __slots__ = ("_validate",)
-
-    def __init__(self, wrapper: TypeAdapter[object]) -> None:
-        self._validate = cast("Callable[[str | bytes], dict[str, object]]", wrapper.validator.validate_json)
-
-    def __call__(self, input_json: str | bytes) -> object:
-        return self._validate(input_json)["value"]
 
 
 # -- what is shared ---------------------------------------------------------------------------------------------------
@@ -296,23 +282,14 @@ def schema_problems(schema: JsonObject) -> list[Problem]:
     """Return why providers would refuse `schema` as the input of a tool."""
     problems: list[Problem] = []
     if not is_object(schema):
-        problems.append(
-            Problem(
-                "INVALID_INPUT_SCHEMA",
-                "The input schema is not an object at the top.",
-                'Give it "type": "object", and put anyOf, oneOf or allOf inside a property.',
-            )
-        )
+        hint = 'Give it "type": "object", and put anyOf, oneOf or allOf inside a property.'
+        problems.append(Problem("INVALID_INPUT_SCHEMA", "The input schema is not an object at the top.", hint))
     properties = schema.get("properties")
     for name in properties if isinstance(properties, dict) else ():
         if not _PROPERTY_NAME.fullmatch(name):
-            problems.append(
-                Problem(
-                    "INVALID_PROPERTY_NAME",
-                    f"Providers do not take {bounded(name, 80)!r} as the name of a property.",
-                    "Use 1 to 64 of the characters a-z, A-Z, 0-9, _, . and -.",
-                )
-            )
+            wrong = f"Providers do not take {bounded(name, 80)!r} as the name of a property."
+            hint = "Use 1 to 64 of the characters a-z, A-Z, 0-9, _, . and -."
+            problems.append(Problem("INVALID_PROPERTY_NAME", wrong, hint))
     return problems
 
 

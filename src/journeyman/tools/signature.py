@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter as Declared
 from itertools import pairwise, takewhile
-from typing import Annotated, Literal, Protocol, TypeAlias, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
 
 from journeyman.errors import Problem
 from journeyman.tools.schema import REQUIRED, Parameter
@@ -77,10 +77,6 @@ def positional_parameters(function: Function) -> list[str]:
     return [each.name for each in declared if each.kind in by_position and each.default is REQUIRED]
 
 
-class _Wrapper(Protocol):
-    __wrapped__: object
-
-
 def underlying(function: object, *, unwrap: bool = True) -> object:
     """Return the plain function beneath partials, methods, objects with `__call__` and, unless told not, wrappers."""
     while True:
@@ -91,7 +87,7 @@ def underlying(function: object, *, unwrap: bool = True) -> object:
         elif isinstance(function, type):
             return cast("object", function.__init__)
         elif unwrap and hasattr(function, "__wrapped__"):
-            function = cast("_Wrapper", function).__wrapped__
+            function = cast("Any", function).__wrapped__
         elif not inspect.isroutine(function) and callable(function):
             function = type(function).__call__
         else:
@@ -133,7 +129,8 @@ def _open_parameters(function: Function, problems: list[Problem] | None = None) 
         declared = inspect.signature(function).parameters
     except (TypeError, ValueError, NameError) as error:
         if problems is not None:
-            problems.append(_unreadable(error))
+            hint = "Wrap it in a function that has annotated parameters."
+            problems.append(Problem("NO_SIGNATURE", f"Its parameters cannot be read: {error}.", hint))
         return []
     return [parameter for name, parameter in declared.items() if name not in bound]
 
@@ -156,11 +153,14 @@ class _Reader:
         try:
             annotation = self._resolved(declared.annotation)
         except (NameError, TypeError, SyntaxError, AttributeError, LookupError) as error:
-            self.problems.append(_unresolved(declared, error))
+            wrong = f"The type of parameter {name!r} cannot be found: {declared.annotation!r} ({error})."
+            hint = "Import it where the function is defined, outside TYPE_CHECKING."
+            self.problems.append(Problem("UNRESOLVED_ANNOTATION", wrong, hint))
             return None
         if self._is_injected(annotation):
             if self.injected is not None:
-                self.problems.append(_injected_twice(self._inject.__name__, self.injected, name))
+                wrong = f"Parameters {self.injected!r} and {name!r} both take a {self._inject.__name__}."
+                self.problems.append(Problem("DUPLICATE_CONTEXT", wrong, "Keep one of them."))
             self.injected = name
             return None
         description = descriptions.get(name, "")
@@ -203,11 +203,8 @@ def _evaluated(annotation: object, names: dict[str, object]) -> object:
 
 def _form_problem(declared: Declared) -> Problem | None:
     if declared.kind in (Declared.VAR_POSITIONAL, Declared.VAR_KEYWORD, Declared.POSITIONAL_ONLY):
-        return Problem(
-            "UNSUPPORTED_PARAMETER",
-            f"Parameter '{declared}' cannot be given by name.",
-            "Declare each parameter by its name, without *, ** or a / after it.",
-        )
+        hint = "Declare each parameter by its name, without *, ** or a / after it."
+        return Problem("UNSUPPORTED_PARAMETER", f"Parameter '{declared}' cannot be given by name.", hint)
     if declared.annotation is not REQUIRED:
         return None
     if declared.name in ("self", "cls"):
@@ -215,26 +212,6 @@ def _form_problem(declared: Declared) -> Problem | None:
     else:
         hint = "Annotate it: the model is told its type, and its value is checked."
     return Problem("MISSING_ANNOTATION", f"Parameter {declared.name!r} has no type.", hint)
-
-
-def _unreadable(error: Exception) -> Problem:
-    return Problem(
-        "NO_SIGNATURE",
-        f"Its parameters cannot be read: {error}.",
-        "Wrap it in a function that has annotated parameters.",
-    )
-
-
-def _unresolved(declared: Declared, error: Exception) -> Problem:
-    return Problem(
-        "UNRESOLVED_ANNOTATION",
-        f"The type of parameter {declared.name!r} cannot be found: {declared.annotation!r} ({error}).",
-        "Import it where the function is defined, outside TYPE_CHECKING.",
-    )
-
-
-def _injected_twice(kind: str, first: str, second: str) -> Problem:
-    return Problem("DUPLICATE_CONTEXT", f"Parameters {first!r} and {second!r} both take a {kind}.", "Keep one of them.")
 
 
 # -- what a docstring says ---------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Final, Generic, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
@@ -18,31 +18,11 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 from journeyman.errors import DefinitionError, Problem
 from journeyman.model import ToolSpec
-from journeyman.tools.context import BackgroundTasks, States, ToolContext
+from journeyman.tools.context import ToolContext
 from journeyman.tools.raw_schema import RawSchema
-from journeyman.tools.results import error_result, to_result
 from journeyman.tools.schema import Arguments, Fields, schema_problems
 from journeyman.tools.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
 from journeyman.types import Effect, JsonObject, ToolResult
-
-__all__ = [
-    "AnyTool",
-    "BackgroundTasks",
-    "CacheScope",
-    "Effect",
-    "Middleware",
-    "MiddlewareCall",
-    "Next",
-    "States",
-    "Tool",
-    "ToolContext",
-    "ToolOptions",
-    "ToolResult",
-    "error_result",
-    "to_result",
-    "tool",
-    "tool_problems",
-]
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -242,18 +222,14 @@ def tool(
 def _made(function: Callable[P, R], name: str, description: str, options: ToolOptions) -> Tool[P, R]:
     signature = read_signature(function, ToolContext)
     fields, problems = _compiled(signature)
+    call = _typed_call(function, signature.injected)
     made = Tool(
         name or signature.name,
         description or signature.description,
         fields.input_schema,
         function,
         **options,
-        _binding=_Binding(
-            fields,
-            _typed_call(function, signature.injected),
-            signature.is_async,
-            wants_context=signature.injected is not None,
-        ),
+        _binding=_Binding(fields, call, signature.is_async, wants_context=signature.injected is not None),
     )
     problems += tool_problems(made)
     if problems:
@@ -270,63 +246,40 @@ def _compiled(signature: Signature) -> tuple[Fields, list[Problem]]:
 
 # -- problems ---------------------------------------------------------------------------------------------------------
 
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
 def tool_problems(tool: AnyTool) -> list[Problem]:
     """Return everything that is wrong with the definition of a tool: the check of one that was built directly."""
-    return [
-        *_name_problems(tool.name),
-        *schema_problems(tool.spec.input_schema),
-        *(problem for is_wrong, problem in _option_rules(tool) if is_wrong),
-    ]
+    return [*_name_problems(tool.name), *schema_problems(tool.spec.input_schema), *_option_problems(tool)]
 
 
 def _name_problems(name: str) -> list[Problem]:
     if not name:
         return [Problem("MISSING_TOOL_NAME", "The tool has no name.", 'Give it one: name="...".')]
-    if not _NAME.fullmatch(name):
+    if not TOOL_NAME.fullmatch(name):
         hint = "Use 1 to 128 of the characters a-z, A-Z, 0-9, _ and -."
         return [Problem("INVALID_TOOL_NAME", f"Providers do not take {name!r} as the name of a tool.", hint)]
     return []
 
 
-def _option_rules(tool: AnyTool) -> list[tuple[bool, Problem]]:
+def _option_problems(tool: AnyTool) -> Iterator[Problem]:
     seconds, chars = tool.timeout_s, tool.max_chars
-    return [
-        (
-            not callable(tool.handler),
-            Problem("INVALID_HANDLER", f"The handler is {tool.handler!r}, not a function.", "Pass a function."),
-        ),
-        (
-            tool.effect not in (None, "pure", "idempotent", "once"),
-            Problem("INVALID_EFFECT", f"The effect is {tool.effect!r}.", "Use 'pure', 'idempotent' or 'once'."),
-        ),
-        (
-            tool.cache not in (False, "attempt", "run"),
-            Problem("INVALID_CACHE", f"The cache is {tool.cache!r}.", "Use False, 'attempt' or 'run'."),
-        ),
-        (
-            bool(tool.cache) and tool.effect != "pure",
-            Problem(
-                "CACHE_NEEDS_PURE",
-                f"Results are cached, but the effect is {tool.effect!r}: a call left out would be missed.",
-                "Declare effect='pure', or remove cache=.",
-            ),
-        ),
-        (
-            seconds is not None and not (seconds > 0 and math.isfinite(seconds)),
-            Problem("INVALID_TIMEOUT", f"The timeout is {seconds} seconds.", "Use a number above 0, or None."),
-        ),
-        (
-            chars is not None and chars < 1,
-            Problem("INVALID_MAX_CHARS", f"The longest result is {chars} characters.", "Use 1 or more, or None."),
-        ),
-        (
-            tool.thread is True and tool.is_async,
-            Problem("THREADED_COROUTINE", "It is async and shall run in a thread.", "Remove thread=True."),
-        ),
-    ]
+    if not callable(tool.handler):
+        yield Problem("INVALID_HANDLER", f"The handler is {tool.handler!r}, not a function.", "Pass a function.")
+    if tool.effect not in (None, "pure", "idempotent", "once"):
+        yield Problem("INVALID_EFFECT", f"The effect is {tool.effect!r}.", "Use 'pure', 'idempotent' or 'once'.")
+    if tool.cache not in (False, "attempt", "run"):
+        yield Problem("INVALID_CACHE", f"The cache is {tool.cache!r}.", "Use False, 'attempt' or 'run'.")
+    if tool.cache and tool.effect != "pure":
+        wrong = f"Results are cached, but the effect is {tool.effect!r}: a call left out would be missed."
+        yield Problem("CACHE_NEEDS_PURE", wrong, "Declare effect='pure', or remove cache=.")
+    if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
+        yield Problem("INVALID_TIMEOUT", f"The timeout is {seconds} seconds.", "Use a number above 0, or None.")
+    if chars is not None and chars < 1:
+        yield Problem("INVALID_MAX_CHARS", f"The longest result is {chars} characters.", "Use 1 or more, or None.")
+    if tool.thread is True and tool.is_async:
+        yield Problem("THREADED_COROUTINE", "It is async and shall run in a thread.", "Remove thread=True.")
 
 
 # -- one text for equal values: the key under which a result is cached ------------------------------------------------
