@@ -23,7 +23,7 @@ from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_p
 from journeyman.tools.context import BackgroundTasks, States
 from journeyman.tools.schema import OutputSchema, output_schema
 from journeyman.tools.tools import TOOL_NAME, Middleware, Tool, tool_problems
-from journeyman.types import JsonObject, Message, Text, ToolResult
+from journeyman.types import JsonObject, Message, Text, ToolResult, frozen
 from journeyman.window import AnyStrategy, Compaction
 
 Co = TypeVar("Co", covariant=True)
@@ -56,7 +56,7 @@ class Observability:
     """False: `Metadata.usage` is None. Budgets still count."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stopping:
     """A normal stop that a stop guard may veto."""
 
@@ -198,7 +198,7 @@ class Agent(Generic[Out, In]):
 # -- what a definition compiles to -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan(Generic[Co]):
     """A definition, compiled."""
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from journeyman.errors import BudgetRefused
 from journeyman.result import ToolKind, ToolStats
-from journeyman.types import NOTHING_USED, Price, Usage
+from journeyman.types import NOTHING_USED, Price, Usage, frozen
 
 SMALLEST_ANSWER_TOKENS: Final = 256
 """A model call for which less output than this is left is not made."""
@@ -69,7 +69,7 @@ class Limits:
         return Allowance(tokens=self.tokens, cost=self.cost, seconds=self.seconds, calls=self.calls)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Spent:
     """What a run has spent so far, for a policy of the user's."""
 
@@ -82,7 +82,7 @@ class Spent:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Exceeded:
     """A policy's verdict: no more."""
 
@@ -293,13 +293,8 @@ class Ledger:
 
     def begin_attempt(self) -> None:
         """Count what follows as another attempt's."""
-        self._earlier = self.usage
-        self._attempt = []
-
-    def begin_model_call(self) -> None:
-        """Count a model call, and count what its requests use anew."""
-        self.n_model_calls += 1
-        self.call_usage = NOTHING_USED
+        if self._attempt:
+            self._earlier, self._attempt = self.usage, []
 
     def spend(self, usage: Usage) -> None:
         """Count what a request of the model call used."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from journeyman.errors import ModelUnavailable, ProviderErrorKind
-from journeyman.types import StopReason
+from journeyman.types import StopReason, frozen
 
 Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
 """Where a run was when it ended. `iteration` lasts from the first call of an attempt until its output is extracted."""
@@ -77,7 +77,7 @@ _API_HINTS: Final[dict[ProviderErrorKind, str]] = {
 # -- one context class for each code ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelUnavailableContext:
     """No model answers to that name, its key is missing, or none is set. No request was made to it."""
 
@@ -96,7 +96,7 @@ class ModelUnavailableContext:
         return f"Model {self.model!r} cannot be used: {self.reason.rstrip('.')}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InvalidInputContext:
     """The input does not fit the agent's input type. No request was made."""
 
@@ -110,7 +110,7 @@ class InvalidInputContext:
         return "The input does not fit: " + "; ".join(self.issues) + "."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PromptContext:
     """A prompt function raised, or gave nothing that can be sent."""
 
@@ -124,7 +124,7 @@ class PromptContext:
         return f"The {self.prompt} prompt failed: {self.reason}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ApiErrorContext:
     """A model call failed, after the retries."""
 
@@ -146,7 +146,7 @@ class ApiErrorContext:
         return f"The model call failed ({self.kind}{status}): {self.message}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RateLimitContext:
     """The provider's rate limit held on, after the retries."""
 
@@ -162,7 +162,7 @@ class RateLimitContext:
         return f"The provider limits the rate of requests: {self.message}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OverflowContext:
     """The conversation no longer fits the model's window, and could not be made to fit."""
 
@@ -177,7 +177,7 @@ class OverflowContext:
         return f"The conversation is too long for the model: {self.message}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TruncatedContext:
     """A response was cut by `max_tokens` or by the window. Its calls were not run."""
 
@@ -194,7 +194,7 @@ class TruncatedContext:
         return f"The response was cut ({self.stop_reason}) at {self.max_tokens} tokens; its calls were not run."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RefusedContext:
     """The model refused. Its calls, if any, were not run."""
 
@@ -210,7 +210,7 @@ class RefusedContext:
         return f"The model refused{refusal}: {self.text or 'it gave no reason'}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InvalidResponseContext:
     """The response neither called a tool nor gave the output that was asked for."""
 
@@ -232,7 +232,7 @@ class InvalidResponseContext:
         return f"The model stopped ({self.stop_detail or self.stop_reason}) without {missing}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SubmitContext:
     """Submit was called before any output was proposed in this attempt."""
 
@@ -246,7 +246,7 @@ class SubmitContext:
         return f"The model called {self.submit_tool!r} before it proposed anything with {self.output_tool!r}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class IterationsContext:
     """The attempt used all its iterations without handing in an output."""
 
@@ -263,7 +263,7 @@ class IterationsContext:
         return f"The attempt used all its {self.max_iterations} iterations{draft}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptsContext:
     """The last allowed attempt's output was rejected."""
 
@@ -282,7 +282,7 @@ class AttemptsContext:
         return f"All {self.max_attempts} attempts were rejected, the last with: {self.last_error}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BudgetContext:
     """A budget policy ended the run."""
 
@@ -300,7 +300,7 @@ class BudgetContext:
         return f"The {self.scope}'s {self.policy} budget is used up: {self.used:g} of {self.limit:g}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ValidationContext:
     """A validator is wrong itself (it changed the output, or returned a value). A bug of the program, not of the
     model, so no new attempt is made."""
@@ -315,7 +315,7 @@ class ValidationContext:
         return f"Validator {self.layer!r} {self.reason}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProjectionContext:
     """The function that projects the final state raised."""
 
@@ -328,7 +328,7 @@ class ProjectionContext:
         return f"Projecting the final state failed: {self.reason}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StopGuardContext:
     """The stop guard escalated, or raised."""
 
@@ -341,7 +341,7 @@ class StopGuardContext:
         return f"The stop guard ended the run: {self.reason}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CancelledContext:
     """The caller's `Abort` fired."""
 
@@ -356,7 +356,7 @@ class CancelledContext:
         return f"Cancelled while {self.doing}: {self.reason}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InternalContext:
     """Code around the loop raised: a state function, a journal, a model that broke its contract, or this library."""
 

@@ -23,7 +23,18 @@ import orjson
 
 from journeyman.cancel import is_failure
 from journeyman.errors import name_and_words
-from journeyman.types import Block, Effect, JsonObject, Message, Origin, Text, ToolResult, ToolUse, canonical_json
+from journeyman.types import (
+    Block,
+    Effect,
+    JsonObject,
+    Message,
+    Origin,
+    Text,
+    ToolResult,
+    ToolUse,
+    canonical_json,
+    frozen,
+)
 
 Extent: TypeAlias = Literal["once", "session", "always"]
 """How far an approval reaches: this call; this session; every session."""
@@ -70,7 +81,7 @@ class Stop:
     reason: str = "stopped by the approver"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GateRequest:
     """One call, after its arguments were validated."""
 
@@ -108,7 +119,7 @@ class Gate(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Approval:
     """A question to whoever may answer for this run."""
 
@@ -139,7 +150,7 @@ class Settles(Protocol):
 # -- gates with a memory ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Seen:
     """The result of a call, as the model will read it with the next model call."""
 

@@ -49,11 +49,18 @@ _SENDABLE_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 class History:
     """A conversation. Built from messages of any origin, it repairs what could not be sent."""
 
-    __slots__ = ("_answers", "_calls", "_has_opaque", "_ids", "_messages", "_said", "changed_from", "view")
+    __slots__ = (
+        *("_answers", "_calls", "_has_opaque", "_ids", "_messages", "_said"),
+        *("calls", "changed_from", "messages", "view"),
+    )
 
     def __init__(self, messages: Iterable[Message] = (), *, closing: Closing = INTERRUPTED) -> None:
         """`closing` is what the results say that are missing in `messages`."""
         self._messages: list[Message] = []
+        self.messages: Sequence[Message] = self._messages
+        """The committed messages, oldest first. Grows as the history does."""
+        self.calls: tuple[ToolUse, ...] = ()
+        """The calls of the last message, in order; none if it is the user's."""
         self._calls: dict[str, ToolUse] = {}
         """The calls of the last assistant message, in order, until their results are committed."""
         self._answers: dict[str, ToolResult] = {}
@@ -74,19 +81,9 @@ class History:
     # -- reading
 
     @property
-    def messages(self) -> Sequence[Message]:
-        """The committed messages, oldest first. Grows as the history does."""
-        return self._messages
-
-    @property
     def staged(self) -> tuple[UserContent | ToolResult, ...]:
         """What the next user message will hold, as far as it is known: results, then texts."""
         return (*self._answers.values(), *self._said)
-
-    @property
-    def calls(self) -> tuple[ToolUse, ...]:
-        """The calls of the last message, in order; none if it is the user's."""
-        return tuple(self._calls.values())
 
     @property
     def unanswered(self) -> tuple[ToolUse, ...]:
@@ -144,6 +141,7 @@ class History:
         message = Message("assistant", stored, self._ends_with("assistant"))
         self._messages.append(message)
         self._calls = {block.id: block for block in stored if type(block) is ToolUse}
+        self.calls = tuple(self._calls.values())
         return message
 
     def commit(self) -> Message | None:
@@ -162,7 +160,7 @@ class History:
         if not self._calls:
             return self._append_user((*said,)) if said else None
         content = (*[self._answers[id] for id in self._calls], *said)
-        self._calls, self._answers = {}, {}
+        self._calls, self._answers, self.calls = {}, {}, ()
         message = Message("user", content)  # those calls are the message before
         self._messages.append(message)
         return message

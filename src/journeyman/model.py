@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
 from journeyman.errors import ModelUnavailable, ProviderError
-from journeyman.types import NOTHING_USED, Block, JsonObject, Message, Price, StopReason, Text, Usage
+from journeyman.types import NOTHING_USED, Block, JsonObject, Message, Price, StopReason, Text, Usage, frozen
 
 ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "max"]
 CachePolicy: TypeAlias = Literal["off", "auto", "explicit"]
@@ -35,7 +35,7 @@ class Settings:
     """Further fields of the provider's request body, sent as they are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolSpec:
     """A tool as the model sees it."""
 
@@ -52,7 +52,7 @@ class ToolSpec:
     """The bytes of the tool as it is sent, by codec id: it is encoded once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prefix:
     """What stays the same from call to call of one run: the system prompt and the tools."""
 
@@ -230,7 +230,7 @@ class Opens(Protocol):
     def open(self) -> AbstractAsyncContextManager[object]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Facts:
     """What is known about a model before it is asked."""
 

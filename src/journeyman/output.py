@@ -11,10 +11,12 @@ from typing import Final, Generic, Literal, TypeVar, cast
 
 from typing_extensions import TypeForm
 
+from journeyman.types import frozen
+
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Submit:
     """The tool with which the model hands in the draft it is satisfied with. It takes no arguments."""
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from journeyman.result import ValidationReport
-from journeyman.types import Text, UserContent
+from journeyman.types import Text, UserContent, frozen
 
 Prompt: TypeAlias = str | Sequence[UserContent]
 """What the user's side says: a text, or blocks of text, pictures and documents."""
@@ -17,7 +16,7 @@ SystemPrompt: TypeAlias = str | Sequence[Text]
 """What the model is told before all: a text, or several, with cache marks of their own if need be."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rejection:
     """An output that did not pass, for the prompt that tells the model."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from journeyman.inbox import Queue
-from journeyman.types import NOTHING_USED, Message, ToolResult, Usage, UserContent
+from journeyman.types import NOTHING_USED, Message, ToolResult, Usage, UserContent, frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Waiting:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Snapshot:
     """A conversation as it was when it was last written."""
 
@@ -37,7 +37,7 @@ class Snapshot:
     n_runs: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Step:
     """What is new in a conversation."""
 

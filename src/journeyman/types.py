@@ -8,16 +8,77 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, replace
 from functools import cache
 from operator import attrgetter
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from reprlib import recursive_repr
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, dataclass_transform
 
 from pydantic import Field, JsonValue, TypeAdapter
 from pydantic_core import from_json
 from typing_extensions import TypeForm
 
 T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def frozen(kind: type[T]) -> type[T]:
+    """Make a class a frozen, slotted dataclass with keyword arguments.
+
+    Its methods are not compiled anew for each class, as those of `dataclass(frozen=True)` are: that would be a third of
+    what `from journeyman import Agent, run` costs, as the benchmark of starting shows. What is made in every iteration
+    is an ordinary dataclass instead.
+    """
+    made: Any = dataclass(slots=True, kw_only=True, init=False, eq=False, repr=False)(kind)
+    every = fields(made)
+    compared = tuple([each.name for each in every if each.compare])
+    shown = tuple([each.name for each in every if each.repr])
+
+    def facts(self: object) -> tuple[object, ...]:
+        return tuple([getattr(self, name) for name in compared])
+
+    def start(self: object, **given: object) -> None:
+        for each in every:
+            if each.name in given:
+                fact = given.pop(each.name)
+            elif each.default_factory is not MISSING:
+                fact = each.default_factory()
+            elif each.default is not MISSING:
+                fact = each.default
+            else:
+                raise TypeError(f"{made.__qualname__}() needs {each.name}.")
+            object.__setattr__(self, each.name, fact)
+        if given:
+            raise TypeError(f"{made.__qualname__}() has no {', '.join(given)}.")
+
+    def is_equal(self: object, other: object) -> bool:
+        return facts(self) == facts(other) if other.__class__ is made else NotImplemented
+
+    @recursive_repr()
+    def text(self: object) -> str:
+        return f"{made.__qualname__}({', '.join([f'{name}={getattr(self, name)!r}' for name in shown])})"
+
+    def digest(self: object) -> int:
+        return hash(facts(self))
+
+    made.__init__, made.__eq__, made.__hash__, made.__repr__ = start, is_equal, digest, text
+    made.__setattr__ = made.__delattr__ = _refuse
+    made.__getstate__, made.__setstate__ = _state, _set_state
+    return made
+
+
+def _refuse(self: object, name: str, fact: object = None) -> None:
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _state(self: Any) -> list[object]:  # noqa: ANN401 - any class made by `frozen`
+    return [getattr(self, each.name) for each in fields(self)]
+
+
+def _set_state(self: Any, state: Sequence[object]) -> None:  # noqa: ANN401 - any class made by `frozen`
+    for each, fact in zip(fields(self), state, strict=True):
+        object.__setattr__(self, each.name, fact)
+
 
 JsonObject: TypeAlias = dict[str, JsonValue]
 RunPath: TypeAlias = tuple[str, ...]

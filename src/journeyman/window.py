@@ -29,6 +29,7 @@ from journeyman.types import (
     ToolUse,
     Url,
     Usage,
+    frozen,
 )
 
 _BLOCK_TOKENS = 8
@@ -39,7 +40,7 @@ MOST_RESERVE_TOKENS: Final = 16_384
 _RESERVED_SHARE: Final = 0.13
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shortened:
     """The messages to send."""
 
@@ -63,7 +64,7 @@ class Strategy(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Situation:
     """What a strategy may need beside the messages."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import FrozenInstanceError, dataclass, field, fields, is_dataclass
 from typing import Any, Final, cast, get_args
 
 import pytest
@@ -71,7 +71,8 @@ def test_every_ending_says_what_happened_and_what_to_do(context: type[Any]) -> N
     assert str(ending) == f"{ending.code}: {ending.message}"
     assert len(ending.message) > 10
     assert len(ending.hint) > 10
-    assert context.__dataclass_params__.frozen
+    with pytest.raises(FrozenInstanceError):
+        setattr(_example(context), fields(context)[0].name, "another")
 
 
 def test_a_cancelled_run_says_what_it_was_doing() -> None:  # R52, X33

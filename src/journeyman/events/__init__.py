@@ -8,7 +8,6 @@ break a run.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from journeyman.endings import Ending
@@ -63,7 +62,7 @@ from journeyman.events.team import (
     Reason,
 )
 from journeyman.result import LayerOutcome, ToolKind
-from journeyman.types import JsonObject, RunPath
+from journeyman.types import JsonObject, RunPath, frozen
 
 __all__ = [
     "PREFIXES",
@@ -137,7 +136,7 @@ Listener: TypeAlias = Callable[[Event], None]
 """Gets every event, synchronously, in order. Must be quick. One that raises is recorded and goes on being told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallbackContext:
     """Where a run stands when a callback is called. A snapshot of its own for each call."""
 
@@ -154,7 +153,7 @@ class CallbackContext:
     cached: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Callbacks:
     """Functions to call at the steps of a run, sync or async; an awaitable is awaited in place.
 

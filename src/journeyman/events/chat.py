@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from journeyman.result import Failure, Success
-from journeyman.types import JsonObject, RunPath
+from journeyman.types import JsonObject, RunPath, frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ApprovalRequested:
     """A gate asks about a call, which waits for `Chat.answer`. Exactly one `ApprovalAnswered` follows."""
 
@@ -27,7 +26,7 @@ class ApprovalRequested:
     """How far `Allow(extent)` may reach: `once`, and perhaps `session` and `always`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ApprovalAnswered:
     """After its `ApprovalRequested`, and before the call is made or refused. A turn that ends has denied it."""
 
@@ -37,7 +36,7 @@ class ApprovalAnswered:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class QuestionAsked:
     """The model asks the user through `ask_user`, and waits for `Chat.answer`. Exactly one `QuestionAnswered`
     follows."""
@@ -50,7 +49,7 @@ class QuestionAsked:
     """Answers to choose from; any other text will do as well."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class QuestionAnswered:
     """After its `QuestionAsked`."""
 
@@ -60,7 +59,7 @@ class QuestionAnswered:
     """None: the turn ended before there was one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TurnEnded:
     """The last event of a turn, after those of all its runs. The chat is idle by then: a listener may prompt it."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic_core import from_json
 
 from journeyman.endings import Ending
 from journeyman.result import LayerOutcome, Metadata, ToolKind
-from journeyman.types import JsonObject, Message, RunPath, StopReason, Usage
+from journeyman.types import JsonObject, Message, RunPath, StopReason, Usage, frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunStarted:
     """The first event of a run. Exactly one `RunSucceeded` or `RunFailed` follows as its last, unless the surrounding
     task is cancelled."""
@@ -29,7 +28,7 @@ class RunStarted:
     """For a sub-agent: `single`, `parallel`, `chain` or `background`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MessageCommitted:
     """A message became part of the history, the initial prompt included. In the order of the history.
 
@@ -42,7 +41,7 @@ class MessageCommitted:
     """Its place in the history, from 0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptStarted:
     """Before anything of this attempt. One `AttemptCompleted` follows on every path."""
 
@@ -50,7 +49,7 @@ class AttemptStarted:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class IterationStarted:
     """Before the model call of this iteration."""
 
@@ -59,7 +58,7 @@ class IterationStarted:
     iteration: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TextDelta:
     """A piece of the model's text, between `IterationStarted` and `ModelResponded`."""
 
@@ -67,7 +66,7 @@ class TextDelta:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ThinkingDelta:
     """A piece of the model's reasoning, between `IterationStarted` and `ModelResponded`."""
 
@@ -75,7 +74,7 @@ class ThinkingDelta:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolInputDelta:
     """A piece of the arguments of a call that the model is still writing. JSON text, cut anywhere."""
 
@@ -85,7 +84,7 @@ class ToolInputDelta:
     json: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OutputDelta:
     """The output as far as the model has written it. Comes instead of `ToolInputDelta` for the output tool."""
 
@@ -100,7 +99,7 @@ class OutputDelta:
         return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType] - JSON edge
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelRetried:
     """A request failed; another follows after `delay_s` seconds. Comes before the wait."""
 
@@ -115,7 +114,7 @@ class ModelRetried:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelRestarted:
     """The call starts again: forget the deltas since `IterationStarted`."""
 
@@ -124,7 +123,7 @@ class ModelRestarted:
     iteration: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelAnswered:
     """Which of several models gives the answer; before its deltas."""
 
@@ -133,7 +132,7 @@ class ModelAnswered:
     model: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelResponded:
     """The response is complete; before any of its calls."""
 
@@ -147,7 +146,7 @@ class ModelResponded:
     model: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CompactionStep:
     """What one strategy did for a `ContextCompacted`."""
 
@@ -158,7 +157,7 @@ class CompactionStep:
     """Why it made no view, or why that could not be sent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ContextCompacted:
     """What is sent of the conversation was to be made shorter; before the deltas of the request that it is for.
 
@@ -180,7 +179,7 @@ class ContextCompacted:
     """Of the model calls that the strategies made. Not in any `ModelResponded`, but in the usage of the run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolCalled:
     """Before the call, in call order: exactly one for each `tool_use` block of a response that asks for calls."""
 
@@ -193,7 +192,7 @@ class ToolCalled:
     tool_input: JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolProgress:
     """What a running tool reports of itself, between its `ToolCalled` and `ToolFinished`."""
 
@@ -205,7 +204,7 @@ class ToolProgress:
     """How much is done, 0 to 1; None when unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolFinished:
     """After the call, as it happens: exactly one for each `ToolCalled`, unless the run is cancelled from outside. The
     terminator's comes after validation."""
@@ -223,7 +222,7 @@ class ToolFinished:
     duration_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallAbandoned:
     """A sync tool was still running in its thread when it was cancelled or timed out. Its late result is dropped."""
 
@@ -232,7 +231,7 @@ class CallAbandoned:
     tool_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LayerStarted:
     """Before a validation layer. One `LayerCompleted` follows; after one that did not pass comes no other layer."""
 
@@ -243,7 +242,7 @@ class LayerStarted:
     kind: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LayerCompleted:
     """After a validation layer."""
 
@@ -252,7 +251,7 @@ class LayerCompleted:
     outcome: LayerOutcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ValidationFailed:
     """After the layers, when one did not pass; before the terminator's `ToolFinished`."""
 
@@ -261,7 +260,7 @@ class ValidationFailed:
     feedback: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptCompleted:
     """The last event of an attempt; before the next `AttemptStarted`."""
 
@@ -270,7 +269,7 @@ class AttemptCompleted:
     succeeded: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunSucceeded:
     """The last event of a run that succeeded."""
 
@@ -279,7 +278,7 @@ class RunSucceeded:
     metadata: Metadata
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunFailed:
     """The last event of a run that failed."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
-from journeyman.types import NOTHING_USED, RunPath, Usage
+from journeyman.types import NOTHING_USED, RunPath, Usage, frozen
 
 TaskKind: TypeAlias = Literal["tool", "agent", "shell", "member"]
 """What a task is: work of a tool, a run of an agent, a shell command, or a member of a team."""
@@ -38,7 +38,7 @@ class Identity:
         return f"{self.name}@{self.team}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TaskInfo:
     """One task, as it was at one moment."""
 
@@ -90,7 +90,7 @@ class TaskInfo:
         return self.status == "running"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TaskStarted:
     """A task was registered; before anything of its work. One `TaskEnded` follows."""
 
@@ -98,7 +98,7 @@ class TaskStarted:
     info: TaskInfo
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TaskMessaged:
     """Somebody wrote to a task. Between its `TaskStarted` and `TaskEnded` if it was queued."""
 
@@ -108,7 +108,7 @@ class TaskMessaged:
     delivery: Delivery
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TaskEnded:
     """A task has its final status; before its notification is handed over."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
 from journeyman.events.task import Liveness
-from journeyman.types import RunPath
+from journeyman.types import RunPath, frozen
 
 MailKind: TypeAlias = Literal["message", "idle", "gone", "shutdown"]
 """What mail is: somebody's words, or a notice of the team's. `idle`: a member has nothing left to do. `gone`: it ended.
@@ -18,7 +17,7 @@ Reason: TypeAlias = Literal["gone", "stale", "unread", "closed"]
 `unread`: its addressee ended before it read it. `closed`: the team was left before it was read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mail:
     """One message from one member of a team to another. It ends delivered or as a dead letter, exactly once."""
 
@@ -34,7 +33,7 @@ class Mail:
     sent: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeadLetter:
     """Mail that could not be delivered."""
 
@@ -43,7 +42,7 @@ class DeadLetter:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MailSent:
     """Mail is on its way. Exactly one `MailDelivered` or `MailReturned` with the same mail follows."""
 
@@ -52,7 +51,7 @@ class MailSent:
     mail: Mail
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MailDelivered:
     """Mail became part of its addressee's conversation, or was handed to the program that leads the team."""
 
@@ -61,7 +60,7 @@ class MailDelivered:
     mail: Mail
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MailReturned:
     """Mail could not be delivered, and is a dead letter from now on."""
 
@@ -70,7 +69,7 @@ class MailReturned:
     letter: DeadLetter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MemberChanged:
     """A member does something else. The first of each member is `working` or `idle`, the last is `gone`."""
 

@@ -136,7 +136,7 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
     tool = run.calls.tools.get(use.name)
     if tool is None:
         return Outcome.failed("unknown", f"Error: Unknown tool {use.name}")
-    if not run.attempt.budget.take_call():
+    if run.attempt.budget.limits_calls and not run.attempt.budget.take_call():
         return Outcome.failed("over_budget", "Error: not run: this run may make no more tool calls.")
     if reservation is None:
         return await gated(run, tool, use)

@@ -49,7 +49,7 @@ from journeyman.model import (
     ThinkingPart,
     max_output_tokens_of,
 )
-from journeyman.types import ToolResult
+from journeyman.types import NOTHING_USED, ToolResult
 from journeyman.window import CompactedView
 
 
@@ -96,7 +96,8 @@ async def _begin(run: Run) -> None:
         await run.scope.checkpoint()
     run.attempt.iteration += 1
     run.attempt.doing = "calling the model"
-    run.ledger.begin_model_call()
+    run.ledger.n_model_calls += 1
+    run.ledger.call_usage = NOTHING_USED
     if run.watch is not None:
         await run.tell(IterationStarted)
         await run.scope.checkpoint()

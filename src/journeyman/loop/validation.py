@@ -22,6 +22,7 @@ from journeyman.loop.record import Candidate, Layer, Run
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.issues import written_path
 from journeyman.tools.schema import OutputSchema
+from journeyman.types import frozen
 
 T = TypeVar("T")
 
@@ -121,7 +122,7 @@ async def complete_layer(run: Run, outcome: LayerOutcome) -> None:
 # -- one validator -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Checking:
     """What a validator may know besides the output."""
 

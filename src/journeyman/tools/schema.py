@@ -29,7 +29,7 @@ from typing_extensions import TypedDict, TypeForm
 
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
 from journeyman.tools.issues import bounded, faults_of, issue_lines
-from journeyman.types import JsonObject
+from journeyman.types import JsonObject, frozen
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ REQUIRED = inspect.Parameter.empty
 """The default of a parameter that has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Parameter:
     """One parameter of a tool."""
 

@@ -20,11 +20,12 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, ge
 
 from journeyman.errors import Problem
 from journeyman.tools.schema import REQUIRED, Parameter
+from journeyman.types import frozen
 
 Function: TypeAlias = Callable[..., object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Signature:
     """A function, read."""
 
