@@ -82,8 +82,7 @@ async def test_a_call_that_a_gate_asks_about_waits_for_the_users_decision(
     assert [type(event) for event in recorder.events if isinstance(event, kinds)] == list(kinds)
 
 
-async def test_the_user_may_stop_the_turn_instead_of_deciding(stage: Stage) -> None:
-    recorder = Recorder()
+async def test_the_user_may_stop_the_turn_instead_of_deciding(stage: Stage, recorder: Recorder) -> None:
     async with chatting(stage.model([call("look", id="a")]), tools=[look], gate=AlwaysAsk(), on_event=recorder) as chat:
         turn = chat.start("Go.")
         chat.answer(await asked(recorder, ApprovalRequested), Stop("that is enough"))
@@ -103,8 +102,7 @@ async def test_a_listener_may_answer_at_once(stage: Stage) -> None:
         assert script_of(chat)[2] == ("user", "#a: found here")
 
 
-async def test_an_answer_may_come_from_another_thread(stage: Stage) -> None:
-    recorder = Recorder()
+async def test_an_answer_may_come_from_another_thread(stage: Stage, recorder: Recorder) -> None:
     agent = Agent(name="tester", model=stage.model([call("look", id="a"), "Done."]), tools=[look], gate=AlwaysAsk())
     async with Chat(agent, on_event=recorder) as chat:
         turn = chat.start("Go.")
@@ -112,14 +110,13 @@ async def test_an_answer_may_come_from_another_thread(stage: Stage) -> None:
         assert (await turn).unwrap() == "Done."
 
 
-async def test_an_approver_of_the_callers_own_is_asked_instead(stage: Stage) -> None:
+async def test_an_approver_of_the_callers_own_is_asked_instead(stage: Stage, recorder: Recorder) -> None:
     approvals: list[Approval] = []
 
     async def approve(approval: Approval) -> Decision:
         approvals.append(approval)
         return Allow()
 
-    recorder = Recorder()
     agent = Agent(name="tester", model=stage.model([call("look"), "Done."]), tools=[look], gate=AlwaysAsk())
     async with Chat(agent, host=Host(approve=approve), on_event=recorder) as chat:
         await chat.prompt("Go.")
@@ -135,8 +132,7 @@ async def test_without_anybody_who_listens_a_call_is_denied_with_the_question(st
         assert script_of(chat)[2] == ("user", "#a! Error: denied: May it look?")
 
 
-async def test_an_abort_denies_what_is_open(stage: Stage) -> None:
-    recorder = Recorder()
+async def test_an_abort_denies_what_is_open(stage: Stage, recorder: Recorder) -> None:
     async with chatting(stage.model([call("look")]), tools=[look], gate=AlwaysAsk(), on_event=recorder) as chat:
         turn = chat.start("Go.")
         id = await asked(recorder, ApprovalRequested)
@@ -149,8 +145,7 @@ async def test_an_abort_denies_what_is_open(stage: Stage) -> None:
 
 
 @virtual_clock
-async def test_an_approval_may_take_only_so_long() -> None:
-    recorder = Recorder()
+async def test_an_approval_may_take_only_so_long(recorder: Recorder) -> None:
     agent = Agent(
         name="tester",
         model=Scripted([call("look", id="a"), "Done."]),
@@ -164,8 +159,7 @@ async def test_an_approval_may_take_only_so_long() -> None:
     assert [event.decision for event in recorder.of(ApprovalAnswered)] == ["deny"]
 
 
-async def test_an_answer_is_taken_once_and_must_fit(stage: Stage) -> None:
-    recorder = Recorder()
+async def test_an_answer_is_taken_once_and_must_fit(stage: Stage, recorder: Recorder) -> None:
     answers = [call("look"), call("ask_user", question="Which?"), "Done."]
     async with chatting(stage.model(answers), tools=[look, ask_user], gate=OnlyLook(), on_event=recorder) as chat:
         turn = chat.start("Go.")
@@ -211,8 +205,7 @@ async def test_what_a_listener_does_to_the_arguments_does_not_reach_the_call(sta
 # -- questions --------------------------------------------------------------------------------------------------------
 
 
-async def test_the_model_may_ask_the_user(stage: Stage) -> None:
-    recorder = Recorder()
+async def test_the_model_may_ask_the_user(stage: Stage, recorder: Recorder) -> None:
     question = call("ask_user", question="Which month?", options=["May", "June"], id="a")
     async with chatting(stage.model([question, "May it is."]), tools=[ask_user], on_event=recorder) as chat:
         turn = chat.start("Compare.")
@@ -225,8 +218,7 @@ async def test_the_model_may_ask_the_user(stage: Stage) -> None:
     assert [(event.id, event.answer) for event in recorder.of(QuestionAnswered)] == [(id, "May")]
 
 
-async def test_an_abort_leaves_a_question_unanswered(stage: Stage) -> None:
-    recorder = Recorder()
+async def test_an_abort_leaves_a_question_unanswered(stage: Stage, recorder: Recorder) -> None:
     agent = Agent(name="tester", model=stage.model([call("ask_user", question="Which?")]), tools=[ask_user])
     async with Chat(agent, on_event=recorder) as chat:
         turn = chat.start("Go.")

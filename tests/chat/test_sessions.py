@@ -135,8 +135,7 @@ async def test_texts_from_other_threads_are_kept_each_once(path: Path) -> None:
         assert chat.state.follow_ups == ()
 
 
-async def test_usage_goes_on_exactly_and_is_there_in_mid_turn(path: Path) -> None:
-    door = Door()
+async def test_usage_goes_on_exactly_and_is_there_in_mid_turn(path: Path, door: Door) -> None:
     agent = Agent(name="tester", model=Scripted([call("wait", id="a"), "Done."]), tools=[door.tool()])
     async with Chat.open(agent, path) as chat:
         chat.start("Go.")
@@ -152,8 +151,7 @@ async def test_usage_goes_on_exactly_and_is_there_in_mid_turn(path: Path) -> Non
         assert whole.requests == 2
 
 
-async def test_an_aborted_turn_is_kept_with_its_note(path: Path) -> None:
-    door = Door()
+async def test_an_aborted_turn_is_kept_with_its_note(path: Path, door: Door) -> None:
     agent = Agent(name="tester", model=Scripted([call("wait", id="a"), "I see."]), tools=[door.tool()])
     async with Chat.open(agent, path) as chat:
         turn = await door.reached_by(chat.start("Go."))

@@ -19,8 +19,7 @@ from tests.support.stage import Stage
 SKIPPED = "Error: not run, because the user wrote something new. Read it first; call again if that is still right."
 
 
-async def test_steering_is_said_after_the_results_in_the_same_message(stage: Stage) -> None:
-    door = Door()
+async def test_steering_is_said_after_the_results_in_the_same_message(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([call("wait", id="a"), "Bien."]), tools=[door.tool()]) as chat:
         turn = await door.reached_by(chat.start("Go."))
         one, two = chat.steer("In French."), chat.steer("Briefly.")
@@ -31,8 +30,7 @@ async def test_steering_is_said_after_the_results_in_the_same_message(stage: Sta
     assert transcript(stage.messages(1))[-1] == ("user", "#a: waited", "In French.", "Briefly.")
 
 
-async def test_steering_skips_calls_that_have_not_started(stage: Stage) -> None:
-    door, recorder = Door(), Recorder()
+async def test_steering_skips_calls_that_have_not_started(stage: Stage, door: Door, recorder: Recorder) -> None:
     answers = [[call("wait", id="a"), call("look", id="b"), call("look", id="c")], "Stopped looking."]
     async with chatting(stage.model(answers), tools=[door.tool(), look], on_event=recorder) as chat:
         turn = await door.reached_by(chat.start("Go."))
@@ -78,8 +76,7 @@ async def test_calls_that_run_together_finish_and_those_behind_them_are_skipped(
     )
 
 
-async def test_steering_while_the_model_writes_keeps_its_calls_from_beginning(stage: Stage) -> None:
-    door = Door()
+async def test_steering_while_the_model_writes_keeps_its_calls_from_beginning(stage: Stage, door: Door) -> None:
     model = stage.model([door.before(call("look", id="a")), "As you wish."])
     async with chatting(model, tools=[look]) as chat:
         turn = await door.reached_by(chat.start("Go."))
@@ -88,8 +85,7 @@ async def test_steering_while_the_model_writes_keeps_its_calls_from_beginning(st
     assert transcript(stage.messages(1))[-1] == ("user", f"#a! {SKIPPED}", "Stop.")
 
 
-async def test_an_output_that_steering_came_before_is_not_handed_in(stage: Stage) -> None:
-    door = Door()
+async def test_an_output_that_steering_came_before_is_not_handed_in(stage: Stage, door: Door) -> None:
     model = stage.model([door.before(call("output", total=1, id="a")), call("output", total=2, id="b")])
     async with chatting(model, output=Output(Report)) as chat:
         turn = await door.reached_by(chat.start("How many?"))
@@ -109,8 +105,7 @@ async def test_steering_that_waits_at_the_natural_stop_is_the_next_prompt(stage:
     assert len(recorder.of(TurnEnded)) == 1
 
 
-async def test_steering_goes_before_follow_ups_and_each_queue_is_said_whole(stage: Stage) -> None:
-    door = Door()
+async def test_steering_goes_before_follow_ups_and_each_queue_is_said_whole(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([door.before("1."), "2.", "3."])) as chat:
         turn = await door.reached_by(chat.start("Go."))
         for number in (1, 2):
@@ -127,8 +122,7 @@ async def test_steering_goes_before_follow_ups_and_each_queue_is_said_whole(stag
         ]
 
 
-async def test_a_follow_up_does_not_disturb_the_calls(stage: Stage) -> None:
-    door = Door()
+async def test_a_follow_up_does_not_disturb_the_calls(stage: Stage, door: Door) -> None:
     answers = [[call("wait", id="a"), call("look", id="b")], "Done.", "More."]
     async with chatting(stage.model(answers), tools=[door.tool(), look]) as chat:
         turn = await door.reached_by(chat.start("Go."))
@@ -163,8 +157,7 @@ async def test_continuing_an_idle_chat_says_the_steering_or_else_the_follow_ups(
 
 
 @pytest.mark.parametrize("ending", ["abort", "limit", "error", "stop_after"])
-async def test_the_queues_survive_every_ending_but_the_natural_stop(ending: str) -> None:
-    door = Door()
+async def test_the_queues_survive_every_ending_but_the_natural_stop(ending: str, door: Door) -> None:
     after: dict[str, Answer] = {"error": ProviderError("no", kind="bad_request"), "limit": call("look")}
     agent = Agent(
         name="tester",
@@ -184,8 +177,7 @@ async def test_the_queues_survive_every_ending_but_the_natural_stop(ending: str)
         assert (receipt.status, chat.state.follow_ups) == ("queued", ("later",))
 
 
-async def test_steering_that_no_model_call_follows_stays_in_its_queue(stage: Stage) -> None:
-    door = Door()
+async def test_steering_that_no_model_call_follows_stays_in_its_queue(stage: Stage, door: Door) -> None:
     model = stage.model([call("wait"), "Read."])
     async with chatting(model, tools=[door.tool()], limits=Limits(iterations=1)) as chat:
         turn = await door.reached_by(chat.start("Go."))
@@ -196,8 +188,7 @@ async def test_steering_that_no_model_call_follows_stays_in_its_queue(stage: Sta
         assert receipt.status == "delivered"
 
 
-async def test_steering_whose_request_fails_is_part_of_the_next_one() -> None:
-    door = Door()
+async def test_steering_whose_request_fails_is_part_of_the_next_one(door: Door) -> None:
     model = Scripted([call("wait", id="a"), ProviderError("no", kind="bad_request"), "Read."])
     async with chatting(model, tools=[door.tool()]) as chat:
         turn = await door.reached_by(chat.start("Go."))
@@ -227,8 +218,8 @@ async def test_follow_ups_return_to_their_queue_when_the_next_run_cannot_begin()
         assert n_built == ["Go.", "Go.", "Go."]
 
 
-async def test_what_comes_while_a_run_begins_waits_behind_what_it_could_not_say() -> None:
-    door, n_built = Door(), list[str]()
+async def test_what_comes_while_a_run_begins_waits_behind_what_it_could_not_say(door: Door) -> None:
+    n_built = list[str]()
 
     async def system(given: str) -> str:
         n_built.append(given)
@@ -281,10 +272,9 @@ async def test_tools_and_listeners_may_steer(stage: Stage) -> None:
     assert transcript(stage.messages(2))[-1] == ("user", "from the listener")
 
 
-async def test_a_pause_for_the_providers_tool_is_not_steered_into() -> None:
+async def test_a_pause_for_the_providers_tool_is_not_steered_into(door: Door) -> None:
     asked = Opaque("scripted", '{"type":"server_tool_use","id":"s1","name":"search","input":{}}')
     found = Opaque("scripted", '{"type":"search_result","tool_use_id":"s1"}')
-    door = Door()
     model = Scripted([say(asked, stop_reason="pause_turn"), door.before(say(found, "Found.")), "Noted."])
     async with chatting(model) as chat:
         chat.subscribe(once(ModelResponded, lambda: chat.steer("Hurry.")))
@@ -298,8 +288,7 @@ async def test_a_pause_for_the_providers_tool_is_not_steered_into() -> None:
 # -- injections -------------------------------------------------------------------------------------------------------
 
 
-async def test_an_injection_steers_a_turn_that_goes_on(stage: Stage) -> None:
-    door = Door()
+async def test_an_injection_steers_a_turn_that_goes_on(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([call("wait", id="a"), "Noted."]), tools=[door.tool()]) as chat:
         turn = await door.reached_by(chat.start("Go."))
         assert chat.inject("Task 1 is done.").disposition == "steered"

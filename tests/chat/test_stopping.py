@@ -23,8 +23,7 @@ STOPPED = "Error: the run was stopped before this call finished."
 # -- abort ------------------------------------------------------------------------------------------------------------
 
 
-async def test_after_an_abort_the_model_reads_that_it_was_stopped_once(stage: Stage) -> None:
-    door = Door()
+async def test_after_an_abort_the_model_reads_that_it_was_stopped_once(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([call("wait", id="a"), "I see.", "Go on."]), tools=[door.tool()]) as chat:
         turn = await door.reached_by(chat.start("Go."))
         chat.abort("wrong way")
@@ -39,8 +38,7 @@ async def test_after_an_abort_the_model_reads_that_it_was_stopped_once(stage: St
     ]
 
 
-async def test_a_turn_can_be_aborted_by_itself(stage: Stage) -> None:
-    door = Door()
+async def test_a_turn_can_be_aborted_by_itself(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([door.before("One."), "Two."])) as chat:
         turn = await door.reached_by(chat.start("Go."))
         turn.abort()
@@ -51,8 +49,7 @@ async def test_a_turn_can_be_aborted_by_itself(stage: Stage) -> None:
         assert script_of(chat) == [("user", "Go.", ABORTED, "Again."), ("assistant", "Two.")]
 
 
-async def test_an_abort_without_a_turn_is_not_kept_for_later(stage: Stage) -> None:
-    door = Door()
+async def test_an_abort_without_a_turn_is_not_kept_for_later(stage: Stage, door: Door) -> None:
     async with chatting(stage.model(["One.", door.before("Never."), "Two."])) as chat:
         chat.abort()
         assert (await chat.prompt("Go.")).unwrap() == "One."
@@ -86,8 +83,7 @@ async def test_an_abort_of_the_checks_of_a_text_interrupts_nothing_the_model_did
         assert script_of(chat) == [("user", "Go."), ("assistant", "One.")]
 
 
-async def test_two_aborts_of_one_turn_leave_one_marker(stage: Stage) -> None:
-    door = Door()
+async def test_two_aborts_of_one_turn_leave_one_marker(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([door.before("One.")])) as chat:
         turn = await door.reached_by(chat.start("Go."))
         chat.abort("first")
@@ -125,8 +121,7 @@ async def test_a_chat_stopped_by_its_limits_has_no_marker(stage: Stage) -> None:
 # -- hold -------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_hold_stops_the_turn_silently_and_refuses_others_until_it_is_released(stage: Stage) -> None:
-    door = Door()
+async def test_a_hold_stops_the_turn_silently_and_refuses_others_until_it_is_released(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([door.before("One."), "Two.", "Three."])) as chat:
         turn = await door.reached_by(chat.start("Go."))
         receipt = chat.follow_up("later")
@@ -178,8 +173,7 @@ async def test_a_listener_cannot_begin_a_turn_while_the_chat_is_held(stage: Stag
             assert [type(each.error) for each in chat.state.listener_errors] == [ChatHeld]
 
 
-async def test_who_gives_up_on_a_hold_does_not_hold() -> None:
-    door = Door()
+async def test_who_gives_up_on_a_hold_does_not_hold(door: Door) -> None:
 
     async def slow(*_: object) -> None:
         await door.wait()
@@ -225,8 +219,7 @@ async def test_a_chat_cannot_wait_for_itself(stage: Stage) -> None:
 # -- reset, leaving, waiting ------------------------------------------------------------------------------------------
 
 
-async def test_a_reset_stops_the_turn_and_forgets_everything(stage: Stage) -> None:
-    door = Door()
+async def test_a_reset_stops_the_turn_and_forgets_everything(stage: Stage, door: Door) -> None:
     async with chatting(stage.model(["One.", door.before("Two."), "New."])) as chat:
         await chat.prompt("Go.")
         turn = await door.reached_by(chat.start("Again."))
@@ -292,8 +285,7 @@ async def test_the_model_is_closed_after_the_last_turn() -> None:
 
 
 @virtual_clock
-async def test_a_callback_that_hangs_cannot_hold_up_who_gives_up() -> None:
-    door = Door()
+async def test_a_callback_that_hangs_cannot_hold_up_who_gives_up(door: Door) -> None:
 
     async def never(*_: object) -> None:
         await door.wait()
@@ -361,8 +353,7 @@ async def test_listeners_hear_everything_in_the_order_they_came(stage: Stage) ->
     assert heard == [(name, text) for text in ("Go.", "One.") for name in ("agent", "first", "second")]
 
 
-async def test_the_end_of_a_turn_is_told_last_and_with_its_result(stage: Stage) -> None:
-    recorder = Recorder()
+async def test_the_end_of_a_turn_is_told_last_and_with_its_result(stage: Stage, recorder: Recorder) -> None:
     async with chatting(stage.model(["One.", "Two."]), on_event=recorder) as chat:
         chat.follow_up("later")
         result = await chat.prompt("Go.")
@@ -371,9 +362,8 @@ async def test_the_end_of_a_turn_is_told_last_and_with_its_result(stage: Stage) 
     assert end.result == result
 
 
-async def test_a_listener_may_take_over_at_the_end_of_a_turn(stage: Stage) -> None:
+async def test_a_listener_may_take_over_at_the_end_of_a_turn(stage: Stage, door: Door) -> None:
     states: list[bool] = []
-    door = Door()
     async with chatting(stage.model(["One.", door.before("Two."), "Three."])) as chat:
 
         def take_over() -> None:
@@ -392,11 +382,10 @@ async def test_a_listener_may_take_over_at_the_end_of_a_turn(stage: Stage) -> No
         assert [line[1] for line in script_of(chat)] == ["Go.", "One.", "More.", "Two.", "Steered.", "Three."]
 
 
-async def test_a_listener_that_raises_breaks_nothing(stage: Stage) -> None:
+async def test_a_listener_that_raises_breaks_nothing(stage: Stage, recorder: Recorder) -> None:
     def bad(event: Event) -> None:
         raise LookupError(type(event).__name__)
 
-    recorder = Recorder()
     async with chatting(stage.model(["One."]), on_event=bad) as chat:
         chat.subscribe(recorder)
         result = await chat.prompt("Go.")
@@ -462,8 +451,7 @@ async def test_nothing_is_left_when_the_work_around_a_chat_is_cancelled(stage: S
     )
 
 
-async def test_the_events_of_a_stopped_turn_end_with_its_end(stage: Stage) -> None:
-    recorder, door = Recorder(), Door()
+async def test_the_events_of_a_stopped_turn_end_with_its_end(stage: Stage, recorder: Recorder, door: Door) -> None:
     async with chatting(stage.model([door.before("Never.")]), on_event=recorder) as chat:
         turn = await door.reached_by(chat.start("Go."))
         chat.abort()

@@ -57,8 +57,7 @@ async def test_a_turn_begins_at_once_and_is_awaited_for_its_result(stage: Stage)
         assert not chat.state.is_running
 
 
-async def test_who_stops_waiting_for_a_turn_does_not_stop_it(stage: Stage) -> None:
-    door = Door()
+async def test_who_stops_waiting_for_a_turn_does_not_stop_it(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([door.before("Hello.")])) as chat:
         turn = chat.start("Hi.")
 
@@ -73,8 +72,7 @@ async def test_who_stops_waiting_for_a_turn_does_not_stop_it(stage: Stage) -> No
         assert (await door.open_for(turn)).unwrap() == "Hello."
 
 
-async def test_a_second_prompt_at_the_same_time_is_refused(stage: Stage) -> None:
-    door = Door()
+async def test_a_second_prompt_at_the_same_time_is_refused(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([door.before("Hello.")])) as chat:
         turn = chat.start("Hi.")
         with pytest.raises(ChatBusy, match=r"Use steer\(\) or follow_up\(\), or abort\(\) it first"):
@@ -121,8 +119,7 @@ async def test_each_prompt_has_the_limits_of_a_run_to_itself(stage: Stage) -> No
         assert (await chat.prompt("Two?")).unwrap() == "Two."
 
 
-async def test_usage_is_that_of_all_turns_failed_requests_included(stage: Stage) -> None:
-    door = Door()
+async def test_usage_is_that_of_all_turns_failed_requests_included(stage: Stage, door: Door) -> None:
     answers = [call("look"), "One.", ProviderError("no", kind="bad_request"), door.before("Three.")]
     async with chatting(stage.model(answers), tools=[look]) as chat:
         first = await chat.prompt("One?")
@@ -316,9 +313,8 @@ async def test_a_guard_that_escalates_ends_the_turn_and_keeps_the_queues(stage: 
         assert chat.state.last_error is not None
 
 
-async def test_a_guard_is_not_asked_while_something_waits_to_be_said(stage: Stage) -> None:
+async def test_a_guard_is_not_asked_while_something_waits_to_be_said(stage: Stage, door: Door) -> None:
     texts: list[str] = []
-    door = Door()
     model = stage.model([door.before("One."), "Two.", "Three."])
 
     def guard(stopping: Stopping) -> None:

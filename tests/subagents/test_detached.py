@@ -75,8 +75,8 @@ async def test_it_returns_at_once_and_the_task_can_be_seen_by_then(stage: Stage)
     assert "<result>found</result>" in told.notes[0][0]
 
 
-async def test_the_tools_own_recipient_is_told(stage: Stage) -> None:  # S1.6
-    told, others = Told(), Told()
+async def test_the_tools_own_recipient_is_told(stage: Stage, told: Told) -> None:  # S1.6
+    others = Told()
     async with Tasks(notify=others) as tasks:
         crew = Subagents(scout(stage), notify=told)
         await play(stage, crew, LATER, host=Host(tasks=tasks))
@@ -84,8 +84,7 @@ async def test_the_tools_own_recipient_is_told(stage: Stage) -> None:  # S1.6
     assert (len(told.notes), len(others.notes)) == (1, 0)
 
 
-async def test_a_chat_is_told_through_its_follow_ups(stage: Stage) -> None:  # S1.6
-    door = Door()
+async def test_a_chat_is_told_through_its_follow_ups(stage: Stage, door: Door) -> None:  # S1.6
     crew = Subagents(scout(stage, door.before("found")))
     model = stage.model([call("subagent", LATER, id="a"), "started", "I read it."])
     async with Tasks() as tasks, Chat(Agent(name="lead", model=model, tools=[crew]), host=Host(tasks=tasks)) as chat:
@@ -99,8 +98,7 @@ async def test_a_chat_is_told_through_its_follow_ups(stage: Stage) -> None:  # S
     assert "<result>found</result>" in text
 
 
-async def test_a_failure_in_the_background_fails_the_task_with_its_words(stage: Stage) -> None:  # S1.6
-    told = Told()
+async def test_a_failure_in_the_background_fails_the_task_with_its_words(stage: Stage, told: Told) -> None:  # S1.6
     async with Tasks(notify=told) as tasks:
         await play(stage, Subagents(scout(stage, say("No.", stop_reason="refusal")), tasks=tasks), LATER)
         await tasks.wait()
@@ -116,8 +114,8 @@ async def test_a_typed_output_in_the_background_is_json(stage: Stage) -> None:
         assert tasks.get("bg-1").result == '{"total":4,"places":["attic"]}'
 
 
-async def test_it_outlives_the_run_its_deadline_and_its_signal(stage: Stage) -> None:  # S1.6
-    door, abort = Door(), Abort()
+async def test_it_outlives_the_run_its_deadline_and_its_signal(stage: Stage, door: Door) -> None:  # S1.6
+    abort = Abort()
     async with Tasks(notify=Told()) as tasks:
         crew = Subagents(scout(stage, door.before("found")), tasks=tasks)
         boss = lead(stage, crew, LATER, limits=Limits(seconds=30))
@@ -128,8 +126,7 @@ async def test_it_outlives_the_run_its_deadline_and_its_signal(stage: Stage) -> 
         assert tasks.get("bg-1").status == "completed"
 
 
-async def test_stopping_the_task_kills_it(stage: Stage) -> None:  # S1.6, S16.6
-    told = Told()
+async def test_stopping_the_task_kills_it(stage: Stage, told: Told) -> None:  # S1.6, S16.6
     async with Tasks(notify=told) as tasks:
         await play(stage, Subagents(scout(stage, hang), tasks=tasks), LATER)
         assert tasks.stop("bg-1")
@@ -151,8 +148,7 @@ async def test_its_tokens_are_still_those_of_the_budget_above_and_its_usage_is_i
     assert budget.tokens == 45
 
 
-async def test_the_listeners_of_the_run_hear_it_too(stage: Stage) -> None:  # S1.8
-    recorder = Recorder()
+async def test_the_listeners_of_the_run_hear_it_too(stage: Stage, recorder: Recorder) -> None:  # S1.8
     async with Tasks(notify=Told()) as tasks:
         await play(stage, Subagents(scout(stage), tasks=tasks), LATER, on_event=recorder)
         await tasks.wait()
@@ -162,8 +158,7 @@ async def test_the_listeners_of_the_run_hear_it_too(stage: Stage) -> None:  # S1
     ]
 
 
-async def test_messages_to_the_task_are_read_before_its_next_model_call(stage: Stage) -> None:  # S1.6
-    door = Door()
+async def test_messages_to_the_task_are_read_before_its_next_model_call(stage: Stage, door: Door) -> None:  # S1.6
     searching = Agent(name="scout", model=stage.model([call("wait", id="a"), "found more"]), tools=[door.tool()])
     async with Tasks(notify=Told()) as tasks:
         await play(stage, Subagents(searching, tasks=tasks), LATER)

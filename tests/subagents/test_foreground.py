@@ -375,9 +375,8 @@ MODES: dict[str, dict[str, Any]] = {"single": PAIR[1], "parallel": {"tasks": PAI
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_fault_stays_where_it_is(stage: Stage, fault: str, mode: str) -> None:
+async def test_a_fault_stays_where_it_is(stage: Stage, fault: str, mode: str, recorder: Recorder) -> None:
     make, why = FAULTS[fault]
-    recorder = Recorder()
     crew = Subagents(make(stage), scout(stage, call("look", id="a"), "found"))
     result = await run(lead(stage, crew, MODES[mode]), "Go.", on_event=recorder)
     assert code(result) == ""

@@ -88,7 +88,7 @@ async def test_children_are_recorded_in_the_order_in_which_they_began_also_those
     assert result.metadata.usage == Usage(requests=6, input_tokens=60, output_tokens=30)
 
 
-async def test_a_run_in_a_tool_is_a_child_too_under_its_own_name(stage: Stage) -> None:
+async def test_a_run_in_a_tool_is_a_child_too_under_its_own_name(stage: Stage, recorder: Recorder) -> None:
     inner = scout(stage, name="inner")
 
     @tool
@@ -97,7 +97,6 @@ async def test_a_run_in_a_tool_is_a_child_too_under_its_own_name(stage: Stage) -
         return (await run(inner, "x")).unwrap()
 
     outer = Agent(name="outer", model=stage.model([call("ask", id="a"), "done"]), tools=[ask])
-    recorder = Recorder()
     result = await run(outer, "Go.", on_event=recorder)
     assert [record.path for record in result.metadata.children] == [("outer", "inner")]
     assert result.metadata.usage == Usage(requests=3, input_tokens=30, output_tokens=15)
@@ -217,8 +216,7 @@ async def test_children_are_heard_with_their_paths_and_say_who_sent_them(stage: 
     assert {TextDelta, ThinkingDelta, ToolCalled, ToolFinished, IterationStarted, RunSucceeded} <= kinds
 
 
-async def test_events_of_children_come_between_the_call_and_its_end(stage: Stage) -> None:
-    recorder = Recorder()
+async def test_events_of_children_come_between_the_call_and_its_end(stage: Stage, recorder: Recorder) -> None:
     await play(stage, Subagents(scout(stage)), LOOK, on_event=recorder)
     inner = [number for number, event in enumerate(recorder.events) if len(event.path) == 2]
     called = next(number for number, event in enumerate(recorder.events) if isinstance(event, ToolCalled))
@@ -234,8 +232,7 @@ async def test_a_stream_shows_children_and_gives_the_parents_result(stage: Stage
     assert events.result.unwrap() == "done"
 
 
-async def test_instances_are_told_apart_over_all_turns_of_a_chat(stage: Stage) -> None:  # S1.8
-    recorder = Recorder()
+async def test_instances_are_told_apart_over_all_turns_of_a_chat(stage: Stage, recorder: Recorder) -> None:  # S1.8
     crew = Subagents(scout(stage))
     calls = [call("subagent", LOOK, id="a"), "one", call("subagent", LOOK, id="b"), "two"]
     async with Chat(Agent(name="lead", model=stage.model(calls), tools=[crew]), on_event=recorder) as chat:

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import pytest
 from pydantic import BaseModel, JsonValue
 from pydantic_core import from_json
 
@@ -157,6 +158,18 @@ class Door:
         return "let go"
 
 
+@pytest.fixture
+def door() -> Door:
+    """Give a door that is closed."""
+    return Door()
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    """Give a listener that keeps every event."""
+    return Recorder()
+
+
 # -- chats ------------------------------------------------------------------------------------------------------------
 
 
@@ -233,6 +246,12 @@ class Told:
     @property
     def ended(self) -> list[tuple[str, str]]:
         return [(info.id, info.status) for info in self.infos]
+
+
+@pytest.fixture
+def told() -> Told:
+    """Give what keeps every notification."""
+    return Told()
 
 
 async def ended(tasks: Tasks, work: Work, **options: Any) -> TaskInfo:  # noqa: ANN401 - of the task

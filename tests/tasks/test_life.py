@@ -57,8 +57,7 @@ async def test_nothing_starts_outside_the_block() -> None:
         await tasks.__aenter__()
 
 
-async def test_a_thread_may_start_write_to_and_stop_a_task() -> None:
-    told = Told()
+async def test_a_thread_may_start_write_to_and_stop_a_task(told: Told) -> None:
     async with Tasks(notify=told) as tasks:
         answers: list[object] = []
 
@@ -103,7 +102,7 @@ async def test_a_detached_task_keeps_the_variables_of_its_caller_but_not_its_end
 
 
 @virtual_clock
-async def test_a_task_outlives_the_run_that_was_cancelled() -> None:
+async def test_a_task_outlives_the_run_that_was_cancelled(door: Door) -> None:
     @tool
     async def begin(ctx: ToolContext) -> str:
         """Begin."""
@@ -112,7 +111,6 @@ async def test_a_task_outlives_the_run_that_was_cancelled() -> None:
         await asyncio.sleep(3_600)
         return "never"
 
-    door = Door()
     agent = Agent(name="lead", model=Scripted([call("begin")]), tools=[begin])
     async with Tasks() as tasks:
         running = asyncio.create_task(run(agent, "Go.", host=Host(tasks=tasks)))
@@ -163,8 +161,7 @@ async def test_a_result_that_cannot_be_told_makes_the_task_fail() -> None:
 
 @pytest.mark.parametrize("kind", ["tool", "agent", "shell", "member"])
 @virtual_clock
-async def test_a_stop_ends_every_kind_as_killed(kind: TaskKind) -> None:  # S16.6
-    told = Told()
+async def test_a_stop_ends_every_kind_as_killed(kind: TaskKind, told: Told) -> None:  # S16.6
     async with Tasks(notify=told) as tasks:
         id = tasks.start(sleeping, description="sleep", kind=kind)
         await asyncio.sleep(1)
@@ -204,8 +201,8 @@ async def test_a_run_that_ended_although_a_stop_raced_in_is_completed() -> None:
 
 
 @virtual_clock
-async def test_a_task_that_is_stopped_before_it_began_never_begins() -> None:
-    told, begun = Told(), list[str]()
+async def test_a_task_that_is_stopped_before_it_began_never_begins(told: Told) -> None:
+    begun = list[str]()
 
     async def work(task: TaskContext) -> None:
         begun.append(task.id)
@@ -231,8 +228,7 @@ async def test_who_ignores_the_signal_is_cancelled_when_the_grace_is_over_and_ag
 
 
 @virtual_clock
-async def test_a_task_that_somebody_else_cancels_is_killed_and_told_of() -> None:
-    told = Told()
+async def test_a_task_that_somebody_else_cancels_is_killed_and_told_of(told: Told) -> None:
     async with Tasks(notify=told) as tasks:
         tasks.start(sleeping, description="sleep")
         tasks.start(sleeping, description="never begins")
@@ -292,8 +288,7 @@ def test_work_that_ends_the_program_leaves_no_task_running() -> None:
 
 
 @virtual_clock
-async def test_leaving_stops_everything_and_waits_for_it() -> None:
-    told = Told()
+async def test_leaving_stops_everything_and_waits_for_it(told: Told) -> None:
     async with Tasks(notify=told) as tasks:
         for work in (sleeping, heeding, stubborn):
             tasks.start(work, description="work")
@@ -461,8 +456,8 @@ async def test_a_member_shows_who_it_is_and_what_it_does() -> None:
 
 
 @virtual_clock
-async def test_events_tell_of_start_messages_and_end_before_the_notification() -> None:
-    recorder, order = Recorder(), list[str]()
+async def test_events_tell_of_start_messages_and_end_before_the_notification(recorder: Recorder) -> None:
+    order = list[str]()
 
     def on_event(event: Event) -> None:
         recorder(event)

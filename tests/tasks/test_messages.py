@@ -33,8 +33,7 @@ async def test_a_message_after_the_inbox_was_closed_is_refused() -> None:  # S16
 
 
 @virtual_clock
-async def test_what_was_queued_and_never_read_is_told() -> None:
-    told = Told()
+async def test_what_was_queued_and_never_read_is_told(told: Told) -> None:
     async with Tasks(notify=told) as tasks:
         id = tasks.start(sleeping, description="sleep")
         assert [tasks.message(id, text) for text in ("one", "two")] == ["queued", "queued"]

@@ -114,8 +114,7 @@ def test_no_field_can_say_more_than_itself(text: str) -> None:  # S16.12
 
 
 @virtual_clock
-async def test_a_chat_that_goes_on_is_told_when_it_would_stop() -> None:
-    door = Door()
+async def test_a_chat_that_goes_on_is_told_when_it_would_stop(door: Door) -> None:
 
     async def answering(request: object) -> str:
         door.opened.set()
@@ -130,8 +129,7 @@ async def test_a_chat_that_goes_on_is_told_when_it_would_stop() -> None:
 
 
 @virtual_clock
-async def test_an_idle_chat_keeps_the_notice_until_it_goes_on() -> None:
-    door = Door()
+async def test_an_idle_chat_keeps_the_notice_until_it_goes_on(door: Door) -> None:
     answers = [call("begin"), "It has begun.", "It is done."]
     agent = Agent(name="lead", model=Scripted(answers), tools=[beginning(door.work)])
     async with Tasks() as tasks, Chat(agent, host=Host(tasks=tasks)) as chat:
@@ -194,8 +192,7 @@ async def test_a_notice_can_begin_a_turn_of_a_chat() -> None:
 
 
 @virtual_clock
-async def test_every_ending_is_told_exactly_once() -> None:
-    told = Told()
+async def test_every_ending_is_told_exactly_once(told: Told) -> None:
     async with Tasks(notify=told) as tasks:
         for work in (giving("x"), raising(ValueError("sand")), sleeping):
             tasks.start(work, description="work")

@@ -59,8 +59,7 @@ async def test_mail_to_an_idle_leader_waits_until_it_is_continued() -> None:
     assert mail_read(model.requests[2]) == [("ada", "Counted.")]
 
 
-async def test_the_events_of_members_reach_who_watches_the_leaders_chat() -> None:
-    recorder = Recorder()
+async def test_the_events_of_members_reach_who_watches_the_leaders_chat(recorder: Recorder) -> None:
     async with Team("crew") as team:
         hire = hiring(team, wanted(member_of(["Counted."]), name="ada"))
         async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok.", "Fine."]), tools=[hire])) as chat:
@@ -118,8 +117,7 @@ async def test_the_gates_of_the_leader_hold_for_its_members() -> None:  # design
     assert seen == [("hire", ("lead",)), ("team_roster", ("lead", "ada"))]
 
 
-async def test_members_live_longer_than_the_turn_that_made_them() -> None:
-    door = Door()
+async def test_members_live_longer_than_the_turn_that_made_them(door: Door) -> None:
     async with Team("crew") as team:
         hire = hiring(team, wanted(member_of([door.before("Done.")]), name="ada"))
         async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok."]), tools=[hire])) as chat:

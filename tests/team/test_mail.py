@@ -237,8 +237,7 @@ def test_gates_that_remember_do_not_take_mail_for_the_users_words() -> None:
 # -- mail between members ----------------------------------------------------------------------------------------------
 
 
-async def test_mail_is_read_before_the_next_model_call_and_not_at_the_end_of_the_turn(stage: Stage) -> None:
-    door = Door()
+async def test_mail_is_read_before_the_next_model_call_and_not_at_the_end_of_the_turn(stage: Stage, door: Door) -> None:
     model = stage.model([[call("wait", id="a"), call("wait", id="b")], "Done."])
     async with Team("crew") as team:
         await team.spawn(wanted(Agent(name="scout", model=model, tools=[door.tool()])))
@@ -260,8 +259,7 @@ async def test_mail_to_an_idle_member_begins_a_turn() -> None:
         assert mail_read(model.requests[1])[-1] == ("team-lead", "One more.")
 
 
-async def test_mail_that_comes_while_a_turn_ends_goes_on_with_that_turn() -> None:
-    door, recorder = Door(), Recorder()
+async def test_mail_that_comes_while_a_turn_ends_goes_on_with_that_turn(door: Door, recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await join(team, "ada", [door.before("One."), "Two."])
         await door.reached.wait()
@@ -283,8 +281,7 @@ async def test_members_write_to_one_another() -> None:
     assert 'summary="greeting"' in listening.requests[1].messages[-1].text
 
 
-async def test_a_message_to_all_goes_to_every_member_but_the_sender_and_the_leader() -> None:
-    recorder = Recorder()
+async def test_a_message_to_all_goes_to_every_member_but_the_sender_and_the_leader(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         for name in ("max", "eve"):
             await join(team, name, ["Ready.", "Heard."])
@@ -295,8 +292,7 @@ async def test_a_message_to_all_goes_to_every_member_but_the_sender_and_the_lead
     assert sent == [("ada", "eve"), ("ada", "max")]
 
 
-async def test_the_sender_is_told_where_its_message_went() -> None:
-    recorder = Recorder()
+async def test_the_sender_is_told_where_its_message_went(recorder: Recorder) -> None:
     script = [
         call("send_message", to="*", message="Anybody?"),
         call("send_message", to="team-lead", message="Nobody is here."),
@@ -316,8 +312,7 @@ async def test_the_sender_is_told_where_its_message_went() -> None:
     ]
 
 
-async def test_mail_to_a_member_that_is_gone_is_a_dead_letter_that_everybody_sees() -> None:
-    recorder = Recorder()
+async def test_mail_to_a_member_that_is_gone_is_a_dead_letter_that_everybody_sees(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await done_by(team, "max", ["Done."])
         await team.shutdown("max")
@@ -335,8 +330,7 @@ async def test_mail_to_a_member_that_is_gone_is_a_dead_letter_that_everybody_see
     assert fates(recorder)[letter.mail.id] == ["gone"]
 
 
-async def test_what_a_member_has_not_read_when_it_ends_is_dead_letters() -> None:
-    door, recorder = Door(), Recorder()
+async def test_what_a_member_has_not_read_when_it_ends_is_dead_letters(door: Door, recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await join(team, "ada", [door.before("Done.")])
         await door.reached.wait()
@@ -347,8 +341,7 @@ async def test_what_a_member_has_not_read_when_it_ends_is_dead_letters() -> None
         ]
 
 
-async def test_what_the_leader_has_not_read_when_the_team_is_left_is_dead_letters() -> None:
-    recorder = Recorder()
+async def test_what_the_leader_has_not_read_when_the_team_is_left_is_dead_letters(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await done_by(team, "ada", ["Done."])
     assert [letter.reason for letter in team.dead_letters] == ["closed"]
@@ -421,8 +414,7 @@ async def test_a_member_that_is_gone_sends_no_more() -> None:
     assert said == ["'ada' has ended, and sends no more mail."]
 
 
-async def test_a_message_says_who_delivered_it_where() -> None:
-    recorder = Recorder()
+async def test_a_message_says_who_delivered_it_where(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await done_by(team, "ada", [call("send_message", to="team-lead", message="Hello."), "Done."])
         await team.receive()

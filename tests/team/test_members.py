@@ -136,8 +136,7 @@ async def test_work_is_claimed_when_no_mail_waits_and_is_said_as_it_is() -> None
 
 
 @virtual_clock
-async def test_mail_beats_work_that_could_be_claimed() -> None:
-    door = Door()
+async def test_mail_beats_work_that_could_be_claimed(door: Door) -> None:
     model = Scripted([door.before("One."), "Two.", "Three."])
     work = ["Paint the door."]
 
@@ -167,8 +166,7 @@ async def test_a_claim_that_raises_is_recorded_and_gives_no_work() -> None:
         assert [(error.callback, str(error.error)) for error in team.errors] == [("claim", "no work for ada")]
 
 
-async def test_mail_of_the_leader_may_be_preferred() -> None:
-    door = Door()
+async def test_mail_of_the_leader_may_be_preferred(door: Door) -> None:
     model = Scripted([door.before("One."), "Two.", "Three."])
 
     def leader_first(waiting: Sequence[Mail]) -> Sequence[Mail]:
@@ -187,8 +185,7 @@ async def test_mail_of_the_leader_may_be_preferred() -> None:
     assert said == [("team-lead", "From the leader."), ("max", "From max.")]
 
 
-async def test_mail_may_end_a_member_before_another_turn() -> None:
-    recorder = Recorder()
+async def test_mail_may_end_a_member_before_another_turn(recorder: Recorder) -> None:
     model = Scripted(["One."])
     async with Team("crew", hooks=TeamHooks(ends=lambda mail: mail.text == "Stop."), on_event=recorder) as team:
         await turn_of(team, wanted(member_of(model), name="ada"))
@@ -276,16 +273,14 @@ async def test_usage_rolls_up_into_the_task_and_the_team() -> None:
         assert team.usage == Usage(requests=3, input_tokens=30, output_tokens=15)
 
 
-async def test_events_of_members_reach_the_teams_listener_with_their_path() -> None:
-    recorder = Recorder()
+async def test_events_of_members_reach_the_teams_listener_with_their_path(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await done_by(team, "ada", ["Done."])
     assert [event.path for event in recorder.of(RunStarted)] == [("ada",)]
     assert [event.text for event in recorder.of(ModelResponded)] == ["Done."]
 
 
-async def test_a_member_notes_a_sign_of_life_at_each_model_call() -> None:
-    door = Door()
+async def test_a_member_notes_a_sign_of_life_at_each_model_call(door: Door) -> None:
     async with Team("crew") as team:
         await join(team, "ada", [call("team_roster"), door.before("Done.")])
         await door.reached.wait()
@@ -335,8 +330,7 @@ async def test_a_member_cannot_be_deeper_than_five_runs() -> None:  # S16.11
         current_path.reset(token)
 
 
-async def test_a_stopped_task_is_a_killed_member_and_the_leader_is_told() -> None:  # S16.6
-    door = Door()
+async def test_a_stopped_task_is_a_killed_member_and_the_leader_is_told(door: Door) -> None:  # S16.6
     async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
         made = await join(team, "ada", [door.before("Done.")])
         await door.reached.wait()

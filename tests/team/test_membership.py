@@ -164,8 +164,7 @@ async def test_an_idle_member_ends_at_once_without_another_turn() -> None:
 
 
 @virtual_clock
-async def test_a_working_member_is_asked_and_may_end_its_turn() -> None:
-    recorder = Recorder()
+async def test_a_working_member_is_asked_and_may_end_its_turn(recorder: Recorder) -> None:
     model = Scripted([call("sleep"), "I stop here."])
     clock = asyncio.get_running_loop().time
     async with Team("crew", on_event=recorder) as team:
@@ -261,8 +260,7 @@ async def test_all_members_are_let_go_at_the_same_time() -> None:
 
 
 @virtual_clock
-async def test_leaving_the_team_stops_everybody() -> None:
-    door = Door()
+async def test_leaving_the_team_stops_everybody(door: Door) -> None:
     async with Tasks() as tasks:
         async with Team("crew", tasks=tasks) as team:
             made = await join(team, "ada", [door.before("Done.")])
@@ -291,8 +289,7 @@ async def test_leaving_a_team_that_is_cancelled_leaves_no_member_behind() -> Non
 
 
 @virtual_clock
-async def test_the_leaders_model_lets_members_go() -> None:
-    recorder = Recorder()
+async def test_the_leaders_model_lets_members_go(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await join(team, "ada", ["Done."])
         await team.spawn(wanted(member_of([call("sleep")], tools=[sleeping(1_000.0)]), name="max"))
@@ -305,8 +302,7 @@ async def test_the_leaders_model_lets_members_go() -> None:
     assert ended == ["ended: ada; stopped: max", "Nobody was there."]
 
 
-async def test_a_member_cannot_let_members_go() -> None:
-    recorder = Recorder()
+async def test_a_member_cannot_let_members_go(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         own = team.tools()[2]
         script = [call("team_shutdown", name="*"), call("end"), "Done."]
@@ -333,8 +329,7 @@ async def test_names_that_nobody_has_are_not_waited_for() -> None:
 
 
 @virtual_clock
-async def test_a_member_that_is_let_go_before_its_first_step_leaves_nothing_behind() -> None:
-    recorder = Recorder()
+async def test_a_member_that_is_let_go_before_its_first_step_leaves_nothing_behind(recorder: Recorder) -> None:
     async with Tasks() as tasks, Team("crew", tasks=tasks, on_event=recorder) as team:
         made = await join(team, "ada", ["Done."])
         team.send("ada", "Hello.")
