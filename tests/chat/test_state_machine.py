@@ -20,30 +20,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from journeyman import (
-    Agent,
-    Chat,
-    ChatBusy,
-    ChatHeld,
-    Failure,
-    Limits,
-    ProviderError,
-    Result,
-    Success,
-    Turn,
-    dump_messages,
-    load_messages,
-    tool,
-)
+from journeyman import Agent, Chat, Failure, Limits, Result, Success, Turn, tool
 from journeyman.chat.turn import ABORTED, Hold
-from journeyman.errors import NothingToContinue
+from journeyman.errors import ChatBusy, ChatHeld, NothingToContinue, ProviderError
 from journeyman.events import Event, TurnEnded
 from journeyman.history import History
 from journeyman.inbox import Queue, Receipt
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.store.store import Store
-from journeyman.types import Message, Text
+from journeyman.types import Message, Text, dump_messages, load_messages
 from tests.support.clock import VirtualClock
 from tests.support.invariants_history import history_faults
 

@@ -6,28 +6,11 @@ import asyncio
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Chat,
-    ChatBusy,
-    Escalate,
-    Host,
-    InMemoryJournal,
-    KeepGoing,
-    Limits,
-    Output,
-    ProviderError,
-    Stopping,
-    Success,
-    dump_messages,
-    load_messages,
-    run,
-    tool,
-)
-from journeyman.agent import StopVerdict
-from journeyman.errors import NothingToContinue
+from journeyman import Agent, Chat, Host, InMemoryJournal, Limits, Output, Success, run, tool
+from journeyman.agent import Escalate, KeepGoing, Stopping, StopVerdict
+from journeyman.errors import ChatBusy, NothingToContinue, ProviderError
 from journeyman.models.scripted import Scripted, call
-from journeyman.types import Message, Text
+from journeyman.types import Message, Text, dump_messages, load_messages
 from tests.support.clock import virtual_clock
 from tests.support.players import Door, Opening, Report, chatting, code, hang, look, script_of, stop
 from tests.support.recorder import transcript

@@ -24,7 +24,8 @@ from journeyman.subagents.calls import (
     parsed,
 )
 from journeyman.types import Effect
-from tests.support.players import Count, echo, errors, play, read, scout
+from tests.subagents.players import Count, errors, play, read, scout
+from tests.support.players import echo
 from tests.support.stage import Stage
 
 

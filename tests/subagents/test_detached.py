@@ -9,28 +9,16 @@ from typing import Any
 import pytest
 from pydantic_core import from_json
 
-from journeyman import (
-    Abort,
-    Agent,
-    Allowance,
-    Budget,
-    Chat,
-    Host,
-    Limits,
-    Settings,
-    Subagents,
-    Tasks,
-    ToolContext,
-    run,
-    tool,
-)
+from journeyman import Abort, Agent, Chat, Host, Limits, Subagents, Tasks, ToolContext, run, tool
+from journeyman.budget import Allowance, Budget
 from journeyman.errors import SubagentMisused, TeamError
 from journeyman.events import RunStarted
-from journeyman.model import Model
+from journeyman.model import Model, Settings
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.background import Writer
-from tests.support.players import Door, Told, counter, done, echo, errors, hang, lead, look, play, read, scout
+from tests.subagents.players import counter, errors, lead, play, read, scout
+from tests.support.players import Door, Told, done, echo, hang, look
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage
 

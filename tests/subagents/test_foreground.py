@@ -15,23 +15,9 @@ from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.subagents import ChainResult, ParallelResult, SingleResult
 from journeyman.subagents.delegation import filled
 from journeyman.types import Message, ToolResult, ToolUse
+from tests.subagents.players import Count, counter, errors, lead, play, read, results, scout
 from tests.support.clock import virtual_clock
-from tests.support.players import (
-    Count,
-    after,
-    code,
-    counter,
-    done,
-    echo,
-    errors,
-    hang,
-    lead,
-    look,
-    play,
-    read,
-    results,
-    scout,
-)
+from tests.support.players import after, code, done, echo, hang, look
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage, broken
 

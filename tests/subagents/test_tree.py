@@ -11,24 +11,18 @@ import pytest
 from journeyman import (
     Abort,
     Agent,
-    Allowance,
-    Budget,
     Chat,
-    Exceeded,
     Failure,
     Host,
     InMemoryJournal,
     Limits,
-    Price,
-    Settings,
-    Spent,
     Subagents,
     ToolContext,
-    Usage,
     run,
     stream,
     tool,
 )
+from journeyman.budget import Allowance, Budget, Exceeded, Spent
 from journeyman.endings import BudgetContext, CancelledContext
 from journeyman.events import (
     ApprovalRequested,
@@ -44,12 +38,13 @@ from journeyman.events import (
 from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
 from journeyman.loop.record import current_run
 from journeyman.loop.watch import Watch
-from journeyman.model import Request
+from journeyman.model import Request, Settings
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.team.spawn import MAX_DEPTH
-from journeyman.types import Thinking
+from journeyman.types import Price, Thinking, Usage
+from tests.subagents.players import errors, lead, play, read, scout
 from tests.support.clock import virtual_clock
-from tests.support.players import code, done, echo, errors, hang, lead, look, play, read, scout
+from tests.support.players import code, done, echo, hang, look
 from tests.support.recorder import Recorder, check_balance
 from tests.support.stage import Stage
 

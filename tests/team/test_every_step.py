@@ -21,8 +21,8 @@ from journeyman.team import TeamHooks, TeamSpawnRequest
 from journeyman.team.members import LEADER
 from tests.properties.examples import examples, patient
 from tests.support.counting_loop import CountingLoop, on_counting_loop, the_counting_loop
-from tests.support.players import MAIL, fates
 from tests.support.recorder import Recorder
+from tests.team.players import MAIL, fates
 
 NAMES = ("ada", "max", "eve")
 

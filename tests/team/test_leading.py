@@ -11,9 +11,10 @@ from journeyman.history import History
 from journeyman.models.scripted import Answer, Policy, Scripted, call
 from journeyman.team import TeamSpawnRequest
 from journeyman.tools.tools import AnyTool, tool
-from tests.support.players import Door, join, mail_in, mail_read, member_of, team_changes, until_idle, wanted
+from tests.support.players import Door
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage
+from tests.team.players import join, mail_in, mail_read, member_of, team_changes, until_idle, wanted
 
 
 def hiring(team: Team, *requests: TeamSpawnRequest) -> AnyTool:

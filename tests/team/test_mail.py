@@ -19,8 +19,10 @@ from journeyman.team.mail import Mailbox, MailboxClosed, TeamHooks, as_text
 from journeyman.team.post import REMEMBERED_IDS
 from journeyman.tools.tools import tool
 from tests.support.clock import virtual_clock
-from tests.support.players import (
-    Door,
+from tests.support.players import Door
+from tests.support.recorder import Recorder, transcript
+from tests.support.stage import Stage
+from tests.team.players import (
     done_by,
     fates,
     join,
@@ -32,8 +34,6 @@ from tests.support.players import (
     until_idle,
     wanted,
 )
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage
 
 
 @dataclass(slots=True)

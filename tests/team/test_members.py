@@ -19,8 +19,10 @@ from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.team import TeamHooks
 from journeyman.tools.tools import tool
 from tests.support.clock import virtual_clock
-from tests.support.players import (
-    Door,
+from tests.support.players import Door
+from tests.support.recorder import Recorder, transcript
+from tests.support.stage import Stage
+from tests.team.players import (
     done_by,
     fates,
     join,
@@ -33,8 +35,6 @@ from tests.support.players import (
     until_idle,
     wanted,
 )
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage
 
 
 async def test_the_first_task_is_said_as_the_leaders_mail(stage: Stage) -> None:

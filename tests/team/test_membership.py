@@ -15,8 +15,9 @@ from journeyman.team import Shutdown, TeamSpawner
 from journeyman.team.members import LEADER, current_member
 from journeyman.tools.tools import AnyTool, tool
 from tests.support.clock import virtual_clock
-from tests.support.players import Door, done_by, fates, join, lives, mail_read, member_of, turn_of, until_idle, wanted
+from tests.support.players import Door
 from tests.support.recorder import Recorder
+from tests.team.players import done_by, fates, join, lives, mail_read, member_of, turn_of, until_idle, wanted
 
 
 async def test_the_leader_is_there_from_the_beginning() -> None:
