@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from journeyman import Agent, Chat, ChatHeld, Limits, Output, ProviderError, Success, tool
+from journeyman import ChatHeld, Limits, Output, ProviderError, Success, tool
 from journeyman.events import ModelResponded, RunSucceeded, TurnEnded
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Scripted, call, say
@@ -36,21 +36,10 @@ async def test_steering_skips_calls_that_have_not_started(stage: Stage, door: Do
         turn = await door.reached_by(chat.start("Go."))
         chat.steer("Don't look.")
         result = await door.open_for(turn)
-    assert calls(recorder.events) == [
-        "wait#a?",
-        "wait#a: waited",
-        "look#b?",
-        f"look#b! {SKIPPED}",
-        "look#c?",
-        f"look#c! {SKIPPED}",
-    ]
-    assert transcript(stage.messages(1))[-1] == (
-        "user",
-        "#a: waited",
-        f"#b! {SKIPPED}",
-        f"#c! {SKIPPED}",
-        "Don't look.",
-    )
+    skipped = [each for name in "bc" for each in (f"look#{name}?", f"look#{name}! {SKIPPED}")]
+    assert calls(recorder.events) == ["wait#a?", "wait#a: waited", *skipped]
+    said = transcript(stage.messages(1))[-1]
+    assert said == ("user", "#a: waited", f"#b! {SKIPPED}", f"#c! {SKIPPED}", "Don't look.")
     assert result.metadata.tools["look"].errors == {"skipped": 2}
     check_balance([event for event in recorder.events if not isinstance(event, TurnEnded)])
 
@@ -66,14 +55,8 @@ async def test_calls_that_run_together_finish_and_those_behind_them_are_skipped(
         doors[0].opened.set()
         doors[1].opened.set()
         await turn
-    assert transcript(stage.messages(1))[-1] == (
-        "user",
-        "#a: waited",
-        "#b: waited",
-        f"#c! {SKIPPED}",
-        f"#d! {SKIPPED}",
-        "Enough.",
-    )
+    said = transcript(stage.messages(1))[-1]
+    assert said == ("user", "#a: waited", "#b: waited", f"#c! {SKIPPED}", f"#d! {SKIPPED}", "Enough.")
 
 
 async def test_steering_while_the_model_writes_keeps_its_calls_from_beginning(stage: Stage, door: Door) -> None:
@@ -112,14 +95,8 @@ async def test_steering_goes_before_follow_ups_and_each_queue_is_said_whole(stag
             chat.follow_up(f"later {number}")
             chat.steer(f"now {number}")
         assert (await door.open_for(turn)).unwrap() == "3."
-        assert script_of(chat) == [
-            ("user", "Go."),
-            ("assistant", "1."),
-            ("user", "now 1", "now 2"),
-            ("assistant", "2."),
-            ("user", "later 1", "later 2"),
-            ("assistant", "3."),
-        ]
+        assert script_of(chat)[::2] == [("user", "Go."), ("user", "now 1", "now 2"), ("user", "later 1", "later 2")]
+        assert script_of(chat)[1::2] == [("assistant", f"{number}.") for number in (1, 2, 3)]
 
 
 async def test_a_follow_up_does_not_disturb_the_calls(stage: Stage, door: Door) -> None:
@@ -139,12 +116,8 @@ async def test_what_is_said_while_idle_waits_for_the_next_prompt(stage: Stage) -
         receipt = chat.steer("by the way")
         assert receipt.disposition == "queued"
         await chat.prompt("Go.")
-        assert script_of(chat) == [
-            ("user", "Go.", "by the way"),
-            ("assistant", "One."),
-            ("user", "later"),
-            ("assistant", "Two."),
-        ]
+        assert script_of(chat)[::2] == [("user", "Go.", "by the way"), ("user", "later")]
+        assert script_of(chat)[1::2] == [("assistant", "One."), ("assistant", "Two.")]
 
 
 async def test_continuing_an_idle_chat_says_the_steering_or_else_the_follow_ups(stage: Stage) -> None:
@@ -159,14 +132,8 @@ async def test_continuing_an_idle_chat_says_the_steering_or_else_the_follow_ups(
 @pytest.mark.parametrize("ending", ["abort", "limit", "error", "stop_after"])
 async def test_the_queues_survive_every_ending_but_the_natural_stop(ending: str, door: Door) -> None:
     after: dict[str, Answer] = {"error": ProviderError("no", kind="bad_request"), "limit": call("look")}
-    agent = Agent(
-        name="tester",
-        model=Scripted([call("look"), door.before(after.get(ending, call("stop"))), "Done.", "More."]),
-        tools=[look, stop],
-        limits=Limits(iterations=2),
-        stop_after=["stop"],
-    )
-    async with Chat(agent) as chat:
+    model = Scripted([call("look"), door.before(after.get(ending, call("stop"))), "Done.", "More."])
+    async with chatting(model, tools=[look, stop], limits=Limits(iterations=2), stop_after=["stop"]) as chat:
         turn = await door.reached_by(chat.start("Go."))
         receipt = chat.follow_up("later")
         if ending == "abort":
@@ -255,17 +222,14 @@ async def test_a_text_that_comes_after_the_end_waits(stage: Stage) -> None:
 
 
 async def test_tools_and_listeners_may_steer(stage: Stage) -> None:
-    chats: list[Chat] = []
-
     @tool
     def remind() -> str:
         """Remind."""
         assert threading.current_thread() is not threading.main_thread()
-        chats[0].steer("from the tool")
+        chat.steer("from the tool")
         return "reminded"
 
     async with chatting(stage.model([call("remind", id="a"), "Noted.", "Again."]), tools=[remind]) as chat:
-        chats.append(chat)
         chat.subscribe(once(ModelResponded, lambda: chat.follow_up("from the listener")))
         await chat.prompt("Go.")
     assert transcript(stage.messages(1))[-1] == ("user", "#a: reminded", "from the tool")

@@ -7,13 +7,27 @@ from collections.abc import Callable
 
 import pytest
 
-from journeyman import Agent, Callbacks, Chat, ChatHeld, Limits, Output, run, tool
+from journeyman import Agent, Callbacks, ChatHeld, Limits, Output, run, tool
+from journeyman.chat.runs import CLOSING
 from journeyman.chat.turn import ABORTED
 from journeyman.endings import CancelledContext
 from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
 from journeyman.models.scripted import Scripted, call
+from journeyman.types import Message
 from tests.support.clock import virtual_clock
-from tests.support.players import Door, Opening, Report, chatting, code, context_of, hang, look, once, script_of
+from tests.support.players import (
+    Door,
+    Opening,
+    Report,
+    cancelled,
+    chatting,
+    code,
+    context_of,
+    hang,
+    look,
+    once,
+    script_of,
+)
 from tests.support.recorder import Recorder, names, transcript
 from tests.support.stage import Stage
 
@@ -33,9 +47,8 @@ async def test_after_an_abort_the_model_reads_that_it_was_stopped_once(stage: St
         await chat.prompt("Why did you stop?")
         await chat.prompt("Well.")
     assert transcript(stage.messages(1))[-1] == ("user", f"#a! {STOPPED}", ABORTED, "Why did you stop?")
-    assert [text for message in chat.messages for text in [message.text] if ABORTED in text] == [
-        f"{ABORTED}Why did you stop?"
-    ]
+    texts = [message.text for message in chat.messages]
+    assert [text for text in texts if ABORTED in text] == [f"{ABORTED}Why did you stop?"]
 
 
 async def test_a_turn_can_be_aborted_by_itself(stage: Stage, door: Door) -> None:
@@ -71,14 +84,11 @@ async def test_an_abort_before_anything_was_said_leaves_no_trace() -> None:
 
 
 async def test_an_abort_of_the_checks_of_a_text_interrupts_nothing_the_model_did() -> None:
-    chats: list[Chat] = []
-
     async def check(text: str) -> None:
-        chats[0].abort()
+        chat.abort()
         await asyncio.Event().wait()
 
     async with chatting(Scripted(["One."]), validators=[check]) as chat:
-        chats.append(chat)
         assert code(await chat.prompt("Go.")) == "EXECUTION_CANCELLED"
         assert script_of(chat) == [("user", "Go."), ("assistant", "One.")]
 
@@ -183,33 +193,22 @@ async def test_who_gives_up_on_a_hold_does_not_hold(door: Door) -> None:
         await asyncio.sleep(0)
         holding = asyncio.create_task(chat.hold().__aenter__())
         await door.reached.wait()
-        holding.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await holding
+        await cancelled(holding)
         assert not chat.state.is_held
         assert not chat.state.is_running
         assert (await chat.prompt("Two?")).unwrap() == "Two."
 
 
 async def test_a_chat_cannot_wait_for_itself(stage: Stage) -> None:
-    chats: list[Chat] = []
-
     @tool
     async def wait(how: str) -> str:
         """Wait for the chat."""
-        chat = chats[0]
         waits: dict[str, Callable[[], object]] = {"idle": chat.wait_idle, "hold": chat.hold, "reset": chat.reset}
         await waits[how]()  # pyright: ignore[reportGeneralTypeIssues] - all are awaitable
         return "waited"
 
-    answers = [
-        call("wait", how="idle", id="a"),
-        call("wait", how="hold", id="b"),
-        call("wait", how="reset", id="c"),
-        "x",
-    ]
-    async with chatting(stage.model(answers), tools=[wait]) as chat:
-        chats.append(chat)
+    answers = [call("wait", how=how, id=how) for how in ("idle", "hold", "reset")]
+    async with chatting(stage.model([*answers, "x"]), tools=[wait]) as chat:
         await chat.prompt("Go.")
     for n in (1, 2, 3):
         (result,) = stage.tool_results(n)
@@ -292,14 +291,12 @@ async def test_a_callback_that_hangs_cannot_hold_up_who_gives_up(door: Door) -> 
 
     async with chatting(Scripted(["One."], repeat=True), callbacks=Callbacks(on_success=never)) as chat:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
-                await chat.prompt("Go.")
+            await asyncio.wait_for(chat.prompt("Go."), 1)
         door.reached.clear()
         chat.start("Again.")
         await door.reached.wait()
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
-                await chat.__aexit__(None, None, None)
+            await asyncio.wait_for(chat.__aexit__(None, None, None), 1)
     assert not chat.state.is_running
 
 
@@ -337,14 +334,14 @@ async def test_waiting_for_idle_returns_at_once_where_nothing_runs_and_else_afte
 
 async def test_listeners_hear_everything_in_the_order_they_came(stage: Stage) -> None:
     heard: list[tuple[str, str]] = []
-    agent = Agent(
-        name="tester", model=stage.model(["One."]), on_message=lambda message: heard.append(("agent", message.text))
-    )
 
     def listener(name: str) -> Callable[[Event], None]:
         return lambda event: heard.append((name, event.message.text)) if isinstance(event, MessageCommitted) else None
 
-    async with Chat(agent, on_event=listener("first")) as chat:
+    def on_message(message: Message) -> None:
+        heard.append(("agent", message.text))
+
+    async with chatting(stage.model(["One."]), on_message=on_message, on_event=listener("first")) as chat:
         chat.subscribe(listener("second"))
         unsubscribe = chat.subscribe(listener("third"))
         unsubscribe()
@@ -401,8 +398,7 @@ async def test_callbacks_are_awaited_in_every_run_of_a_turn(stage: Stage) -> Non
     async def keep(context: object, output: object) -> None:
         outputs.append(output)
 
-    chat = chatting(stage.model(["One.", "Two."]), callbacks=Callbacks(on_success=keep))
-    async with chat:
+    async with chatting(stage.model(["One.", "Two."]), callbacks=Callbacks(on_success=keep)) as chat:
         chat.follow_up("later")
         await chat.prompt("Go.")
     assert outputs == ["One.", "Two."]
@@ -423,32 +419,17 @@ async def test_a_message_that_grows_is_told_again_under_its_index(stage: Stage) 
         assert list(log) == [0, 1, 2, 3, 4]
 
 
-async def test_nothing_is_left_when_the_work_around_a_chat_is_cancelled(stage: Stage) -> None:
-    begun = asyncio.Event()
-
-    @tool
-    async def work() -> str:
-        """Work."""
-        begun.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    chats: list[Chat] = []
+async def test_nothing_is_left_when_the_work_around_a_chat_is_cancelled(stage: Stage, door: Door) -> None:
+    chat = chatting(stage.model([call("wait", id="a")]), tools=[door.tool()])
 
     async def converse() -> None:
-        async with chatting(stage.model([call("work", id="a")]), tools=[work]) as chat:
-            chats.append(chat)
+        async with chat:
             await chat.prompt("Go.")
 
     task = asyncio.create_task(converse())
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert script_of(chats[0])[-1] == (
-        "user",
-        "#a! Error: interrupted before it finished. Whether it took effect is unknown: find out before calling again.",
-    )
+    await door.reached.wait()
+    await cancelled(task)
+    assert script_of(chat)[-1] == ("user", f"#a! {CLOSING['once']}")
 
 
 async def test_the_events_of_a_stopped_turn_end_with_its_end(stage: Stage, recorder: Recorder, door: Door) -> None:
@@ -458,10 +439,8 @@ async def test_the_events_of_a_stopped_turn_end_with_its_end(stage: Stage, recor
         await turn
     assert names(recorder.events)[-2:] == ["RunFailed", "TurnEnded"]
     assert len(recorder.of(RunFailed)) == 1
-    assert [transcript([event.message])[0] for event in recorder.of(MessageCommitted)] == [
-        ("user", "Go."),
-        ("user", "Go.", ABORTED),
-    ]
+    told = [transcript([event.message])[0] for event in recorder.of(MessageCommitted)]
+    assert told == [("user", "Go."), ("user", "Go.", ABORTED)]
 
 
 async def test_a_run_without_a_chat_has_no_marker(stage: Stage) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel, JsonValue
 from pydantic_core import from_json
 
-from journeyman import Agent, Host, Output, Result, Subagents, run
-from journeyman.events import Listener
+from journeyman import Agent, Host, Output, Result, Subagents, Tasks, run
+from journeyman.events import Listener, TaskInfo
 from journeyman.models.scripted import call
 from journeyman.types import ToolResult
 from tests.support.players import look
@@ -47,6 +47,15 @@ async def play(
 ) -> Result[str]:
     """Run a lead that makes these calls."""
     return await run(lead(stage, crew, *arguments, **fields), "Go.", host=host, on_event=on_event)
+
+
+async def detached(stage: Stage, crew: Subagents, call: dict[str, Any], on_event: Listener | None = None) -> TaskInfo:
+    """Run a lead that starts work in the background, and return what its task is when it has ended."""
+    async with Tasks(notify=lambda text, info: None) as tasks:
+        crew.tasks = tasks
+        await play(stage, crew, call, on_event=on_event)
+        await tasks.wait()
+        return tasks.get("bg-1")
 
 
 def results(result: Result[Any]) -> list[ToolResult]:

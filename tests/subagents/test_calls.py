@@ -3,6 +3,7 @@ none."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -143,6 +144,7 @@ def test_it_is_untrusted_if_a_tool_behind_it_is() -> None:
 
 ITEM = {"agent": "scout", "task": "look"}
 ITEMS = (Item(agent="scout", task="look"),)
+JOINS = TeamCall(agent="scout", task="look", name="scout", team_name="", description="", color="")
 
 
 @pytest.mark.parametrize(
@@ -156,13 +158,10 @@ ITEMS = (Item(agent="scout", task="look"),)
         ({"chain": [ITEM], "start_at": 1, "previous": "x"}, ChainCall(ITEMS, 1, "x")),
         ({**ITEM, "background": True}, BackgroundCall("scout", "look", "look")),
         ({**ITEM, "background": True, "description": "d"}, BackgroundCall("scout", "look", "d")),
-        (
-            {**ITEM, "name": "ann"},
-            TeamCall(agent="scout", task="look", name="ann", team_name="", description="", color=""),
-        ),
+        ({**ITEM, "name": "ann"}, replace(JOINS, name="ann")),
         (
             {**ITEM, "team_name": "t", "color": "red", "description": "d"},
-            TeamCall(agent="scout", task="look", name="scout", team_name="t", description="d", color="red"),
+            replace(JOINS, team_name="t", description="d", color="red"),
         ),
     ],
 )

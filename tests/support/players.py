@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from journeyman import Agent, Chat, Failure, Host, Result, Success, Tasks, ToolContext, tool
 from journeyman.chat import Turn
 from journeyman.events import Callbacks, Event, Listener, TaskInfo
+from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, FromFunction, Policy, Scripted
 from journeyman.tools.background import TaskContext, Work
@@ -71,6 +72,13 @@ def done(result: Result[Given]) -> Success[Given]:
     """Return the result, which must be a success."""
     assert isinstance(result, Success), result
     return result
+
+
+async def cancelled(work: asyncio.Future[Any]) -> None:
+    """Cancel a task, and wait until it has ended by that."""
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
 
 
 def context_of(result: Result[Any], kind: type[C]) -> C:
@@ -194,6 +202,16 @@ def once(kind: type[object], act: Callable[[], object]) -> Callable[[Event], Non
             act()
 
     return listener
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A gate that asks about the calls of these tools, or of all."""
+
+    tools: tuple[str, ...] = ()
+
+    async def decide(self, request: GateRequest) -> Ask | Allow:
+        return Allow() if self.tools and request.tool_name not in self.tools else Ask(f"May it {request.tool_name}?")
 
 
 # -- background work --------------------------------------------------------------------------------------------------

@@ -12,12 +12,12 @@ import pytest
 from journeyman import Abort, Agent, Failure, Host, Rejected, Tasks, ToolContext, Usage, run, tool
 from journeyman.cancel import current_scope
 from journeyman.events import Event, Identity, TaskEnded, TaskInfo, TaskKind, TaskMessaged, TaskStarted
-from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Stop
+from journeyman.gate import Allow, Approval, Decision, Stop
 from journeyman.loop.record import current_path
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.background import TaskContext, current_background
 from tests.support.clock import on_virtual_clock, virtual_clock
-from tests.support.players import Door, Told, ended, giving, heeding, raising, sleeping, stubborn
+from tests.support.players import Asking, Door, Told, ended, giving, heeding, raising, sleeping, stubborn
 from tests.support.recorder import Recorder
 
 # -- starting ----------------------------------------------------------------------------------------------------------
@@ -36,12 +36,8 @@ async def test_a_task_can_be_seen_before_start_returns() -> None:
 async def test_ids_of_every_kind_share_one_counter() -> None:
     kinds: tuple[TaskKind, ...] = ("agent", "shell", "member", "tool")
     async with Tasks() as tasks:
-        assert [tasks.start(giving("x"), description=kind, kind=kind) for kind in kinds] == [
-            "bg-1",
-            "sh-2",
-            "tm-3",
-            "bg-4",
-        ]
+        ids = [tasks.start(giving("x"), description=kind, kind=kind) for kind in kinds]
+        assert ids == ["bg-1", "sh-2", "tm-3", "bg-4"]
         assert [info.kind for info in tasks.list()] == [*kinds]
 
 
@@ -232,25 +228,12 @@ async def test_a_task_that_somebody_else_cancels_is_killed_and_told_of(told: Tol
     async with Tasks(notify=told) as tasks:
         tasks.start(sleeping, description="sleep")
         tasks.start(sleeping, description="never begins")
-        (early,) = [each for each in asyncio.all_tasks() if each.get_name() == "background task bg-2"]
-        early.cancel()
-        await asyncio.sleep(1)
-        (late,) = [each for each in asyncio.all_tasks() if each.get_name() == "background task bg-1"]
-        late.cancel()
+        for id in ("bg-2", "bg-1"):
+            (found,) = [each for each in asyncio.all_tasks() if each.get_name() == f"background task {id}"]
+            found.cancel()
+            await asyncio.sleep(1)
         await tasks.wait()
     assert sorted(told.ended) == [("bg-1", "killed"), ("bg-2", "killed")]
-
-
-@virtual_clock
-async def test_stopping_all_counts_those_that_ran() -> None:
-    async with Tasks() as tasks:
-        for work in (giving("x"), sleeping, sleeping):
-            tasks.start(work, description="work")
-        await asyncio.sleep(1)
-        assert tasks.stop_all() == 2
-        await tasks.wait()
-        assert tasks.stop_all() == 0
-        assert tasks.active == ()
 
 
 @virtual_clock
@@ -524,10 +507,6 @@ async def test_a_task_in_a_thread_that_reports_is_seen() -> None:
 
 
 async def test_a_stop_by_a_gate_ends_the_task_and_not_the_run_that_started_it() -> None:
-    class Asks:
-        async def decide(self, request: GateRequest) -> Ask:
-            return Ask("may it?")
-
     @tool
     def dig() -> str:
         """Dig."""
@@ -553,6 +532,6 @@ async def test_a_stop_by_a_gate_ends_the_task_and_not_the_run_that_started_it() 
     n_asked: list[int] = []
     lead = Agent(name="lead", model=Scripted([call("begin"), "Done."]), tools=[begin])
     async with Tasks() as tasks:
-        result = await run(lead, "Go.", host=Host(tasks=tasks, gate=Asks(), approve=approve))
+        result = await run(lead, "Go.", host=Host(tasks=tasks, gate=Asking(), approve=approve))
         assert not isinstance(result, Failure), result
         assert (result.output, tasks.get("bg-1").status) == ("Done.", "killed")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from journeyman import Agent, Team
 from journeyman.events import Event, MailDelivered, MailReturned, MailSent, MemberChanged
 from journeyman.model import Model, Request
 from journeyman.models.scripted import Answer, Policy, Scripted
-from journeyman.team import MemberInfo, TeamSpawnRequest, TeamSpawnResult
+from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Message, Text
 from tests.support.recorder import Recorder
@@ -18,9 +18,11 @@ from tests.support.recorder import Recorder
 MAIL = re.compile(r'<team-message from="([^"]*)"(?: id="([^"]*)")?[^>]*>\n(.*?)\n</team-message>', re.DOTALL)
 
 
-def member_of(
-    answers: Sequence[Answer | Policy] | Model, *, name: str = "scout", tools: Sequence[AnyTool] = ()
-) -> Agent:
+Played: TypeAlias = Sequence[Answer | Policy] | Model
+"""A script, or whatever model is given."""
+
+
+def member_of(answers: Played, *, name: str = "scout", tools: Sequence[AnyTool] = ()) -> Agent:
     """Return an agent that plays a script, or whatever model is given."""
     model = Scripted(answers) if isinstance(answers, Sequence) else answers
     return Agent(name=name, model=model, tools=tools)
@@ -31,18 +33,14 @@ def wanted(agent: Agent[Any, Any], prompt: str = "Begin.", *, name: str = "", **
     return TeamSpawnRequest(agent=agent, prompt=prompt, name=name, **more)
 
 
-async def join(
-    team: Team, name: str, answers: Sequence[Answer | Policy] | Model, prompt: str = "Begin."
-) -> TeamSpawnResult:
+async def join(team: Team, name: str, answers: Played, *tools: AnyTool) -> TeamSpawnResult:
     """Let a member of that name join that plays a script."""
-    return await team.spawn(wanted(member_of(answers), prompt, name=name))
+    return await team.spawn(wanted(member_of(answers, tools=tools), name=name))
 
 
-async def done_by(
-    team: Team, name: str, answers: Sequence[Answer | Policy] | Model, prompt: str = "Begin."
-) -> TeamSpawnResult:
+async def done_by(team: Team, name: str, answers: Played, *tools: AnyTool) -> TeamSpawnResult:
     """Let a member join that plays a script, and wait until nobody has anything left to do."""
-    return await turn_of(team, wanted(member_of(answers), prompt, name=name))
+    return await turn_of(team, wanted(member_of(answers, tools=tools), name=name))
 
 
 async def turn_of(team: Team, request: TeamSpawnRequest) -> TeamSpawnResult:
@@ -65,7 +63,7 @@ def mail_read(request: Request) -> list[tuple[str, str]]:
 
 async def until_idle(team: Team, *names: str) -> None:
     """Wait until these members, or all, have nothing left to do."""
-    while not all(member.liveness in ("idle", "gone") for member in members_of(team, names)):
+    while {each.liveness for each in team.roster().members if not names or each.name in names} - {"idle", "gone"}:
         await team_changes(team)
 
 
@@ -74,10 +72,6 @@ async def read_by(team: Team, name: str, text: str) -> None:
     team.send(name, text)
     await team_changes(team)
     await until_idle(team)
-
-
-def members_of(team: Team, names: Sequence[str]) -> list[MemberInfo]:
-    return [member for member in team.roster().members if not names or member.name in names]
 
 
 async def team_changes(team: Team) -> None:

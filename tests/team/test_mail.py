@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -19,7 +19,7 @@ from journeyman.team.mail import Mailbox, MailboxClosed, TeamHooks, as_text
 from journeyman.team.post import REMEMBERED_IDS
 from journeyman.tools.tools import tool
 from tests.support.clock import virtual_clock
-from tests.support.players import Door
+from tests.support.players import Door, cancelled
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage
 from tests.team.players import (
@@ -70,18 +70,18 @@ async def test_drain_takes_all_in_order_or_nothing() -> None:
     assert (box.drain(), owner.delivered) == ((), ["a", "b"])
 
 
-async def test_wait_returns_at_once_when_mail_waits() -> None:
+async def test_wait_returns_at_once_when_mail_waits_and_else_when_it_comes() -> None:
     box, _ = filled("a")
     await box.wait()
-    assert box.has_mail
+    assert len(box.drain()) == 1
+    await wakes(box, box.wait())
 
 
-async def test_wait_wakes_when_mail_comes() -> None:
-    box, _ = filled()
-    waiting = asyncio.create_task(box.wait())
+async def wakes(box: Mailbox, wait: Coroutine[None, None, None]) -> None:
+    waiting = asyncio.create_task(wait)
     await asyncio.sleep(0)
     assert not waiting.done()
-    box.put(mail("a"))
+    box.put(mail("b"))
     await waiting
 
 
@@ -112,9 +112,7 @@ async def test_a_time_out_is_told_from_a_cancellation() -> None:
         await box.wait(5.0)
     waiting = asyncio.create_task(box.wait(5.0))
     await asyncio.sleep(1.0)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
+    await cancelled(waiting)
     box.put(mail("a"))
     assert [each.id for each in box.drain()] == ["a"]
 
@@ -141,11 +139,7 @@ async def test_many_write_at_once_and_nothing_is_lost() -> None:
 
 async def test_a_wait_for_more_is_not_woken_by_what_waits_already() -> None:
     box, _ = filled("a")
-    waiting = asyncio.create_task(box.wait(after=box.n_arrived))
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    box.put(mail("b"))
-    await waiting
+    await wakes(box, box.wait(after=box.n_arrived))
 
 
 # -- what a conversation reads ----------------------------------------------------------------------------------------
@@ -272,7 +266,7 @@ async def test_mail_that_comes_while_a_turn_ends_goes_on_with_that_turn(door: Do
 async def test_members_write_to_one_another() -> None:
     listening = Scripted(["Ready.", "Heard."])
     async with Team("crew") as team:
-        await turn_of(team, wanted(member_of(listening), name="max"))
+        await done_by(team, "max", listening)
         await join(team, "ada", [call("send_message", to="max", message="Hello, max.", summary="greeting"), "Sent."])
         while len(listening.requests) < 2:
             await team_changes(team)
@@ -336,9 +330,8 @@ async def test_what_a_member_has_not_read_when_it_ends_is_dead_letters(door: Doo
         await door.reached.wait()
         sent = [*team.send("ada", "One."), *team.send("ada", "Two.")]
         await team.shutdown(grace_s=0.0)
-        assert [(letter.mail.id, letter.reason) for letter in team.dead_letters] == [
-            (mail.id, "unread") for mail in sent
-        ]
+        dead = [(letter.mail.id, letter.reason) for letter in team.dead_letters]
+        assert dead == [(mail.id, "unread") for mail in sent]
 
 
 async def test_what_the_leader_has_not_read_when_the_team_is_left_is_dead_letters(recorder: Recorder) -> None:
@@ -353,7 +346,7 @@ async def test_mail_for_an_earlier_member_does_not_reach_a_later_one() -> None:
     async with Team("crew") as team:
         first = await done_by(team, "ada", ["One."])
         await team.shutdown()
-        await turn_of(team, wanted(member_of(model), name="ada"))
+        await done_by(team, "ada", model)
         assert team.send("ada", "For the first.", incarnation=first.incarnation) == ()
         assert [letter.reason for letter in team.dead_letters] == ["stale"]
         assert team.member("ada").n_waiting == 0

@@ -6,20 +6,19 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 import pytest
-from pydantic import BaseModel
 
 from journeyman import Agent, Host, InMemoryJournal, Limits, Message, Output, ProviderError, Tasks, Team, Text, Usage
 from journeyman.agent import SystemMode
 from journeyman.budget import Allowance, Budget
 from journeyman.errors import DefinitionError, TeamError
-from journeyman.events import Mail, ModelResponded, RunStarted
-from journeyman.gate import Allow, Ask, GateRequest
+from journeyman.events import ApprovalRequested, Mail, ModelResponded, RunStarted
+from journeyman.gate import Allow
 from journeyman.loop.record import current_path
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.team import TeamHooks
 from journeyman.tools.tools import tool
 from tests.support.clock import virtual_clock
-from tests.support.players import Door
+from tests.support.players import Asking, Door, Report
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage
 from tests.team.players import (
@@ -93,9 +92,6 @@ async def test_without_an_idle_notice_the_leader_hears_nothing(notice: Callable[
 
 
 async def test_a_typed_member_hands_in_json_as_its_last_words() -> None:
-    class Report(BaseModel):
-        total: int
-
     agent = Agent(name="counter", model=Scripted([call("output", total=3)]), output=Output(Report))
     async with Team("crew") as team:
         await team.spawn(wanted(agent))
@@ -149,11 +145,8 @@ async def test_mail_beats_work_that_could_be_claimed(door: Door) -> None:
         team.send("scout", "Wash up.")
         door.opened.set()
         await until_idle(team)
-    assert [mail_read(request)[1:] for request in model.requests] == [
-        [],
-        [("team-lead", "Wash up.")],
-        [("team-lead", "Wash up.")],
-    ]
+    mail = [("team-lead", "Wash up.")]
+    assert [mail_read(request)[1:] for request in model.requests] == [[], mail, mail]
     assert model.requests[2].messages[-1].text == "Paint the door."
 
 
@@ -251,9 +244,8 @@ async def test_the_budget_of_the_team_holds_for_all_members_together() -> None:
         """Look."""
         return "seen"
 
-    model = FromFunction(
-        lambda request: "Done." if len(request.messages) > 4 else call("look", id=str(len(request.messages)))
-    )
+    script = {1: call("look", id="1"), 3: call("look", id="3"), 5: "Done."}
+    model = FromFunction(lambda request: script[len(request.messages)])
     async with Team("crew", host=Host(budget=budget)) as team:
         for name in ("ada", "max"):
             await team.spawn(wanted(Agent(name="scout", model=model, tools=[look]), name=name))
@@ -292,19 +284,14 @@ async def test_a_member_notes_a_sign_of_life_at_each_model_call(door: Door) -> N
 
 
 async def test_what_a_member_asks_is_answered_by_the_program_that_leads() -> None:
-    class Careful:
-        async def decide(self, request: GateRequest) -> Allow | Ask:
-            return Ask("Send it?") if request.tool_name == "team_roster" else Allow()
-
     asked: list[str] = []
 
     def answer(event: object) -> None:
-        id = getattr(event, "id", "")
-        if type(event).__name__ == "ApprovalRequested":
-            asked.append(id)
-            team.answer(id, Allow())
+        if isinstance(event, ApprovalRequested):
+            asked.append(event.id)
+            team.answer(event.id, Allow())
 
-    async with Team("crew", host=Host(gate=Careful()), on_event=answer) as team:
+    async with Team("crew", host=Host(gate=Asking(("team_roster",))), on_event=answer) as team:
         await join(team, "ada", [call("team_roster"), "Done."])
         (mail,) = await team.receive()
         assert (mail.text, len(asked)) == ("Done.", 1)
