@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 import pytest
 
@@ -17,20 +16,14 @@ from journeyman.events import (
     ToolCalled,
     ToolFinished,
 )
-from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, Rewrite, Stop
+from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop
 from journeyman.models.scripted import Scripted, call
 from tests.support.clock import virtual_clock
-from tests.support.players import chatting, code, look, script_of
+from tests.support.players import Asking, chatting, code, look, script_of
 from tests.support.recorder import Recorder
 from tests.support.stage import Stage
 
-
-@dataclass(frozen=True)
-class AlwaysAsk:
-    """A gate that asks about every call."""
-
-    async def decide(self, request: GateRequest) -> Ask:
-        return Ask(f"May it {request.tool_name}?")
+REWRITTEN = 'The call was made with other arguments: {"where":"there"}'
 
 
 async def asked(recorder: Recorder, kind: type[Event], n: int = 1) -> str:
@@ -51,11 +44,7 @@ async def asked(recorder: Recorder, kind: type[Event], n: int = 1) -> str:
     [
         (Allow(), "#a: found here", ("allow", "")),
         (Deny("not now"), "#a! Error: denied: not now", ("deny", "not now")),
-        (
-            Rewrite({"where": "there"}, "safer"),
-            '#a: The call was made with other arguments: {"where":"there"}\nfound there',
-            ("rewrite", "safer"),
-        ),
+        (Rewrite({"where": "there"}, "safer"), f"#a: {REWRITTEN}\nfound there", ("rewrite", "safer")),
     ],
 )
 async def test_a_call_that_a_gate_asks_about_waits_for_the_users_decision(
@@ -63,7 +52,7 @@ async def test_a_call_that_a_gate_asks_about_waits_for_the_users_decision(
 ) -> None:
     recorder = Recorder()
     model = Scripted([call("look", id="a"), "Done."])
-    async with chatting(model, tools=[look], gate=AlwaysAsk(), on_event=recorder) as chat:
+    async with chatting(model, tools=[look], gate=Asking(), on_event=recorder) as chat:
         turn = chat.start("Go.")
         id = await asked(recorder, ApprovalRequested)
         assert chat.state.open_questions == (id,)
@@ -82,46 +71,31 @@ async def test_a_call_that_a_gate_asks_about_waits_for_the_users_decision(
     assert [type(event) for event in recorder.events if isinstance(event, kinds)] == list(kinds)
 
 
-async def test_the_user_may_stop_the_turn_instead_of_deciding(stage: Stage) -> None:
-    recorder = Recorder()
-    async with chatting(stage.model([call("look", id="a")]), tools=[look], gate=AlwaysAsk(), on_event=recorder) as chat:
+async def test_the_user_may_stop_the_turn_instead_of_deciding(stage: Stage, recorder: Recorder) -> None:
+    async with chatting(stage.model([call("look", id="a")]), tools=[look], gate=Asking(), on_event=recorder) as chat:
         turn = chat.start("Go.")
         chat.answer(await asked(recorder, ApprovalRequested), Stop("that is enough"))
         assert code(await turn) == "EXECUTION_CANCELLED"
     assert [event.decision for event in recorder.of(ApprovalAnswered)] == ["stop"]
 
 
-async def test_a_listener_may_answer_at_once(stage: Stage) -> None:
-    async with chatting(stage.model([call("look", id="a"), "Done."]), tools=[look], gate=AlwaysAsk()) as chat:
-
-        def allow(event: Event) -> None:
-            if isinstance(event, ApprovalRequested):
-                chat.answer(event.id, Allow())
-
-        chat.subscribe(allow)
-        await chat.prompt("Go.")
-        assert script_of(chat)[2] == ("user", "#a: found here")
-
-
-async def test_an_answer_may_come_from_another_thread(stage: Stage) -> None:
-    recorder = Recorder()
-    agent = Agent(name="tester", model=stage.model([call("look", id="a"), "Done."]), tools=[look], gate=AlwaysAsk())
-    async with Chat(agent, on_event=recorder) as chat:
+async def test_an_answer_may_come_from_another_thread(stage: Stage, recorder: Recorder) -> None:
+    model = stage.model([call("look", id="a"), "Done."])
+    async with chatting(model, tools=[look], gate=Asking(), on_event=recorder) as chat:
         turn = chat.start("Go.")
         await asyncio.to_thread(chat.answer, await asked(recorder, ApprovalRequested), Allow())
         assert (await turn).unwrap() == "Done."
 
 
-async def test_an_approver_of_the_callers_own_is_asked_instead(stage: Stage) -> None:
+async def test_an_approver_of_the_callers_own_is_asked_instead(stage: Stage, recorder: Recorder) -> None:
     approvals: list[Approval] = []
 
     async def approve(approval: Approval) -> Decision:
         approvals.append(approval)
         return Allow()
 
-    recorder = Recorder()
-    agent = Agent(name="tester", model=stage.model([call("look"), "Done."]), tools=[look], gate=AlwaysAsk())
-    async with Chat(agent, host=Host(approve=approve), on_event=recorder) as chat:
+    model, host = stage.model([call("look"), "Done."]), Host(approve=approve)
+    async with chatting(model, tools=[look], gate=Asking(), host=host, on_event=recorder) as chat:
         await chat.prompt("Go.")
     assert [approval.question for approval in approvals] == ["May it look?"]
     assert recorder.of(ApprovalRequested) == []
@@ -130,14 +104,13 @@ async def test_an_approver_of_the_callers_own_is_asked_instead(stage: Stage) -> 
 async def test_without_anybody_who_listens_a_call_is_denied_with_the_question(stage: Stage) -> None:
     heard: list[object] = []
     model = stage.model([call("look", id="a"), "Done."])
-    async with chatting(model, tools=[look], gate=AlwaysAsk(), on_message=heard.append) as chat:
+    async with chatting(model, tools=[look], gate=Asking(), on_message=heard.append) as chat:
         await chat.prompt("Go.")
         assert script_of(chat)[2] == ("user", "#a! Error: denied: May it look?")
 
 
-async def test_an_abort_denies_what_is_open(stage: Stage) -> None:
-    recorder = Recorder()
-    async with chatting(stage.model([call("look")]), tools=[look], gate=AlwaysAsk(), on_event=recorder) as chat:
+async def test_an_abort_denies_what_is_open(stage: Stage, recorder: Recorder) -> None:
+    async with chatting(stage.model([call("look")]), tools=[look], gate=Asking(), on_event=recorder) as chat:
         turn = chat.start("Go.")
         id = await asked(recorder, ApprovalRequested)
         chat.abort()
@@ -149,25 +122,17 @@ async def test_an_abort_denies_what_is_open(stage: Stage) -> None:
 
 
 @virtual_clock
-async def test_an_approval_may_take_only_so_long() -> None:
-    recorder = Recorder()
-    agent = Agent(
-        name="tester",
-        model=Scripted([call("look", id="a"), "Done."]),
-        tools=[look],
-        gate=AlwaysAsk(),
-        limits=Limits(approval_seconds=30),
-    )
-    async with Chat(agent, on_event=recorder) as chat:
+async def test_an_approval_may_take_only_so_long(recorder: Recorder) -> None:
+    model, limits = Scripted([call("look", id="a"), "Done."]), Limits(approval_seconds=30)
+    async with chatting(model, tools=[look], gate=Asking(), limits=limits, on_event=recorder) as chat:
         await chat.prompt("Go.")
         assert script_of(chat)[2] == ("user", "#a! Error: denied: nobody answered within 30s: May it look?")
     assert [event.decision for event in recorder.of(ApprovalAnswered)] == ["deny"]
 
 
-async def test_an_answer_is_taken_once_and_must_fit(stage: Stage) -> None:
-    recorder = Recorder()
-    answers = [call("look"), call("ask_user", question="Which?"), "Done."]
-    async with chatting(stage.model(answers), tools=[look, ask_user], gate=OnlyLook(), on_event=recorder) as chat:
+async def test_an_answer_is_taken_once_and_must_fit(stage: Stage, recorder: Recorder) -> None:
+    model = stage.model([call("look"), call("ask_user", question="Which?"), "Done."])
+    async with chatting(model, tools=[look, ask_user], gate=Asking(("look",)), on_event=recorder) as chat:
         turn = chat.start("Go.")
         approval = await asked(recorder, ApprovalRequested)
         with pytest.raises(TypeError, match="needs a decision, not str"):
@@ -176,27 +141,15 @@ async def test_an_answer_is_taken_once_and_must_fit(stage: Stage) -> None:
         with pytest.raises(KeyError):
             chat.answer(approval, Allow())
         question = await asked(recorder, QuestionAsked)
-        unfit: list[Decision | str] = [Allow(), Deny("no")]
-        for answer in unfit:
+        for answer in (Allow(), Deny("no")):
             with pytest.raises(TypeError, match="needs a text"):
                 chat.answer(question, answer)
         chat.answer(question, "This.")
         assert (await turn).unwrap() == "Done."
 
 
-@dataclass(frozen=True)
-class OnlyLook:
-    """A gate that asks about looking only."""
-
-    async def decide(self, request: GateRequest) -> Ask | Allow:
-        return Ask("May it?") if request.tool_name == "look" else Allow()
-
-
-async def test_what_a_listener_does_to_the_arguments_does_not_reach_the_call(stage: Stage) -> None:
-    agent = Agent(
-        name="tester", model=stage.model([call("look", where="x", id="a"), "Done."]), tools=[look], gate=AlwaysAsk()
-    )
-    async with Chat(agent) as chat:
+async def test_a_listener_may_answer_at_once_and_cannot_change_the_arguments_of_the_call(stage: Stage) -> None:
+    async with chatting(stage.model([call("look", where="x", id="a"), "Done."]), tools=[look], gate=Asking()) as chat:
 
         def meddle(event: Event) -> None:
             if isinstance(event, ApprovalRequested):
@@ -211,8 +164,7 @@ async def test_what_a_listener_does_to_the_arguments_does_not_reach_the_call(sta
 # -- questions --------------------------------------------------------------------------------------------------------
 
 
-async def test_the_model_may_ask_the_user(stage: Stage) -> None:
-    recorder = Recorder()
+async def test_the_model_may_ask_the_user(stage: Stage, recorder: Recorder) -> None:
     question = call("ask_user", question="Which month?", options=["May", "June"], id="a")
     async with chatting(stage.model([question, "May it is."]), tools=[ask_user], on_event=recorder) as chat:
         turn = chat.start("Compare.")
@@ -225,10 +177,9 @@ async def test_the_model_may_ask_the_user(stage: Stage) -> None:
     assert [(event.id, event.answer) for event in recorder.of(QuestionAnswered)] == [(id, "May")]
 
 
-async def test_an_abort_leaves_a_question_unanswered(stage: Stage) -> None:
-    recorder = Recorder()
-    agent = Agent(name="tester", model=stage.model([call("ask_user", question="Which?")]), tools=[ask_user])
-    async with Chat(agent, on_event=recorder) as chat:
+async def test_an_abort_leaves_a_question_unanswered(stage: Stage, recorder: Recorder) -> None:
+    model = stage.model([call("ask_user", question="Which?")])
+    async with chatting(model, tools=[ask_user], on_event=recorder) as chat:
         turn = chat.start("Go.")
         await asked(recorder, QuestionAsked)
         async with chat.hold():

@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -18,17 +18,32 @@ from journeyman.events import Event, MessageCommitted
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.session import Session
 from journeyman.store.store import Store
+from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, Message, Text, ToolResult, ToolUse
 from tests.support.invariants_history import history_faults
-from tests.support.players import Door, Report, chatting, code, script_of
+from tests.support.players import Door, Report, cancelled, chatting, code, script_of
 from tests.support.recorder import transcript
 from tests.support.stage import Stage
 
 
-@tool(effect="pure")
-async def look() -> str:
-    """Look."""
-    return "seen"
+def acting(name: str, effect: Effect | None) -> AnyTool:
+    """Return a tool with this effect."""
+
+    @tool(name=name, effect=effect)
+    async def act() -> str:
+        """Act."""
+        return name
+
+    return act
+
+
+read, put, send = acting("read", "pure"), acting("put", "idempotent"), acting("send", "once")
+plain = acting("plain", None)
+
+
+PURE = "Error: interrupted before it finished. It changes nothing, so it may be called again."
+IDEMPOTENT = "Error: interrupted before it finished. It may be called again with the same arguments."
+ONCE = "Error: interrupted before it finished. Whether it took effect is unknown: find out before calling again."
 
 
 def session_of(chat: Chat[object]) -> Session:
@@ -71,20 +86,17 @@ async def test_a_message_is_on_disk_before_the_model_is_asked_and_before_a_call_
 
 async def test_the_result_of_a_call_is_on_disk_before_the_next_call_begins(path: Path, stage: Stage) -> None:
     door = Door()
-    agent = Agent(
-        name="tester",
-        model=stage.model([[call("look", id="a"), call("wait", id="b")], "Done."]),
-        tools=[look, door.tool()],
-    )
-    async with Chat.open(agent, path) as chat:
+    model = stage.model([[call("read", id="a"), call("wait", id="b")], "Done."])
+    async with Chat.open(Agent(name="tester", model=model, tools=[read, door.tool()]), path) as chat:
         chat.start("Go.")
         await door.reached.wait()
         with Store(path) as store:
             results = store.messages(session_of(chat).id)[-1].content
-        assert isinstance(results[0], ToolResult)
-        assert (results[0].content, results[0].is_error) == ("seen", False)
-        assert isinstance(results[1], ToolResult)
-        assert results[1].is_error
+        told = [(each.text, each.is_error) for each in results if isinstance(each, ToolResult)]
+        assert told == [
+            ("read", False),
+            ("Error: interrupted before it finished. Whether it took effect is unknown.", True),
+        ]
         door.opened.set()
         await chat.wait_idle()
         assert on_disk(path, session_of(chat).id) == list(chat.messages)
@@ -135,8 +147,7 @@ async def test_texts_from_other_threads_are_kept_each_once(path: Path) -> None:
         assert chat.state.follow_ups == ()
 
 
-async def test_usage_goes_on_exactly_and_is_there_in_mid_turn(path: Path) -> None:
-    door = Door()
+async def test_usage_goes_on_exactly_and_is_there_in_mid_turn(path: Path, door: Door) -> None:
     agent = Agent(name="tester", model=Scripted([call("wait", id="a"), "Done."]), tools=[door.tool()])
     async with Chat.open(agent, path) as chat:
         chat.start("Go.")
@@ -152,8 +163,7 @@ async def test_usage_goes_on_exactly_and_is_there_in_mid_turn(path: Path) -> Non
         assert whole.requests == 2
 
 
-async def test_an_aborted_turn_is_kept_with_its_note(path: Path) -> None:
-    door = Door()
+async def test_an_aborted_turn_is_kept_with_its_note(path: Path, door: Door) -> None:
     agent = Agent(name="tester", model=Scripted([call("wait", id="a"), "I see."]), tools=[door.tool()])
     async with Chat.open(agent, path) as chat:
         turn = await door.reached_by(chat.start("Go."))
@@ -214,7 +224,7 @@ async def test_a_place_may_name_its_kind_of_store(path: Path) -> None:
 
 
 async def test_a_session_of_2000_messages_opens_at_once_and_takes_space_in_proportion(path: Path) -> None:
-    agent = Agent(name="tester", model=FromFunction(lambda request: "word " * 100), tools=[look])
+    agent = Agent(name="tester", model=FromFunction(lambda request: "word " * 100), tools=[read])
     sizes: list[int] = []
     async with Chat.open(agent, path) as chat:
         id = session_of(chat).id
@@ -238,41 +248,12 @@ async def test_a_session_of_2000_messages_opens_at_once_and_takes_space_in_propo
 # -- work that was interrupted -----------------------------------------------------------------------------------------
 
 
-PURE = "Error: interrupted before it finished. It changes nothing, so it may be called again."
-IDEMPOTENT = "Error: interrupted before it finished. It may be called again with the same arguments."
-ONCE = "Error: interrupted before it finished. Whether it took effect is unknown: find out before calling again."
-
-
-@tool(effect="pure")
-async def read() -> str:
-    """Read."""
-    return "read"
-
-
-@tool(effect="idempotent")
-async def put() -> str:
-    """Put."""
-    return "put"
-
-
-@tool(effect="once")
-async def send() -> str:
-    """Send."""
-    return "sent"
-
-
-@tool
-async def plain() -> str:
-    """Do something."""
-    return "done"
-
-
 NAMES = ("read", "put", "send", "plain", "gone", "output")
 
 
-def cut() -> list[Message]:
+def cut(*names: str) -> list[Message]:
     """Return a conversation whose last calls have no results."""
-    uses = tuple(ToolUse(f"{name}_1", name) for name in NAMES)
+    uses = tuple(ToolUse(f"{name}_1", name) for name in names)
     return [Message("user", (Text("Go."),)), Message("assistant", uses)]
 
 
@@ -280,14 +261,12 @@ def cut() -> list[Message]:
 async def test_open_calls_are_closed_by_the_declared_effect(
     stage: Stage, are_idempotent: bool, plain_closed: str
 ) -> None:
-    agent = Agent(
-        name="tester",
-        model=stage.model([call("output", total=1)]),
-        tools=[read, put, send, plain],
-        tools_are_idempotent=are_idempotent,
-        output=Output(Report),
-    )
-    async with Chat(agent, history=cut()) as chat:
+    fields: dict[str, Any] = {
+        "tools": [read, put, send, plain],
+        "tools_are_idempotent": are_idempotent,
+        "output": Output(Report),
+    }
+    async with chatting(stage.model([call("output", total=1)]), history=cut(*NAMES), **fields) as chat:
         expected = (PURE, IDEMPOTENT, ONCE, plain_closed, ONCE, PURE)
         lines = (f"#{name}_1! {text}" for name, text in zip(NAMES, expected, strict=True))
         assert script_of(chat)[-1] == ("user", *lines)
@@ -297,10 +276,9 @@ async def test_open_calls_are_closed_by_the_declared_effect(
 
 
 async def test_a_prompt_follows_the_closed_calls_in_the_same_message(stage: Stage) -> None:
-    history = [Message("user", (Text("Go."),)), Message("assistant", (ToolUse("a", "send"),))]
-    async with chatting(stage.model(["Checking."]), tools=[send], history=history) as chat:
+    async with chatting(stage.model(["Checking."]), tools=[send], history=cut("send")) as chat:
         await chat.prompt("Did it go out?")
-    assert transcript(stage.messages(0))[-1] == ("user", f"#a! {ONCE}", "Did it go out?")
+    assert transcript(stage.messages(0))[-1] == ("user", f"#send_1! {ONCE}", "Did it go out?")
 
 
 @pytest.mark.parametrize(("effect", "closed"), [("pure", PURE), ("idempotent", IDEMPOTENT), ("once", ONCE)])
@@ -331,20 +309,18 @@ async def test_a_turn_that_is_cancelled_in_mid_call_keeps_what_had_finished(effe
     async with chatting(model, tools=[read, door.tool(effect=effect)]) as chat:
         prompting = asyncio.create_task(chat.prompt("Go."))
         await door.reached.wait()
-        prompting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await prompting
+        await cancelled(prompting)
         assert script_of(chat)[-1] == ("user", "#a: read", f"#b! {closed}", f"#c! {PURE}")
         assert (await chat.continue_()).unwrap() == "I see."
 
 
 async def test_loading_the_same_log_again_changes_nothing() -> None:
     agent = Agent(name="tester", model=Scripted([]), tools=[read, put, send, plain])
-    once_loaded = Chat(agent, history=cut()).messages
+    once_loaded = Chat(agent, history=cut(*NAMES)).messages
     assert Chat(agent, history=once_loaded).messages == once_loaded
 
 
 async def test_a_replaced_conversation_is_closed_in_the_same_way() -> None:
     async with chatting(Scripted([]), tools=[read]) as chat:
-        chat.replace([Message("user", (Text("Go."),)), Message("assistant", (ToolUse("a", "read"),))])
-        assert script_of(chat)[-1] == ("user", f"#a! {PURE}")
+        chat.replace(cut("read"))
+        assert script_of(chat)[-1] == ("user", f"#read_1! {PURE}")

@@ -10,7 +10,6 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, closing
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -20,30 +19,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from journeyman import (
-    Agent,
-    Chat,
-    ChatBusy,
-    ChatHeld,
-    Failure,
-    Limits,
-    ProviderError,
-    Result,
-    Success,
-    Turn,
-    dump_messages,
-    load_messages,
-    tool,
-)
+from journeyman import Agent, Chat, Failure, Limits, Result, Success, Turn, tool
 from journeyman.chat.turn import ABORTED, Hold
-from journeyman.errors import NothingToContinue
+from journeyman.errors import ChatBusy, ChatHeld, NothingToContinue, ProviderError
 from journeyman.events import Event, TurnEnded
 from journeyman.history import History
 from journeyman.inbox import Queue, Receipt
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.store.store import Store
-from journeyman.types import Message, Text
+from journeyman.types import Message, Text, dump_messages, load_messages
 from tests.support.clock import VirtualClock
 from tests.support.invariants_history import history_faults
 
@@ -66,14 +51,6 @@ QUEUES: tuple[Queue, ...] = ("steering", "follow_ups")
 CANCELLED = "EXECUTION_CANCELLED"
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A text and what it was sent with."""
-
-    receipt: Receipt
-    queue: Queue
-
-
 def _open(futures: list[asyncio.Future[T]]) -> list[asyncio.Future[T]]:
     return [future for future in futures if not future.done()]
 
@@ -89,7 +66,7 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         self.at_work: list[asyncio.Future[str]] = []
         self.preparing: list[asyncio.Future[str]] = []
         self.prepares_slowly = False
-        self.sent: list[Sent] = []
+        self.sent: list[tuple[Receipt, Queue]] = []
         self.prompts: dict[str, Turn] = {}
         self.holds: list[Hold] = []
         self.continuing: list[asyncio.Task[object]] = []
@@ -183,7 +160,7 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         return turn
 
     def _send(self, how: Callable[[str], Receipt], queue: Queue) -> None:
-        self.sent.append(Sent(how(self._text()), queue))
+        self.sent.append((how(self._text()), queue))
 
     def _do(self, act: Callable[[], object]) -> None:
         """Do something in the loop, and let everything go on until it waits again."""
@@ -208,7 +185,7 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         for futures in (self.asked, self.at_work, self.preparing):
             futures.clear()
         assert not self.chat.state.is_running
-        assert all(each.receipt.status != "queued" for each in self.sent)
+        assert all(receipt.status != "queued" for receipt, _ in self.sent)
 
     # -- rules: what the user does
 
@@ -269,7 +246,7 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
                 assert before.is_held
                 return
             assert not before.is_held
-            disposition = self.sent[-1].receipt.disposition
+            disposition = self.sent[-1][0].disposition
             assert (disposition == "steered") == before.is_running
             assert self.chat.state.is_running == (disposition != "queued")
 
@@ -341,7 +318,7 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
 
     def _reset(self) -> None:
         self._play(self.chat.reset())
-        assert all(each.receipt.status != "queued" for each in self.sent)
+        assert all(receipt.status != "queued" for receipt, _ in self.sent)
         self.sent.clear()
         self.prompts.clear()
         self.n_markers = self.n_requests = 0
@@ -403,9 +380,9 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
     def every_text_is_where_its_receipt_says(self) -> None:
         state = self.chat.state
         said = self._said()
-        for each in self.sent:
-            text, status = each.receipt.text, each.receipt.status
-            queue = state.steering if each.queue == "steering" else state.follow_ups
+        for receipt, name in self.sent:
+            text, status = receipt.text, receipt.status
+            queue = state.steering if name == "steering" else state.follow_ups
             if status == "kept":  # it went on to wait in the chat that was opened next
                 assert said.count(text) + queue.count(text) == (text not in self.withdrawn), (text, said, queue)
                 continue
@@ -416,7 +393,7 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
     def texts_of_a_queue_are_said_in_order(self) -> None:
         said = self._said()
         for queue in QUEUES:
-            order = [each.receipt.text for each in self.sent if each.queue == queue and each.receipt.text in said]
+            order = [receipt.text for receipt, name in self.sent if name == queue and receipt.text in said]
             assert order == sorted(order, key=said.index)
 
     @invariant()

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from journeyman import Agent, Chat, ChatHeld, Limits, Output, ProviderError, Success, tool
+from journeyman import ChatHeld, Limits, Output, ProviderError, Success, tool
 from journeyman.events import ModelResponded, RunSucceeded, TurnEnded
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, Scripted, call, say
@@ -19,8 +19,7 @@ from tests.support.stage import Stage
 SKIPPED = "Error: not run, because the user wrote something new. Read it first; call again if that is still right."
 
 
-async def test_steering_is_said_after_the_results_in_the_same_message(stage: Stage) -> None:
-    door = Door()
+async def test_steering_is_said_after_the_results_in_the_same_message(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([call("wait", id="a"), "Bien."]), tools=[door.tool()]) as chat:
         turn = await door.reached_by(chat.start("Go."))
         one, two = chat.steer("In French."), chat.steer("Briefly.")
@@ -31,28 +30,16 @@ async def test_steering_is_said_after_the_results_in_the_same_message(stage: Sta
     assert transcript(stage.messages(1))[-1] == ("user", "#a: waited", "In French.", "Briefly.")
 
 
-async def test_steering_skips_calls_that_have_not_started(stage: Stage) -> None:
-    door, recorder = Door(), Recorder()
+async def test_steering_skips_calls_that_have_not_started(stage: Stage, door: Door, recorder: Recorder) -> None:
     answers = [[call("wait", id="a"), call("look", id="b"), call("look", id="c")], "Stopped looking."]
     async with chatting(stage.model(answers), tools=[door.tool(), look], on_event=recorder) as chat:
         turn = await door.reached_by(chat.start("Go."))
         chat.steer("Don't look.")
         result = await door.open_for(turn)
-    assert calls(recorder.events) == [
-        "wait#a?",
-        "wait#a: waited",
-        "look#b?",
-        f"look#b! {SKIPPED}",
-        "look#c?",
-        f"look#c! {SKIPPED}",
-    ]
-    assert transcript(stage.messages(1))[-1] == (
-        "user",
-        "#a: waited",
-        f"#b! {SKIPPED}",
-        f"#c! {SKIPPED}",
-        "Don't look.",
-    )
+    skipped = [each for name in "bc" for each in (f"look#{name}?", f"look#{name}! {SKIPPED}")]
+    assert calls(recorder.events) == ["wait#a?", "wait#a: waited", *skipped]
+    said = transcript(stage.messages(1))[-1]
+    assert said == ("user", "#a: waited", f"#b! {SKIPPED}", f"#c! {SKIPPED}", "Don't look.")
     assert result.metadata.tools["look"].errors == {"skipped": 2}
     check_balance([event for event in recorder.events if not isinstance(event, TurnEnded)])
 
@@ -68,18 +55,11 @@ async def test_calls_that_run_together_finish_and_those_behind_them_are_skipped(
         doors[0].opened.set()
         doors[1].opened.set()
         await turn
-    assert transcript(stage.messages(1))[-1] == (
-        "user",
-        "#a: waited",
-        "#b: waited",
-        f"#c! {SKIPPED}",
-        f"#d! {SKIPPED}",
-        "Enough.",
-    )
+    said = transcript(stage.messages(1))[-1]
+    assert said == ("user", "#a: waited", "#b: waited", f"#c! {SKIPPED}", f"#d! {SKIPPED}", "Enough.")
 
 
-async def test_steering_while_the_model_writes_keeps_its_calls_from_beginning(stage: Stage) -> None:
-    door = Door()
+async def test_steering_while_the_model_writes_keeps_its_calls_from_beginning(stage: Stage, door: Door) -> None:
     model = stage.model([door.before(call("look", id="a")), "As you wish."])
     async with chatting(model, tools=[look]) as chat:
         turn = await door.reached_by(chat.start("Go."))
@@ -88,8 +68,7 @@ async def test_steering_while_the_model_writes_keeps_its_calls_from_beginning(st
     assert transcript(stage.messages(1))[-1] == ("user", f"#a! {SKIPPED}", "Stop.")
 
 
-async def test_an_output_that_steering_came_before_is_not_handed_in(stage: Stage) -> None:
-    door = Door()
+async def test_an_output_that_steering_came_before_is_not_handed_in(stage: Stage, door: Door) -> None:
     model = stage.model([door.before(call("output", total=1, id="a")), call("output", total=2, id="b")])
     async with chatting(model, output=Output(Report)) as chat:
         turn = await door.reached_by(chat.start("How many?"))
@@ -109,26 +88,18 @@ async def test_steering_that_waits_at_the_natural_stop_is_the_next_prompt(stage:
     assert len(recorder.of(TurnEnded)) == 1
 
 
-async def test_steering_goes_before_follow_ups_and_each_queue_is_said_whole(stage: Stage) -> None:
-    door = Door()
+async def test_steering_goes_before_follow_ups_and_each_queue_is_said_whole(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([door.before("1."), "2.", "3."])) as chat:
         turn = await door.reached_by(chat.start("Go."))
         for number in (1, 2):
             chat.follow_up(f"later {number}")
             chat.steer(f"now {number}")
         assert (await door.open_for(turn)).unwrap() == "3."
-        assert script_of(chat) == [
-            ("user", "Go."),
-            ("assistant", "1."),
-            ("user", "now 1", "now 2"),
-            ("assistant", "2."),
-            ("user", "later 1", "later 2"),
-            ("assistant", "3."),
-        ]
+        assert script_of(chat)[::2] == [("user", "Go."), ("user", "now 1", "now 2"), ("user", "later 1", "later 2")]
+        assert script_of(chat)[1::2] == [("assistant", f"{number}.") for number in (1, 2, 3)]
 
 
-async def test_a_follow_up_does_not_disturb_the_calls(stage: Stage) -> None:
-    door = Door()
+async def test_a_follow_up_does_not_disturb_the_calls(stage: Stage, door: Door) -> None:
     answers = [[call("wait", id="a"), call("look", id="b")], "Done.", "More."]
     async with chatting(stage.model(answers), tools=[door.tool(), look]) as chat:
         turn = await door.reached_by(chat.start("Go."))
@@ -145,12 +116,8 @@ async def test_what_is_said_while_idle_waits_for_the_next_prompt(stage: Stage) -
         receipt = chat.steer("by the way")
         assert receipt.disposition == "queued"
         await chat.prompt("Go.")
-        assert script_of(chat) == [
-            ("user", "Go.", "by the way"),
-            ("assistant", "One."),
-            ("user", "later"),
-            ("assistant", "Two."),
-        ]
+        assert script_of(chat)[::2] == [("user", "Go.", "by the way"), ("user", "later")]
+        assert script_of(chat)[1::2] == [("assistant", "One."), ("assistant", "Two.")]
 
 
 async def test_continuing_an_idle_chat_says_the_steering_or_else_the_follow_ups(stage: Stage) -> None:
@@ -163,17 +130,10 @@ async def test_continuing_an_idle_chat_says_the_steering_or_else_the_follow_ups(
 
 
 @pytest.mark.parametrize("ending", ["abort", "limit", "error", "stop_after"])
-async def test_the_queues_survive_every_ending_but_the_natural_stop(ending: str) -> None:
-    door = Door()
+async def test_the_queues_survive_every_ending_but_the_natural_stop(ending: str, door: Door) -> None:
     after: dict[str, Answer] = {"error": ProviderError("no", kind="bad_request"), "limit": call("look")}
-    agent = Agent(
-        name="tester",
-        model=Scripted([call("look"), door.before(after.get(ending, call("stop"))), "Done.", "More."]),
-        tools=[look, stop],
-        limits=Limits(iterations=2),
-        stop_after=["stop"],
-    )
-    async with Chat(agent) as chat:
+    model = Scripted([call("look"), door.before(after.get(ending, call("stop"))), "Done.", "More."])
+    async with chatting(model, tools=[look, stop], limits=Limits(iterations=2), stop_after=["stop"]) as chat:
         turn = await door.reached_by(chat.start("Go."))
         receipt = chat.follow_up("later")
         if ending == "abort":
@@ -184,8 +144,7 @@ async def test_the_queues_survive_every_ending_but_the_natural_stop(ending: str)
         assert (receipt.status, chat.state.follow_ups) == ("queued", ("later",))
 
 
-async def test_steering_that_no_model_call_follows_stays_in_its_queue(stage: Stage) -> None:
-    door = Door()
+async def test_steering_that_no_model_call_follows_stays_in_its_queue(stage: Stage, door: Door) -> None:
     model = stage.model([call("wait"), "Read."])
     async with chatting(model, tools=[door.tool()], limits=Limits(iterations=1)) as chat:
         turn = await door.reached_by(chat.start("Go."))
@@ -196,8 +155,7 @@ async def test_steering_that_no_model_call_follows_stays_in_its_queue(stage: Sta
         assert receipt.status == "delivered"
 
 
-async def test_steering_whose_request_fails_is_part_of_the_next_one() -> None:
-    door = Door()
+async def test_steering_whose_request_fails_is_part_of_the_next_one(door: Door) -> None:
     model = Scripted([call("wait", id="a"), ProviderError("no", kind="bad_request"), "Read."])
     async with chatting(model, tools=[door.tool()]) as chat:
         turn = await door.reached_by(chat.start("Go."))
@@ -227,8 +185,8 @@ async def test_follow_ups_return_to_their_queue_when_the_next_run_cannot_begin()
         assert n_built == ["Go.", "Go.", "Go."]
 
 
-async def test_what_comes_while_a_run_begins_waits_behind_what_it_could_not_say() -> None:
-    door, n_built = Door(), list[str]()
+async def test_what_comes_while_a_run_begins_waits_behind_what_it_could_not_say(door: Door) -> None:
+    n_built = list[str]()
 
     async def system(given: str) -> str:
         n_built.append(given)
@@ -264,27 +222,23 @@ async def test_a_text_that_comes_after_the_end_waits(stage: Stage) -> None:
 
 
 async def test_tools_and_listeners_may_steer(stage: Stage) -> None:
-    chats: list[Chat] = []
-
     @tool
     def remind() -> str:
         """Remind."""
         assert threading.current_thread() is not threading.main_thread()
-        chats[0].steer("from the tool")
+        chat.steer("from the tool")
         return "reminded"
 
     async with chatting(stage.model([call("remind", id="a"), "Noted.", "Again."]), tools=[remind]) as chat:
-        chats.append(chat)
         chat.subscribe(once(ModelResponded, lambda: chat.follow_up("from the listener")))
         await chat.prompt("Go.")
     assert transcript(stage.messages(1))[-1] == ("user", "#a: reminded", "from the tool")
     assert transcript(stage.messages(2))[-1] == ("user", "from the listener")
 
 
-async def test_a_pause_for_the_providers_tool_is_not_steered_into() -> None:
+async def test_a_pause_for_the_providers_tool_is_not_steered_into(door: Door) -> None:
     asked = Opaque("scripted", '{"type":"server_tool_use","id":"s1","name":"search","input":{}}')
     found = Opaque("scripted", '{"type":"search_result","tool_use_id":"s1"}')
-    door = Door()
     model = Scripted([say(asked, stop_reason="pause_turn"), door.before(say(found, "Found.")), "Noted."])
     async with chatting(model) as chat:
         chat.subscribe(once(ModelResponded, lambda: chat.steer("Hurry.")))
@@ -298,8 +252,7 @@ async def test_a_pause_for_the_providers_tool_is_not_steered_into() -> None:
 # -- injections -------------------------------------------------------------------------------------------------------
 
 
-async def test_an_injection_steers_a_turn_that_goes_on(stage: Stage) -> None:
-    door = Door()
+async def test_an_injection_steers_a_turn_that_goes_on(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([call("wait", id="a"), "Noted."]), tools=[door.tool()]) as chat:
         turn = await door.reached_by(chat.start("Go."))
         assert chat.inject("Task 1 is done.").disposition == "steered"

@@ -7,13 +7,27 @@ from collections.abc import Callable
 
 import pytest
 
-from journeyman import Agent, Callbacks, Chat, ChatHeld, Limits, Output, run, tool
+from journeyman import Agent, Callbacks, ChatHeld, Limits, Output, run, tool
+from journeyman.chat.runs import CLOSING
 from journeyman.chat.turn import ABORTED
 from journeyman.endings import CancelledContext
 from journeyman.events import Event, IterationStarted, MessageCommitted, RunFailed, RunStarted, RunSucceeded, TurnEnded
 from journeyman.models.scripted import Scripted, call
+from journeyman.types import Message
 from tests.support.clock import virtual_clock
-from tests.support.players import Door, Opening, Report, chatting, code, context_of, hang, look, once, script_of
+from tests.support.players import (
+    Door,
+    Opening,
+    Report,
+    cancelled,
+    chatting,
+    code,
+    context_of,
+    hang,
+    look,
+    once,
+    script_of,
+)
 from tests.support.recorder import Recorder, names, transcript
 from tests.support.stage import Stage
 
@@ -23,8 +37,7 @@ STOPPED = "Error: the run was stopped before this call finished."
 # -- abort ------------------------------------------------------------------------------------------------------------
 
 
-async def test_after_an_abort_the_model_reads_that_it_was_stopped_once(stage: Stage) -> None:
-    door = Door()
+async def test_after_an_abort_the_model_reads_that_it_was_stopped_once(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([call("wait", id="a"), "I see.", "Go on."]), tools=[door.tool()]) as chat:
         turn = await door.reached_by(chat.start("Go."))
         chat.abort("wrong way")
@@ -34,13 +47,11 @@ async def test_after_an_abort_the_model_reads_that_it_was_stopped_once(stage: St
         await chat.prompt("Why did you stop?")
         await chat.prompt("Well.")
     assert transcript(stage.messages(1))[-1] == ("user", f"#a! {STOPPED}", ABORTED, "Why did you stop?")
-    assert [text for message in chat.messages for text in [message.text] if ABORTED in text] == [
-        f"{ABORTED}Why did you stop?"
-    ]
+    texts = [message.text for message in chat.messages]
+    assert [text for text in texts if ABORTED in text] == [f"{ABORTED}Why did you stop?"]
 
 
-async def test_a_turn_can_be_aborted_by_itself(stage: Stage) -> None:
-    door = Door()
+async def test_a_turn_can_be_aborted_by_itself(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([door.before("One."), "Two."])) as chat:
         turn = await door.reached_by(chat.start("Go."))
         turn.abort()
@@ -51,8 +62,7 @@ async def test_a_turn_can_be_aborted_by_itself(stage: Stage) -> None:
         assert script_of(chat) == [("user", "Go.", ABORTED, "Again."), ("assistant", "Two.")]
 
 
-async def test_an_abort_without_a_turn_is_not_kept_for_later(stage: Stage) -> None:
-    door = Door()
+async def test_an_abort_without_a_turn_is_not_kept_for_later(stage: Stage, door: Door) -> None:
     async with chatting(stage.model(["One.", door.before("Never."), "Two."])) as chat:
         chat.abort()
         assert (await chat.prompt("Go.")).unwrap() == "One."
@@ -74,20 +84,16 @@ async def test_an_abort_before_anything_was_said_leaves_no_trace() -> None:
 
 
 async def test_an_abort_of_the_checks_of_a_text_interrupts_nothing_the_model_did() -> None:
-    chats: list[Chat] = []
-
     async def check(text: str) -> None:
-        chats[0].abort()
+        chat.abort()
         await asyncio.Event().wait()
 
     async with chatting(Scripted(["One."]), validators=[check]) as chat:
-        chats.append(chat)
         assert code(await chat.prompt("Go.")) == "EXECUTION_CANCELLED"
         assert script_of(chat) == [("user", "Go."), ("assistant", "One.")]
 
 
-async def test_two_aborts_of_one_turn_leave_one_marker(stage: Stage) -> None:
-    door = Door()
+async def test_two_aborts_of_one_turn_leave_one_marker(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([door.before("One.")])) as chat:
         turn = await door.reached_by(chat.start("Go."))
         chat.abort("first")
@@ -125,8 +131,7 @@ async def test_a_chat_stopped_by_its_limits_has_no_marker(stage: Stage) -> None:
 # -- hold -------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_hold_stops_the_turn_silently_and_refuses_others_until_it_is_released(stage: Stage) -> None:
-    door = Door()
+async def test_a_hold_stops_the_turn_silently_and_refuses_others_until_it_is_released(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([door.before("One."), "Two.", "Three."])) as chat:
         turn = await door.reached_by(chat.start("Go."))
         receipt = chat.follow_up("later")
@@ -178,8 +183,7 @@ async def test_a_listener_cannot_begin_a_turn_while_the_chat_is_held(stage: Stag
             assert [type(each.error) for each in chat.state.listener_errors] == [ChatHeld]
 
 
-async def test_who_gives_up_on_a_hold_does_not_hold() -> None:
-    door = Door()
+async def test_who_gives_up_on_a_hold_does_not_hold(door: Door) -> None:
 
     async def slow(*_: object) -> None:
         await door.wait()
@@ -189,33 +193,22 @@ async def test_who_gives_up_on_a_hold_does_not_hold() -> None:
         await asyncio.sleep(0)
         holding = asyncio.create_task(chat.hold().__aenter__())
         await door.reached.wait()
-        holding.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await holding
+        await cancelled(holding)
         assert not chat.state.is_held
         assert not chat.state.is_running
         assert (await chat.prompt("Two?")).unwrap() == "Two."
 
 
 async def test_a_chat_cannot_wait_for_itself(stage: Stage) -> None:
-    chats: list[Chat] = []
-
     @tool
     async def wait(how: str) -> str:
         """Wait for the chat."""
-        chat = chats[0]
         waits: dict[str, Callable[[], object]] = {"idle": chat.wait_idle, "hold": chat.hold, "reset": chat.reset}
         await waits[how]()  # pyright: ignore[reportGeneralTypeIssues] - all are awaitable
         return "waited"
 
-    answers = [
-        call("wait", how="idle", id="a"),
-        call("wait", how="hold", id="b"),
-        call("wait", how="reset", id="c"),
-        "x",
-    ]
-    async with chatting(stage.model(answers), tools=[wait]) as chat:
-        chats.append(chat)
+    answers = [call("wait", how=how, id=how) for how in ("idle", "hold", "reset")]
+    async with chatting(stage.model([*answers, "x"]), tools=[wait]) as chat:
         await chat.prompt("Go.")
     for n in (1, 2, 3):
         (result,) = stage.tool_results(n)
@@ -225,8 +218,7 @@ async def test_a_chat_cannot_wait_for_itself(stage: Stage) -> None:
 # -- reset, leaving, waiting ------------------------------------------------------------------------------------------
 
 
-async def test_a_reset_stops_the_turn_and_forgets_everything(stage: Stage) -> None:
-    door = Door()
+async def test_a_reset_stops_the_turn_and_forgets_everything(stage: Stage, door: Door) -> None:
     async with chatting(stage.model(["One.", door.before("Two."), "New."])) as chat:
         await chat.prompt("Go.")
         turn = await door.reached_by(chat.start("Again."))
@@ -292,22 +284,19 @@ async def test_the_model_is_closed_after_the_last_turn() -> None:
 
 
 @virtual_clock
-async def test_a_callback_that_hangs_cannot_hold_up_who_gives_up() -> None:
-    door = Door()
+async def test_a_callback_that_hangs_cannot_hold_up_who_gives_up(door: Door) -> None:
 
     async def never(*_: object) -> None:
         await door.wait()
 
     async with chatting(Scripted(["One."], repeat=True), callbacks=Callbacks(on_success=never)) as chat:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
-                await chat.prompt("Go.")
+            await asyncio.wait_for(chat.prompt("Go."), 1)
         door.reached.clear()
         chat.start("Again.")
         await door.reached.wait()
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
-                await chat.__aexit__(None, None, None)
+            await asyncio.wait_for(chat.__aexit__(None, None, None), 1)
     assert not chat.state.is_running
 
 
@@ -345,14 +334,14 @@ async def test_waiting_for_idle_returns_at_once_where_nothing_runs_and_else_afte
 
 async def test_listeners_hear_everything_in_the_order_they_came(stage: Stage) -> None:
     heard: list[tuple[str, str]] = []
-    agent = Agent(
-        name="tester", model=stage.model(["One."]), on_message=lambda message: heard.append(("agent", message.text))
-    )
 
     def listener(name: str) -> Callable[[Event], None]:
         return lambda event: heard.append((name, event.message.text)) if isinstance(event, MessageCommitted) else None
 
-    async with Chat(agent, on_event=listener("first")) as chat:
+    def on_message(message: Message) -> None:
+        heard.append(("agent", message.text))
+
+    async with chatting(stage.model(["One."]), on_message=on_message, on_event=listener("first")) as chat:
         chat.subscribe(listener("second"))
         unsubscribe = chat.subscribe(listener("third"))
         unsubscribe()
@@ -361,8 +350,7 @@ async def test_listeners_hear_everything_in_the_order_they_came(stage: Stage) ->
     assert heard == [(name, text) for text in ("Go.", "One.") for name in ("agent", "first", "second")]
 
 
-async def test_the_end_of_a_turn_is_told_last_and_with_its_result(stage: Stage) -> None:
-    recorder = Recorder()
+async def test_the_end_of_a_turn_is_told_last_and_with_its_result(stage: Stage, recorder: Recorder) -> None:
     async with chatting(stage.model(["One.", "Two."]), on_event=recorder) as chat:
         chat.follow_up("later")
         result = await chat.prompt("Go.")
@@ -371,9 +359,8 @@ async def test_the_end_of_a_turn_is_told_last_and_with_its_result(stage: Stage) 
     assert end.result == result
 
 
-async def test_a_listener_may_take_over_at_the_end_of_a_turn(stage: Stage) -> None:
+async def test_a_listener_may_take_over_at_the_end_of_a_turn(stage: Stage, door: Door) -> None:
     states: list[bool] = []
-    door = Door()
     async with chatting(stage.model(["One.", door.before("Two."), "Three."])) as chat:
 
         def take_over() -> None:
@@ -392,11 +379,10 @@ async def test_a_listener_may_take_over_at_the_end_of_a_turn(stage: Stage) -> No
         assert [line[1] for line in script_of(chat)] == ["Go.", "One.", "More.", "Two.", "Steered.", "Three."]
 
 
-async def test_a_listener_that_raises_breaks_nothing(stage: Stage) -> None:
+async def test_a_listener_that_raises_breaks_nothing(stage: Stage, recorder: Recorder) -> None:
     def bad(event: Event) -> None:
         raise LookupError(type(event).__name__)
 
-    recorder = Recorder()
     async with chatting(stage.model(["One."]), on_event=bad) as chat:
         chat.subscribe(recorder)
         result = await chat.prompt("Go.")
@@ -412,8 +398,7 @@ async def test_callbacks_are_awaited_in_every_run_of_a_turn(stage: Stage) -> Non
     async def keep(context: object, output: object) -> None:
         outputs.append(output)
 
-    chat = chatting(stage.model(["One.", "Two."]), callbacks=Callbacks(on_success=keep))
-    async with chat:
+    async with chatting(stage.model(["One.", "Two."]), callbacks=Callbacks(on_success=keep)) as chat:
         chat.follow_up("later")
         await chat.prompt("Go.")
     assert outputs == ["One.", "Two."]
@@ -434,46 +419,28 @@ async def test_a_message_that_grows_is_told_again_under_its_index(stage: Stage) 
         assert list(log) == [0, 1, 2, 3, 4]
 
 
-async def test_nothing_is_left_when_the_work_around_a_chat_is_cancelled(stage: Stage) -> None:
-    begun = asyncio.Event()
-
-    @tool
-    async def work() -> str:
-        """Work."""
-        begun.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    chats: list[Chat] = []
+async def test_nothing_is_left_when_the_work_around_a_chat_is_cancelled(stage: Stage, door: Door) -> None:
+    chat = chatting(stage.model([call("wait", id="a")]), tools=[door.tool()])
 
     async def converse() -> None:
-        async with chatting(stage.model([call("work", id="a")]), tools=[work]) as chat:
-            chats.append(chat)
+        async with chat:
             await chat.prompt("Go.")
 
     task = asyncio.create_task(converse())
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert script_of(chats[0])[-1] == (
-        "user",
-        "#a! Error: interrupted before it finished. Whether it took effect is unknown: find out before calling again.",
-    )
+    await door.reached.wait()
+    await cancelled(task)
+    assert script_of(chat)[-1] == ("user", f"#a! {CLOSING['once']}")
 
 
-async def test_the_events_of_a_stopped_turn_end_with_its_end(stage: Stage) -> None:
-    recorder, door = Recorder(), Door()
+async def test_the_events_of_a_stopped_turn_end_with_its_end(stage: Stage, recorder: Recorder, door: Door) -> None:
     async with chatting(stage.model([door.before("Never.")]), on_event=recorder) as chat:
         turn = await door.reached_by(chat.start("Go."))
         chat.abort()
         await turn
     assert names(recorder.events)[-2:] == ["RunFailed", "TurnEnded"]
     assert len(recorder.of(RunFailed)) == 1
-    assert [transcript([event.message])[0] for event in recorder.of(MessageCommitted)] == [
-        ("user", "Go."),
-        ("user", "Go.", ABORTED),
-    ]
+    told = [transcript([event.message])[0] for event in recorder.of(MessageCommitted)]
+    assert told == [("user", "Go."), ("user", "Go.", ABORTED)]
 
 
 async def test_a_run_without_a_chat_has_no_marker(stage: Stage) -> None:

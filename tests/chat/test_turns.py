@@ -6,30 +6,13 @@ import asyncio
 
 import pytest
 
-from journeyman import (
-    Agent,
-    Chat,
-    ChatBusy,
-    Escalate,
-    Host,
-    InMemoryJournal,
-    KeepGoing,
-    Limits,
-    Output,
-    ProviderError,
-    Stopping,
-    Success,
-    dump_messages,
-    load_messages,
-    run,
-    tool,
-)
-from journeyman.agent import StopVerdict
-from journeyman.errors import NothingToContinue
+from journeyman import Agent, Chat, Host, InMemoryJournal, Limits, Output, Success, run, tool
+from journeyman.agent import Escalate, KeepGoing, Stopping, StopVerdict
+from journeyman.errors import ChatBusy, NothingToContinue, ProviderError
 from journeyman.models.scripted import Scripted, call
-from journeyman.types import Message, Text
+from journeyman.types import Message, Text, dump_messages, load_messages
 from tests.support.clock import virtual_clock
-from tests.support.players import Door, Opening, Report, chatting, code, hang, look, script_of, stop
+from tests.support.players import Door, Opening, Report, cancelled, chatting, code, hang, look, script_of, stop
 from tests.support.recorder import transcript
 from tests.support.stage import Stage, only_over_http
 
@@ -57,34 +40,24 @@ async def test_a_turn_begins_at_once_and_is_awaited_for_its_result(stage: Stage)
         assert not chat.state.is_running
 
 
-async def test_who_stops_waiting_for_a_turn_does_not_stop_it(stage: Stage) -> None:
-    door = Door()
+async def test_who_stops_waiting_for_a_turn_does_not_stop_it(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([door.before("Hello.")])) as chat:
         turn = chat.start("Hi.")
-
-        async def wait() -> None:
-            await turn
-
-        waiting = asyncio.create_task(wait())
+        waiting = asyncio.ensure_future(turn)
         await door.reached.wait()
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
+        await cancelled(waiting)
         assert (await door.open_for(turn)).unwrap() == "Hello."
 
 
-async def test_a_second_prompt_at_the_same_time_is_refused(stage: Stage) -> None:
-    door = Door()
+async def test_a_second_prompt_at_the_same_time_is_refused(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([door.before("Hello.")])) as chat:
         turn = chat.start("Hi.")
-        with pytest.raises(ChatBusy, match=r"Use steer\(\) or follow_up\(\), or abort\(\) it first"):
-            await chat.prompt("Again.")
-        with pytest.raises(ChatBusy):
-            chat.start("Again.")
-        with pytest.raises(ChatBusy):
-            await chat.continue_()
-        with pytest.raises(ChatBusy):
-            chat.replace([])
+        for go_on in (lambda: chat.prompt("Again."), chat.continue_):
+            with pytest.raises(ChatBusy, match=r"Use steer\(\) or follow_up\(\), or abort\(\) it first"):
+                await go_on()
+        for act in (lambda: chat.start("Again."), lambda: chat.replace([])):
+            with pytest.raises(ChatBusy):
+                act()
         await door.open_for(turn)
     assert stage.n_requests == 1
 
@@ -121,8 +94,7 @@ async def test_each_prompt_has_the_limits_of_a_run_to_itself(stage: Stage) -> No
         assert (await chat.prompt("Two?")).unwrap() == "Two."
 
 
-async def test_usage_is_that_of_all_turns_failed_requests_included(stage: Stage) -> None:
-    door = Door()
+async def test_usage_is_that_of_all_turns_failed_requests_included(stage: Stage, door: Door) -> None:
     answers = [call("look"), "One.", ProviderError("no", kind="bad_request"), door.before("Three.")]
     async with chatting(stage.model(answers), tools=[look]) as chat:
         first = await chat.prompt("One?")
@@ -227,8 +199,7 @@ async def test_a_message_is_encoded_once_however_many_prompts_follow(stage: Stag
 async def test_cancelling_a_prompt_cancels_its_turn_and_keeps_the_conversation() -> None:
     async with chatting(Scripted([call("look", id="a"), hang, "Here."]), tools=[look]) as chat:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
-                await chat.prompt("Go.")
+            await asyncio.wait_for(chat.prompt("Go."), 1)
         assert not chat.state.is_running
         assert chat.usage.requests == 2
         assert script_of(chat) == [("user", "Go."), ("assistant", "look({})#a"), ("user", "#a: found here")]
@@ -238,8 +209,7 @@ async def test_cancelling_a_prompt_cancels_its_turn_and_keeps_the_conversation()
 async def test_a_journal_keeps_the_runs_of_a_chat_apart() -> None:
     journal = InMemoryJournal()
     for answers in (["One.", "Two."], []):  # the second chat reads everything from the journal
-        model = Scripted(answers)
-        async with chatting(model, host=Host(journal=journal)) as chat:
+        async with chatting(Scripted(answers), host=Host(journal=journal)) as chat:
             assert (await chat.prompt("One?")).unwrap() == "One."
             assert (await chat.prompt("Two?")).unwrap() == "Two."
 
@@ -264,38 +234,30 @@ async def test_a_chat_inside_a_run_is_shown_below_it() -> None:
 
 async def test_a_guard_lets_the_turn_stop(stage: Stage) -> None:
     seen: list[Stopping] = []
-
-    def guard(stopping: Stopping) -> None:
-        seen.append(stopping)
-
-    async with chatting(stage.model(["Done."]), stop_guard=guard) as chat:
+    async with chatting(stage.model(["Done."]), stop_guard=seen.append) as chat:
         assert (await chat.prompt("Go.")).unwrap() == "Done."
     assert seen == [Stopping(text="Done.", attempt=1, iteration=1, trigger="answer")]
 
 
 async def test_what_a_guard_adds_comes_before_the_steering_of_that_moment(stage: Stage) -> None:
-    chats: list[Chat] = []
-
     def guard(stopping: Stopping) -> StopVerdict:
         if stopping.iteration > 1:
             return None
-        chats[0].steer("Also this.")
+        chat.steer("Also this.")
         return KeepGoing("Test it first.")
 
     async with chatting(stage.model(["Done.", "Tested."]), stop_guard=guard) as chat:
-        chats.append(chat)
         assert (await chat.prompt("Go.")).unwrap() == "Tested."
         assert script_of(chat)[2] == ("user", "Test it first.", "Also this.")
 
 
 async def test_what_a_guard_adds_counts_against_the_limit(stage: Stage) -> None:
-    agent = Agent(
-        name="tester",
-        model=stage.model(["Done."], repeat=True),
-        stop_guard=lambda stopping: KeepGoing("More."),
-        limits=Limits(iterations=3),
-    )
-    async with Chat(agent) as chat:
+    model = stage.model(["Done."], repeat=True)
+
+    def guard(stopping: Stopping) -> KeepGoing:
+        return KeepGoing("More.")
+
+    async with chatting(model, stop_guard=guard, limits=Limits(iterations=3)) as chat:
         assert code(await chat.prompt("Go.")) == "MAX_ITERATIONS"
         chat.follow_up("later")
         assert stage.n_requests == 3
@@ -303,59 +265,40 @@ async def test_what_a_guard_adds_counts_against_the_limit(stage: Stage) -> None:
 
 
 async def test_a_guard_that_escalates_ends_the_turn_and_keeps_the_queues(stage: Stage) -> None:
-    chats: list[Chat] = []
-
     def guard(stopping: Stopping) -> Escalate:
-        chats[0].follow_up("later")
+        chat.follow_up("later")
         return Escalate("stuck")
 
     async with chatting(stage.model(["Done."]), stop_guard=guard) as chat:
-        chats.append(chat)
         assert code(await chat.prompt("Go.")) == "STOP_GUARD"
         assert chat.state.follow_ups == ("later",)
         assert chat.state.last_error is not None
 
 
-async def test_a_guard_is_not_asked_while_something_waits_to_be_said(stage: Stage) -> None:
-    texts: list[str] = []
-    door = Door()
-    model = stage.model([door.before("One."), "Two.", "Three."])
-
-    def guard(stopping: Stopping) -> None:
-        texts.append(stopping.text)
-
-    async with chatting(model, stop_guard=guard) as chat:
+async def test_a_guard_is_not_asked_while_something_waits_to_be_said(stage: Stage, door: Door) -> None:
+    seen: list[Stopping] = []
+    async with chatting(stage.model([door.before("One."), "Two.", "Three."]), stop_guard=seen.append) as chat:
         turn = await door.reached_by(chat.start("Go."))
         chat.steer("two")
         chat.follow_up("three")
         assert (await door.open_for(turn)).unwrap() == "Three."
-    assert texts == ["Three."]
+    assert [stopping.text for stopping in seen] == ["Three."]
 
 
 async def test_a_guard_is_asked_where_a_call_ends_the_turn_although_a_follow_up_waits(stage: Stage) -> None:
-    triggers: list[str] = []
-    agent = Agent(
-        name="tester",
-        model=stage.model([call("stop")]),
-        tools=[stop],
-        stop_after=["stop"],
-        stop_guard=lambda stopping: triggers.append(stopping.trigger),
-    )
-    async with Chat(agent) as chat:
+    seen: list[Stopping] = []
+    async with chatting(stage.model([call("stop")]), tools=[stop], stop_after=["stop"], stop_guard=seen.append) as chat:
         chat.follow_up("later")
         await chat.prompt("Go.")
         assert chat.state.follow_ups == ("later",)
-    assert triggers == ["stop_after"]
+    assert [stopping.trigger for stopping in seen] == ["stop_after"]
 
 
 @pytest.mark.parametrize("ending", ["abort", "limit"])
 async def test_a_guard_is_asked_on_normal_stops_only(ending: str) -> None:
     asked: list[Stopping] = []
-    answers = [hang] if ending == "abort" else [call("stop")]
-    agent = Agent(
-        name="tester", model=Scripted(answers), tools=[stop], stop_guard=asked.append, limits=Limits(iterations=1)
-    )
-    async with Chat(agent) as chat:
+    model = Scripted([hang] if ending == "abort" else [call("stop")])
+    async with chatting(model, tools=[stop], stop_guard=asked.append, limits=Limits(iterations=1)) as chat:
         turn = chat.start("Go.")
         if ending == "abort":
             chat.abort()

@@ -3,6 +3,7 @@ none."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,8 @@ from journeyman.subagents.calls import (
     parsed,
 )
 from journeyman.types import Effect
-from tests.support.players import Count, echo, errors, play, read, scout
+from tests.subagents.players import Count, errors, play, read, scout
+from tests.support.players import echo
 from tests.support.stage import Stage
 
 
@@ -142,6 +144,7 @@ def test_it_is_untrusted_if_a_tool_behind_it_is() -> None:
 
 ITEM = {"agent": "scout", "task": "look"}
 ITEMS = (Item(agent="scout", task="look"),)
+JOINS = TeamCall(agent="scout", task="look", name="scout", team_name="", description="", color="")
 
 
 @pytest.mark.parametrize(
@@ -155,13 +158,10 @@ ITEMS = (Item(agent="scout", task="look"),)
         ({"chain": [ITEM], "start_at": 1, "previous": "x"}, ChainCall(ITEMS, 1, "x")),
         ({**ITEM, "background": True}, BackgroundCall("scout", "look", "look")),
         ({**ITEM, "background": True, "description": "d"}, BackgroundCall("scout", "look", "d")),
-        (
-            {**ITEM, "name": "ann"},
-            TeamCall(agent="scout", task="look", name="ann", team_name="", description="", color=""),
-        ),
+        ({**ITEM, "name": "ann"}, replace(JOINS, name="ann")),
         (
             {**ITEM, "team_name": "t", "color": "red", "description": "d"},
-            TeamCall(agent="scout", task="look", name="scout", team_name="t", description="d", color="red"),
+            replace(JOINS, team_name="t", description="d", color="red"),
         ),
     ],
 )

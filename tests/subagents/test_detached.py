@@ -9,28 +9,16 @@ from typing import Any
 import pytest
 from pydantic_core import from_json
 
-from journeyman import (
-    Abort,
-    Agent,
-    Allowance,
-    Budget,
-    Chat,
-    Host,
-    Limits,
-    Settings,
-    Subagents,
-    Tasks,
-    ToolContext,
-    run,
-    tool,
-)
+from journeyman import Abort, Agent, Chat, Host, Limits, Subagents, Tasks, ToolContext, run, tool
+from journeyman.budget import Allowance, Budget
 from journeyman.errors import SubagentMisused, TeamError
 from journeyman.events import RunStarted
-from journeyman.model import Model
+from journeyman.model import Settings
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.team import TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.background import Writer
-from tests.support.players import Door, Told, counter, done, echo, errors, hang, lead, look, play, read, scout
+from tests.subagents.players import counter, detached, errors, lead, play, read, scout
+from tests.support.players import Door, Told, done, echo, hang, look
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage
 
@@ -75,8 +63,8 @@ async def test_it_returns_at_once_and_the_task_can_be_seen_by_then(stage: Stage)
     assert "<result>found</result>" in told.notes[0][0]
 
 
-async def test_the_tools_own_recipient_is_told(stage: Stage) -> None:  # S1.6
-    told, others = Told(), Told()
+async def test_the_tools_own_recipient_is_told(stage: Stage, told: Told) -> None:  # S1.6
+    others = Told()
     async with Tasks(notify=others) as tasks:
         crew = Subagents(scout(stage), notify=told)
         await play(stage, crew, LATER, host=Host(tasks=tasks))
@@ -84,8 +72,7 @@ async def test_the_tools_own_recipient_is_told(stage: Stage) -> None:  # S1.6
     assert (len(told.notes), len(others.notes)) == (1, 0)
 
 
-async def test_a_chat_is_told_through_its_follow_ups(stage: Stage) -> None:  # S1.6
-    door = Door()
+async def test_a_chat_is_told_through_its_follow_ups(stage: Stage, door: Door) -> None:  # S1.6
     crew = Subagents(scout(stage, door.before("found")))
     model = stage.model([call("subagent", LATER, id="a"), "started", "I read it."])
     async with Tasks() as tasks, Chat(Agent(name="lead", model=model, tools=[crew]), host=Host(tasks=tasks)) as chat:
@@ -99,8 +86,7 @@ async def test_a_chat_is_told_through_its_follow_ups(stage: Stage) -> None:  # S
     assert "<result>found</result>" in text
 
 
-async def test_a_failure_in_the_background_fails_the_task_with_its_words(stage: Stage) -> None:  # S1.6
-    told = Told()
+async def test_a_failure_in_the_background_fails_the_task_with_its_words(stage: Stage, told: Told) -> None:  # S1.6
     async with Tasks(notify=told) as tasks:
         await play(stage, Subagents(scout(stage, say("No.", stop_reason="refusal")), tasks=tasks), LATER)
         await tasks.wait()
@@ -110,14 +96,12 @@ async def test_a_failure_in_the_background_fails_the_task_with_its_words(stage: 
 
 
 async def test_a_typed_output_in_the_background_is_json(stage: Stage) -> None:
-    async with Tasks(notify=Told()) as tasks:
-        await play(stage, Subagents(counter(stage), tasks=tasks), {**LATER, "agent": "counter"})
-        await tasks.wait()
-        assert tasks.get("bg-1").result == '{"total":4,"places":["attic"]}'
+    info = await detached(stage, Subagents(counter(stage)), {**LATER, "agent": "counter"})
+    assert info.result == '{"total":4,"places":["attic"]}'
 
 
-async def test_it_outlives_the_run_its_deadline_and_its_signal(stage: Stage) -> None:  # S1.6
-    door, abort = Door(), Abort()
+async def test_it_outlives_the_run_its_deadline_and_its_signal(stage: Stage, door: Door) -> None:  # S1.6
+    abort = Abort()
     async with Tasks(notify=Told()) as tasks:
         crew = Subagents(scout(stage, door.before("found")), tasks=tasks)
         boss = lead(stage, crew, LATER, limits=Limits(seconds=30))
@@ -128,8 +112,7 @@ async def test_it_outlives_the_run_its_deadline_and_its_signal(stage: Stage) -> 
         assert tasks.get("bg-1").status == "completed"
 
 
-async def test_stopping_the_task_kills_it(stage: Stage) -> None:  # S1.6, S16.6
-    told = Told()
+async def test_stopping_the_task_kills_it(stage: Stage, told: Told) -> None:  # S1.6, S16.6
     async with Tasks(notify=told) as tasks:
         await play(stage, Subagents(scout(stage, hang), tasks=tasks), LATER)
         assert tasks.stop("bg-1")
@@ -151,19 +134,13 @@ async def test_its_tokens_are_still_those_of_the_budget_above_and_its_usage_is_i
     assert budget.tokens == 45
 
 
-async def test_the_listeners_of_the_run_hear_it_too(stage: Stage) -> None:  # S1.8
-    recorder = Recorder()
-    async with Tasks(notify=Told()) as tasks:
-        await play(stage, Subagents(scout(stage), tasks=tasks), LATER, on_event=recorder)
-        await tasks.wait()
-    assert [(event.path, event.mode) for event in recorder.of(RunStarted)] == [
-        (("lead",), None),
-        (("lead", "scout#1"), "background"),
-    ]
+async def test_the_listeners_of_the_run_hear_it_too(stage: Stage, recorder: Recorder) -> None:  # S1.8
+    await detached(stage, Subagents(scout(stage)), LATER, recorder)
+    runs = [(event.path, event.mode) for event in recorder.of(RunStarted)]
+    assert runs == [(("lead",), None), (("lead", "scout#1"), "background")]
 
 
-async def test_messages_to_the_task_are_read_before_its_next_model_call(stage: Stage) -> None:  # S1.6
-    door = Door()
+async def test_messages_to_the_task_are_read_before_its_next_model_call(stage: Stage, door: Door) -> None:  # S1.6
     searching = Agent(name="scout", model=stage.model([call("wait", id="a"), "found more"]), tools=[door.tool()])
     async with Tasks(notify=Told()) as tasks:
         await play(stage, Subagents(searching, tasks=tasks), LATER)
@@ -200,14 +177,10 @@ async def test_its_output_holds_calls_and_messages(stage: Stage) -> None:  # S1.
         names.append((id, subject))
         return Kept(), "out.jsonl"
 
-    lines: list[str] = []
-    names: list[tuple[str, str]] = []
-    async with Tasks(notify=Told()) as tasks:
-        crew = Subagents(scout(stage, call("look", where="x" * 99, id="a"), "found"), tasks=tasks)
-        crew.background_output = opened
-        await play(stage, crew, LATER)
-        await tasks.wait()
-        info = tasks.get("bg-1")
+    lines, names = list[str](), list[tuple[str, str]]()
+    crew = Subagents(scout(stage, call("look", where="x" * 99, id="a"), "found"))
+    crew.background_output = opened
+    info = await detached(stage, crew, LATER)
     assert names == [("bg-1", "scout")]
     assert (info.output_path, info.n_calls) == ("out.jsonl", 1)
     records = [from_json(line) for line in lines]
@@ -220,10 +193,7 @@ async def test_an_output_that_cannot_be_opened_fails_the_task_and_asks_no_model(
     def broken(id: str, subject: str) -> tuple[Writer, str]:
         raise OSError("disk full")
 
-    async with Tasks(notify=Told()) as tasks:
-        await play(stage, Subagents(scout(stage), tasks=tasks, background_output=broken), LATER)
-        await tasks.wait()
-        assert tasks.get("bg-1").status == "failed"
+    assert (await detached(stage, Subagents(scout(stage), background_output=broken), LATER)).status == "failed"
     assert stage.n_requests == 2
 
 
@@ -236,7 +206,7 @@ async def test_an_unknown_agent_and_a_wrong_depth_are_told_before_anything_start
 
 
 async def test_depth_rises_in_the_background_too() -> None:  # S1.6, S16.11
-    refused: list[str] = []
+    told: list[str] = []
 
     @tool
     async def depth(context: ToolContext) -> int:
@@ -251,12 +221,10 @@ async def test_depth_rises_in_the_background_too() -> None:  # S1.6, S16.11
         for _ in range(7):
             answers = [[call("depth", id="d"), call("subagent", arguments, id="s")], "done"]
             agent = Agent(name="a", model=Scripted(answers), tools=[depth, Subagents(agent, tasks=tasks)])
-        await run(
-            agent, "Go.", on_event=lambda event: refused.append(str(event)) if "at depth 6" in str(event) else None
-        )
+        await run(agent, "Go.", on_event=lambda event: told.append(str(event)))
         await tasks.wait()
     assert depths == [0, 1, 2, 3, 4, 5]
-    assert refused
+    assert any("at depth 6" in text for text in told)
 
 
 # -- teams ------------------------------------------------------------------------------------------------------------
@@ -289,11 +257,8 @@ async def test_a_team_call_asks_the_spawner_once(stage: Stage) -> None:  # S1.7
         "status": "running",
         "message": "'scout' is a member of team 'night' now, and works by itself.",
     }
-    assert spawner.requests == [
-        TeamSpawnRequest(
-            agent=agent, prompt="look", name="scout", team_name="night", description="d", color="red", model=None
-        )
-    ]
+    wanted = TeamSpawnRequest(agent=agent, prompt="look", name="scout", team_name="night", description="d", color="red")
+    assert spawner.requests == [wanted]
 
 
 async def test_a_name_alone_joins_the_default_team(stage: Stage) -> None:  # S1.7, S1.9
@@ -306,13 +271,9 @@ async def test_a_name_alone_joins_the_default_team(stage: Stage) -> None:  # S1.
 
 
 async def test_another_model_travels_in_the_request(stage: Stage) -> None:  # S1.2, S1.7
-    model = Scripted([])
-    spawner = Spawner()
-
-    def make(name: str) -> Model:
-        return model
-
-    await play(stage, Subagents(scout(stage), team=spawner, create_model=make), {**JOIN, "model": "fast"})
+    model, spawner = Scripted([]), Spawner()
+    crew = Subagents(scout(stage), team=spawner, create_model=lambda name: model)
+    await play(stage, crew, {**JOIN, "model": "fast"})
     assert [request.model for request in spawner.requests] == [model]
 
 
@@ -349,10 +310,7 @@ async def test_depth_holds_for_teams() -> None:  # S16.11
     agent = Agent(name="a", model=echo(), tools=[look])
     for level in range(7):
         arguments = {"agent": "a", "task": "x", **({"team_name": "t"} if level == 0 else {})}
-        agent = Agent(
-            name="a",
-            model=Scripted([call("subagent", arguments, id="s"), "done"]),
-            tools=[Subagents(agent, team=spawner)],
-        )
+        model = Scripted([call("subagent", arguments, id="s"), "done"])
+        agent = Agent(name="a", model=model, tools=[Subagents(agent, team=spawner)])
     await run(agent, "Go.")
     assert spawner.requests == []

@@ -15,28 +15,17 @@ from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.subagents import ChainResult, ParallelResult, SingleResult
 from journeyman.subagents.delegation import filled
 from journeyman.types import Message, ToolResult, ToolUse
+from tests.subagents.players import Count, counter, errors, lead, play, read, results, scout
 from tests.support.clock import virtual_clock
-from tests.support.players import (
-    Count,
-    after,
-    code,
-    counter,
-    done,
-    echo,
-    errors,
-    hang,
-    lead,
-    look,
-    play,
-    read,
-    results,
-    scout,
-)
+from tests.support.players import after, code, done, echo, hang, look
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage, broken
 
 ONE = {"input": 10, "output": 5, "turns": 1, "tools": 0}
 """The usage of one answer of the stage."""
+
+
+LOOK = {"agent": "scout", "task": "look"}
 
 
 def tasks(*pairs: tuple[str, str]) -> list[dict[str, str]]:
@@ -47,9 +36,7 @@ def tasks(*pairs: tuple[str, str]) -> list[dict[str, str]]:
 
 
 async def test_a_sub_agent_gets_its_task_and_nothing_of_its_parents_conversation(stage: Stage) -> None:  # S1.1
-    result = await play(
-        stage, Subagents(scout(stage, "found", system="Look well.")), {"agent": "scout", "task": "look"}
-    )
+    result = await play(stage, Subagents(scout(stage, "found", system="Look well.")), LOOK)
     assert transcript(stage.messages(1)) == [("user", "look")]
     assert [text.text for text in stage.requests[1].prefix.system] == ["Look well."]
     assert stage.tool_names(1) == ["look"]
@@ -83,9 +70,7 @@ async def test_an_output_that_is_no_object_is_not_wrapped(stage: Stage) -> None:
 async def test_a_typed_input_is_parsed_from_the_task(stage: Stage) -> None:
     judge: Agent[str, Count] = Agent(name="judge", model=stage.model(["fine"]), input=Count)
     crew = Subagents(judge)
-    result = await play(
-        stage, crew, {"agent": "judge", "task": '{"total": 3}'}, {"agent": "judge", "task": '{"total": "x"}'}
-    )
+    result = await play(stage, crew, *tasks(("judge", '{"total": 3}'), ("judge", '{"total": "x"}')))
     assert read(result)["output"] == "fine"
     assert transcript(stage.messages(1)) == [("user", '{"total":3,"places":[]}')]
     [error] = errors(result)
@@ -115,16 +100,15 @@ async def test_a_failure_is_an_error_that_names_the_agent_and_counts_what_it_did
 
 
 async def test_a_failure_before_any_turn_counts_nothing(stage: Stage) -> None:  # S1.3
-    [error] = errors(
-        await play(stage, Subagents(Agent(name="lost", model="nowhere:x")), {"agent": "lost", "task": "x"})
-    )
+    crew = Subagents(Agent(name="lost", model="nowhere:x"))
+    [error] = errors(await play(stage, crew, {"agent": "lost", "task": "x"}))
     assert error.startswith("Error: Sub-agent 'lost' failed: MODEL_UNAVAILABLE: ")
 
 
 async def test_partial_text_of_a_failure_is_never_an_output(stage: Stage) -> None:  # S1.3, S16.2
     crew = Subagents(scout(stage, say("half of it", stop_reason="max_tokens")))
     with pytest.raises(SubagentFailed, match="TOKEN_LIMIT_EXCEEDED") as raised:
-        await crew.execute({"agent": "scout", "task": "look"})
+        await crew.execute(LOOK)
     failure = raised.value.failure
     assert isinstance(failure, Failure)
     assert failure.metadata.usage == Usage(requests=1, input_tokens=10, output_tokens=5)
@@ -151,8 +135,7 @@ async def test_sub_agents_do_not_retry_unless_they_say_so(stage: Stage) -> None:
 
 
 async def test_hooks_of_the_definition_see_the_prompt_and_every_message(stage: Stage) -> None:  # S1.8
-    heard: list[Message] = []
-    own: list[Message] = []
+    heard, own = list[Message](), list[Message]()
     crew = Subagents(scout(stage, call("look", id="a"), "found", on_message=heard.append))
     await play(stage, crew, {"agent": "scout", "task": "look"}, on_message=own.append)
     assert [role for role, *_ in transcript(heard)] == ["user", "assistant", "user", "assistant"]
@@ -169,11 +152,8 @@ async def test_results_come_in_the_order_of_the_tasks_however_they_end() -> None
     result = await Subagents(*agents).execute({"tasks": tasks(("a0", "x"), ("a1", "y"), ("a2", "z"))})
     assert isinstance(result, ParallelResult)
     assert result.summary == "3/3 succeeded"
-    assert [(item.agent, item.task, item.output) for item in result.results] == [
-        ("a0", "x", "answer 0"),
-        ("a1", "y", "answer 1"),
-        ("a2", "z", "answer 2"),
-    ]
+    expected = [("a0", "x", "answer 0"), ("a1", "y", "answer 1"), ("a2", "z", "answer 2")]
+    assert [(item.agent, item.task, item.output) for item in result.results] == expected
 
 
 async def test_one_failure_leaves_the_others_alone(stage: Stage) -> None:  # S1.4
@@ -186,13 +166,8 @@ async def test_one_failure_leaves_the_others_alone(stage: Stage) -> None:  # S1.
     assert "MODEL_REFUSED" in refused["output"]
     assert refused["usage"] == ONE
     assert found == {"agent": "scout", "task": "b", "output": "found", "usage": ONE}
-    assert unknown == {
-        "agent": "nobody",
-        "task": "c",
-        "is_error": True,
-        "output": "There is no sub-agent 'nobody'. There are: no, scout.",
-        "usage": {"input": 0, "output": 0, "turns": 0, "tools": 0},
-    }
+    why, nothing = "There is no sub-agent 'nobody'. There are: no, scout.", dict.fromkeys(ONE, 0)
+    assert unknown == {"agent": "nobody", "task": "c", "is_error": True, "output": why, "usage": nothing}
     assert "PROMPT_GENERATION_FAILED" in blank["output"]
 
 
@@ -242,19 +217,10 @@ async def test_a_chain_hands_on_what_came_before(stage: Stage) -> None:  # S1.5
     crew = Subagents(scout(stage, "{previous} & <x>"), scout(stage, "written", name="writer"))
     steps = tasks(("scout", "look{previous}"), ("writer", "write {previous}, {previous}"))
     result = await play(stage, crew, {"chain": steps})
-    assert read(result) == {
-        "output": "written",
-        "results": [
-            {"step": 1, "agent": "scout", "task": "look", "output": "{previous} & <x>", "usage": ONE},
-            {
-                "step": 2,
-                "agent": "writer",
-                "task": "write {previous} & <x>, {previous} & <x>",
-                "output": "written",
-                "usage": ONE,
-            },
-        ],
-    }
+    task = "write {previous} & <x>, {previous} & <x>"
+    first = {"step": 1, "agent": "scout", "task": "look", "output": "{previous} & <x>", "usage": ONE}
+    second = {"step": 2, "agent": "writer", "task": task, "output": "written", "usage": ONE}
+    assert read(result) == {"output": "written", "results": [first, second]}
 
 
 async def test_a_field_of_a_typed_output_is_handed_on(stage: Stage) -> None:
@@ -285,10 +251,8 @@ async def test_a_failing_step_stops_the_chain_and_those_before_are_kept(stage: S
     result = await play(stage, crew, {"chain": tasks(("scout", "a"), ("no", "b"), ("scout", "c"))})
     answer = read(result)
     assert answer["error"].startswith("Step 2 failed. Sub-agent 'no' failed (turns=1 tools=0): MODEL_REFUSED: ")
-    assert [(each["step"], each["agent"], each.get("is_error")) for each in answer["results"]] == [
-        (1, "scout", None),
-        (2, "no", True),
-    ]
+    told = [(each["step"], each["agent"], each.get("is_error")) for each in answer["results"]]
+    assert told == [(1, "scout", None), (2, "no", True)]
 
 
 async def test_an_unknown_agent_is_found_when_its_step_is_reached(stage: Stage) -> None:  # S1.5
@@ -349,21 +313,17 @@ def invalid(stage: Stage) -> Agent[Any, Any]:
     return Agent(name="faulty", model=model, output=Output(Count), limits=Limits(attempts=2))
 
 
+TOO_LONG = ProviderError("prompt is too long", kind="context_overflow", status=400)
+
 FAULTS: dict[str, tuple[Make, str]] = {
     "raises": (raising, "INTERNAL_ERROR"),
     "a tool raises, then the network is gone": (with_a_tool_that_raises, "API_ERROR"),
     "hangs": (late, "BUDGET_EXCEEDED"),
     "is refused": (lambda stage: faulty(stage, say("No.", stop_reason="refusal")), "MODEL_REFUSED"),
-    "overflows": (
-        lambda stage: faulty(stage, ProviderError("prompt is too long", kind="context_overflow", status=400)),
-        "CONTEXT_OVERFLOW",
-    ),
+    "overflows": (lambda stage: faulty(stage, TOO_LONG), "CONTEXT_OVERFLOW"),
     "is cut": (lambda stage: faulty(stage, say("half", stop_reason="max_tokens")), "TOKEN_LIMIT_EXCEEDED"),
     "breaks off": (lambda stage: faulty(stage, broken("half", " of it")), "API_ERROR"),
-    "exceeds its iterations": (
-        lambda stage: faulty(stage, call("look"), limits=Limits(iterations=2)),
-        "MAX_ITERATIONS",
-    ),
+    "repeats itself": (lambda stage: faulty(stage, call("look"), limits=Limits(iterations=2)), "MAX_ITERATIONS"),
     "exceeds its tokens": (lambda stage: faulty(stage, limits=Limits(tokens=10)), "BUDGET_EXCEEDED"),
     "returns an invalid output": (invalid, "MAX_ATTEMPTS_EXCEEDED"),
     "has no model": (lambda stage: Agent(name="faulty", model="nowhere:x", tools=[look]), "MODEL_UNAVAILABLE"),
@@ -375,9 +335,8 @@ MODES: dict[str, dict[str, Any]] = {"single": PAIR[1], "parallel": {"tasks": PAI
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_fault_stays_where_it_is(stage: Stage, fault: str, mode: str) -> None:
+async def test_a_fault_stays_where_it_is(stage: Stage, fault: str, mode: str, recorder: Recorder) -> None:
     make, why = FAULTS[fault]
-    recorder = Recorder()
     crew = Subagents(make(stage), scout(stage, call("look", id="a"), "found"))
     result = await run(lead(stage, crew, MODES[mode]), "Go.", on_event=recorder)
     assert code(result) == ""

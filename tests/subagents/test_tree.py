@@ -8,27 +8,8 @@ from typing import Any
 
 import pytest
 
-from journeyman import (
-    Abort,
-    Agent,
-    Allowance,
-    Budget,
-    Chat,
-    Exceeded,
-    Failure,
-    Host,
-    InMemoryJournal,
-    Limits,
-    Price,
-    Settings,
-    Spent,
-    Subagents,
-    ToolContext,
-    Usage,
-    run,
-    stream,
-    tool,
-)
+from journeyman import Abort, Agent, Chat, Host, InMemoryJournal, Limits, Subagents, ToolContext, run, stream, tool
+from journeyman.budget import Allowance, Budget, Exceeded, Spent
 from journeyman.endings import BudgetContext, CancelledContext
 from journeyman.events import (
     ApprovalRequested,
@@ -44,12 +25,13 @@ from journeyman.events import (
 from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
 from journeyman.loop.record import current_run
 from journeyman.loop.watch import Watch
-from journeyman.model import Request
+from journeyman.model import Request, Settings
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.team.spawn import MAX_DEPTH
-from journeyman.types import Thinking
+from journeyman.types import Price, Thinking, Usage
+from tests.subagents.players import errors, lead, play, read, scout
 from tests.support.clock import virtual_clock
-from tests.support.players import code, done, echo, errors, hang, lead, look, play, read, scout
+from tests.support.players import cancelled, code, context_of, done, echo, hang, look
 from tests.support.recorder import Recorder, check_balance
 from tests.support.stage import Stage
 
@@ -61,11 +43,9 @@ LOOK = {"agent": "scout", "task": "look"}
 
 
 async def test_the_usage_of_children_is_part_of_their_parents(stage: Stage) -> None:  # 4.6, 4.11
-    middle = Agent(
-        name="middle",
-        model=stage.model([call("subagent", LOOK, id="m"), "middle done"], repeat=True),
-        tools=[Subagents(scout(stage, call("look", id="a"), "found"))],
-    )
+    crew = Subagents(scout(stage, call("look", id="a"), "found"))
+    model = stage.model([call("subagent", LOOK, id="m"), "middle done"], repeat=True)
+    middle = Agent(name="middle", model=model, tools=[crew])
     result = done(await play(stage, Subagents(middle), {"agent": "middle", "task": "go"}))
     assert result.metadata.usage == Usage(requests=6, input_tokens=60, output_tokens=30)
     [record] = result.metadata.children
@@ -80,15 +60,12 @@ async def test_children_are_recorded_in_the_order_in_which_they_began_also_those
     crew = Subagents(scout(stage), scout(stage, say("No.", stop_reason="refusal"), name="no"))
     pair = [{"agent": "no", "task": "a"}, {"agent": "scout", "task": "b"}]
     result = done(await play(stage, crew, {"tasks": pair}, {"agent": "no", "task": "c"}))
-    assert [(record.path[-1], record.code) for record in result.metadata.children] == [
-        ("no#1", "MODEL_REFUSED"),
-        ("scout#2", None),
-        ("no#3", "MODEL_REFUSED"),
-    ]
+    children = [(record.path[-1], record.code) for record in result.metadata.children]
+    assert children == [("no#1", "MODEL_REFUSED"), ("scout#2", None), ("no#3", "MODEL_REFUSED")]
     assert result.metadata.usage == Usage(requests=6, input_tokens=60, output_tokens=30)
 
 
-async def test_a_run_in_a_tool_is_a_child_too_under_its_own_name(stage: Stage) -> None:
+async def test_a_run_in_a_tool_is_a_child_too_under_its_own_name(stage: Stage, recorder: Recorder) -> None:
     inner = scout(stage, name="inner")
 
     @tool
@@ -97,7 +74,6 @@ async def test_a_run_in_a_tool_is_a_child_too_under_its_own_name(stage: Stage) -
         return (await run(inner, "x")).unwrap()
 
     outer = Agent(name="outer", model=stage.model([call("ask", id="a"), "done"]), tools=[ask])
-    recorder = Recorder()
     result = await run(outer, "Go.", on_event=recorder)
     assert [record.path for record in result.metadata.children] == [("outer", "inner")]
     assert result.metadata.usage == Usage(requests=3, input_tokens=30, output_tokens=15)
@@ -133,12 +109,9 @@ async def test_the_tokens_of_a_parent_are_those_of_its_whole_tree(stage: Stage) 
 async def test_a_child_that_finds_too_little_left_fails_and_so_does_its_parent(stage: Stage) -> None:
     answer = say("found", usage=Usage(requests=1, input_tokens=2_900, output_tokens=10))
     crew = Subagents(scout(stage, answer, settings=Settings(max_tokens=300)))
-    result = await play(
-        stage, crew, {"chain": [LOOK, LOOK]}, limits=Limits(tokens=3_000), settings=Settings(max_tokens=300)
-    )
-    assert isinstance(result, Failure)
-    assert result.code == "BUDGET_EXCEEDED"
-    assert isinstance(result.error.context, BudgetContext)
+    limits, settings = Limits(tokens=3_000), Settings(max_tokens=300)
+    result = await play(stage, crew, {"chain": [LOOK, LOOK]}, limits=limits, settings=settings)
+    assert (code(result), bool(context_of(result, BudgetContext))) == ("BUDGET_EXCEEDED", True)
     assert result.metadata.usage == Usage(requests=2, input_tokens=2_910, output_tokens=15)
     assert [record.code for record in result.metadata.children] == [None, "BUDGET_EXCEEDED"]
     assert "The run's tokens budget is used up" in read(result)["error"]
@@ -183,12 +156,8 @@ async def test_the_hosts_budget_holds_for_the_tree(stage: Stage) -> None:
 async def test_a_price_is_needed_where_the_parent_limits_the_cost(stage: Stage) -> None:
     price = Price(input=1.0, output=1.0)
     unpriced = Agent(name="scout", model=stage.model(["found"]))
-    boss = Agent(
-        name="lead",
-        model=stage.model([call("subagent", LOOK, id="a"), "done"], price=price),
-        tools=[Subagents(unpriced)],
-        limits=Limits(cost=1.0),
-    )
+    model = stage.model([call("subagent", LOOK, id="a"), "done"], price=price)
+    boss = Agent(name="lead", model=model, tools=[Subagents(unpriced)], limits=Limits(cost=1.0))
     if not stage.over_http:  # there the model's name has a list price
         assert "MODEL_UNAVAILABLE" in errors(await run(boss, "Go."))[0]
 
@@ -217,8 +186,7 @@ async def test_children_are_heard_with_their_paths_and_say_who_sent_them(stage: 
     assert {TextDelta, ThinkingDelta, ToolCalled, ToolFinished, IterationStarted, RunSucceeded} <= kinds
 
 
-async def test_events_of_children_come_between_the_call_and_its_end(stage: Stage) -> None:
-    recorder = Recorder()
+async def test_events_of_children_come_between_the_call_and_its_end(stage: Stage, recorder: Recorder) -> None:
     await play(stage, Subagents(scout(stage)), LOOK, on_event=recorder)
     inner = [number for number, event in enumerate(recorder.events) if len(event.path) == 2]
     called = next(number for number, event in enumerate(recorder.events) if isinstance(event, ToolCalled))
@@ -234,8 +202,7 @@ async def test_a_stream_shows_children_and_gives_the_parents_result(stage: Stage
     assert events.result.unwrap() == "done"
 
 
-async def test_instances_are_told_apart_over_all_turns_of_a_chat(stage: Stage) -> None:  # S1.8
-    recorder = Recorder()
+async def test_instances_are_told_apart_over_all_turns_of_a_chat(stage: Stage, recorder: Recorder) -> None:  # S1.8
     crew = Subagents(scout(stage))
     calls = [call("subagent", LOOK, id="a"), "one", call("subagent", LOOK, id="b"), "two"]
     async with Chat(Agent(name="lead", model=stage.model(calls), tools=[crew]), on_event=recorder) as chat:
@@ -324,8 +291,7 @@ async def test_an_abort_stops_the_whole_tree_and_is_no_result(arguments: dict[st
     abort = Abort()
     asyncio.get_running_loop().call_later(1, abort.abort, "enough")
     result = await run(lead(stage, Subagents(scout(stage, hang)), arguments), "Go.", abort=abort)
-    assert isinstance(result, Failure)
-    assert isinstance(result.error.context, CancelledContext)
+    assert context_of(result, CancelledContext)
     assert errors(result) == ["Error: the run was stopped before this call finished."]
     assert {record.code for record in result.metadata.children} == {"EXECUTION_CANCELLED"}
 
@@ -336,9 +302,7 @@ async def test_a_cancellation_goes_through(arguments: dict[str, Any]) -> None:  
     stage = Stage(over_http=False)
     task = asyncio.create_task(run(lead(stage, Subagents(scout(stage, hang)), arguments), "Go."))
     await asyncio.sleep(1)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task)
 
 
 async def test_tools_of_a_child_know_the_signal_of_its_parent(stage: Stage) -> None:
@@ -372,9 +336,8 @@ async def test_all_children_end_when_the_time_of_their_parent_is_up() -> None:  
     crew = Subagents(Agent(name="scout", model=FromFunction(slow), limits=Limits(seconds=60)), max_concurrency=8)
     began = clock()
     result = await play(stage, crew, {"tasks": [LOOK] * 8}, limits=Limits(seconds=7))
-    assert isinstance(result, Failure)
-    assert isinstance(result.error.context, BudgetContext)
-    assert (result.error.context.policy, result.error.context.limit) == ("seconds", 7)
+    context = context_of(result, BudgetContext)
+    assert (context.policy, context.limit) == ("seconds", 7)
     assert ended == [began + 7] * 8
     assert clock() == began + 7
 
@@ -441,10 +404,8 @@ async def test_what_children_did_before_a_death_is_not_done_again() -> None:  # 
         return FromFunction(answer)
 
     def boss(*, hangs: bool) -> Agent:
-        agents = [
-            Agent(name="first", model=answering("first", hangs=False)),
-            Agent(name="second", model=answering("second", hangs=hangs)),
-        ]
+        stuck = {"first": False, "second": hangs}
+        agents = [Agent(name=name, model=answering(name, hangs=stuck[name])) for name in stuck]
         steps = [{"agent": "first", "task": "a"}, {"agent": "second", "task": "b {previous}"}]
         answers: list[Answer] = [call("subagent", {"chain": steps}, id="c"), "done"]
         model = FromFunction(lambda request: answers[len(request.messages) // 2])

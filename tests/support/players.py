@@ -1,46 +1,26 @@
-"""Who plays in the tests of chats, tasks, sub-agents and teams: agents, models, tools, work, and whoever is told.
-
-In this order: models and tools of every test, what waits until the test lets it go on, chats, background work,
-delegation, teams.
-"""
+"""Who plays in the tests of chats, tasks, sub-agents and teams: models, tools, work, and whoever is told."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, JsonValue
-from pydantic_core import from_json
+import pytest
+from pydantic import BaseModel
 
-from journeyman import (
-    Agent,
-    Chat,
-    Failure,
-    Host,
-    Output,
-    Result,
-    Subagents,
-    Success,
-    Tasks,
-    Team,
-    ToolContext,
-    run,
-    tool,
-)
+from journeyman import Agent, Chat, Failure, Host, Result, Success, Tasks, ToolContext, tool
 from journeyman.chat import Turn
-from journeyman.events import Callbacks, Event, Listener, MailDelivered, MailReturned, MailSent, MemberChanged, TaskInfo
+from journeyman.events import Callbacks, Event, Listener, TaskInfo
+from journeyman.gate import Allow, Ask, GateRequest
 from journeyman.model import Model, Request
-from journeyman.models.scripted import Answer, FromFunction, Policy, Scripted, call
-from journeyman.team import MemberInfo, TeamSpawnRequest, TeamSpawnResult
+from journeyman.models.scripted import Answer, FromFunction, Policy, Scripted
 from journeyman.tools.background import TaskContext, Work
 from journeyman.tools.tools import AnyTool
-from journeyman.types import Effect, Message, Text, ToolResult
+from journeyman.types import Effect, Message
 from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage, Staged
 
 Given = TypeVar("Given")
 C = TypeVar("C")
@@ -48,11 +28,6 @@ C = TypeVar("C")
 
 class Report(BaseModel):
     total: int
-
-
-class Count(BaseModel):
-    total: int
-    places: list[str] = []
 
 
 @tool
@@ -97,6 +72,13 @@ def done(result: Result[Given]) -> Success[Given]:
     """Return the result, which must be a success."""
     assert isinstance(result, Success), result
     return result
+
+
+async def cancelled(work: asyncio.Future[Any]) -> None:
+    """Cancel a task, and wait until it has ended by that."""
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
 
 
 def context_of(result: Result[Any], kind: type[C]) -> C:
@@ -157,6 +139,18 @@ class Door:
         return "let go"
 
 
+@pytest.fixture
+def door() -> Door:
+    """Give a door that is closed."""
+    return Door()
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    """Give a listener that keeps every event."""
+    return Recorder()
+
+
 # -- chats ------------------------------------------------------------------------------------------------------------
 
 
@@ -210,6 +204,16 @@ def once(kind: type[object], act: Callable[[], object]) -> Callable[[Event], Non
     return listener
 
 
+@dataclass(frozen=True)
+class Asking:
+    """A gate that asks about the calls of these tools, or of all."""
+
+    tools: tuple[str, ...] = ()
+
+    async def decide(self, request: GateRequest) -> Ask | Allow:
+        return Allow() if self.tools and request.tool_name not in self.tools else Ask(f"May it {request.tool_name}?")
+
+
 # -- background work --------------------------------------------------------------------------------------------------
 
 
@@ -233,6 +237,12 @@ class Told:
     @property
     def ended(self) -> list[tuple[str, str]]:
         return [(info.id, info.status) for info in self.infos]
+
+
+@pytest.fixture
+def told() -> Told:
+    """Give what keeps every notification."""
+    return Told()
 
 
 async def ended(tasks: Tasks, work: Work, **options: Any) -> TaskInfo:  # noqa: ANN401 - of the task
@@ -296,146 +306,3 @@ async def stubborn(task: TaskContext) -> str:
             continue
     await asyncio.sleep(3_600)
     return "slept"
-
-
-# -- delegation -------------------------------------------------------------------------------------------------------
-
-
-def scout(stage: Stage, *answers: Staged, name: str = "scout", **fields: Any) -> Agent:  # noqa: ANN401 - any field
-    """Return an agent that answers with text."""
-    return Agent(name=name, model=stage.model(answers or ["found"], repeat=True), tools=[look], **fields)
-
-
-def counter(stage: Stage, total: int = 4, *, name: str = "counter") -> Agent[Count]:
-    """Return an agent that hands in a count."""
-    answers = [call("output", total=total, places=["attic"])]
-    return Agent(name=name, model=stage.model(answers, repeat=True), output=Output(Count))
-
-
-def lead(stage: Stage, crew: Subagents, *arguments: dict[str, Any], **fields: Any) -> Agent:  # noqa: ANN401 - likewise
-    """Return an agent that makes these calls of `subagent`, one after the other, and is done."""
-    answers = [call("subagent", each, id=f"c{number}") for number, each in enumerate(arguments, start=1)]
-    return Agent(name="lead", model=stage.model([*answers, "done"]), tools=[crew], **fields)
-
-
-async def play(
-    stage: Stage,
-    crew: Subagents,
-    *arguments: dict[str, Any],
-    host: Host | None = None,
-    on_event: Listener | None = None,
-    **fields: Any,  # noqa: ANN401 - of the lead
-) -> Result[str]:
-    """Run a lead that makes these calls."""
-    return await run(lead(stage, crew, *arguments, **fields), "Go.", host=host, on_event=on_event)
-
-
-def results(result: Result[Any]) -> list[ToolResult]:
-    """Return what the lead read, in order."""
-    return [block for message in result.history for block in message.content if isinstance(block, ToolResult)]
-
-
-def read(result: Result[Any], number: int = 0) -> Any:  # noqa: ANN401 - parsed JSON
-    """Return what the lead read of one call, parsed."""
-    answer = results(result)[number]
-    assert not answer.is_error, answer.text
-    value: JsonValue = from_json(answer.text)
-    return value
-
-
-def errors(result: Result[Any]) -> list[str]:
-    """Return the errors that the lead read."""
-    return [answer.text for answer in results(result) if answer.is_error]
-
-
-# -- teams ------------------------------------------------------------------------------------------------------------
-
-MAIL = re.compile(r'<team-message from="([^"]*)"(?: id="([^"]*)")?[^>]*>\n(.*?)\n</team-message>', re.DOTALL)
-
-
-def member_of(
-    answers: Sequence[Answer | Policy] | Model, *, name: str = "scout", tools: Sequence[AnyTool] = ()
-) -> Agent:
-    """Return an agent that plays a script, or whatever model is given."""
-    model = Scripted(answers) if isinstance(answers, Sequence) else answers
-    return Agent(name=name, model=model, tools=tools)
-
-
-def wanted(agent: Agent[Any, Any], prompt: str = "Begin.", *, name: str = "", **more: Any) -> TeamSpawnRequest:  # noqa: ANN401 - the fields of the request
-    """Return a request for a member."""
-    return TeamSpawnRequest(agent=agent, prompt=prompt, name=name, **more)
-
-
-async def join(
-    team: Team, name: str, answers: Sequence[Answer | Policy] | Model, prompt: str = "Begin."
-) -> TeamSpawnResult:
-    """Let a member of that name join that plays a script."""
-    return await team.spawn(wanted(member_of(answers), prompt, name=name))
-
-
-async def done_by(
-    team: Team, name: str, answers: Sequence[Answer | Policy] | Model, prompt: str = "Begin."
-) -> TeamSpawnResult:
-    """Let a member join that plays a script, and wait until nobody has anything left to do."""
-    return await turn_of(team, wanted(member_of(answers), prompt, name=name))
-
-
-async def turn_of(team: Team, request: TeamSpawnRequest) -> TeamSpawnResult:
-    """Let a member join, and wait until nobody has anything left to do."""
-    made = await team.spawn(request)
-    await until_idle(team)
-    return made
-
-
-def mail_in(message: Message) -> list[tuple[str, str]]:
-    """Return the mail that is said in a message: who sent it, and the text."""
-    texts = [block.text for block in message.content if isinstance(block, Text)]
-    return [(found[1], found[3]) for text in texts for found in MAIL.finditer(text)]
-
-
-def mail_read(request: Request) -> list[tuple[str, str]]:
-    """Return all mail of the conversation that a request sends."""
-    return [mail for message in request.messages if message.role == "user" for mail in mail_in(message)]
-
-
-async def until_idle(team: Team, *names: str) -> None:
-    """Wait until these members, or all, have nothing left to do."""
-    while not all(member.liveness in ("idle", "gone") for member in members_of(team, names)):
-        await team_changes(team)
-
-
-async def read_by(team: Team, name: str, text: str) -> None:
-    """Send mail to a member, and wait until nobody has anything left to do."""
-    team.send(name, text)
-    await team_changes(team)
-    await until_idle(team)
-
-
-def members_of(team: Team, names: Sequence[str]) -> list[MemberInfo]:
-    return [member for member in team.roster().members if not names or member.name in names]
-
-
-async def team_changes(team: Team) -> None:
-    await team._post.changes.wait()  # pyright: ignore[reportPrivateUsage] - programs wait with `news` and `receive`
-
-
-def fates(recorder: Recorder) -> dict[str, list[str]]:
-    """Return what became of all mail, by id."""
-    found: dict[str, list[str]] = {}
-    for event in recorder.events:
-        match event:
-            case MailSent(mail=mail):
-                found.setdefault(mail.id, [])
-            case MailDelivered(mail=mail):
-                found[mail.id].append("delivered")
-            case MailReturned(letter=letter):
-                found[letter.mail.id].append(letter.reason)
-            case _:
-                continue
-    return found
-
-
-def lives(events: Sequence[Event], name: str) -> list[tuple[int, str]]:
-    """Return what a member did: its incarnation and liveness, in order."""
-    changes = [event for event in events if isinstance(event, MemberChanged) and event.name == name]
-    return [(event.incarnation, event.liveness) for event in changes]

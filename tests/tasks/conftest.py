@@ -1,3 +1,6 @@
-"""What the tests of background work get."""
+"""What the tests of background tasks get."""
 
+from tests.support.players import door as door
+from tests.support.players import recorder as recorder
+from tests.support.players import told as told
 from tests.support.stage import stage as stage

@@ -12,12 +12,12 @@ import pytest
 from journeyman import Abort, Agent, Failure, Host, Rejected, Tasks, ToolContext, Usage, run, tool
 from journeyman.cancel import current_scope
 from journeyman.events import Event, Identity, TaskEnded, TaskInfo, TaskKind, TaskMessaged, TaskStarted
-from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Stop
+from journeyman.gate import Allow, Approval, Decision, Stop
 from journeyman.loop.record import current_path
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.background import TaskContext, current_background
 from tests.support.clock import on_virtual_clock, virtual_clock
-from tests.support.players import Door, Told, ended, giving, heeding, raising, sleeping, stubborn
+from tests.support.players import Asking, Door, Told, ended, giving, heeding, raising, sleeping, stubborn
 from tests.support.recorder import Recorder
 
 # -- starting ----------------------------------------------------------------------------------------------------------
@@ -36,12 +36,8 @@ async def test_a_task_can_be_seen_before_start_returns() -> None:
 async def test_ids_of_every_kind_share_one_counter() -> None:
     kinds: tuple[TaskKind, ...] = ("agent", "shell", "member", "tool")
     async with Tasks() as tasks:
-        assert [tasks.start(giving("x"), description=kind, kind=kind) for kind in kinds] == [
-            "bg-1",
-            "sh-2",
-            "tm-3",
-            "bg-4",
-        ]
+        ids = [tasks.start(giving("x"), description=kind, kind=kind) for kind in kinds]
+        assert ids == ["bg-1", "sh-2", "tm-3", "bg-4"]
         assert [info.kind for info in tasks.list()] == [*kinds]
 
 
@@ -57,8 +53,7 @@ async def test_nothing_starts_outside_the_block() -> None:
         await tasks.__aenter__()
 
 
-async def test_a_thread_may_start_write_to_and_stop_a_task() -> None:
-    told = Told()
+async def test_a_thread_may_start_write_to_and_stop_a_task(told: Told) -> None:
     async with Tasks(notify=told) as tasks:
         answers: list[object] = []
 
@@ -103,7 +98,7 @@ async def test_a_detached_task_keeps_the_variables_of_its_caller_but_not_its_end
 
 
 @virtual_clock
-async def test_a_task_outlives_the_run_that_was_cancelled() -> None:
+async def test_a_task_outlives_the_run_that_was_cancelled(door: Door) -> None:
     @tool
     async def begin(ctx: ToolContext) -> str:
         """Begin."""
@@ -112,7 +107,6 @@ async def test_a_task_outlives_the_run_that_was_cancelled() -> None:
         await asyncio.sleep(3_600)
         return "never"
 
-    door = Door()
     agent = Agent(name="lead", model=Scripted([call("begin")]), tools=[begin])
     async with Tasks() as tasks:
         running = asyncio.create_task(run(agent, "Go.", host=Host(tasks=tasks)))
@@ -163,8 +157,7 @@ async def test_a_result_that_cannot_be_told_makes_the_task_fail() -> None:
 
 @pytest.mark.parametrize("kind", ["tool", "agent", "shell", "member"])
 @virtual_clock
-async def test_a_stop_ends_every_kind_as_killed(kind: TaskKind) -> None:  # S16.6
-    told = Told()
+async def test_a_stop_ends_every_kind_as_killed(kind: TaskKind, told: Told) -> None:  # S16.6
     async with Tasks(notify=told) as tasks:
         id = tasks.start(sleeping, description="sleep", kind=kind)
         await asyncio.sleep(1)
@@ -204,8 +197,8 @@ async def test_a_run_that_ended_although_a_stop_raced_in_is_completed() -> None:
 
 
 @virtual_clock
-async def test_a_task_that_is_stopped_before_it_began_never_begins() -> None:
-    told, begun = Told(), list[str]()
+async def test_a_task_that_is_stopped_before_it_began_never_begins(told: Told) -> None:
+    begun = list[str]()
 
     async def work(task: TaskContext) -> None:
         begun.append(task.id)
@@ -231,30 +224,16 @@ async def test_who_ignores_the_signal_is_cancelled_when_the_grace_is_over_and_ag
 
 
 @virtual_clock
-async def test_a_task_that_somebody_else_cancels_is_killed_and_told_of() -> None:
-    told = Told()
+async def test_a_task_that_somebody_else_cancels_is_killed_and_told_of(told: Told) -> None:
     async with Tasks(notify=told) as tasks:
         tasks.start(sleeping, description="sleep")
         tasks.start(sleeping, description="never begins")
-        (early,) = [each for each in asyncio.all_tasks() if each.get_name() == "background task bg-2"]
-        early.cancel()
-        await asyncio.sleep(1)
-        (late,) = [each for each in asyncio.all_tasks() if each.get_name() == "background task bg-1"]
-        late.cancel()
+        for id in ("bg-2", "bg-1"):
+            (found,) = [each for each in asyncio.all_tasks() if each.get_name() == f"background task {id}"]
+            found.cancel()
+            await asyncio.sleep(1)
         await tasks.wait()
     assert sorted(told.ended) == [("bg-1", "killed"), ("bg-2", "killed")]
-
-
-@virtual_clock
-async def test_stopping_all_counts_those_that_ran() -> None:
-    async with Tasks() as tasks:
-        for work in (giving("x"), sleeping, sleeping):
-            tasks.start(work, description="work")
-        await asyncio.sleep(1)
-        assert tasks.stop_all() == 2
-        await tasks.wait()
-        assert tasks.stop_all() == 0
-        assert tasks.active == ()
 
 
 @virtual_clock
@@ -292,8 +271,7 @@ def test_work_that_ends_the_program_leaves_no_task_running() -> None:
 
 
 @virtual_clock
-async def test_leaving_stops_everything_and_waits_for_it() -> None:
-    told = Told()
+async def test_leaving_stops_everything_and_waits_for_it(told: Told) -> None:
     async with Tasks(notify=told) as tasks:
         for work in (sleeping, heeding, stubborn):
             tasks.start(work, description="work")
@@ -461,8 +439,8 @@ async def test_a_member_shows_who_it_is_and_what_it_does() -> None:
 
 
 @virtual_clock
-async def test_events_tell_of_start_messages_and_end_before_the_notification() -> None:
-    recorder, order = Recorder(), list[str]()
+async def test_events_tell_of_start_messages_and_end_before_the_notification(recorder: Recorder) -> None:
+    order = list[str]()
 
     def on_event(event: Event) -> None:
         recorder(event)
@@ -529,10 +507,6 @@ async def test_a_task_in_a_thread_that_reports_is_seen() -> None:
 
 
 async def test_a_stop_by_a_gate_ends_the_task_and_not_the_run_that_started_it() -> None:
-    class Asks:
-        async def decide(self, request: GateRequest) -> Ask:
-            return Ask("may it?")
-
     @tool
     def dig() -> str:
         """Dig."""
@@ -558,6 +532,6 @@ async def test_a_stop_by_a_gate_ends_the_task_and_not_the_run_that_started_it() 
     n_asked: list[int] = []
     lead = Agent(name="lead", model=Scripted([call("begin"), "Done."]), tools=[begin])
     async with Tasks() as tasks:
-        result = await run(lead, "Go.", host=Host(tasks=tasks, gate=Asks(), approve=approve))
+        result = await run(lead, "Go.", host=Host(tasks=tasks, gate=Asking(), approve=approve))
         assert not isinstance(result, Failure), result
         assert (result.output, tasks.get("bg-1").status) == ("Done.", "killed")

@@ -6,14 +6,15 @@ import asyncio
 
 from journeyman import Agent, Chat, Subagents, Team, ask_user
 from journeyman.events import ApprovalRequested, MailDelivered, MemberChanged, ModelResponded, QuestionAsked, RunStarted
-from journeyman.gate import Allow, Ask, GateRequest
+from journeyman.gate import Allow, GateRequest
 from journeyman.history import History
 from journeyman.models.scripted import Answer, Policy, Scripted, call
 from journeyman.team import TeamSpawnRequest
 from journeyman.tools.tools import AnyTool, tool
-from tests.support.players import Door, join, mail_in, mail_read, member_of, team_changes, until_idle, wanted
+from tests.support.players import Asking, Door
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage
+from tests.team.players import join, mail_in, mail_read, member_of, team_changes, until_idle, wanted
 
 
 def hiring(team: Team, *requests: TeamSpawnRequest) -> AnyTool:
@@ -59,8 +60,7 @@ async def test_mail_to_an_idle_leader_waits_until_it_is_continued() -> None:
     assert mail_read(model.requests[2]) == [("ada", "Counted.")]
 
 
-async def test_the_events_of_members_reach_who_watches_the_leaders_chat() -> None:
-    recorder = Recorder()
+async def test_the_events_of_members_reach_who_watches_the_leaders_chat(recorder: Recorder) -> None:
     async with Team("crew") as team:
         hire = hiring(team, wanted(member_of(["Counted."]), name="ada"))
         async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok.", "Fine."]), tools=[hire])) as chat:
@@ -75,30 +75,23 @@ async def test_the_events_of_members_reach_who_watches_the_leaders_chat() -> Non
 
 
 async def test_what_a_member_asks_is_asked_in_the_leaders_chat() -> None:
-    class Careful:
-        async def decide(self, request: GateRequest) -> Allow | Ask:
-            return Ask("Show it?") if request.tool_name == "team_roster" else Allow()
-
     script = [call("team_roster"), call("ask_user", question="Which?", options=["a", "b"]), "Done."]
     asked: list[tuple[str, tuple[str, ...]]] = []
     async with Team("crew") as team:
-        agent = Agent(name="scout", model=Scripted(script), tools=[ask_user], gate=Careful())
+        agent = Agent(name="scout", model=Scripted(script), tools=[ask_user], gate=Asking(("team_roster",)))
         hire = hiring(team, wanted(agent, name="ada"))
         async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok.", "Fine."]), tools=[hire])) as chat:
 
             def answer(event: object) -> None:
-                if isinstance(event, ApprovalRequested):
+                if isinstance(event, ApprovalRequested | QuestionAsked):
                     asked.append((event.question, event.path))
-                    chat.answer(event.id, Allow())
-                elif isinstance(event, QuestionAsked):
-                    asked.append((event.question, event.path))
-                    chat.answer(event.id, "b")
+                    chat.answer(event.id, "b" if isinstance(event, QuestionAsked) else Allow())
 
             chat.subscribe(answer)
             await chat.prompt("Go.")
             assert await team.news()
             assert team.member("ada").last_text == "Done."
-    assert asked == [("Show it?", ("lead", "ada")), ("Which?", ("lead", "ada"))]
+    assert asked == [("May it team_roster?", ("lead", "ada")), ("Which?", ("lead", "ada"))]
 
 
 async def test_the_gates_of_the_leader_hold_for_its_members() -> None:  # design 4.11
@@ -118,8 +111,7 @@ async def test_the_gates_of_the_leader_hold_for_its_members() -> None:  # design
     assert seen == [("hire", ("lead",)), ("team_roster", ("lead", "ada"))]
 
 
-async def test_members_live_longer_than_the_turn_that_made_them() -> None:
-    door = Door()
+async def test_members_live_longer_than_the_turn_that_made_them(door: Door) -> None:
     async with Team("crew") as team:
         hire = hiring(team, wanted(member_of([door.before("Done.")]), name="ada"))
         async with Chat(Agent(name="lead", model=Scripted([call("hire"), "Ok."]), tools=[hire])) as chat:

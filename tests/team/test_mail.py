@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -19,8 +19,10 @@ from journeyman.team.mail import Mailbox, MailboxClosed, TeamHooks, as_text
 from journeyman.team.post import REMEMBERED_IDS
 from journeyman.tools.tools import tool
 from tests.support.clock import virtual_clock
-from tests.support.players import (
-    Door,
+from tests.support.players import Door, cancelled
+from tests.support.recorder import Recorder, transcript
+from tests.support.stage import Stage
+from tests.team.players import (
     done_by,
     fates,
     join,
@@ -32,8 +34,6 @@ from tests.support.players import (
     until_idle,
     wanted,
 )
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage
 
 
 @dataclass(slots=True)
@@ -70,18 +70,18 @@ async def test_drain_takes_all_in_order_or_nothing() -> None:
     assert (box.drain(), owner.delivered) == ((), ["a", "b"])
 
 
-async def test_wait_returns_at_once_when_mail_waits() -> None:
+async def test_wait_returns_at_once_when_mail_waits_and_else_when_it_comes() -> None:
     box, _ = filled("a")
     await box.wait()
-    assert box.has_mail
+    assert len(box.drain()) == 1
+    await wakes(box, box.wait())
 
 
-async def test_wait_wakes_when_mail_comes() -> None:
-    box, _ = filled()
-    waiting = asyncio.create_task(box.wait())
+async def wakes(box: Mailbox, wait: Coroutine[None, None, None]) -> None:
+    waiting = asyncio.create_task(wait)
     await asyncio.sleep(0)
     assert not waiting.done()
-    box.put(mail("a"))
+    box.put(mail("b"))
     await waiting
 
 
@@ -112,9 +112,7 @@ async def test_a_time_out_is_told_from_a_cancellation() -> None:
         await box.wait(5.0)
     waiting = asyncio.create_task(box.wait(5.0))
     await asyncio.sleep(1.0)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
+    await cancelled(waiting)
     box.put(mail("a"))
     assert [each.id for each in box.drain()] == ["a"]
 
@@ -141,11 +139,7 @@ async def test_many_write_at_once_and_nothing_is_lost() -> None:
 
 async def test_a_wait_for_more_is_not_woken_by_what_waits_already() -> None:
     box, _ = filled("a")
-    waiting = asyncio.create_task(box.wait(after=box.n_arrived))
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    box.put(mail("b"))
-    await waiting
+    await wakes(box, box.wait(after=box.n_arrived))
 
 
 # -- what a conversation reads ----------------------------------------------------------------------------------------
@@ -237,8 +231,7 @@ def test_gates_that_remember_do_not_take_mail_for_the_users_words() -> None:
 # -- mail between members ----------------------------------------------------------------------------------------------
 
 
-async def test_mail_is_read_before_the_next_model_call_and_not_at_the_end_of_the_turn(stage: Stage) -> None:
-    door = Door()
+async def test_mail_is_read_before_the_next_model_call_and_not_at_the_end_of_the_turn(stage: Stage, door: Door) -> None:
     model = stage.model([[call("wait", id="a"), call("wait", id="b")], "Done."])
     async with Team("crew") as team:
         await team.spawn(wanted(Agent(name="scout", model=model, tools=[door.tool()])))
@@ -260,8 +253,7 @@ async def test_mail_to_an_idle_member_begins_a_turn() -> None:
         assert mail_read(model.requests[1])[-1] == ("team-lead", "One more.")
 
 
-async def test_mail_that_comes_while_a_turn_ends_goes_on_with_that_turn() -> None:
-    door, recorder = Door(), Recorder()
+async def test_mail_that_comes_while_a_turn_ends_goes_on_with_that_turn(door: Door, recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await join(team, "ada", [door.before("One."), "Two."])
         await door.reached.wait()
@@ -274,7 +266,7 @@ async def test_mail_that_comes_while_a_turn_ends_goes_on_with_that_turn() -> Non
 async def test_members_write_to_one_another() -> None:
     listening = Scripted(["Ready.", "Heard."])
     async with Team("crew") as team:
-        await turn_of(team, wanted(member_of(listening), name="max"))
+        await done_by(team, "max", listening)
         await join(team, "ada", [call("send_message", to="max", message="Hello, max.", summary="greeting"), "Sent."])
         while len(listening.requests) < 2:
             await team_changes(team)
@@ -283,8 +275,7 @@ async def test_members_write_to_one_another() -> None:
     assert 'summary="greeting"' in listening.requests[1].messages[-1].text
 
 
-async def test_a_message_to_all_goes_to_every_member_but_the_sender_and_the_leader() -> None:
-    recorder = Recorder()
+async def test_a_message_to_all_goes_to_every_member_but_the_sender_and_the_leader(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         for name in ("max", "eve"):
             await join(team, name, ["Ready.", "Heard."])
@@ -295,8 +286,7 @@ async def test_a_message_to_all_goes_to_every_member_but_the_sender_and_the_lead
     assert sent == [("ada", "eve"), ("ada", "max")]
 
 
-async def test_the_sender_is_told_where_its_message_went() -> None:
-    recorder = Recorder()
+async def test_the_sender_is_told_where_its_message_went(recorder: Recorder) -> None:
     script = [
         call("send_message", to="*", message="Anybody?"),
         call("send_message", to="team-lead", message="Nobody is here."),
@@ -316,8 +306,7 @@ async def test_the_sender_is_told_where_its_message_went() -> None:
     ]
 
 
-async def test_mail_to_a_member_that_is_gone_is_a_dead_letter_that_everybody_sees() -> None:
-    recorder = Recorder()
+async def test_mail_to_a_member_that_is_gone_is_a_dead_letter_that_everybody_sees(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await done_by(team, "max", ["Done."])
         await team.shutdown("max")
@@ -335,20 +324,17 @@ async def test_mail_to_a_member_that_is_gone_is_a_dead_letter_that_everybody_see
     assert fates(recorder)[letter.mail.id] == ["gone"]
 
 
-async def test_what_a_member_has_not_read_when_it_ends_is_dead_letters() -> None:
-    door, recorder = Door(), Recorder()
+async def test_what_a_member_has_not_read_when_it_ends_is_dead_letters(door: Door, recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await join(team, "ada", [door.before("Done.")])
         await door.reached.wait()
         sent = [*team.send("ada", "One."), *team.send("ada", "Two.")]
         await team.shutdown(grace_s=0.0)
-        assert [(letter.mail.id, letter.reason) for letter in team.dead_letters] == [
-            (mail.id, "unread") for mail in sent
-        ]
+        dead = [(letter.mail.id, letter.reason) for letter in team.dead_letters]
+        assert dead == [(mail.id, "unread") for mail in sent]
 
 
-async def test_what_the_leader_has_not_read_when_the_team_is_left_is_dead_letters() -> None:
-    recorder = Recorder()
+async def test_what_the_leader_has_not_read_when_the_team_is_left_is_dead_letters(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await done_by(team, "ada", ["Done."])
     assert [letter.reason for letter in team.dead_letters] == ["closed"]
@@ -360,7 +346,7 @@ async def test_mail_for_an_earlier_member_does_not_reach_a_later_one() -> None:
     async with Team("crew") as team:
         first = await done_by(team, "ada", ["One."])
         await team.shutdown()
-        await turn_of(team, wanted(member_of(model), name="ada"))
+        await done_by(team, "ada", model)
         assert team.send("ada", "For the first.", incarnation=first.incarnation) == ()
         assert [letter.reason for letter in team.dead_letters] == ["stale"]
         assert team.member("ada").n_waiting == 0
@@ -421,8 +407,7 @@ async def test_a_member_that_is_gone_sends_no_more() -> None:
     assert said == ["'ada' has ended, and sends no more mail."]
 
 
-async def test_a_message_says_who_delivered_it_where() -> None:
-    recorder = Recorder()
+async def test_a_message_says_who_delivered_it_where(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await done_by(team, "ada", [call("send_message", to="team-lead", message="Hello."), "Done."])
         await team.receive()

@@ -6,21 +6,22 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 import pytest
-from pydantic import BaseModel
 
 from journeyman import Agent, Host, InMemoryJournal, Limits, Message, Output, ProviderError, Tasks, Team, Text, Usage
 from journeyman.agent import SystemMode
 from journeyman.budget import Allowance, Budget
 from journeyman.errors import DefinitionError, TeamError
-from journeyman.events import Mail, ModelResponded, RunStarted
-from journeyman.gate import Allow, Ask, GateRequest
+from journeyman.events import ApprovalRequested, Mail, ModelResponded, RunStarted
+from journeyman.gate import Allow
 from journeyman.loop.record import current_path
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.team import TeamHooks
 from journeyman.tools.tools import tool
 from tests.support.clock import virtual_clock
-from tests.support.players import (
-    Door,
+from tests.support.players import Asking, Door, Report
+from tests.support.recorder import Recorder, transcript
+from tests.support.stage import Stage
+from tests.team.players import (
     done_by,
     fates,
     join,
@@ -33,8 +34,6 @@ from tests.support.players import (
     until_idle,
     wanted,
 )
-from tests.support.recorder import Recorder, transcript
-from tests.support.stage import Stage
 
 
 async def test_the_first_task_is_said_as_the_leaders_mail(stage: Stage) -> None:
@@ -93,9 +92,6 @@ async def test_without_an_idle_notice_the_leader_hears_nothing(notice: Callable[
 
 
 async def test_a_typed_member_hands_in_json_as_its_last_words() -> None:
-    class Report(BaseModel):
-        total: int
-
     agent = Agent(name="counter", model=Scripted([call("output", total=3)]), output=Output(Report))
     async with Team("crew") as team:
         await team.spawn(wanted(agent))
@@ -136,8 +132,7 @@ async def test_work_is_claimed_when_no_mail_waits_and_is_said_as_it_is() -> None
 
 
 @virtual_clock
-async def test_mail_beats_work_that_could_be_claimed() -> None:
-    door = Door()
+async def test_mail_beats_work_that_could_be_claimed(door: Door) -> None:
     model = Scripted([door.before("One."), "Two.", "Three."])
     work = ["Paint the door."]
 
@@ -150,11 +145,8 @@ async def test_mail_beats_work_that_could_be_claimed() -> None:
         team.send("scout", "Wash up.")
         door.opened.set()
         await until_idle(team)
-    assert [mail_read(request)[1:] for request in model.requests] == [
-        [],
-        [("team-lead", "Wash up.")],
-        [("team-lead", "Wash up.")],
-    ]
+    mail = [("team-lead", "Wash up.")]
+    assert [mail_read(request)[1:] for request in model.requests] == [[], mail, mail]
     assert model.requests[2].messages[-1].text == "Paint the door."
 
 
@@ -167,8 +159,7 @@ async def test_a_claim_that_raises_is_recorded_and_gives_no_work() -> None:
         assert [(error.callback, str(error.error)) for error in team.errors] == [("claim", "no work for ada")]
 
 
-async def test_mail_of_the_leader_may_be_preferred() -> None:
-    door = Door()
+async def test_mail_of_the_leader_may_be_preferred(door: Door) -> None:
     model = Scripted([door.before("One."), "Two.", "Three."])
 
     def leader_first(waiting: Sequence[Mail]) -> Sequence[Mail]:
@@ -187,8 +178,7 @@ async def test_mail_of_the_leader_may_be_preferred() -> None:
     assert said == [("team-lead", "From the leader."), ("max", "From max.")]
 
 
-async def test_mail_may_end_a_member_before_another_turn() -> None:
-    recorder = Recorder()
+async def test_mail_may_end_a_member_before_another_turn(recorder: Recorder) -> None:
     model = Scripted(["One."])
     async with Team("crew", hooks=TeamHooks(ends=lambda mail: mail.text == "Stop."), on_event=recorder) as team:
         await turn_of(team, wanted(member_of(model), name="ada"))
@@ -254,9 +244,8 @@ async def test_the_budget_of_the_team_holds_for_all_members_together() -> None:
         """Look."""
         return "seen"
 
-    model = FromFunction(
-        lambda request: "Done." if len(request.messages) > 4 else call("look", id=str(len(request.messages)))
-    )
+    script = {1: call("look", id="1"), 3: call("look", id="3"), 5: "Done."}
+    model = FromFunction(lambda request: script[len(request.messages)])
     async with Team("crew", host=Host(budget=budget)) as team:
         for name in ("ada", "max"):
             await team.spawn(wanted(Agent(name="scout", model=model, tools=[look]), name=name))
@@ -276,16 +265,14 @@ async def test_usage_rolls_up_into_the_task_and_the_team() -> None:
         assert team.usage == Usage(requests=3, input_tokens=30, output_tokens=15)
 
 
-async def test_events_of_members_reach_the_teams_listener_with_their_path() -> None:
-    recorder = Recorder()
+async def test_events_of_members_reach_the_teams_listener_with_their_path(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await done_by(team, "ada", ["Done."])
     assert [event.path for event in recorder.of(RunStarted)] == [("ada",)]
     assert [event.text for event in recorder.of(ModelResponded)] == ["Done."]
 
 
-async def test_a_member_notes_a_sign_of_life_at_each_model_call() -> None:
-    door = Door()
+async def test_a_member_notes_a_sign_of_life_at_each_model_call(door: Door) -> None:
     async with Team("crew") as team:
         await join(team, "ada", [call("team_roster"), door.before("Done.")])
         await door.reached.wait()
@@ -297,19 +284,14 @@ async def test_a_member_notes_a_sign_of_life_at_each_model_call() -> None:
 
 
 async def test_what_a_member_asks_is_answered_by_the_program_that_leads() -> None:
-    class Careful:
-        async def decide(self, request: GateRequest) -> Allow | Ask:
-            return Ask("Send it?") if request.tool_name == "team_roster" else Allow()
-
     asked: list[str] = []
 
     def answer(event: object) -> None:
-        id = getattr(event, "id", "")
-        if type(event).__name__ == "ApprovalRequested":
-            asked.append(id)
-            team.answer(id, Allow())
+        if isinstance(event, ApprovalRequested):
+            asked.append(event.id)
+            team.answer(event.id, Allow())
 
-    async with Team("crew", host=Host(gate=Careful()), on_event=answer) as team:
+    async with Team("crew", host=Host(gate=Asking(("team_roster",))), on_event=answer) as team:
         await join(team, "ada", [call("team_roster"), "Done."])
         (mail,) = await team.receive()
         assert (mail.text, len(asked)) == ("Done.", 1)
@@ -335,8 +317,7 @@ async def test_a_member_cannot_be_deeper_than_five_runs() -> None:  # S16.11
         current_path.reset(token)
 
 
-async def test_a_stopped_task_is_a_killed_member_and_the_leader_is_told() -> None:  # S16.6
-    door = Door()
+async def test_a_stopped_task_is_a_killed_member_and_the_leader_is_told(door: Door) -> None:  # S16.6
     async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
         made = await join(team, "ada", [door.before("Done.")])
         await door.reached.wait()

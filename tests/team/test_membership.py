@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable
 
 import pytest
 
@@ -15,8 +16,9 @@ from journeyman.team import Shutdown, TeamSpawner
 from journeyman.team.members import LEADER, current_member
 from journeyman.tools.tools import AnyTool, tool
 from tests.support.clock import virtual_clock
-from tests.support.players import Door, done_by, fates, join, lives, mail_read, member_of, turn_of, until_idle, wanted
+from tests.support.players import Door, cancelled
 from tests.support.recorder import Recorder
+from tests.team.players import done_by, fates, join, lives, mail_read, member_of, until_idle, wanted
 
 
 async def test_the_leader_is_there_from_the_beginning() -> None:
@@ -106,15 +108,10 @@ async def test_a_name_is_free_again_when_its_member_is_gone_and_the_next_is_anot
     assert lives(recorder.events, "ada")[-2:] == [(2, "stopping"), (2, "gone")]
 
 
-async def test_an_agent_that_takes_no_text_is_refused() -> None:
+async def test_an_agent_that_takes_no_text_or_has_nothing_to_do_is_refused() -> None:
     async with Team("crew") as team:
-        agent = Agent(name="counter", model=Scripted(["1"]), input=int)
         with pytest.raises(TeamError, match="takes <class 'int'>, but the prompts of a member are texts"):
-            await team.spawn(wanted(agent))
-
-
-async def test_a_member_without_anything_to_do_is_refused() -> None:
-    async with Team("crew") as team:
+            await team.spawn(wanted(Agent(name="counter", model=Scripted(["1"]), input=int)))
         with pytest.raises(TeamError, match="The prompt is blank"):
             await team.spawn(wanted(member_of(["Done."]), " "))
 
@@ -132,7 +129,7 @@ async def test_who_a_member_is_can_be_asked_in_its_tools_only() -> None:
         return "looked"
 
     async with Team("crew") as team:
-        await turn_of(team, wanted(member_of([call("look"), "Done."], tools=[look]), name="ada"))
+        await done_by(team, "ada", [call("look"), "Done."], look)
     assert seen == [Identity("ada", "crew")]
     assert current_member.get() is None
 
@@ -143,6 +140,13 @@ def test_a_team_is_a_spawner() -> None:
 
 
 # -- letting members go ------------------------------------------------------------------------------------------------
+
+
+async def timed(work: Awaitable[Shutdown]) -> tuple[Shutdown, float]:
+    """Return how members ended, and how many seconds that took."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    return await work, clock() - began
 
 
 def sleeping(seconds: float) -> AnyTool:
@@ -158,22 +162,18 @@ def sleeping(seconds: float) -> AnyTool:
 async def test_an_idle_member_ends_at_once_without_another_turn() -> None:
     model = Scripted(["One."])
     async with Team("crew") as team:
-        await turn_of(team, wanted(member_of(model), name="ada"))
+        await done_by(team, "ada", model)
         assert await team.shutdown("ada") == Shutdown(finished=("ada",))
         assert len(model.requests) == 1
 
 
 @virtual_clock
-async def test_a_working_member_is_asked_and_may_end_its_turn() -> None:
-    recorder = Recorder()
+async def test_a_working_member_is_asked_and_may_end_its_turn(recorder: Recorder) -> None:
     model = Scripted([call("sleep"), "I stop here."])
-    clock = asyncio.get_running_loop().time
     async with Team("crew", on_event=recorder) as team:
         await team.spawn(wanted(member_of(model, tools=[sleeping(10.0)]), name="ada"))
         await asyncio.sleep(1.0)
-        began = clock()
-        assert await team.shutdown("ada", grace_s=30.0) == Shutdown(finished=("ada",))
-        assert clock() - began == 9.0
+        assert await timed(team.shutdown("ada", grace_s=30.0)) == (Shutdown(finished=("ada",)), 9.0)
         assert team.member("ada").last_text == "I stop here."
     asked = "Please come to an end: you will be stopped in 30 seconds. Your last words are kept."
     assert mail_read(model.requests[1])[-1] == ("team-lead", asked)
@@ -183,13 +183,10 @@ async def test_a_working_member_is_asked_and_may_end_its_turn() -> None:
 
 @virtual_clock
 async def test_a_member_that_works_on_is_stopped_when_the_grace_is_over() -> None:
-    clock = asyncio.get_running_loop().time
     async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
         made = await team.spawn(wanted(member_of([call("sleep")], tools=[sleeping(1_000.0)]), name="ada"))
         await asyncio.sleep(1.0)
-        began = clock()
-        assert await team.shutdown("ada", grace_s=5.0) == Shutdown(stopped=("ada",))
-        assert clock() - began == 5.0
+        assert await timed(team.shutdown("ada", grace_s=5.0)) == (Shutdown(stopped=("ada",)), 5.0)
         await tasks.wait()
         assert tasks.get(made.task_id).status == "killed"
 
@@ -208,13 +205,10 @@ async def test_a_member_that_does_not_end_is_left_to_itself_and_its_name_is_free
                 continue
         return "released"
 
-    clock = asyncio.get_running_loop().time
     async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
         await team.spawn(wanted(member_of([call("hang"), "Done."], tools=[hang]), name="ada"))
         await asyncio.sleep(1.0)
-        began = clock()
-        assert await team.shutdown("ada", grace_s=5.0, force_s=3.0) == Shutdown(abandoned=("ada",))
-        assert clock() - began == 8.0
+        assert await timed(team.shutdown("ada", grace_s=5.0, force_s=3.0)) == (Shutdown(abandoned=("ada",)), 8.0)
         assert team.member("ada").error == "ada was stopped, and does not end."
         assert (await join(team, "ada", ["Here I am."])).incarnation == 2
         (mail,) = await team.receive()
@@ -250,19 +244,15 @@ async def test_a_shutdown_that_goes_on_does_not_stop_a_member_that_came_meanwhil
 
 @virtual_clock
 async def test_all_members_are_let_go_at_the_same_time() -> None:
-    clock = asyncio.get_running_loop().time
     async with Team("crew") as team:
         for name in ("ada", "max", "eve"):
             await team.spawn(wanted(member_of([call("sleep")], tools=[sleeping(1_000.0)]), name=name))
         await asyncio.sleep(1.0)
-        began = clock()
-        assert (await team.shutdown(grace_s=5.0)).stopped == ("ada", "eve", "max")
-        assert clock() - began == 5.0
+        assert await timed(team.shutdown(grace_s=5.0)) == (Shutdown(stopped=("ada", "eve", "max")), 5.0)
 
 
 @virtual_clock
-async def test_leaving_the_team_stops_everybody() -> None:
-    door = Door()
+async def test_leaving_the_team_stops_everybody(door: Door) -> None:
     async with Tasks() as tasks:
         async with Team("crew", tasks=tasks) as team:
             made = await join(team, "ada", [door.before("Done.")])
@@ -284,15 +274,12 @@ async def test_leaving_a_team_that_is_cancelled_leaves_no_member_behind() -> Non
         await asyncio.sleep(2.0)
         working.cancel()
         await asyncio.sleep(0)
-        working.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await working
+        await cancelled(working)
         await tasks.wait()
 
 
 @virtual_clock
-async def test_the_leaders_model_lets_members_go() -> None:
-    recorder = Recorder()
+async def test_the_leaders_model_lets_members_go(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await join(team, "ada", ["Done."])
         await team.spawn(wanted(member_of([call("sleep")], tools=[sleeping(1_000.0)]), name="max"))
@@ -305,8 +292,7 @@ async def test_the_leaders_model_lets_members_go() -> None:
     assert ended == ["ended: ada; stopped: max", "Nobody was there."]
 
 
-async def test_a_member_cannot_let_members_go() -> None:
-    recorder = Recorder()
+async def test_a_member_cannot_let_members_go(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         own = team.tools()[2]
         script = [call("team_shutdown", name="*"), call("end"), "Done."]
@@ -316,7 +302,7 @@ async def test_a_member_cannot_let_members_go() -> None:
             """End."""
             return str(await team.shutdown())
 
-        await turn_of(team, wanted(member_of(script, tools=[own, end]), name="ada"))
+        await done_by(team, "ada", script, own, end)
     assert [event.tool_result for event in recorder.of(ToolFinished)] == [
         "Error: Only team-lead lets members go. Send it a message instead.",
         "Error: 'ada' cannot wait for its own end. Let 'team-lead' do it.",
@@ -333,8 +319,7 @@ async def test_names_that_nobody_has_are_not_waited_for() -> None:
 
 
 @virtual_clock
-async def test_a_member_that_is_let_go_before_its_first_step_leaves_nothing_behind() -> None:
-    recorder = Recorder()
+async def test_a_member_that_is_let_go_before_its_first_step_leaves_nothing_behind(recorder: Recorder) -> None:
     async with Tasks() as tasks, Team("crew", tasks=tasks, on_event=recorder) as team:
         made = await join(team, "ada", ["Done."])
         team.send("ada", "Hello.")

@@ -12,7 +12,6 @@ import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from threading import get_ident
-from types import TracebackType
 from typing import Any, Final, Generic
 
 from typing_extensions import TypeVar
@@ -121,9 +120,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         self._path = self._runs.enter(model)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._has_closed = True
         stack, self._open = self._open, None
         try:

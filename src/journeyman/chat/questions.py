@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -28,25 +27,13 @@ _Expected: TypeAlias = Literal["a decision", "a text"]
 _FITTING: dict[_Expected, tuple[type, ...]] = {"a decision": (Allow, Deny, Rewrite, Stop), "a text": (str,)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
-    """What waits for an answer."""
-
-    expects: _Expected
-    future: asyncio.Future[Decision | str]
-
-    def resolve(self, answer: Decision | str) -> None:
-        if not self.future.done():
-            self.future.set_result(answer)
-
-
 class Questions:
     """The open questions of one chat."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
         """Hears of the questions: it is that of the chat."""
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, tuple[_Expected, asyncio.Future[Decision | str]]] = {}
         self._n_asked = 0
 
     @property
@@ -55,20 +42,21 @@ class Questions:
         return tuple(self._open)
 
     def answer(self, id: str, answer: Decision | str) -> None:
-        """Answer what waits under `id`. Any thread may.
-
-        Raises:
-            KeyError: nothing waits under that id, or no longer.
-            TypeError: a call needs a decision, a question a text.
-        """
+        """Answer what waits under `id`, as `Chat.answer` says. Any thread may."""
         waiting = self._open.get(id)
         if waiting is None:
             raise KeyError(f"Nothing waits for an answer under {id!r}. Open are: {list(self._open)}.")
-        if not isinstance(answer, _FITTING[waiting.expects]):
-            raise TypeError(f"{id!r} needs {waiting.expects}, not {type(answer).__name__}.")
+        expects, future = waiting
+        if not isinstance(answer, _FITTING[expects]):
+            raise TypeError(f"{id!r} needs {expects}, not {type(answer).__name__}.")
         if self._open.pop(id, None) is None:
             raise KeyError(f"{id!r} was answered just now.")
-        waiting.future.get_loop().call_soon_threadsafe(waiting.resolve, answer)
+
+        def resolve() -> None:
+            if not future.done():
+                future.set_result(answer)
+
+        future.get_loop().call_soon_threadsafe(resolve)
 
     async def approve(self, approval: Approval) -> Decision:
         """Let the chat's user decide about a call."""
@@ -109,11 +97,11 @@ class Questions:
 
     async def _answered(self, id: str, expects: _Expected, show: Callable[[], None]) -> Decision | str:
         """Show what waits, once it can be answered, and wait for the answer."""
-        waiting = _Open(expects, asyncio.get_running_loop().create_future())
-        self._open[id] = waiting
+        future: asyncio.Future[Decision | str] = asyncio.get_running_loop().create_future()
+        self._open[id] = (expects, future)
         try:
             show()
-            return await waiting.future
+            return await future
         finally:
             self._open.pop(id, None)
 

@@ -7,8 +7,7 @@ conversation, or in neither. A step that could not be written is part of the nex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from threading import RLock
@@ -100,8 +99,10 @@ class Runs:
             result = await carry_out(turn.run)
         except BaseException as error:
             self.history.close(self._closing)
-            with _noted_on(error):
+            try:
                 self._end(turn)
+            except StoreError as unsaved:  # what goes on is `error`
+                error.add_note(str(unsaved))
             raise
         self._end(turn)
         return result
@@ -181,21 +182,17 @@ class SessionWriter:
         return history
 
     def write(self, history: History, usage: Usage, n_runs: int) -> None:
-        """Write what is new. Call it in the chat's own thread only.
-
-        Raises:
-            StoreError: it could not be written.
-        """
+        """Write what is new, or raise a `StoreError`. Call it in the chat's own thread only."""
         if self.session is None:
             return
         with self._lock:
             position, total = history.changed_from, len(history.messages)
             has_changed = position < total or total < self._n_messages
-            staged = history.staged
+            staged, known = history.staged, set(map(id, self._staged))
             step = Step(
                 position=position,
                 messages=history.messages[position:] if has_changed else None,
-                staged=staged if has_changed else self._new_of(staged),
+                staged=staged if has_changed else [block for block in staged if id(block) not in known],
                 gone=self._gone("delivered", "withdrawn"),
                 usage=None if (usage, n_runs) == (self.usage, self.n_runs) else usage,
                 n_runs=n_runs,
@@ -207,11 +204,7 @@ class SessionWriter:
                 self.usage, self.n_runs = usage, n_runs
 
     def clear(self, *queues: Queue) -> tuple[str, ...]:
-        """Withdraw what waits, and return it. Any thread may.
-
-        Raises:
-            StoreError: it could not be written.
-        """
+        """Withdraw what waits, and return it; raise a `StoreError` if that could not be written. Any thread may."""
         withdrawn = self._inbox.clear(*(queues or BOTH))
         with self._lock:
             gone = self._gone("withdrawn")
@@ -236,18 +229,3 @@ class SessionWriter:
 
     def _gone(self, *statuses: str) -> list[int]:
         return [number for receipt, number in self._numbers.items() if receipt.status in statuses]
-
-    def _new_of(self, staged: Sequence[UserContent | ToolResult]) -> Sequence[UserContent | ToolResult]:
-        if not staged:
-            return ()
-        known = set(map(id, self._staged))
-        return [block for block in staged if id(block) not in known]
-
-
-@contextmanager
-def _noted_on(error: BaseException) -> Generator[None]:
-    """Note on `error`, which goes on, what else could not be written."""
-    try:
-        yield
-    except StoreError as unsaved:
-        error.add_note(str(unsaved))

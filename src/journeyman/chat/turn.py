@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Generic
 
 from typing_extensions import TypeVar
@@ -111,14 +110,11 @@ class Turn(Generic[Out]):
         """Return the calls that have begun and not ended."""
         return () if self.run is None else tuple(self.run.calls.announced.values())
 
-    async def _result(self) -> Result[Out]:
-        await self.settled()
+    def __await__(self) -> Generator[object, None, Result[Out]]:
+        yield from self.settled().__await__()
         if self.task is None:
             raise RuntimeError("The turn never began.")
         return self.task.result()
-
-    def __await__(self) -> Generator[object, None, Result[Out]]:
-        return self._result().__await__()
 
     def __repr__(self) -> str:
         return f"<Turn of {self._chat_name!r}, {'over' if self.is_over else 'going on'}>"
@@ -144,9 +140,7 @@ class Hold:
             self._is_held = True
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.release()
 
     def __await__(self) -> Generator[object, None, Hold]:

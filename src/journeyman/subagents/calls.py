@@ -165,11 +165,8 @@ def _items(names: JsonObject, description: str) -> JsonObject:
 
 
 def parsed(arguments: str | bytes | Mapping[str, object]) -> SubagentArguments:
-    """Return the arguments that the model wrote as JSON, or that a program gives, checked.
-
-    Raises:
-        InvalidArguments: they do not fit; it lists every issue.
-    """
+    """Return the arguments that the model wrote as JSON, or that a program gives, checked. An `InvalidArguments` lists
+    every issue."""
     written = arguments if isinstance(arguments, str | bytes) else None
     try:
         if written is None:
@@ -180,11 +177,7 @@ def parsed(arguments: str | bytes | Mapping[str, object]) -> SubagentArguments:
 
 
 def chosen(given: SubagentArguments, max_parallel: int | None) -> SubagentCall:
-    """Return the one call that the arguments mean.
-
-    Raises:
-        SubagentMisused: they mean none, or more than one.
-    """
+    """Return the one call that the arguments mean; raise a `SubagentMisused` if they mean none, or more than one."""
     if given.team_name or given.name:
         return _team(given)
     if given.background:

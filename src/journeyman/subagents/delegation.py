@@ -15,6 +15,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from pydantic_core import from_json, to_json
@@ -47,7 +48,7 @@ from journeyman.team.spawn import MAX_DEPTH, TeamSpawner, TeamSpawnRequest
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, Work
 from journeyman.tools.context import BackgroundTasks
 from journeyman.tools.tools import ToolContext
-from journeyman.types import NOTHING_USED, dump_messages
+from journeyman.types import dump_messages
 
 DelegationMode: TypeAlias = Literal["single", "parallel", "chain", "background"]
 
@@ -81,11 +82,7 @@ class Delegation:
     listeners: Sequence[Listener] = ()
 
     def named(self, name: str) -> Agent[Any, Any]:
-        """Return the sub-agent of that name.
-
-        Raises:
-            SubagentMisused: there is none.
-        """
+        """Return the sub-agent of that name, or raise a `SubagentMisused` that names those there are."""
         agent = self.agents.get(name)
         if agent is None:
             raise SubagentMisused(f"There is no sub-agent {name!r}. There are: {', '.join(sorted(self.agents))}.")
@@ -98,11 +95,7 @@ class Delegation:
         return Assignment(agent=agent, task=task, mode=mode, place=place, number=number)
 
     def check_depth(self) -> None:
-        """Raise if one more run in a run would be too deep.
-
-        Raises:
-            SubagentMisused: it would.
-        """
+        """Raise a `SubagentMisused` if one more run in a run would be too deep."""
         depth = len(current_path.get())
         if depth > MAX_DEPTH:
             raise SubagentMisused(
@@ -122,11 +115,7 @@ class Delegation:
         return FinishedAssignment(agent=given.agent, task=given.task, definition=agent, result=result)
 
     async def run(self, name: str, input: object) -> Result[Any]:
-        """Run a sub-agent on an input of its type.
-
-        Raises:
-            SubagentMisused: there is none of that name, or it cannot begin here.
-        """
+        """Run a sub-agent on an input of its type, as `Subagents.run` says."""
         self.check_depth()
         agent = self.named(name)
         task = input if isinstance(input, str) else agent.plan.input.dump(input).decode()
@@ -134,16 +123,9 @@ class Delegation:
 
     def options(self, given: Assignment) -> Options:
         """Return how the run of a task is to be made."""
-        return Options(
-            listeners=self.listeners,
-            abort=self.abort,
-            host=self._host_of(given),
-            origin=Origin(
-                mode=given.mode,
-                tool_use_id=None if self.context is None else self.context.tool_use_id,
-                number=given.number,
-            ),
-        )
+        id = None if self.context is None else self.context.tool_use_id
+        origin = Origin(mode=given.mode, tool_use_id=id, number=given.number)
+        return Options(listeners=self.listeners, abort=self.abort, host=self._host_of(given), origin=origin)
 
     def _host_of(self, given: Assignment) -> Host:
         """Return what surrounds the run of a task: what surrounds the run above, but for its model and its budget."""
@@ -158,11 +140,8 @@ class Delegation:
 
 
 def input_of(agent: Agent[Any, Any], task: str) -> object:
-    """Return the input that a task is: the text, or the value of the JSON that it is.
-
-    Raises:
-        SubagentMisused: it does not fit the type of the agent's input.
-    """
+    """Return the input that a task is: the text, or the value of the JSON that it is. A `SubagentMisused` says that it
+    does not fit the type of the agent's input."""
     if agent.input is str:
         return task
     try:
@@ -175,12 +154,7 @@ def input_of(agent: Agent[Any, Any], task: str) -> object:
 
 
 async def single(delegation: Delegation, call: SingleCall) -> SingleResult:
-    """Let one sub-agent do one task.
-
-    Raises:
-        SubagentMisused: it cannot begin.
-        SubagentFailed: its run failed.
-    """
+    """Let one sub-agent do one task; raise a `SubagentMisused` if it cannot begin, a `SubagentFailed` if it fails."""
     return single_result(await delegation.do(delegation.assignment(call.agent, call.task, "single")))
 
 
@@ -247,10 +221,8 @@ def _parsed(previous: str) -> object:
 def filled(task: str, previous: str, value: object) -> str:
     """Put the output of the step before into a task: the text for `{previous}`, a field of it for `{previous.field}`.
 
-    What is put in is not looked at again. Of a text, `{previous.field}` means nothing, and stays as it is.
-
-    Raises:
-        SubagentMisused: the output has no such field.
+    What is put in is not looked at again. Of a text, `{previous.field}` means nothing, and stays as it is; where the
+    output has no such field, it raises a `SubagentMisused`.
     """
 
     def put(found: re.Match[str]) -> str:
@@ -308,11 +280,7 @@ def background(
     notify: Notify | None,
     output: OutputFactory | None,
 ) -> BackgroundResult:
-    """Start a sub-agent in the background, and return at once.
-
-    Raises:
-        SubagentMisused: it cannot be started.
-    """
+    """Start a sub-agent in the background, and return at once; raise a `SubagentMisused` if it cannot be started."""
     tasks = own_tasks or (None if delegation.context is None else delegation.context.tasks)
     if tasks is None:
         raise SubagentMisused(NO_TASKS)
@@ -341,13 +309,8 @@ def _work(delegation: Delegation, call: BackgroundCall) -> Work:
 
     async def work(task: TaskContext) -> str:
         """Do the work, and what is said to the task meanwhile. Return the output as a model reads it."""
-        first = replace(
-            options,
-            listeners=(*options.listeners, _Reporter(task)),
-            abort=task.abort,
-            inbox=task.inbox,
-            history=History(),
-        )
+        heard = (*options.listeners, partial(_report, task))
+        first = replace(options, listeners=heard, abort=task.abort, inbox=task.inbox, history=History())
         with detached():
             result = await carry_out(begin(agent, given, first))
             while isinstance(result, Success) and result.terminal_result is None and task.inbox.pick_up():
@@ -358,42 +321,28 @@ def _work(delegation: Delegation, call: BackgroundCall) -> Work:
     return work
 
 
-class _Reporter:
-    """Listens to a sub-agent in the background, and reports to its task: calls, messages, and what was used so far."""
-
-    def __init__(self, task: TaskContext) -> None:
-        self._task = task
-        self._usage = NOTHING_USED
-        self._n_calls = 0
-
-    def __call__(self, event: Event) -> None:
-        match event:
-            case MessageCommitted(message=message):
-                [record] = from_json(dump_messages([message]))
-                self._task.write(record)
-            case ToolCalled(tool_name=name, tool_input=arguments):
-                text = to_json(arguments).decode()
-                shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
-                self._task.write(f"[tool] {name}({shown})")
-            case ToolFinished():
-                self._n_calls += 1
-                self._task.count(n_calls=self._n_calls)
-            case ModelResponded(usage=usage):
-                self._usage = self._usage + usage
-                self._task.count(usage=self._usage)
-            case _:
-                pass
+def _report(task: TaskContext, event: Event) -> None:
+    """Report an event of a sub-agent in the background to its task: calls, messages, and what was used so far."""
+    match event:
+        case MessageCommitted(message=message):
+            [record] = from_json(dump_messages([message]))
+            task.write(record)
+        case ToolCalled(tool_name=name, tool_input=arguments):
+            text = to_json(arguments).decode()
+            task.write(f"[tool] {name}({text if len(text) <= _SHOWN_CHARS else f'{text[:_SHOWN_CHARS]}...'})")
+        case ToolFinished():
+            task.count(n_calls=task.info.n_calls + 1)
+        case ModelResponded(usage=usage):
+            task.count(usage=task.info.usage + usage)
+        case _:
+            pass
 
 
 # -- teams ------------------------------------------------------------------------------------------------------------
 
 
 async def team(delegation: Delegation, call: TeamCall, spawner: TeamSpawner | None) -> TeamResult:
-    """Let a sub-agent join a team, and return at once.
-
-    Raises:
-        SubagentMisused: it cannot join.
-    """
+    """Let a sub-agent join a team, and return at once; raise a `SubagentMisused` if it cannot join."""
     if spawner is None:
         raise SubagentMisused(NO_TEAM)
     delegation.check_depth()

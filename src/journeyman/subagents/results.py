@@ -177,12 +177,7 @@ def usage_of(metadata: Metadata) -> SubagentUsage:
 
 
 def single_result(finished: FinishedAssignment) -> SingleResult:
-    """Return what one sub-agent handed in.
-
-    Raises:
-        SubagentMisused: there was no run.
-        SubagentFailed: the run failed.
-    """
+    """Return what a sub-agent handed in; raise a `SubagentMisused` if no run began, a `SubagentFailed` if it failed."""
     match finished.result:
         case Success(output=value, terminal_result=terminal_result):
             return SingleResult(

@@ -8,7 +8,7 @@ the whole. There are five ways to delegate: single, parallel, chain, background 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 from journeyman.agent import Agent, Host, is_count
 from journeyman.cancel import Abort
@@ -23,7 +23,6 @@ from journeyman.subagents.calls import (
     ChainCall,
     ParallelCall,
     SingleCall,
-    SubagentCall,
     TeamCall,
     chosen,
     description_of,
@@ -79,7 +78,9 @@ class Subagents(Tool[..., Any]):
         max_parallel: int | None = 8,
         max_concurrency: int | None = 4,
     ) -> None:
-        _check(agents, {"max_parallel": max_parallel, "max_concurrency": max_concurrency})
+        problems = [*_problems(agents, {"max_parallel": max_parallel, "max_concurrency": max_concurrency})]
+        if problems:
+            raise DefinitionError("Subagents", problems)
         by_name = {agent.name: agent for agent in agents}
         self.__dict__.update(
             _agents=by_name,
@@ -133,10 +134,8 @@ class Subagents(Tool[..., Any]):
             SubagentMisused: there is none of that name, or it cannot begin here.
         """
         listeners = () if on_event is None else (on_event,)
-        delegation = Delegation(
-            agents=self._agents, context=None, model=model, host=host, abort=abort, listeners=listeners
-        )
-        return await delegation.run(name, task)
+        made = Delegation(agents=self._agents, context=None, model=model, host=host, abort=abort, listeners=listeners)
+        return await made.run(name, task)
 
     async def execute(self, arguments: Mapping[str, object], context: ToolContext | None = None) -> SubagentResult:
         """Delegate as the arguments say, and return what came of it. The model gets the same as JSON.
@@ -149,22 +148,18 @@ class Subagents(Tool[..., Any]):
         given = parsed(arguments)
         model = None if not given.model else self._model(given.model)
         delegation = Delegation(agents=self._agents, context=context, model=model)
-        call: SubagentCall = chosen(given, self.max_parallel)
-        match call:
-            case SingleCall():
+        match chosen(given, self.max_parallel):
+            case SingleCall() as call:
                 return await single(delegation, call)
-            case ParallelCall():
+            case ParallelCall() as call:
                 return await parallel(delegation, call, self.max_concurrency)
-            case ChainCall():
+            case ChainCall() as call:
                 return await chain(delegation, call)
-            case BackgroundCall():
-                return background(
-                    delegation, call, own_tasks=self.tasks, notify=self.notify, output=self.background_output
-                )
-            case TeamCall():
+            case BackgroundCall() as call:
+                output = self.background_output
+                return background(delegation, call, own_tasks=self.tasks, notify=self.notify, output=output)
+            case TeamCall() as call:
                 return await team(delegation, call, self.team)
-            case _:
-                assert_never(call)
 
     # -- for the loop
 
@@ -191,20 +186,7 @@ class Subagents(Tool[..., Any]):
 # -- the definition ---------------------------------------------------------------------------------------------------
 
 
-def _check(agents: Sequence[Agent[Any, Any]], counts: Mapping[str, int | None]) -> None:
-    problems = [
-        *_agent_problems(agents),
-        *(
-            Problem("INVALID_LIMIT", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
-            for name, value in counts.items()
-            if value is not None and not is_count(value, 1)
-        ),
-    ]
-    if problems:
-        raise DefinitionError("Subagents", problems)
-
-
-def _agent_problems(agents: Sequence[Agent[Any, Any]]) -> Iterator[Problem]:
+def _problems(agents: Sequence[Agent[Any, Any]], counts: Mapping[str, int | None]) -> Iterator[Problem]:
     if not agents:
         yield Problem("NO_AGENTS", "There is no agent.", "Pass at least one: Subagents(analyst, writer).")
     seen: set[str] = set()
@@ -215,6 +197,9 @@ def _agent_problems(agents: Sequence[Agent[Any, Any]]) -> Iterator[Problem]:
             yield Problem("DUPLICATE_AGENT_NAME", f"Agent {agent.name!r} is there twice.", "Rename or remove one.")
         else:
             seen.add(agent.name)
+    for name, value in counts.items():
+        if value is not None and not is_count(value, 1):
+            yield Problem("INVALID_LIMIT", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
 
 
 def _riskiest(agents: Sequence[Agent[Any, Any]]) -> Effect:

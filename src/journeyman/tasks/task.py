@@ -130,18 +130,13 @@ class RunningTask:
         """Begin the work among these context variables."""
         name = f"background task {self.context.id}"
         self._carrier = self.host.loop.create_task(self._carry(), name=name, context=variables)
-        self._carrier.add_done_callback(lambda _: self._begin_again(variables))
 
-    def _begin_again(self, variables: Context) -> None:
-        """Settle a task that was cancelled before its first step."""
-        if not self._has_begun:
-            self.context.abort.abort("cancelled before it began")
-            self.begin(variables)
+        def begin_again(_: object) -> None:  # a task that was cancelled before its first step is to be settled, too
+            if not self._has_begun:
+                self.context.abort.abort("cancelled before it began")
+                self.begin(variables)
 
-    def hurry(self) -> None:
-        """Give a notification that is being handed over no more than the usual time."""
-        if not self.context.info.is_running:
-            self.press(wait=True)
+        self._carrier.add_done_callback(begin_again)
 
     def press(self, *, wait: bool = False) -> None:
         """Cancel what goes on, now or when its time is up, and again whenever that is ignored."""
@@ -237,11 +232,10 @@ class RunningTask:
         info = self.context.info
         text = notice(info)
         if self.notify is None:
-            self._tell_the_chat(text)
+            await self._tell(text, info)
             return
-        handing = self._told(self.notify, text, info)
-        variables = self.host.variables.copy()
-        self._notifying = self.host.loop.create_task(handing, name=f"notification of {info.id}", context=variables)
+        name, variables = f"notification of {info.id}", self.host.variables.copy()
+        self._notifying = self.host.loop.create_task(self._tell(text, info), name=name, context=variables)
         if self.host.is_left:
             self.press(wait=True)
         try:
@@ -252,19 +246,15 @@ class RunningTask:
             with suppress(asyncio.CancelledError):  # it is passed on to the notification: the task ends after that
                 await ended(self._notifying, on_cancel=self._notifying.cancel)
 
-    def _tell_the_chat(self, text: str) -> None:
+    async def _tell(self, text: str, info: TaskInfo) -> None:
         try:
-            if self.chat is not None:
+            if self.notify is not None:
+                handed = self.notify(text, info)
+                if inspect.isawaitable(handed):
+                    await handed
+            elif self.chat is not None:
                 self.chat.put(text, "follow_ups")
-        except Exception as error:  # noqa: BLE001 - whatever keeps the texts of the chat raises
-            self._regret(error)
-
-    async def _told(self, notify: Notify, text: str, info: TaskInfo) -> None:
-        try:
-            handed = notify(text, info)
-            if inspect.isawaitable(handed):
-                await handed
-        except Exception as error:  # noqa: BLE001 - whatever the host's callback raises
+        except Exception as error:  # noqa: BLE001 - whatever the host's callback, or what keeps the chat's texts, raises
             self._regret(error)
 
     def _regret(self, error: BaseException) -> None:
@@ -299,7 +289,10 @@ def _fields(info: TaskInfo) -> Iterator[tuple[str, str]]:
     yield "task-id", _escaped(info.id)
     yield "type", info.kind
     yield "status", info.status
-    yield "summary", _escaped(_summary(info))
+    kind = "Agent" if info.kind in ("agent", "member") else "Task"
+    subject = info.description or info.agent or info.command or info.id
+    ended_how = _WORDS[info.status].format(error=info.error or "unknown error")
+    yield "summary", _escaped(f'{kind} "{_cut(subject, 200)}" {ended_how}')
     for name, value in (
         ("agent", info.agent),
         ("member", info.identity.id if info.identity else ""),
@@ -319,12 +312,6 @@ def _fields(info: TaskInfo) -> Iterator[tuple[str, str]]:
         yield "usage", "".join([f"<{unit}>{number}</{unit}>" for unit, number in counts.items()])
     if info.output_path is not None:
         yield "output-file", _escaped(info.output_path)
-
-
-def _summary(info: TaskInfo) -> str:
-    kind = "Agent" if info.kind in ("agent", "member") else "Task"
-    subject = info.description or info.agent or info.command or info.id
-    return f'{kind} "{_cut(subject, 200)}" {_WORDS[info.status].format(error=info.error or "unknown error")}'
 
 
 def _escaped(text: str) -> str:

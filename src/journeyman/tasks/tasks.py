@@ -17,7 +17,6 @@ from contextvars import copy_context
 from datetime import UTC, datetime
 from os import PathLike
 from threading import Lock, get_ident
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from pydantic import Field
@@ -76,16 +75,15 @@ class Tasks:
         self._is_open = True
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         with self._lock:  # whatever another thread starts is refused, or stopped with the others
             self._is_open = False
         if self._host is not None:
             self._host.is_left = True
         self.stop_all("the tasks were left")
         for each in tuple(self._active.values()):
-            each.hurry()
+            if not each.info.is_running:  # a notification that is being handed over has no more than the usual time
+                each.press(wait=True)
         was_cancelled = False
         while self._active:
             try:

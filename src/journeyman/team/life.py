@@ -29,9 +29,10 @@ from journeyman.tasks.tasks import Tasks
 from journeyman.team.mail import given_by
 from journeyman.team.members import LEADER, Member, current_member
 from journeyman.team.post import PostOffice
+from journeyman.team.spawn import TeamSpawnRequest
 from journeyman.tools.background import TaskContext
 from journeyman.tools.tools import AnyTool
-from journeyman.types import Message, Text
+from journeyman.types import Text
 
 RETRIES: Final = 2
 """How often a failed model request of a member is repeated, if its agent does not say: it is a chat, and lives long."""
@@ -52,8 +53,7 @@ class MemberLoop:
     host: Host
     questions: Questions
     """The questions through which it asks the user."""
-    prompt: str
-    history: Sequence[Message]
+    request: TeamSpawnRequest
 
     def begin(self, tasks: Tasks) -> str:
         """Begin, and return the id of the background task that does the work."""
@@ -93,7 +93,7 @@ class MemberLoop:
 
         unsubscribe = task.abort.subscribe(cancel)
         inbox = Inbox(member.box)
-        chat = Chat(self.agent, host=self.host, history=self.history, inbox=inbox, questions=self.questions)
+        chat = Chat(self.agent, host=self.host, history=self.request.history, inbox=inbox, questions=self.questions)
         try:
             async with chat:
                 member.chat = chat
@@ -112,11 +112,12 @@ class MemberLoop:
 
     async def _turns(self, chat: Chat[Any, Any]) -> None:
         box = self.member.box
-        if self.prompt:
-            await self._turn(chat, self._first(self.prompt))
+        if self.request.prompt:
+            await self._turn(chat, self._first(self.request.prompt))
         while not box.is_ending:
             seen = box.n_arrived
-            if box.has_mail and await self._read_mail(chat):
+            if box.has_mail and box.pick_up():
+                await self._turn(chat)
                 continue
             work = await self._claimed()
             if work:
@@ -139,23 +140,13 @@ class MemberLoop:
 
     # -- turns
 
-    async def _read_mail(self, chat: Chat[Any, Any]) -> bool:
-        """Take a turn with the mail that waits. False: none of it is to be read now."""
-        if not self.member.box.pick_up():
-            return False
-        self._begin(chat)
-        self._end(await chat.continue_())
-        return True
-
-    async def _turn(self, chat: Chat[Any, Any], text: str) -> None:
-        self._begin(chat)
-        self._end(await chat.prompt(text))
-
-    def _begin(self, chat: Chat[Any, Any]) -> None:
+    async def _turn(self, chat: Chat[Any, Any], text: str | None = None) -> None:
+        """Take a turn that begins with this text, or without one, with the mail that was picked up."""
         self.post.change(self.member, "working")
         if self.post.watch.is_heard and not self.member.is_heard:
             self.member.is_heard = True
             chat.subscribe(self.post.watch.show)
+        self._end(await (chat.continue_() if text is None else chat.prompt(text)))
 
     def _end(self, result: Result[Any]) -> None:
         member = self.member
@@ -250,22 +241,19 @@ def _joined(
     agent: Agent[Any, Any], words: str
 ) -> SystemPrompt | Callable[[Any], SystemPrompt | Awaitable[SystemPrompt]]:
     """Return the agent's system prompt, joined with the team's words as its `system_mode` says."""
-    given = agent.system
-    if agent.system_mode == "replace":
+    given, mode = agent.system, agent.system_mode
+    if mode == "replace":
         return given
+
+    def with_words(system: SystemPrompt) -> SystemPrompt:
+        own = ((Text(system),) if system.strip() else ()) if isinstance(system, str) else tuple(system)
+        return (*own, Text(words)) if mode == "prepend" else (Text(words), *own)
+
     if not callable(given):
-        return _in_order(_texts(given), words, agent.system_mode)
+        return with_words(given)
 
     async def joined(input: object) -> SystemPrompt:
         made = given(input)
-        return _in_order(_texts(await made if inspect.isawaitable(made) else made), words, agent.system_mode)
+        return with_words(await made if inspect.isawaitable(made) else made)
 
     return joined
-
-
-def _texts(system: SystemPrompt) -> tuple[Text, ...]:
-    return ((Text(system),) if system.strip() else ()) if isinstance(system, str) else tuple(system)
-
-
-def _in_order(own: tuple[Text, ...], words: str, mode: str) -> tuple[Text, ...]:
-    return (*own, Text(words)) if mode == "prepend" else (Text(words), *own)

@@ -130,11 +130,7 @@ class Mailbox:
     # -- writing
 
     def put(self, mail: Mail) -> None:
-        """Let mail wait.
-
-        Raises:
-            MailboxClosed: nobody will read it.
-        """
+        """Let mail wait, or raise `MailboxClosed` if nobody will read it."""
         if self.is_closed:
             raise MailboxClosed(f"The mailbox of {mail.to!r} is closed. Nothing was sent.")
         self._waiting.append(mail)
@@ -252,13 +248,10 @@ class Mailbox:
             TimeoutError: `timeout_s` seconds have passed.
         """
         async with asyncio.timeout(timeout_s):
-            while not self._has_more(after):
+            while not (self.is_ending or (self._waiting and (after is None or self.n_arrived > after))):
                 if self.is_closed:
                     raise MailboxClosed("The mailbox is closed, and empty: no mail will come.")
                 await self._waiters.wait()
-
-    def _has_more(self, after: int | None) -> bool:
-        return self.is_ending or (bool(self._waiting) and (after is None or self.n_arrived > after))
 
 
 if TYPE_CHECKING:

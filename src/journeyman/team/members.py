@@ -180,11 +180,7 @@ class Registry:
     # -- changing
 
     def register(self, member: Member) -> None:
-        """Give a member its name and its incarnation.
-
-        Raises:
-            TeamError: the team is deleted; the name is no name, or the leader's, or taken.
-        """
+        """Give a member its name and its incarnation, or raise a `TeamError` if there is no team, or no such name."""
         self.check_open()
         self.check_name(member.name)
         earlier = self._gone.pop(member.name, None)
@@ -194,11 +190,7 @@ class Registry:
         self._alive[member.name] = member
 
     def check_name(self, name: str) -> None:
-        """Refuse what no member can be called.
-
-        Raises:
-            TeamError: it is no name, or the leader's, or taken.
-        """
+        """Raise a `TeamError` if no member can be called that: it is no name, or the leader's, or taken."""
         if not NAME.fullmatch(name):
             raise TeamError(f"{name!r} is no name for a member. Use 1 to 64 letters, digits, '_' or '-'.")
         if name == LEADER:
@@ -207,11 +199,7 @@ class Registry:
             raise TeamError(f"The name {name!r} is taken in team {self.name!r}. Names there are: {list(self.names)}.")
 
     def unregister(self, member: Member) -> None:
-        """Let a member go, and close its mailbox. Its name is free from now on.
-
-        Raises:
-            TeamError: it is not there.
-        """
+        """Let a member go, and close its mailbox: its name is free from now on. A `TeamError` says it is not there."""
         if self._alive.get(member.name) is not member:
             raise TeamError(f"{member!r} is not in team {self.name!r}. Members are: {list(self.teammates)}.")
         member.box.close()
@@ -219,11 +207,7 @@ class Registry:
         self._gone[member.name] = member
 
     def rename(self, name: str, description: str | None = None) -> None:
-        """Give the team another name; an empty one leaves it as it is.
-
-        Raises:
-            TeamError: it is deleted, or it has members, whose ids have its name in them.
-        """
+        """Rename the team, as `Team.rename` says."""
         self.check_open()
         if self._alive:
             raise TeamError(f"Team {self.name!r} has members: {list(self.teammates)}. Rename it while it has none.")
@@ -233,11 +217,7 @@ class Registry:
         self.description = self.description if description is None else description
 
     def delete(self) -> None:
-        """Close every mailbox, and forget the names.
-
-        Raises:
-            TeamError: it was deleted before.
-        """
+        """Close every mailbox, and forget the names; raise a `TeamError` if that was done before."""
         self.check_open()
         for member in tuple(self._alive.values()):
             self.unregister(member)
@@ -245,11 +225,7 @@ class Registry:
         self.is_deleted = True
 
     def check_open(self) -> None:
-        """Refuse to go on if the team is deleted.
-
-        Raises:
-            TeamError: it is.
-        """
+        """Raise a `TeamError` if the team is deleted."""
         if self.is_deleted:
             raise TeamError(f"There is no team {self.name!r} any more: it was deleted. Make another Team.")
 

@@ -75,10 +75,9 @@ class PostOffice:
         incarnation: int | None = None,
         kind: MailKind = "message",
     ) -> tuple[Mail, ...]:
-        """Send mail, and return what is on its way. `sender` None is the leader. What has an `id` is sent once.
+        """Send mail, and return what is on its way; a `TeamError` says why nothing is.
 
-        Raises:
-            TeamError: nothing is on its way; the text says why.
+        `sender` None is the leader. What has an `id` is sent once.
         """
         self._check(sender, to, text)
         own = LEADER if sender is None else sender.name
@@ -247,11 +246,7 @@ class Shutdown:
 def to_go(
     registry: Registry, names: Sequence[str], incarnation: int | None, *, here: Member | None
 ) -> tuple[Member, ...]:
-    """Return the members of these names, or all, that are there. `here` is the one that asks.
-
-    Raises:
-        TeamError: it is among them.
-    """
+    """Return the members of these names, or all, that are there; raise a `TeamError` if `here`, which asks, is one."""
     wanted = registry.teammates if not names or EVERYBODY in names else tuple(dict.fromkeys(names))
     alive = [member for name in wanted if (member := registry.alive(name)) is not None]
     found = tuple([member for member in alive if incarnation is None or member.incarnation == incarnation])
@@ -263,10 +258,8 @@ def to_go(
 async def let_go(
     post: PostOffice, members: Sequence[Member], *, stop: Callable[[str], object], grace_s: float, force_s: float
 ) -> Shutdown:
-    """Let members go, and return how they ended. `stop` stops the background task of that id.
-
-    It takes `grace_s` and `force_s` seconds at most, and not much longer.
-    """
+    """Let members go, and return how they ended, in not much more than `grace_s` and `force_s` seconds together.
+    `stop` stops the background task of that id."""
     for member in members:
         _ask(post, member, grace_s)
     await _all_gone(members, grace_s)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from journeyman.agent import NOTHING_AROUND, Host
@@ -85,11 +84,8 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         self._tasks = self._given_tasks or await self._stack.enter_async_context(Tasks())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        stack = self._stack or AsyncExitStack()
-        async with stack:
+    async def __aexit__(self, *_: object) -> None:
+        async with self._stack or AsyncExitStack():
             if not self._post.registry.is_deleted:
                 await self.delete()
 
@@ -146,15 +142,8 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         member.liveness = "working" if request.prompt else "idle"
         agent = in_team(request.agent, member, registry.name, self._tools[:2])
         registry.register(member)
-        loop = MemberLoop(
-            member=member,
-            post=self._post,
-            agent=agent,
-            host=self._host_of(member, request),
-            questions=self._asks,
-            prompt=request.prompt,
-            history=request.history,
-        )
+        host = self._host_of(member, request)
+        loop = MemberLoop(member=member, post=self._post, agent=agent, host=host, questions=self._asks, request=request)
         try:
             member.task_id = loop.begin(tasks)
         except BaseException:

@@ -1,0 +1,100 @@
+"""Who plays in the tests of teams: members, and their mail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from journeyman import Agent, Team
+from journeyman.events import Event, MailDelivered, MailReturned, MailSent, MemberChanged
+from journeyman.model import Model, Request
+from journeyman.models.scripted import Answer, Policy, Scripted
+from journeyman.team import TeamSpawnRequest, TeamSpawnResult
+from journeyman.tools.tools import AnyTool
+from journeyman.types import Message, Text
+from tests.support.recorder import Recorder
+
+MAIL = re.compile(r'<team-message from="([^"]*)"(?: id="([^"]*)")?[^>]*>\n(.*?)\n</team-message>', re.DOTALL)
+
+
+Played: TypeAlias = Sequence[Answer | Policy] | Model
+"""A script, or whatever model is given."""
+
+
+def member_of(answers: Played, *, name: str = "scout", tools: Sequence[AnyTool] = ()) -> Agent:
+    """Return an agent that plays a script, or whatever model is given."""
+    model = Scripted(answers) if isinstance(answers, Sequence) else answers
+    return Agent(name=name, model=model, tools=tools)
+
+
+def wanted(agent: Agent[Any, Any], prompt: str = "Begin.", *, name: str = "", **more: Any) -> TeamSpawnRequest:  # noqa: ANN401 - the fields of the request
+    """Return a request for a member."""
+    return TeamSpawnRequest(agent=agent, prompt=prompt, name=name, **more)
+
+
+async def join(team: Team, name: str, answers: Played, *tools: AnyTool) -> TeamSpawnResult:
+    """Let a member of that name join that plays a script."""
+    return await team.spawn(wanted(member_of(answers, tools=tools), name=name))
+
+
+async def done_by(team: Team, name: str, answers: Played, *tools: AnyTool) -> TeamSpawnResult:
+    """Let a member join that plays a script, and wait until nobody has anything left to do."""
+    return await turn_of(team, wanted(member_of(answers, tools=tools), name=name))
+
+
+async def turn_of(team: Team, request: TeamSpawnRequest) -> TeamSpawnResult:
+    """Let a member join, and wait until nobody has anything left to do."""
+    made = await team.spawn(request)
+    await until_idle(team)
+    return made
+
+
+def mail_in(message: Message) -> list[tuple[str, str]]:
+    """Return the mail that is said in a message: who sent it, and the text."""
+    texts = [block.text for block in message.content if isinstance(block, Text)]
+    return [(found[1], found[3]) for text in texts for found in MAIL.finditer(text)]
+
+
+def mail_read(request: Request) -> list[tuple[str, str]]:
+    """Return all mail of the conversation that a request sends."""
+    return [mail for message in request.messages if message.role == "user" for mail in mail_in(message)]
+
+
+async def until_idle(team: Team, *names: str) -> None:
+    """Wait until these members, or all, have nothing left to do."""
+    while {each.liveness for each in team.roster().members if not names or each.name in names} - {"idle", "gone"}:
+        await team_changes(team)
+
+
+async def read_by(team: Team, name: str, text: str) -> None:
+    """Send mail to a member, and wait until nobody has anything left to do."""
+    team.send(name, text)
+    await team_changes(team)
+    await until_idle(team)
+
+
+async def team_changes(team: Team) -> None:
+    await team._post.changes.wait()  # pyright: ignore[reportPrivateUsage] - programs wait with `news` and `receive`
+
+
+def fates(recorder: Recorder) -> dict[str, list[str]]:
+    """Return what became of all mail, by id."""
+    found: dict[str, list[str]] = {}
+    for event in recorder.events:
+        match event:
+            case MailSent(mail=mail):
+                found.setdefault(mail.id, [])
+            case MailDelivered(mail=mail):
+                found[mail.id].append("delivered")
+            case MailReturned(letter=letter):
+                found[letter.mail.id].append(letter.reason)
+            case _:
+                continue
+    return found
+
+
+def lives(events: Sequence[Event], name: str) -> list[tuple[int, str]]:
+    """Return what a member did: its incarnation and liveness, in order."""
+    changes = [event for event in events if isinstance(event, MemberChanged) and event.name == name]
+    return [(event.incarnation, event.liveness) for event in changes]
