@@ -15,17 +15,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, TypeAlias
 
+from journeyman import events
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
-from journeyman.events import (
-    Event,
-    IterationStarted,
-    Listener,
-    ModelRetried,
-    ToolCalled,
-    ToolProgress,
-    ValidationFailed,
-)
 from journeyman.gate import Approval, Decision
 from journeyman.loop.attempts import run
 from journeyman.result import Result
@@ -102,7 +94,7 @@ class ServedCall:
 
     # -- for the run
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: events.Event) -> None:
         """Make a note of an event that a person would want to know of."""
         text = _note(event)
         if text:
@@ -160,18 +152,18 @@ class ServedCall:
         self._told = frozenset()
 
 
-def _note(event: Event) -> str:
+def _note(event: events.Event) -> str:
     """Return what to tell of an event; nothing of most."""
     match event:
-        case IterationStarted(path=path, attempt=attempt, iteration=iteration):
+        case events.IterationStarted(path=path, attempt=attempt, iteration=iteration):
             text = f"iteration {iteration}" if attempt == 1 else f"attempt {attempt}, iteration {iteration}"
-        case ToolCalled(path=path, kind="tool", tool_name=text):
+        case events.ToolCalled(path=path, kind="tool", tool_name=text):
             pass
-        case ToolProgress(path=path, tool_name=name, message=message):
+        case events.ToolProgress(path=path, tool_name=name, message=message):
             text = f"{name}: {message}"
-        case ModelRetried(path=path, kind=kind, delay_s=delay_s):
+        case events.ModelRetried(path=path, kind=kind, delay_s=delay_s):
             text = f"{kind}, again in {delay_s:.1f} s"
-        case ValidationFailed(path=path, attempt=attempt):
+        case events.ValidationFailed(path=path, attempt=attempt):
             text = f"attempt {attempt} was rejected"
         case _:
             return ""
@@ -214,7 +206,7 @@ class Calls:
         self._waiting.clear()
 
     def start(
-        self, agent: Agent[Any, Any], value: object, call: ServedCall, host: Host, *, on_event: Listener | None
+        self, agent: Agent[Any, Any], value: object, call: ServedCall, host: Host, *, on_event: events.Listener | None
     ) -> None:
         """Start the run of a call, in a task of its own with a copy of the caller's context.
 
