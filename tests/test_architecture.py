@@ -63,7 +63,6 @@ ONLY = {
 }
 # What stands at the top, and is public by its own path; a room is public by its face, and by these of its modules.
 DEEP = {"models.scripted", "models.transport"}
-
 ANYWHERE = {"pydantic", "pydantic_core", "orjson", "jiter", "typing_extensions"}
 # The place of each other package: a module, or a room.
 HOMES: dict[str, str] = {
@@ -89,7 +88,6 @@ HOMES: dict[str, str] = {
 LAZY_PACKAGES = {"anthropic", "filelock", "griffe", "httpx2", "jsonschema_rs", "mcp", "openai"}
 # Turns a name into a module at run time; nothing else may.
 LAZY_MODULES = {"connect", "faces"}
-
 MODULE_LINES = 600
 SMALL_MODULE_LINES = 150
 FUNCTION_LINES = 60

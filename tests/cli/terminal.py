@@ -24,7 +24,6 @@ from tests.cli.program import command, environment
 CHAT_AGENTS = Path(__file__).parent / "chat_agents.py"
 COLUMNS = 80
 PATIENCE_S = 30.0
-
 _LOUD = re.compile(r"\x1b(?!\[(?:[0-9;]*m|[0-9]*A|2K|\?25[hl]))")
 """Begins a control sequence that does more than go up, clear a line, colour, or hide the cursor."""
 

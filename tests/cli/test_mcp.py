@@ -15,7 +15,6 @@ import pytest
 from tests.cli.program import Warm, assert_one_error_line, command, environment
 
 pytestmark = pytest.mark.timeout(60)  # some start programs that import the SDK
-
 SERVED = Path(__file__).parent.parent / "serve" / "served.py"
 
 

@@ -24,7 +24,6 @@ from journeyman.toolbox.page import readable
 from tests.toolbox.playing import answered
 
 HERE = ["127.0.0.0/8"]
-
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 

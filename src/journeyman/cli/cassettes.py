@@ -178,7 +178,8 @@ class ShownCassette:
         asked = f"{count(len(self._cassette.requests), 'request')}, {count(len(self._cassette.calls), 'recorded call')}"
         end = Line(mark="done", name="end of the recording", text=f"· {asked}")
         self._screen.say([EMPTY, end, Line(indent=2, text=usage_sentence(self._usage), style="dim")])
-        return _last_words(runs[0]) if runs else ""
+        handed_in = [call.input for call in runs[0].open_calls] if runs else []
+        return to_json(handed_in[-1], indent=2).decode() if handed_in else runs[0].said if runs else ""
 
     def _show(self, request: RecordedRequest) -> None:
         path = (f"{self._name}#{request.run}" if self._has_several else self._name,)
@@ -261,7 +262,6 @@ def _deltas(path: RunPath, part: Part) -> list[events.Event]:
 
 
 def _answered(run: SeenRun, said: Message, usage: Usage, model: str) -> Iterator[events.Event]:
-    """Give the events of the model's answer, and of the calls that it asks for."""
     iteration = len(run.iterations)
     yield events.ModelResponded(
         path=run.path,
@@ -295,8 +295,3 @@ def _text(content: JsonValue) -> str:
         texts = [cast("JsonObject", block).get("text") for block in content if isinstance(block, dict)]
         return "\n".join(text for text in texts if isinstance(text, str))
     return str(content)
-
-
-def _last_words(run: SeenRun) -> str:
-    handed_in = [call.input for call in run.open_calls]
-    return to_json(handed_in[-1], indent=2).decode() if handed_in else run.said

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from journeyman.models.cassette.cassette import Cassette
 
 Flag = Annotated[bool, Parameter(negative=())]
-
 _SUCCESS, _FAILURE = 0, 1
 _MISS_ROWS: Final = 30
 _STDOUT: Final = 1

@@ -25,10 +25,8 @@ from journeyman.types import JsonObject
 
 PATIENCE_S: Final = 600.0
 """How long a run waits for the answer to a question, in seconds, before it is given up."""
-
 MAX_CALLS: Final = 64
 """How many calls may be under way at once, those that wait for an answer included."""
-
 _NOTES_KEPT: Final = 64
 
 
@@ -141,7 +139,7 @@ class ServedCall:
             question.answer.set_result(decision)
 
     def wait(self, seconds: float, give_up: Callable[[], None]) -> None:
-        """ServedCall `give_up` when the client has not come back by then."""
+        """Call `give_up` when the client has not come back by then."""
         self._call_off = asyncio.get_running_loop().call_later(seconds, give_up).cancel
 
     def go_on(self) -> None:

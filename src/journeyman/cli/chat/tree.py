@@ -21,15 +21,8 @@ from journeyman.result import Failure, Metadata
 from journeyman.types import NOTHING_USED, Message, ToolResult, ToolUse, Usage
 
 _SHOWN_HERE: Final = (
-    events.RunStarted,
-    events.MessageCommitted,
-    events.IterationStarted,
-    events.ModelResponded,
-    events.ModelRestarted,
-    events.RunSucceeded,
-    events.RunFailed,
-    events.TextDelta,
-    events.TurnEnded,
+    *(events.RunStarted, events.MessageCommitted, events.IterationStarted, events.TextDelta, events.ModelResponded),
+    *(events.ModelRestarted, events.RunSucceeded, events.RunFailed, events.TurnEnded),
 )
 """Events of the chat's own runs that are not shown as in the tree of a single run."""
 

@@ -20,13 +20,8 @@ BACKGROUND: Final = "background"
 """The mode of a run that goes on after the run that started it."""
 
 _BESIDE_RUNS: Final = (
-    events.TaskStarted,
-    events.TaskMessaged,
-    events.TaskEnded,
-    events.MailSent,
-    events.MailDelivered,
-    events.MailReturned,
-    events.MemberChanged,
+    *(events.TaskStarted, events.TaskMessaged, events.TaskEnded),
+    *(events.MailSent, events.MailDelivered, events.MailReturned, events.MemberChanged),
 )
 """Events of background work and of teams. Their paths say whom they concern, not in which run they happened."""
 _WORDS_KEPT: Final = 4_000
@@ -209,7 +204,6 @@ class SeenRuns:
     def _note_calls(
         self, run: SeenRun, event: events.ModelResponded | events.ToolCalled | events.ToolProgress | events.ToolFinished
     ) -> None:
-        """Take note of the model's answer, and of the calls that it asks for."""
         match event:
             case events.ModelResponded(text=text, usage=usage):
                 run.words, run.said = "", text
@@ -218,7 +212,15 @@ class SeenRuns:
             case events.ToolCalled():
                 if not run.iterations:
                     run.iterations.append(SeenIteration(event.attempt, event.iteration))
-                run.iterations[-1].calls[event.tool_use_id] = _called(event, self._now())
+                given = event.tool_input
+                run.iterations[-1].calls[event.tool_use_id] = SeenCall(
+                    id=event.tool_use_id,
+                    name=event.tool_name,
+                    kind=event.kind,
+                    input=given,
+                    given=delegated(given) if event.tool_name == SUBAGENT else arguments(given),
+                    since=self._now(),
+                )
                 run.doing = f"running {event.tool_name}"
             case events.ToolProgress(fraction=fraction, message=message):
                 if (call := run.call(event.tool_use_id)) is not None:
@@ -229,15 +231,3 @@ class SeenRuns:
                     call.is_error = is_error
                 if event.kind == "output" and not is_error and not run.n_layers:
                     run.drafts = run.drafts[1], text
-
-
-def _called(event: events.ToolCalled, now: float) -> SeenCall:
-    given = event.tool_input
-    return SeenCall(
-        id=event.tool_use_id,
-        name=event.tool_name,
-        kind=event.kind,
-        input=given,
-        given=delegated(given) if event.tool_name == SUBAGENT else arguments(given),
-        since=now,
-    )

@@ -13,7 +13,7 @@ from typing import Final
 
 from journeyman import events
 from journeyman.cli.show.lines import EMPTY, Line, Mark, count, duration, one_line, short_usage, usage_sentence
-from journeyman.cli.show.seen import BACKGROUND, SeenCall, SeenRun, SeenRuns
+from journeyman.cli.show.seen import BACKGROUND, SeenRun, SeenRuns
 from journeyman.endings import ErrorCode
 from journeyman.result import LayerOutcome, Metadata
 from journeyman.types import RunPath
@@ -27,7 +27,6 @@ _CALL: Final = 4
 _BELOW_CALL: Final = 6
 _NOTABLE_S: Final = 0.0005
 """A duration below this would read as 0 ms."""
-
 _PROMPT_ROWS: Final = 3
 _WORDS_ROWS: Final = 3
 _FAULT_ROWS: Final = 4
@@ -37,7 +36,6 @@ _PREVIEW_CHARS: Final = 20_000
 _CALLBACK_ERRORS: Final = 3
 _MAIL_ROWS: Final = 3
 _RESULT_ROWS: Final = 2
-
 _TOGETHER: Final = ("parallel", BACKGROUND)
 """How runs are started that work at the same time as others."""
 _STOPPED: Final = Line(indent=2, mark="stopped", name="stopped")
@@ -81,7 +79,9 @@ class Tree:
         entries = self._closed(path) if is_end else []
         run = self._seen.follow(event)
         if run is None:
-            return self._beside(event)
+            lines = [_indented(line, path) for line in lines_beside(event)]
+            self._last = self._last[:1] if lines else self._last  # what goes on says again which run it is about
+            return lines
         new = [
             _Entry(path, _indented(line, path), isinstance(event, events.RunStarted)) for line in lines_of(run, event)
         ]
@@ -132,12 +132,6 @@ class Tree:
                 lines.append(_indented(Line(text=entry.path[-1], style="dim"), entry.path))
             lines.append(entry.line)
             self._last = entry.path
-        return lines
-
-    def _beside(self, event: events.Event) -> list[Line]:
-        lines = [_indented(line, event.path) for line in lines_beside(event)]
-        if lines and self._last:
-            self._last = self._last[:1]  # what goes on further down says again which run it is about
         return lines
 
 
@@ -201,11 +195,15 @@ def _finished(run: SeenRun, event: events.ToolFinished) -> Iterator[Line]:
     if run.n_layers and event.kind in ("output", "submit"):
         return  # its layers were shown
     is_draft = event.kind == "output" and not event.is_error
+    call = run.call(event.tool_use_id)
+    text = "" if call is None else call.given
+    if is_draft:
+        text = "what the preview shows anew:" if run.drafts[0] else ""
     yield Line(
         indent=_CALL,
         mark="failed" if event.is_error else "done",
         name=event.tool_name,
-        text=_about(run, run.call(event.tool_use_id), is_draft=is_draft),
+        text=text,
         style="dim",
         note="cached" if event.cached else duration(event.duration_s) if event.duration_s >= _NOTABLE_S else "",
     )
@@ -213,12 +211,6 @@ def _finished(run: SeenRun, event: events.ToolFinished) -> Iterator[Line]:
         yield _barred(event.tool_result, "red", rows=_FAULT_ROWS)
     elif is_draft:
         yield _barred(_preview(*run.drafts), "", rows=_PREVIEW_ROWS)
-
-
-def _about(run: SeenRun, call: SeenCall | None, *, is_draft: bool) -> str:
-    if is_draft:
-        return "what the preview shows anew:" if run.drafts[0] else ""
-    return "" if call is None else call.given
 
 
 def _preview(before: str, text: str) -> str:
@@ -301,7 +293,11 @@ def lines_beside(event: events.Event) -> Iterator[Line]:
             yield Line(mark="mail" if not lost else "warning", name=f"to {id}", text=one_line(text) + lost)
         case events.TaskEnded(info=info):
             if info.identity is None:
-                yield from _task_ended(info)
+                mark, end = _TASK_ENDS[info.status]
+                text = f"{_subject(info)} · {end}"
+                yield Line(mark=mark, name=info.id, text=text, note=duration(info.duration_s))
+                if info.error:
+                    yield Line(indent=2, mark="bar", text=one_line(info.error), style="red", rows=_RESULT_ROWS)
         case events.MailSent(mail=mail) if mail.kind == "message":
             text = one_line(mail.text)
             yield Line(mark="mail", name=f"{mail.sender} to {mail.to}", text=text, rows=_MAIL_ROWS)
@@ -319,10 +315,3 @@ def lines_beside(event: events.Event) -> Iterator[Line]:
 def _subject(info: events.TaskInfo) -> str:
     what = one_line(info.description or info.command)
     return f"{info.agent}: {what}" if info.agent else what
-
-
-def _task_ended(info: events.TaskInfo) -> Iterator[Line]:
-    mark, end = _TASK_ENDS[info.status]
-    yield Line(mark=mark, name=info.id, text=f"{_subject(info)} · {end}", note=duration(info.duration_s))
-    if info.error:
-        yield Line(indent=2, mark="bar", text=one_line(info.error), style="red", rows=_RESULT_ROWS)
