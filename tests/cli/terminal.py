@@ -111,9 +111,10 @@ class Terminal:
         """Wait until the screen shows `text`, and return all of it."""
         return self.wait_for(lambda shown: text in shown)
 
-    def type(self, text: str) -> None:
-        """Type a line, and press Enter."""
+    def type(self, text: str, sign: str = "") -> str:
+        """Type a line, and press Enter. Wait until the screen shows `sign`, and return all of it."""
         self.press(text.encode() + b"\r")
+        return self.see(sign)
 
     def press(self, keys: bytes) -> None:
         os.write(self._ours, keys)

@@ -11,20 +11,7 @@ import jsonschema_rs
 import pytest
 from pydantic import ConfigDict, TypeAdapter
 
-from journeyman import Failure, Metadata, Usage, load_messages
-from journeyman.endings import (
-    ApiErrorContext,
-    AttemptsContext,
-    BudgetContext,
-    Context,
-    Ending,
-    ErrorCode,
-    InvalidResponseContext,
-    PromptContext,
-    RefusedContext,
-    TruncatedContext,
-    ValidationContext,
-)
+from journeyman import Failure, Metadata, Usage, endings, load_messages
 from journeyman.result import dump_document, result_document
 from journeyman.types import Message
 from tests.cli.program import AGENTS, Warm
@@ -57,7 +44,7 @@ class Shared:
 
     __pydantic_config__ = ConfigDict(use_attribute_docstrings=True, extra="forbid")
 
-    code: ErrorCode
+    code: endings.ErrorCode
     history: tuple[Message, ...]
 
 
@@ -110,21 +97,21 @@ def test_a_document_is_alone_on_stdout_whoever_prints(warm: Warm) -> None:
     assert parsed(warm("run", f"{AGENTS}:talker", "Hello", "--json").stdout)["output"] == "done"
 
 
-CONTEXTS: tuple[Context, ...] = (
-    PromptContext(prompt="user", reason="it is blank"),
-    ApiErrorContext(kind="auth", message="no", status=401, type=None, request_id="r", retry_after_s=None),
-    TruncatedContext(stop_reason="max_tokens", max_tokens=10),
-    RefusedContext(refusal="bio", text="\ud800 no"),
-    InvalidResponseContext(stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False),
-    AttemptsContext(attempts=3, max_attempts=3, last_error="no"),
-    BudgetContext(policy="tokens", limit=float("inf"), used=1, scope="run"),
-    ValidationContext(layer="check", reason="returned 3"),
+CONTEXTS: tuple[endings.Context, ...] = (
+    endings.PromptContext(prompt="user", reason="it is blank"),
+    endings.ApiErrorContext(kind="auth", message="no", status=401, type=None, request_id="r", retry_after_s=None),
+    endings.TruncatedContext(stop_reason="max_tokens", max_tokens=10),
+    endings.RefusedContext(refusal="bio", text="\ud800 no"),
+    endings.InvalidResponseContext(stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False),
+    endings.AttemptsContext(attempts=3, max_attempts=3, last_error="no"),
+    endings.BudgetContext(policy="tokens", limit=float("inf"), used=1, scope="run"),
+    endings.ValidationContext(layer="check", reason="returned 3"),
 )
 
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: str(context.code))
-def test_every_ending_fits_the_schema(context: Context) -> None:
-    failure = Failure(error=Ending(context), metadata=Metadata(usage=Usage(), latency_s=0.5), history=())
+def test_every_ending_fits_the_schema(context: endings.Context) -> None:
+    failure = Failure(error=endings.Ending(context), metadata=Metadata(usage=Usage(), latency_s=0.5), history=())
     document = result_document(failure, agent="a", output=None)
     assert parsed(dump_document(document))["error"]["code"] == context.code
 
