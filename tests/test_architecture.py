@@ -59,7 +59,7 @@ HOMES: dict[str, str] = {
     "anyio": "serve.stdio",
     "aiohttp": "models.transport toolbox.fetch",  # fetch talks to any site, the transport only to providers
     "anthropic": "models.anthropic.client",
-    "cyclopts": "cli",
+    **dict.fromkeys(("cyclopts", "prompt_toolkit", "rich"), "cli"),
     "filelock": "files",
     "griffe": "tools.signature",
     "httpx2": "mcp.http",
@@ -67,12 +67,9 @@ HOMES: dict[str, str] = {
     "mcp": "mcp serve",  # the two ends of one protocol
     "openai": "models.openai",
     "pathspec": "toolbox.walk",
-    "prompt_toolkit": "cli",
     "pydantic_ai": "models.bridge",
     "pytest": "pytest_plugin",
-    "rich": "cli",
-    "starlette": "serve.http",
-    "uvicorn": "serve.http",
+    **dict.fromkeys(("starlette", "uvicorn"), "serve.http"),
 }
 # Imported inside a function, in its home: needed by few programs, and paid for in start-up time by all.
 LAZY_PACKAGES = {"anthropic", "filelock", "griffe", "httpx2", "jsonschema_rs", "mcp", "openai"}
@@ -84,6 +81,7 @@ FUNCTION_LINES = 60
 FOLDER_MODULES = 14
 TOP_MODULES = 24
 FIELDS = 24
+RESTATES = re.compile(r"\bImports\b|\bRead `[^`]+` next\b|is to be read next")
 
 # Per rule: the place, as the failing test prints it, and why the rule cannot hold there.
 EXCEPTIONS: dict[str, dict[str, str]] = {
@@ -288,9 +286,6 @@ def wide_dataclasses(modules: Sequence[Module]) -> Iterator[Breach]:
                 if fields > FIELDS:
                     advice = f"{fields} fields, {FIELDS} are allowed. Which of them belong together?"
                     yield Breach("wide dataclass", f"{module.name}.{node.name}", advice)
-
-
-RESTATES = re.compile(r"\bImports\b|\bRead `[^`]+` next\b|is to be read next")
 
 
 def docstrings_that_restate(modules: Sequence[Module]) -> Iterator[Breach]:

@@ -74,13 +74,8 @@ def test_a_failure_has_its_code_facts_candidate_and_layers(warm: Warm) -> None:
     assert done.code == 1
     assert document["code"] == document["error"]["code"] == "MAX_ATTEMPTS_EXCEEDED"
     assert document["error"]["phase"] == "validation"
-    assert document["error"]["context"] == {
-        "attempt": 2,
-        "iteration": 1,
-        "attempts": 2,
-        "max_attempts": 2,
-        "last_error": "1 day is too short",
-    }
+    counts = {"attempt": 2, "iteration": 1, "attempts": 2, "max_attempts": 2}
+    assert document["error"]["context"] == {**counts, "last_error": "1 day is too short"}
     assert document["candidate"] == {"city": "Oslo", "days": 1}
     assert document["attempts"][1]["layers"][-1]["feedback"] == "1 day is too short"
     assert done.error.startswith("error: MAX_ATTEMPTS_EXCEEDED")
@@ -120,13 +115,8 @@ def test_sub_agents_are_nested_with_what_each_used_and_did(warm: Warm) -> None:
     document = parsed(warm("run", f"{AGENTS}:chief", "Where does it rain?", "--json", "--quiet").stdout)
     first, second, _, last = document["children"]
     assert [child["path"][-1] for child in document["children"]] == ["scout#1", "ill#2", "scout#3", "guide#4"]
-    assert {name: first[name] for name in ("code", "attempts", "iterations", "calls", "children")} == {
-        "code": None,
-        "attempts": 1,
-        "iterations": 2,
-        "calls": 1,
-        "children": [],
-    }
+    shown = {name: first[name] for name in ("code", "attempts", "iterations", "calls", "children")}
+    assert shown == {"code": None, "attempts": 1, "iterations": 2, "calls": 1, "children": []}
     assert (second["code"], second["usage"]["exact"]) == ("API_ERROR", False)
     [below] = last["children"]
     assert below["path"] == ["chief", "guide#4", "scout#1"]
