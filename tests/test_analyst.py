@@ -387,9 +387,3 @@ def test_the_example_works_wherever_it_is_installed(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("10000\n", "")
-
-
-def test_every_file_of_the_example_is_short_enough_to_be_read() -> None:
-    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in EXAMPLE.glob("*.py")}
-    assert [name for name, length in lengths.items() if length > 300] == []
-    assert lengths["agent.py"] <= 100

@@ -56,6 +56,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
         "run nowhere/x.py:analyst hi",
         ["There is no file nowhere/x.py. Check the path; it is relative to the current folder."],
     ),
+    "a file to check that is missing": ("check nowhere.py:agent", ["error: There is no file nowhere.py. "]),
     "a folder": ("run folder hi", ["folder is a folder. Name a file in it"]),
     "a file that is no Python": ("run notes.txt hi", ["notes.txt is no Python file. Give a file that ends in"]),
     "a missing attribute with a close one": (

@@ -54,9 +54,3 @@ def test_every_problem_is_listed_with_its_code_and_hint(tmp_path: Path, warm: Wa
     codes = [line.strip() for line in done.stdout.splitlines() if line.strip().isupper()]
     assert codes == ["INVALID_NAME", "INVALID_MODEL_NAME", "INVALID_NUDGE"]
     assert "    Give the agent a name such as 'analyst'.\n" in done.stdout
-
-
-def test_a_missing_file_is_bad_usage_here_too(warm: Warm) -> None:
-    done = warm("check", "nowhere.py:agent")
-    assert (done.code, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: There is no file nowhere.py. ")
