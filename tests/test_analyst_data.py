@@ -77,14 +77,8 @@ def test_columns_get_the_narrowest_kind_that_every_value_fits(tmp_path: Path) ->
         "-2,1e3,2024-02-01 10:00,12/1/2024,99999,2,,\n",
     )
     assert loaded.kinds == {
-        "count": "integer",
-        "price": "number",
-        "day": "date",
-        "us day": "date",
-        "zip": "text",
-        "code": "text",
-        "note": "text",
-        "nothing": "text",
+        **{"count": "integer", "price": "number", "day": "date", "us day": "date"},
+        **dict.fromkeys(("zip", "code", "note", "nothing"), "text"),
     }
     assert loaded.query("SELECT * FROM sales").rows == [
         [1, 1.5, "2024-01-31", "1/31/2024", "00123", "123456789012345678901", "x", None],
@@ -200,10 +194,8 @@ def test_a_query_says_when_it_leaves_rows_out(tmp_path: Path) -> None:
 
 def test_a_query_gives_fewer_rows_where_they_are_long(tmp_path: Path) -> None:
     long = table(tmp_path, "n,m\n" + f"{'x' * 9_999},1\n" * 10)
-    assert [len(rows.rows) for rows in (long.query("SELECT * FROM sales"), long.query("SELECT m FROM sales"))] == [
-        4,
-        10,
-    ]
+    lengths = [len(long.query(f"SELECT {what} FROM sales").rows) for what in ("*", "m")]
+    assert lengths == [4, 10]
 
 
 def test_values_that_json_cannot_hold_come_as_words(sales: Table) -> None:
@@ -252,35 +244,16 @@ def test_double_quotes_in_texts_and_comments_are_no_names(sales: Table) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "INSERT INTO sales VALUES ('x', 1)",
-        "INSERT INTO sales VALUES ('x', 1) RETURNING *",
-        "UPDATE sales SET amount = 0",
-        "DELETE FROM sales",
-        "DROP TABLE sales",
-        "CREATE TABLE other (a)",
-        "CREATE TEMP TABLE other (a)",
-        "WITH gone AS (SELECT 1) DELETE FROM sales",
-        "ATTACH 'other.sqlite' AS other",
-        "VACUUM INTO 'copy.sqlite'",
-        "PRAGMA query_only = OFF",
-        "PRAGMA table_info(sales)",
-        "SELECT * FROM pragma_table_info('sales')",
-        "BEGIN",
-        "ANALYZE",
-        "SELECT load_extension('evil')",
-        "SELECT readfile('/etc/hostname')",
-        "SELECT writefile('evil', 'x')",
-        "SELECT fts3_tokenizer('simple')",
-        "SELECT 1; DROP TABLE sales",
-        "SELECT length(randomblob(1000000000))",
-        "SELECT length(zeroblob(1000000000))",
-        "SELECT replace(hex(zeroblob(240000)), '0', 'aaaaaaaa')",
-        "SELECT 'x' LIKE '" + "%a" * 200 + "'",
-        "SELECT " + "(" * 5_000 + "1" + ")" * 5_000,
-        "SELECT '" + "x" * 20_000 + "'",
-        "SELECT 'a\0b'",
-        "SELECT '\ud800'",
-        "SELECT CAST(x'ff' AS TEXT)",
+        *("INSERT INTO sales VALUES ('x', 1)", "INSERT INTO sales VALUES ('x', 1) RETURNING *"),
+        *("UPDATE sales SET amount = 0", "DELETE FROM sales", "DROP TABLE sales", "CREATE TABLE other (a)"),
+        *("CREATE TEMP TABLE other (a)", "WITH gone AS (SELECT 1) DELETE FROM sales"),
+        *("ATTACH 'other.sqlite' AS other", "VACUUM INTO 'copy.sqlite'", "PRAGMA query_only = OFF"),
+        *("PRAGMA table_info(sales)", "SELECT * FROM pragma_table_info('sales')", "BEGIN", "ANALYZE"),
+        *("SELECT load_extension('evil')", "SELECT readfile('/etc/hostname')", "SELECT writefile('evil', 'x')"),
+        *("SELECT fts3_tokenizer('simple')", "SELECT 1; DROP TABLE sales", "SELECT length(randomblob(1000000000))"),
+        *("SELECT length(zeroblob(1000000000))", "SELECT replace(hex(zeroblob(240000)), '0', 'aaaaaaaa')"),
+        *("SELECT 'x' LIKE '" + "%a" * 200 + "'", "SELECT " + "(" * 5_000 + "1" + ")" * 5_000),
+        *("SELECT '" + "x" * 20_000 + "'", "SELECT 'a\0b'", "SELECT '\ud800'", "SELECT CAST(x'ff' AS TEXT)"),
     ],
 )
 def test_what_is_not_a_harmless_read_is_refused_and_changes_nothing(sales: Table, sql: str) -> None:

@@ -33,6 +33,7 @@ TOP: dict[str, str] = {
     "applications": f"cli pytest_plugin __main__ {FRONT_PAGE}",
 }
 KERNEL = "values ports tools agent loop chat tasks team subagents"
+ADAPTERS = "compaction models permission store toolbox mcp"
 # Which rooms a room may import, wherever the import stands in a file, for types as well. Inside a room only a circle
 # is forbidden.
 MAY_IMPORT: dict[str, str] = {
@@ -41,36 +42,24 @@ MAY_IMPORT: dict[str, str] = {
     "tools": "values ports",
     "agent": "values ports tools",
     "loop": "values ports tools agent",
-    "chat": "values ports tools agent loop",
-    "tasks": "values ports tools agent loop",
+    **dict.fromkeys(("chat", "tasks"), "values ports tools agent loop"),
     "team": "values ports tools agent loop chat tasks",
     "subagents": "values ports tools agent loop chat tasks team",
-    "compaction": "values ports tools agent",
-    "models": "values ports tools agent",
-    "permission": "values ports tools agent",
-    "store": "values ports tools agent",
-    "toolbox": "values ports tools agent",
-    "mcp": "values ports tools agent",
-    "serve": f"{KERNEL} compaction models permission store toolbox mcp",
-    "applications": f"{KERNEL} compaction models permission store toolbox mcp serve",
+    **dict.fromkeys(ADAPTERS.split(), "values ports tools agent"),
+    "serve": f"{KERNEL} {ADAPTERS}",
+    "applications": f"{KERNEL} {ADAPTERS} serve",
 }
 # Of a room that may be imported, all that may be.
-ONLY = {
-    ("subagents", "team"): {"team.spawn"},
-    **{
-        (adapter, "agent"): {"connect"} for adapter in ("compaction", "models", "permission", "store", "toolbox", "mcp")
-    },
-}
+ONLY = {("subagents", "team"): {"team.spawn"}, **{(adapter, "agent"): {"connect"} for adapter in ADAPTERS.split()}}
 # What stands at the top, and is public by its own path; a room is public by its face, and by these of its modules.
 DEEP = {"models.scripted", "models.transport"}
-
 ANYWHERE = {"pydantic", "pydantic_core", "orjson", "jiter", "typing_extensions"}
 # The place of each other package: a module, or a room.
 HOMES: dict[str, str] = {
     "anyio": "serve.stdio",
     "aiohttp": "models.transport toolbox.fetch",  # fetch talks to any site, the transport only to providers
     "anthropic": "models.anthropic.client",
-    "cyclopts": "cli",
+    **dict.fromkeys(("cyclopts", "prompt_toolkit", "rich"), "cli"),
     "filelock": "files",
     "griffe": "tools.signature",
     "httpx2": "mcp.http",
@@ -78,24 +67,21 @@ HOMES: dict[str, str] = {
     "mcp": "mcp serve",  # the two ends of one protocol
     "openai": "models.openai",
     "pathspec": "toolbox.walk",
-    "prompt_toolkit": "cli",
     "pydantic_ai": "models.bridge",
     "pytest": "pytest_plugin",
-    "rich": "cli",
-    "starlette": "serve.http",
-    "uvicorn": "serve.http",
+    **dict.fromkeys(("starlette", "uvicorn"), "serve.http"),
 }
 # Imported inside a function, in its home: needed by few programs, and paid for in start-up time by all.
 LAZY_PACKAGES = {"anthropic", "filelock", "griffe", "httpx2", "jsonschema_rs", "mcp", "openai"}
 # Turns a name into a module at run time; nothing else may.
 LAZY_MODULES = {"connect", "faces"}
-
 MODULE_LINES = 600
 SMALL_MODULE_LINES = 150
 FUNCTION_LINES = 60
 FOLDER_MODULES = 14
 TOP_MODULES = 24
 FIELDS = 24
+RESTATES = re.compile(r"\bImports\b|\bRead `[^`]+` next\b|is to be read next")
 
 # Per rule: the place, as the failing test prints it, and why the rule cannot hold there.
 EXCEPTIONS: dict[str, dict[str, str]] = {
@@ -110,7 +96,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Module:
     """A module, named as below `journeyman`: `agent`, `loop.calls`, a face `loop`, the front page `__init__`."""
 
@@ -118,9 +104,9 @@ class Module:
     source: str
     is_face: bool = False
 
-    @property
+    @functools.cached_property
     def tree(self) -> ast.Module:
-        return _parse(self.source)
+        return ast.parse(self.source)
 
     @property
     def n_lines(self) -> int:
@@ -146,11 +132,6 @@ class Breach:
     rule: str
     place: str
     advice: str
-
-
-@functools.cache
-def _parse(source: str) -> ast.Module:
-    return ast.parse(source)
 
 
 @functools.cache
@@ -207,7 +188,7 @@ def room_of(name: str) -> str:
 # -- the rules --------------------------------------------------------------------------------------------------------
 
 
-def imports_across_the_table(modules: Sequence[Module]) -> Iterator[Breach]:
+def forbidden_imports(modules: Sequence[Module]) -> Iterator[Breach]:
     for module in modules:
         ours = room_of(module.name)
         if ours not in MAY_IMPORT:
@@ -307,9 +288,6 @@ def wide_dataclasses(modules: Sequence[Module]) -> Iterator[Breach]:
                     yield Breach("wide dataclass", f"{module.name}.{node.name}", advice)
 
 
-RESTATES = re.compile(r"\bImports\b|\bRead `[^`]+` next\b|is to be read next")
-
-
 def docstrings_that_restate(modules: Sequence[Module]) -> Iterator[Breach]:
     for module in modules:
         text = ast.get_docstring(module.tree)
@@ -320,17 +298,8 @@ def docstrings_that_restate(modules: Sequence[Module]) -> Iterator[Breach]:
 
 Rule = Callable[[Sequence[Module]], Iterator[Breach]]
 RULES: tuple[Rule, ...] = (
-    imports_across_the_table,
-    circles,
-    adapters_on_the_front_page,
-    strayed_vendors,
-    hidden_imports,
-    long_modules,
-    chapters_of_another_module,
-    crowded_folders,
-    long_functions,
-    wide_dataclasses,
-    docstrings_that_restate,
+    *(forbidden_imports, circles, adapters_on_the_front_page, strayed_vendors, hidden_imports, long_modules),
+    *(chapters_of_another_module, crowded_folders, long_functions, wide_dataclasses, docstrings_that_restate),
 )
 
 
@@ -349,9 +318,7 @@ def test_every_exception_is_still_needed_and_has_a_reason() -> None:
 
 def test_every_room_and_module_that_the_rules_name_exists() -> None:
     rooms = {room_of(name) for name in known_names()}
-    listed = {name for row in TOP.values() for name in row.split()} | {
-        name for row in HOMES.values() for name in row.split()
-    }
+    listed = {name for row in (*TOP.values(), *HOMES.values()) for name in row.split()}
     assert rooms == set(MAY_IMPORT) == {name for row in MAY_IMPORT.values() for name in row.split()} | {"applications"}
     assert (listed | DEEP | LAZY_MODULES | {name for names in ONLY.values() for name in names}) - known_names() == set()
 
@@ -359,22 +326,17 @@ def test_every_room_and_module_that_the_rules_name_exists() -> None:
 @pytest.mark.parametrize(
     ("rule", "name", "source", "places"),
     [
-        (imports_across_the_table, "history", "from journeyman.loop.attempts import run", ["history -> loop.attempts"]),
-        (imports_across_the_table, "history", "import journeyman.loop.calls as c", ["history -> loop.calls"]),
-        (imports_across_the_table, "history", "from journeyman import run", [f"history -> {FRONT_PAGE}"]),
-        (
-            imports_across_the_table,
-            "history",
-            "if TYPE_CHECKING:\n    from journeyman.chat import Chat",
-            ["history -> chat"],
-        ),
-        (imports_across_the_table, "history", "async def f():\n    from journeyman.chat import C", ["history -> chat"]),
-        (imports_across_the_table, "history", "from journeyman.types import Text", []),
-        (imports_across_the_table, "chat.turn", "import journeyman.tasks.tasks", ["chat.turn -> tasks.tasks"]),
-        (imports_across_the_table, "subagents.tool", "import journeyman.team.spawn, journeyman.loop.record", []),
-        (imports_across_the_table, "subagents.tool", "import journeyman.team.mail", ["subagents.tool -> team.mail"]),
-        (imports_across_the_table, "models.sse", "import journeyman.models.transport", []),
-        (imports_across_the_table, "mystery.thing", "", ["mystery.thing"]),
+        (forbidden_imports, "history", "from journeyman.loop.attempts import run", ["history -> loop.attempts"]),
+        (forbidden_imports, "history", "import journeyman.loop.calls as c", ["history -> loop.calls"]),
+        (forbidden_imports, "history", "from journeyman import run", [f"history -> {FRONT_PAGE}"]),
+        (forbidden_imports, "history", "if TYPE_CHECKING:\n    from journeyman.chat import Chat", ["history -> chat"]),
+        (forbidden_imports, "history", "async def f():\n    from journeyman.chat import C", ["history -> chat"]),
+        (forbidden_imports, "history", "from journeyman.types import Text", []),
+        (forbidden_imports, "chat.turn", "import journeyman.tasks.tasks", ["chat.turn -> tasks.tasks"]),
+        (forbidden_imports, "subagents.tool", "import journeyman.team.spawn, journeyman.loop.record", []),
+        (forbidden_imports, "subagents.tool", "import journeyman.team.mail", ["subagents.tool -> team.mail"]),
+        (forbidden_imports, "models.sse", "import journeyman.models.transport", []),
+        (forbidden_imports, "mystery.thing", "", ["mystery.thing"]),
         (adapters_on_the_front_page, FRONT_PAGE, "import journeyman.store", [f"{FRONT_PAGE} -> store"]),
         (adapters_on_the_front_page, FRONT_PAGE, "import journeyman.loop", []),
         (strayed_vendors, "loop.calls", "import aiohttp", ["loop.calls -> aiohttp"]),
@@ -414,18 +376,15 @@ def test_a_crowd_is_found() -> None:
 # -- what is public ---------------------------------------------------------------------------------------------------
 
 
-def faces() -> list[Module]:
-    return [module for module in package_modules() if module.is_face]
+FACES = [module for module in package_modules() if module.is_face]
+FRONT = next(face for face in FACES if face.name == FRONT_PAGE)
+IMPORTED = re.compile(r"^[ \t]*(?:>>> )?from (journeyman[\w.]*) import (\([^)]*\)|[^\n#(]*)", re.MULTILINE)
 
 
 def public_names(face: Module) -> list[str]:
-    for node in face.tree.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
-                return ast.literal_eval(value)
-            case _:
-                continue
-    return []
+    assigned = (node for node in face.tree.body if isinstance(node, ast.Assign))
+    values = [node.value for node in assigned if ast.unparse(node.targets[0]) == "__all__"]
+    return ast.literal_eval(values[0]) if values else []
 
 
 def homes_of(face: Module) -> dict[str, str]:
@@ -437,10 +396,6 @@ def homes_of(face: Module) -> dict[str, str]:
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("journeyman")
         for alias in node.names
     }
-
-
-FRONT = next(face for face in faces() if face.name == FRONT_PAGE)
-IMPORTED = re.compile(r"^[ \t]*(?:>>> )?from (journeyman[\w.]*) import (\([^)]*\)|[^\n#(]*)", re.MULTILINE)
 
 
 def imports_in_the_docs() -> Iterator[tuple[str, str]]:
@@ -457,7 +412,7 @@ def by_kind(name: str) -> tuple[int, str]:
     return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
 
 
-@pytest.mark.parametrize("face", faces(), ids=lambda face: face.name)
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)
 def test_a_face_is_sorted_complete_and_loads_its_names(face: Module) -> None:
     names, homes = public_names(face), homes_of(face)
     loaded = importlib.import_module("journeyman" if face.name == FRONT_PAGE else f"journeyman.{face.name}")
@@ -470,7 +425,7 @@ def test_a_face_is_sorted_complete_and_loads_its_names(face: Module) -> None:
 
 def test_what_the_docs_import_is_public() -> None:
     at_the_top = {name for row in TOP.values() for name in row.split()} - {"cli", "files", "processes", "faces"}
-    shown = {face.name: set(public_names(face)) for face in faces()}
+    shown = {face.name: set(public_names(face)) for face in FACES}
     hidden = [
         f"{module}.{name}"
         for module, name in imports_in_the_docs()
@@ -483,7 +438,7 @@ def test_the_front_page_stays_small() -> None:
     assert 30 <= len(public_names(FRONT)) <= 60
 
 
-@pytest.mark.parametrize("face", faces(), ids=lambda face: face.name)
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)
 def test_no_public_name_hides_a_module(face: Module) -> None:
     prefix = "" if face.name == FRONT_PAGE else f"{face.name}."
     inside = {name.removeprefix(prefix).partition(".")[0] for name in known_names() if name.startswith(prefix)}
@@ -493,7 +448,7 @@ def test_no_public_name_hides_a_module(face: Module) -> None:
 def test_every_public_name_is_documented() -> None:
     undocumented = [
         f"{face.name}.{name}"
-        for face in faces()
+        for face in FACES
         for name, home in homes_of(face).items()
         if name in public_names(face) and not is_documented(name, home.partition(".")[2])
     ]

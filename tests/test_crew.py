@@ -272,9 +272,3 @@ def test_a_reviewer_takes_out_what_does_not_stand(folder: Path, agents: ModuleTy
     assert after.calls == [
         {"note": "It is “right” (a.md:1) and (a citation was taken out).", "removed": ["“wrong” (a.md:2)"]}
     ]
-
-
-def test_every_file_of_the_example_is_short_enough_to_be_read() -> None:
-    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in CREW.glob("*.py")}
-    assert [name for name, length in lengths.items() if length > 300] == []
-    assert lengths["research.py"] <= 80

@@ -16,41 +16,13 @@ from typing import get_args
 import pytest
 
 import journeyman
-from journeyman import (
-    Agent,
-    Allowance,
-    CallbackContext,
-    Host,
-    Limits,
-    Metadata,
-    Observability,
-    Output,
-    Reflection,
-    Settings,
-    Submit,
-    Tool,
-    ToolContext,
-    tool,
-)
 from journeyman.endings import Context, ErrorCode
 from journeyman.events import Callbacks, Event
 from journeyman.tools.tools import ToolOptions
-from tests.support.pages import (
-    PAGES,
-    ROOT,
-    anchor,
-    headings,
-    links,
-    page_name,
-    printed_blocks,
-    prose,
-    python_blocks,
-    run_page,
-    section,
-)
+from tests.support import pages
 
-DOCS = ROOT / "docs"
-SOURCE = ROOT / "src" / "journeyman"
+DOCS = pages.ROOT / "docs"
+SOURCE = pages.ROOT / "src" / "journeyman"
 
 
 @pytest.fixture
@@ -65,22 +37,22 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.timeout(60)  # a page may start programs of others
 @pytest.mark.usefixtures("_elsewhere")
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.page_name)
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(page: Path) -> None:  # X18, R69, R70
-    run_page(page)
+    pages.run_page(page)
 
 
 def test_the_first_program_of_the_readme_runs_as_a_file_and_prints_what_follows_it(tmp_path: Path) -> None:
-    readme = ROOT / "README.md"
+    readme = pages.ROOT / "README.md"
     program = tmp_path / "program.py"
-    program.write_text(next(python_blocks(readme)), encoding="utf-8")
+    program.write_text(next(pages.python_blocks(readme)), encoding="utf-8")
     command = [sys.executable, "-W", "error", str(program)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.stderr, done.stdout) == ("", next(printed_blocks(readme)))
+    assert (done.stderr, done.stdout) == ("", next(pages.printed_blocks(readme)))
 
 
 def test_every_name_of_the_front_page_is_used_in_a_block_that_runs() -> None:
-    used = {name for page in PAGES for block in python_blocks(page) for name in names_in(block)}
+    used = {name for page in pages.PAGES for block in pages.python_blocks(page) for name in names_in(block)}
     assert [name for name in journeyman.__all__ if name not in used] == []
 
 
@@ -94,9 +66,9 @@ def names_in(source: str) -> set[str]:
 # -- the links --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.page_name)
 def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page: Path) -> None:
-    assert [target for target in links(page) if not leads_somewhere(page, target)] == []
+    assert [target for target in pages.links(page) if not leads_somewhere(page, target)] == []
 
 
 def leads_somewhere(page: Path, target: str) -> bool:
@@ -104,18 +76,18 @@ def leads_somewhere(page: Path, target: str) -> bool:
     path = (page.parent / name).resolve() if name else page
     if not path.exists():
         return False
-    return not fragment or fragment in {anchor(heading) for _, heading in headings(path)}
+    return not fragment or fragment in {pages.anchor(heading) for _, heading in pages.headings(path)}
 
 
 def test_every_module_that_a_page_names_exists() -> None:
-    named = {(page.name, name) for page in PAGES for name in re.findall(r"`(\w+\.py)`", prose(page))}
-    files = {path.name for folder in ("src", "examples", "tests") for path in (ROOT / folder).rglob("*.py")}
+    named = {(page.name, name) for page in pages.PAGES for name in re.findall(r"`(\w+\.py)`", pages.prose(page))}
+    files = {path.name for folder in ("src", "examples", "tests") for path in (pages.ROOT / folder).rglob("*.py")}
     assert {(page, name) for page, name in named if name not in files | {"agents.py"}} == set()
 
 
 def test_every_page_is_linked_from_the_index() -> None:
-    linked = {target.partition("#")[0] for target in links(DOCS / "index.md")}
-    assert [page.name for page in PAGES[1:] if page.name != "index.md" and page.name not in linked] == []
+    linked = {target.partition("#")[0] for target in pages.links(DOCS / "index.md")}
+    assert [page.name for page in pages.PAGES[1:] if page.name != "index.md" and page.name not in linked] == []
 
 
 # -- the tables -------------------------------------------------------------------------------------------------------
@@ -126,20 +98,20 @@ CONTEXTS = {context.code: context for context in get_args(Context)}
 
 @pytest.mark.parametrize("code", ErrorCode)
 def test_the_endings_page_has_every_code_with_its_context_and_all_its_facts(code: ErrorCode) -> None:  # R39, X27, X28
-    text, context = section(DOCS / "endings.md", code), CONTEXTS[code]
+    text, context = pages.section(DOCS / "endings.md", code), CONTEXTS[code]
     facts = [context.__name__, *(field.name for field in fields(context))]
     assert [fact for fact in facts if f"`{fact}`" not in text] == []
 
 
 def test_the_endings_page_and_the_readme_name_no_code_that_does_not_exist() -> None:
-    on_page = {heading for _, heading in headings(DOCS / "endings.md") if heading.isupper()}
-    table = section(ROOT / "README.md", "Endings")
+    on_page = {heading for _, heading in pages.headings(DOCS / "endings.md") if heading.isupper()}
+    table = pages.section(pages.ROOT / "README.md", "Endings")
     assert on_page == {*ErrorCode}
     assert {name for name in re.findall(r"`([A-Z_]+)`", table)} == {*ErrorCode}
 
 
 def test_the_endings_page_has_every_code_of_a_definition_problem() -> None:  # X29, A43
-    text = section(DOCS / "endings.md", "What is raised")
+    text = pages.section(DOCS / "endings.md", "What is raised")
     listed = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", text))
     assert listed == problem_codes()
 
@@ -166,18 +138,26 @@ def test_the_page_on_events_has_every_event_and_callback() -> None:
     assert [name for name in chain(events, callbacks) if not re.search(rf"\b{name}\b", text)] == []
 
 
-OPTIONS = (Agent, Host, Output, Reflection, Submit, Limits, Allowance, Settings, Observability, Metadata, ToolOptions)
+OPTIONS = (
+    *(journeyman.Agent, journeyman.Host, journeyman.Output, journeyman.Reflection, journeyman.Submit),
+    *(journeyman.Limits, journeyman.Allowance, journeyman.Settings, journeyman.Observability, journeyman.Metadata),
+    ToolOptions,
+)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options.__name__)
 def test_every_option_is_explained_on_a_page(options: type) -> None:
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES if page.name != "requirements.md")
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages.PAGES if page.name != "requirements.md")
     names = [name for name in get_annotations(options) if not name.startswith("_")]
     assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
 
 
 @pytest.mark.parametrize(
-    "documented", [Tool, tool, Output, Reflection, Submit, Callbacks, CallbackContext, ToolContext]
+    "documented",
+    [
+        *(journeyman.Tool, journeyman.tool, journeyman.Output, journeyman.Reflection, journeyman.Submit, Callbacks),
+        *(journeyman.CallbackContext, journeyman.ToolContext),
+    ],
 )
 def test_the_configuration_of_tools_and_the_callbacks_have_docstrings(documented: type) -> None:  # R71
     written_by_itself = f"{documented.__name__}("  # how a dataclass documents itself when nobody else does
@@ -186,7 +166,7 @@ def test_the_configuration_of_tools_and_the_callbacks_have_docstrings(documented
 
 def test_the_names_page_names_only_what_exists() -> None:
     exists = everything_named(SOURCE)
-    ours = [row.split("|")[2] for row in prose(DOCS / "names.md").splitlines() if row.startswith("|")]
+    ours = [row.split("|")[2] for row in pages.prose(DOCS / "names.md").splitlines() if row.startswith("|")]
     names = {name for cell in ours for code in re.findall(r"`([^`]+)`", cell) for name in words(code)}
     assert names - exists == set()
 
@@ -207,7 +187,7 @@ def words(code: str) -> list[str]:
 def test_a_planted_broken_link_is_found(broken: str, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"# Somewhere\n\n{broken} [b](#somewhere) [c](page.md)\n", encoding="utf-8")
-    assert [target for target in links(page) if not leads_somewhere(page, target)] == [broken[4:-1]]
+    assert [target for target in pages.links(page) if not leads_somewhere(page, target)] == [broken[4:-1]]
 
 
 PLANTED: dict[str, Callable[[str], str]] = {
@@ -221,4 +201,4 @@ def test_a_planted_wrong_block_is_found(kind: str, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PLANTED[kind]("```"), encoding="utf-8")
     with pytest.raises((ZeroDivisionError, AssertionError)):
-        run_page(page)
+        pages.run_page(page)

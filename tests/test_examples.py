@@ -203,6 +203,14 @@ def test_every_numbered_program_is_tried_and_short() -> None:
     assert {name: lines for name, source in numbered.items() if (lines := len(source.splitlines())) > 60} == {}
 
 
+@pytest.mark.parametrize(("folder", "first", "most"), [("analyst", "agent.py", 100), ("crew", "research.py", 80)])
+def test_every_file_of_an_example_is_short_enough_to_be_read(folder: str, first: str, most: int) -> None:
+    files = (EXAMPLES / folder).glob("*.py")
+    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in files}
+    assert [name for name, length in lengths.items() if length > 300] == []
+    assert lengths[first] <= most
+
+
 def test_a_crew_researches_the_pages_of_this_project(tmp_path: Path) -> None:
     done = run_program(EXAMPLES / "crew" / "research.py", tmp_path)
     assert (done.stderr, done.returncode) == ("", 0)

@@ -26,18 +26,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh folder with the wheel installed into it, without its dependencies."""
     folder = tmp_path_factory.mktemp("wheel")
     uv = (sys.executable, "-m", "uv", "--offline", "--no-cache", "--quiet")
-    run(
-        *uv,
-        "build",
-        "--wheel",
-        "--no-build-isolation",
-        "--python",
-        sys.executable,
-        "--out-dir",
-        folder,
-        ROOT,
-        cwd=folder,
-    )
+    build = ("build", "--wheel", "--no-build-isolation", "--python", sys.executable, "--out-dir", folder, ROOT)
+    run(*uv, *build, cwd=folder)
     (wheel,) = folder.glob("*.whl")
     target = folder / "installed"
     run(*uv, "pip", "install", "--no-deps", "--python", sys.executable, "--target", target, wheel, cwd=folder)

@@ -19,7 +19,6 @@ from typing import Final
 
 MARK: Final = "JOURNEYMAN_COMMAND"
 """The environment variable by which the processes of a command are found. It holds ids, the outermost command first."""
-
 _PROC = Path("/proc")
 _STATE, _VSIZE = 0, 20
 _EXEC_LOOKS = 20
@@ -76,15 +75,11 @@ def _environment(process: int) -> bytes:
     """Read the environment of a process; while it starts another program in its place, that is empty for a moment."""
     for _ in range(_EXEC_LOOKS):
         environment = _PROC.joinpath(str(process), "environ").read_bytes()
-        if environment or not _has_memory(process):
+        # Neither the threads of the kernel nor those that have ended have memory of their own.
+        if environment or int(_stat(process)[_VSIZE]) <= 0:
             return environment
         time.sleep(_EXEC_S)
     return b""
-
-
-def _has_memory(process: int) -> bool:
-    """Tell whether it has memory of its own, as neither the kernel's threads nor those that have ended do."""
-    return int(_stat(process)[_VSIZE]) > 0
 
 
 def _is_dead(process: int) -> bool:
@@ -125,12 +120,8 @@ _SECRET_VALUE = re.compile(
 )
 
 QUIET: Final[Mapping[str, str]] = {
-    "TERM": "dumb",
-    "NO_COLOR": "1",
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "MANPAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
+    **{"TERM": "dumb", "NO_COLOR": "1", "GIT_TERMINAL_PROMPT": "0"},
+    **dict.fromkeys(("PAGER", "GIT_PAGER", "MANPAGER"), "cat"),
 }
 """What keeps programs from waiting for a person, and from writing for a screen."""
 

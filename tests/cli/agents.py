@@ -166,21 +166,12 @@ guide = Agent(
     tools=[Subagents(scout)],
 )
 ill = Agent(name="ill", model=Scripted([ProviderError("No more.", kind="quota")], price=PRICE))
+SENT = [("scout", "Oslo"), ("ill", "Paris"), ("scout", "Rome")]
 chief = Agent(
     name="chief",
     model=Scripted(
         [
-            say(
-                "I send three.",
-                call(
-                    "subagent",
-                    tasks=[
-                        {"agent": "scout", "task": "Oslo"},
-                        {"agent": "ill", "task": "Paris"},
-                        {"agent": "scout", "task": "Rome"},
-                    ],
-                ),
-            ),
+            say("I send three.", call("subagent", tasks=[{"agent": who, "task": city} for who, city in SENT])),
             say("And a guide.", call("subagent", agent="guide", task="Where to?")),
             "Rain everywhere.",
         ],

@@ -17,7 +17,6 @@ from typing import IO
 
 AGENTS = Path(__file__).parent / "agents.py"
 """The agents that these tests run."""
-
 _PATIENCE_S = 30.0
 _LEFT_OUT = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
 

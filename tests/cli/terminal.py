@@ -24,7 +24,6 @@ from tests.cli.program import command, environment
 CHAT_AGENTS = Path(__file__).parent / "chat_agents.py"
 COLUMNS = 80
 PATIENCE_S = 30.0
-
 _LOUD = re.compile(r"\x1b(?!\[(?:[0-9;]*m|[0-9]*A|2K|\?25[hl]))")
 """Begins a control sequence that does more than go up, clear a line, colour, or hide the cursor."""
 
@@ -112,9 +111,10 @@ class Terminal:
         """Wait until the screen shows `text`, and return all of it."""
         return self.wait_for(lambda shown: text in shown)
 
-    def type(self, text: str) -> None:
-        """Type a line, and press Enter."""
+    def type(self, text: str, sign: str = "") -> str:
+        """Type a line, and press Enter. Wait until the screen shows `sign`, and return all of it."""
         self.press(text.encode() + b"\r")
+        return self.see(sign)
 
     def press(self, keys: bytes) -> None:
         os.write(self._ours, keys)

@@ -50,114 +50,112 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-CASES: dict[str, tuple[list[str], list[str]]] = {
-    "a file that is missing": (
-        ["run", "agent.py:analyst", "hi"],
-        ["There is no file agent.py. Did you mean agents.py?"],
-    ),
+CASES: dict[str, tuple[str, list[str]]] = {
+    "a file that is missing": ("run agent.py:analyst hi", ["There is no file agent.py. Did you mean agents.py?"]),
     "a file in a folder that is missing": (
-        ["run", "nowhere/x.py:analyst", "hi"],
+        "run nowhere/x.py:analyst hi",
         ["There is no file nowhere/x.py. Check the path; it is relative to the current folder."],
     ),
-    "a folder": (["run", "folder", "hi"], ["folder is a folder. Name a file in it"]),
-    "a file that is no Python": (["run", "notes.txt", "hi"], ["notes.txt is no Python file. Give a file that ends in"]),
+    "a file to check that is missing": ("check nowhere.py:agent", ["error: There is no file nowhere.py. "]),
+    "a folder": ("run folder hi", ["folder is a folder. Name a file in it"]),
+    "a file that is no Python": ("run notes.txt hi", ["notes.txt is no Python file. Give a file that ends in"]),
     "a missing attribute with a close one": (
-        ["run", "agents.py:analist", "hi"],
+        "run agents.py:analist hi",
         [
             "agents.py has no 'analist'. Did you mean agents.py:analyst?",
             "Agents in agents.py: analyst, writer, counter.",
         ],
     ),
     "no attribute where there are several agents": (
-        ["run", "agents.py", "hi"],
+        "run agents.py hi",
         ["agents.py holds 3 agents. Say which: agents.py:analyst or agents.py:writer or agents.py:counter"],
     ),
-    "a colon without an attribute": (["run", "agents.py:", "hi"], ["agents.py: names no agent after the colon."]),
+    "a colon without an attribute": ("run agents.py: hi", ["agents.py: names no agent after the colon."]),
     "an attribute that is no agent": (
-        ["run", "agents.py:number", "hi"],
+        "run agents.py:number hi",
         ["agents.py:number is an int, not an agent. Agents in agents.py: analyst"],
     ),
-    "a function": (["run", "agents.py:make", "hi"], ["agents.py:make is a function, not an agent."]),
-    "a file without agents": (["run", "empty.py", "hi"], ["empty.py holds no agent. Define one at the top level"]),
+    "a function": ("run agents.py:make hi", ["agents.py:make is a function, not an agent."]),
+    "a file without agents": ("run empty.py hi", ["empty.py holds no agent. Define one at the top level"]),
     "a file that raises": (
-        ["run", "raises.py:a", "hi"],
+        "run raises.py:a hi",
         ["raises.py, line 2 raises ValueError: it broke badly. Fix it; the whole traceback: python raises.py"],
     ),
     "a file that does not parse": (
-        ["run", "unparsed.py:a", "hi"],
+        "run unparsed.py:a hi",
         ["unparsed.py, line 2 does not parse: invalid syntax. Fix that line."],
     ),
-    "a file that is not UTF-8": (["run", "latin.py:a", "hi"], ["latin.py", "does not parse", "'utf-8' codec"]),
+    "a file that is not UTF-8": ("run latin.py:a hi", ["latin.py", "does not parse", "'utf-8' codec"]),
     "a file that exits": (
-        ["run", "leaves.py:a", "hi", "--json"],
+        "run leaves.py:a hi --json",
         ["leaves.py, line 3 calls sys.exit(4) when it is imported. Put that under if __name__ == '__main__'."],
     ),
-    "a file that raises no Exception": (["run", "cancels.py:a", "hi"], ["cancels.py, line 2 raises CancelledError."]),
+    "a file that raises no Exception": ("run cancels.py:a hi", ["cancels.py, line 2 raises CancelledError."]),
     "a file that needs a package": (
-        ["run", "needs.py:a", "hi"],
+        "run needs.py:a hi",
         ["needs.py, line 1 imports package_that_is_missing, which is not installed. Install it where journeyman is"],
     ),
     "a definition with problems": (
-        ["run", "wrong.py", "hi"],
+        "run wrong.py hi",
         ["wrong.py, line 3: Agent 'a b' has 3 problems, first: ", "See them all: journeyman check wrong.py"],
     ),
     "a definition with one problem": (
-        ["run", "toolish.py", "hi"],
+        "run toolish.py hi",
         ["toolish.py, line 3: Tool 'f': Parameter 'x' has no type. Annotate it"],
     ),
-    "a module that is missing": (["run", "no.such:a", "hi"], ["There is no module no. Install it, or name a file"]),
-    "no input": (["run", "agents.py:analyst"], ["There is no input. Give it as text", "--input-file FILE"]),
-    "two inputs": (["run", "agents.py:analyst", "hi", "--input-file", "-"], ["The input is given twice."]),
+    "a module that is missing": ("run no.such:a hi", ["There is no module no. Install it, or name a file"]),
+    "no input": ("run agents.py:analyst", ["There is no input. Give it as text", "--input-file FILE"]),
+    "two inputs": ("run agents.py:analyst hi --input-file -", ["The input is given twice."]),
     "an input file that is missing": (
-        ["run", "agents.py:analyst", "--input-file", "nope.txt"],
+        "run agents.py:analyst --input-file nope.txt",
         ["There is no file nope.txt. Check the path"],
     ),
     "an input file that is a folder": (
-        ["run", "agents.py:analyst", "--input-file", "folder"],
+        "run agents.py:analyst --input-file folder",
         ["folder cannot be read: Is a directory. Give a file that you may read."],
     ),
     "an input file that is not UTF-8": (
-        ["run", "agents.py:analyst", "--input-file", "latin.txt"],
+        "run agents.py:analyst --input-file latin.txt",
         ["latin.txt is not UTF-8: byte 0xe9 at offset 3. Convert it"],
     ),
-    "an unknown command": (["rnu"], ["Unknown command", "Did you mean", "run", "See: journeyman --help"]),
-    "an unknown option": (["run", "agents.py", "hi", "--jsn"], ["Unknown option", "Did you mean --json?"]),
-    "no agent": (["run"], ["FILE:AGENT requires an argument. See: journeyman --help"]),
-    "too many words": (["run", "agents.py:analyst", "hi", "there"], ["there", "See: journeyman --help"]),
+    "an unknown command": ("rnu", ["Unknown command", "Did you mean", "run", "See: journeyman --help"]),
+    "an unknown option": ("run agents.py hi --jsn", ["Unknown option", "Did you mean --json?"]),
+    "no agent": ("run", ["FILE:AGENT requires an argument. See: journeyman --help"]),
+    "too many words": ("run agents.py:analyst hi there", ["there", "See: journeyman --help"]),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_bad_usage_is_one_line_and_exit_code_2(case: str, folder: Path, warm: Warm) -> None:
     words, parts = CASES[case]
-    done = warm(*words, cwd=folder)
+    done = warm(*words.split(), cwd=folder)
     assert_one_error_line(done, 2, parts)
     assert done.stderr.replace("{}\n", "").count("\n") == 1
 
 
-FAILURES: dict[str, tuple[list[str], list[str]]] = {
+FAILURES: dict[str, tuple[str, list[str]]] = {
     "an input that does not fit": (
-        ["run", "agents.py:counter", '"x"'],
+        'run agents.py:counter "x"',
         ["INVALID_INPUT: The input does not fit: ", "integer", "What it takes: journeyman check agents.py:counter"],
     ),
     "an input that is no JSON": (
-        ["run", "agents.py:counter", "seven"],
+        "run agents.py:counter seven",
         ["INVALID_INPUT: ", "it is not valid JSON", "What it takes: journeyman check agents.py:counter"],
     ),
     "an unknown model prefix in the file": (
-        ["run", "agents.py:writer", "hi"],
+        "run agents.py:writer hi",
         ["MODEL_UNAVAILABLE: ", "'antropic'", "Did you mean 'anthropic:claude-sonnet-5-5'?"],
     ),
     "an unknown model prefix on the command line": (
-        ["run", "agents.py:analyst", "hi", "--model", "antropic:claude-sonnet-5-5"],
+        "run agents.py:analyst hi --model antropic:claude-sonnet-5-5",
         ["MODEL_UNAVAILABLE: ", "'antropic'", "Did you mean 'anthropic:claude-sonnet-5-5'?"],
     ),
     "a model without a prefix": (
-        ["run", "agents.py:analyst", "hi", "--model", "claude"],
+        "run agents.py:analyst hi --model claude",
         ["MODEL_UNAVAILABLE: ", "'claude'", "such as 'anthropic:claude-"],
     ),
     "no key": (
-        ["run", "agents.py:analyst", "hi", "--model", "anthropic:claude-sonnet-5-5"],
+        "run agents.py:analyst hi --model anthropic:claude-sonnet-5-5",
         ["MODEL_UNAVAILABLE: ", "There is no key", "Set the environment variable ANTHROPIC_API_KEY"],
     ),
 }
@@ -166,7 +164,7 @@ FAILURES: dict[str, tuple[list[str], list[str]]] = {
 @pytest.mark.parametrize("case", FAILURES)
 def test_a_run_that_cannot_begin_is_a_failure(case: str, folder: Path, warm: Warm) -> None:
     words, parts = FAILURES[case]
-    done = warm(*words, "--quiet", cwd=folder)
+    done = warm(*words.split(), "--quiet", cwd=folder)
     assert_one_error_line(done, 1, parts)
 
 

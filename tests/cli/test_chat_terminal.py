@@ -15,12 +15,9 @@ pytestmark = pytest.mark.timeout(60)
 
 def test_what_is_typed_while_a_tool_runs_is_queued_and_then_delivered(tmp_path: Path) -> None:
     with chatting(tmp_path) as chat:
-        chat.type("wait")
-        chat.see("running wait")
-        chat.type("In French.")
-        chat.see("queued: In French.")
-        chat.type("/follow Thank you.")
-        chat.see("when done: Thank you.")
+        chat.type("wait", "running wait")
+        chat.type("In French.", "queued: In French.")
+        chat.type("/follow Thank you.", "when done: Thank you.")
         chat.press(b"half a line")
         (tmp_path / "door").write_bytes(b"open")
         shown = chat.see("heard ['Thank you.'], read []")
@@ -38,25 +35,18 @@ def test_what_is_typed_while_a_tool_runs_is_queued_and_then_delivered(tmp_path: 
 
 def test_a_call_is_denied_with_a_reason_and_another_one_modified(tmp_path: Path) -> None:
     with chatting(tmp_path) as chat:
-        chat.type("bash echo 'a\u202eb'")
-        chat.see("\nallow?")
+        chat.type("bash echo 'a\u202eb'", "\nallow?")
         assert r'"command": "echo ' in chat.text
         assert r"a\u202eb" in chat.text
-        chat.type("perhaps")
-        chat.see("'perhaps' is no answer.")
-        chat.type("n use printf")
-        chat.see("read ['Error: denied: use printf']")
-        chat.type("bash echo hello")
-        chat.see("\nallow?")
-        chat.type("m")
-        chat.see('arguments> {"command": "echo hello"}')
+        chat.type("perhaps", "'perhaps' is no answer.")
+        chat.type("n use printf", "read ['Error: denied: use printf']")
+        chat.type("bash echo hello", "\nallow?")
+        chat.type("m", 'arguments> {"command": "echo hello"}')
         chat.press(b"\x15")
-        chat.type('{"comand": "echo bye"}')
-        chat.see("These arguments do not fit:")
+        chat.type('{"comand": "echo bye"}', "These arguments do not fit:")
         chat.see('arguments> {"comand": "echo bye"}')
         chat.press(b"\x01\x0b")
-        chat.type('{"command": "echo changed"}')
-        chat.see("bash allowed, changed to echo changed")
+        chat.type('{"command": "echo changed"}', "bash allowed, changed to echo changed")
         chat.see("changed\\n[exit code 0]")
     assert "✗ bash echo" in chat.text
 
@@ -65,47 +55,36 @@ def test_a_line_that_was_begun_before_a_question_came_is_not_its_answer(tmp_path
     with chatting(tmp_path, agent="guarded") as chat:
         chat.press(b"wait\ry")
         chat.see("The agent waits for an answer: first send this line, or clear it (Ctrl-U).")
-        chat.type("")
-        chat.see("queued: y")
+        chat.type("", "queued: y")
         chat.see("\nallow?")
         assert "wait allowed" not in chat.text
-        chat.type("n")
-        chat.see("heard ['y'], read ['Error: denied: the user said no']")
+        chat.type("n", "heard ['y'], read ['Error: denied: the user said no']")
 
 
 def test_an_approval_for_the_session_holds_and_one_for_ever_is_kept(tmp_path: Path) -> None:
     with chatting(tmp_path) as chat:
-        chat.type("bash echo first")
-        chat.see("for this [s]ession · [a]lways")
-        chat.type("a")
-        chat.see("first\\n[exit code 0]")
+        chat.type("bash echo first", "for this [s]ession · [a]lways")
+        chat.type("a", "first\\n[exit code 0]")
     with chatting(tmp_path) as chat:
-        chat.type("bash echo first")
-        chat.see("first\\n[exit code 0]")
+        chat.type("bash echo first", "first\\n[exit code 0]")
         assert "asks to run" not in chat.text
-        chat.type("bash echo second")
-        chat.see("\nallow?")
-        chat.type("x")
-        chat.see("stopped")
+        chat.type("bash echo second", "\nallow?")
+        chat.type("x", "stopped")
 
 
 def test_a_question_of_the_model_is_answered_in_the_line(tmp_path: Path) -> None:
     with chatting(tmp_path) as chat:
-        chat.type("ask_user")
-        shown = chat.see("\nanswer>")
+        shown = chat.type("ask_user", "\nanswer>")
         assert "? a question Which one?\n    1 Grand\n    2 Harbour" in shown
-        chat.type("2")
-        chat.see("read ['Harbour']")
+        chat.type("2", "read ['Harbour']")
 
 
 def test_the_first_interrupt_stops_the_turn_and_two_at_an_empty_line_leave(tmp_path: Path) -> None:
     with chatting(tmp_path) as chat:
-        chat.type("wait")
-        chat.see("running wait")
+        chat.type("wait", "running wait")
         chat.press(b"\x03")
         chat.see("■ stopped")
-        chat.type("Hello?")
-        chat.see("heard ['[The user stopped the work here.]', 'Hello?']")
+        chat.type("Hello?", "heard ['[The user stopped the work here.]', 'Hello?']")
         chat.press(b"something\x03")
         chat.press(b"\x03")
         chat.see("Press Ctrl-C again to leave.")
@@ -119,16 +98,14 @@ def test_the_first_interrupt_stops_the_turn_and_two_at_an_empty_line_leave(tmp_p
 )
 def test_leaving_does_not_wait_for_a_tool(tmp_path: Path, tool: str, keys: bytes, code: int) -> None:
     with chatting(tmp_path, "--mode", "trust") as chat:
-        chat.type(tool)
-        chat.see(f"running {tool}")
+        chat.type(tool, f"running {tool}")
         chat.press(keys)
         assert chat.end() == code  # the tool would never end
 
 
 def test_a_termination_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
     with chatting(tmp_path) as chat:
-        chat.type("wait")
-        chat.see("running wait")
+        chat.type("wait", "running wait")
         chat.process.send_signal(SIGTERM)
         assert chat.end() == 143
     assert "■ stopped" in chat.text
@@ -136,29 +113,23 @@ def test_a_termination_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
 
 def test_a_killed_chat_goes_on_where_it_was(tmp_path: Path) -> None:
     with chatting(tmp_path, "--mode", "trust") as chat:
-        chat.type("Remember this.")
-        chat.see("heard ['Remember this.']")
-        chat.type("sleep")
-        chat.see("running sleep")
-        chat.type("Said in time.")
-        chat.see("queued: Said in time.")
+        chat.type("Remember this.", "heard ['Remember this.']")
+        chat.type("sleep", "running sleep")
+        chat.type("Said in time.", "queued: Said in time.")
         chat.kill()
     with chatting(tmp_path, "--mode", "trust", "--resume") as chat:
         chat.see("queued: Said in time.")
         shown = chat.see("The last turn was interrupted. /continue goes on where it was.")
         assert "> Remember this." in shown
         assert "heard ['Remember this.'], read []" in shown
-        chat.type("/continue")
-        chat.see("took effect is unknown")
+        chat.type("/continue", "took effect is unknown")
         assert "delivered" in chat.text
-        chat.type("/usage")
-        chat.see("3 requests")
+        chat.type("/usage", "3 requests")
 
 
 def test_commands_do_what_help_says_and_unknown_ones_are_explained(tmp_path: Path) -> None:
     with chatting(tmp_path) as chat:
-        chat.type("Hello")
-        chat.see("heard ['Hello']")
+        chat.type("Hello", "heard ['Hello']")
         for line, sign in (
             ("/helpp", "There is no /helpp. Did you mean /help?"),
             ("/export", "/export needs FILE: /export FILE"),
@@ -175,8 +146,7 @@ def test_commands_do_what_help_says_and_unknown_ones_are_explained(tmp_path: Pat
             ("/help", "Alt-Enter"),
             (" /not a command", "heard ['/not a command']"),
         ):
-            chat.type(line)
-            chat.see(sign)
+            chat.type(line, sign)
         chat.type("/quit")
         assert chat.end() == 0
     assert [each["role"] for each in json.loads((tmp_path / "talk.json").read_text())] == ["user", "assistant"]
@@ -184,8 +154,7 @@ def test_commands_do_what_help_says_and_unknown_ones_are_explained(tmp_path: Pat
 
 def test_what_was_entered_is_there_again_after_a_new_start(tmp_path: Path) -> None:
     with chatting(tmp_path) as chat:
-        chat.type("A line to keep.")
-        chat.see("heard ['A line to keep.']")
+        chat.type("A line to keep.", "heard ['A line to keep.']")
         chat.press(b"\x04")
         assert chat.end() == 0
     assert (tmp_path / "data/journeyman/entered").stat().st_mode & 0o077 == 0
@@ -196,32 +165,26 @@ def test_what_was_entered_is_there_again_after_a_new_start(tmp_path: Path) -> No
 
 def test_what_a_tool_prints_comes_as_lines_without_escape_sequences(tmp_path: Path) -> None:
     with chatting(tmp_path) as chat:
-        chat.type("printing")
-        chat.see("read ['printed']")
+        chat.type("printing", "read ['printed']")
         chat.see("│ a tool prints")
         assert "I printing." in chat.text
 
 
 def test_the_words_of_the_model_keep_their_lines_and_are_wrapped(tmp_path: Path) -> None:
     with chatting(tmp_path) as chat:
-        chat.type("lines")
-        shown = chat.see("cost unknown")
+        shown = chat.type("lines", "cost unknown")
     assert "one\n\n    two\nthree three" in shown
     assert max(map(len, shown.splitlines())) <= COLUMNS
 
 
 def test_a_typed_output_is_shown_as_json(tmp_path: Path) -> None:
     with chatting(tmp_path, agent="planner") as chat:
-        chat.type("A trip, please.")
-        chat.see('{\n  "city": "Oslo"\n}')
+        chat.type("A trip, please.", '{\n  "city": "Oslo"\n}')
 
 
 def test_an_agents_own_gate_is_asked_and_no_other(tmp_path: Path) -> None:
     (tmp_path / "door").touch()
     with chatting(tmp_path, agent="guarded") as chat:
-        chat.type("bash echo free")
-        chat.see("free\\n[exit code 0]")
-        chat.type("wait")
-        chat.see("wait asks to run · its own gate asks")
-        chat.type("y")
-        chat.see("read ['waited']")
+        chat.type("bash echo free", "free\\n[exit code 0]")
+        chat.type("wait", "wait asks to run · its own gate asks")
+        chat.type("y", "read ['waited']")

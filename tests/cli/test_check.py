@@ -51,15 +51,6 @@ def test_every_problem_is_listed_with_its_code_and_hint(tmp_path: Path, warm: Wa
     done = warm("check", "wrong.py:agent", cwd=tmp_path)
     assert (done.code, done.stderr) == (1, "")
     assert done.stdout.startswith("wrong.py, line 4: Agent 'a b' has 3 problems:\n\n  INVALID_NAME\n    The name 'a b'")
-    assert [line.strip() for line in done.stdout.splitlines() if line.strip().isupper()] == [
-        "INVALID_NAME",
-        "INVALID_MODEL_NAME",
-        "INVALID_NUDGE",
-    ]
+    codes = [line.strip() for line in done.stdout.splitlines() if line.strip().isupper()]
+    assert codes == ["INVALID_NAME", "INVALID_MODEL_NAME", "INVALID_NUDGE"]
     assert "    Give the agent a name such as 'analyst'.\n" in done.stdout
-
-
-def test_a_missing_file_is_bad_usage_here_too(warm: Warm) -> None:
-    done = warm("check", "nowhere.py:agent")
-    assert (done.code, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: There is no file nowhere.py. ")

@@ -11,20 +11,7 @@ import jsonschema_rs
 import pytest
 from pydantic import ConfigDict, TypeAdapter
 
-from journeyman import Failure, Metadata, Usage, load_messages
-from journeyman.endings import (
-    ApiErrorContext,
-    AttemptsContext,
-    BudgetContext,
-    Context,
-    Ending,
-    ErrorCode,
-    InvalidResponseContext,
-    PromptContext,
-    RefusedContext,
-    TruncatedContext,
-    ValidationContext,
-)
+from journeyman import Failure, Metadata, Usage, endings, load_messages
 from journeyman.result import dump_document, result_document
 from journeyman.types import Message
 from tests.cli.program import AGENTS, Warm
@@ -57,7 +44,7 @@ class Shared:
 
     __pydantic_config__ = ConfigDict(use_attribute_docstrings=True, extra="forbid")
 
-    code: ErrorCode
+    code: endings.ErrorCode
     history: tuple[Message, ...]
 
 
@@ -87,13 +74,8 @@ def test_a_failure_has_its_code_facts_candidate_and_layers(warm: Warm) -> None:
     assert done.code == 1
     assert document["code"] == document["error"]["code"] == "MAX_ATTEMPTS_EXCEEDED"
     assert document["error"]["phase"] == "validation"
-    assert document["error"]["context"] == {
-        "attempt": 2,
-        "iteration": 1,
-        "attempts": 2,
-        "max_attempts": 2,
-        "last_error": "1 day is too short",
-    }
+    counts = {"attempt": 2, "iteration": 1, "attempts": 2, "max_attempts": 2}
+    assert document["error"]["context"] == {**counts, "last_error": "1 day is too short"}
     assert document["candidate"] == {"city": "Oslo", "days": 1}
     assert document["attempts"][1]["layers"][-1]["feedback"] == "1 day is too short"
     assert done.error.startswith("error: MAX_ATTEMPTS_EXCEEDED")
@@ -110,21 +92,21 @@ def test_a_document_is_alone_on_stdout_whoever_prints(warm: Warm) -> None:
     assert parsed(warm("run", f"{AGENTS}:talker", "Hello", "--json").stdout)["output"] == "done"
 
 
-CONTEXTS: tuple[Context, ...] = (
-    PromptContext(prompt="user", reason="it is blank"),
-    ApiErrorContext(kind="auth", message="no", status=401, type=None, request_id="r", retry_after_s=None),
-    TruncatedContext(stop_reason="max_tokens", max_tokens=10),
-    RefusedContext(refusal="bio", text="\ud800 no"),
-    InvalidResponseContext(stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False),
-    AttemptsContext(attempts=3, max_attempts=3, last_error="no"),
-    BudgetContext(policy="tokens", limit=float("inf"), used=1, scope="run"),
-    ValidationContext(layer="check", reason="returned 3"),
+CONTEXTS: tuple[endings.Context, ...] = (
+    endings.PromptContext(prompt="user", reason="it is blank"),
+    endings.ApiErrorContext(kind="auth", message="no", status=401, type=None, request_id="r", retry_after_s=None),
+    endings.TruncatedContext(stop_reason="max_tokens", max_tokens=10),
+    endings.RefusedContext(refusal="bio", text="\ud800 no"),
+    endings.InvalidResponseContext(stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False),
+    endings.AttemptsContext(attempts=3, max_attempts=3, last_error="no"),
+    endings.BudgetContext(policy="tokens", limit=float("inf"), used=1, scope="run"),
+    endings.ValidationContext(layer="check", reason="returned 3"),
 )
 
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: str(context.code))
-def test_every_ending_fits_the_schema(context: Context) -> None:
-    failure = Failure(error=Ending(context), metadata=Metadata(usage=Usage(), latency_s=0.5), history=())
+def test_every_ending_fits_the_schema(context: endings.Context) -> None:
+    failure = Failure(error=endings.Ending(context), metadata=Metadata(usage=Usage(), latency_s=0.5), history=())
     document = result_document(failure, agent="a", output=None)
     assert parsed(dump_document(document))["error"]["code"] == context.code
 
@@ -133,13 +115,8 @@ def test_sub_agents_are_nested_with_what_each_used_and_did(warm: Warm) -> None:
     document = parsed(warm("run", f"{AGENTS}:chief", "Where does it rain?", "--json", "--quiet").stdout)
     first, second, _, last = document["children"]
     assert [child["path"][-1] for child in document["children"]] == ["scout#1", "ill#2", "scout#3", "guide#4"]
-    assert {name: first[name] for name in ("code", "attempts", "iterations", "calls", "children")} == {
-        "code": None,
-        "attempts": 1,
-        "iterations": 2,
-        "calls": 1,
-        "children": [],
-    }
+    shown = {name: first[name] for name in ("code", "attempts", "iterations", "calls", "children")}
+    assert shown == {"code": None, "attempts": 1, "iterations": 2, "calls": 1, "children": []}
     assert (second["code"], second["usage"]["exact"]) == ("API_ERROR", False)
     [below] = last["children"]
     assert below["path"] == ["chief", "guide#4", "scout#1"]

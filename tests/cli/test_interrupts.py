@@ -6,19 +6,25 @@ The tools here never end by themselves, so that whatever ends did not wait for t
 from __future__ import annotations
 
 import json
-from signal import SIGINT, SIGTERM
+from signal import SIGINT, SIGTERM, Signals
 
 import pytest
 
-from tests.cli.program import AGENTS, running
+from tests.cli.program import AGENTS, Done, running
+
+
+def interrupted(agent: str, *steps: tuple[str, Signals], options: tuple[str, ...] = ()) -> Done:
+    """Run an agent that never ends by itself, and send it a signal at each sign on stderr."""
+    with running("run", f"{AGENTS}:{agent}", "Go on", *options) as program:
+        for sign, number in steps:
+            program.wait_for(sign)
+            program.send(number)
+        return program.done()
 
 
 @pytest.mark.parametrize(("agent", "sign"), [("sleeper", "Good night."), ("waiter", "I wait.")])
 def test_the_first_interrupt_prints_what_was_gathered(agent: str, sign: str) -> None:
-    with running("run", f"{AGENTS}:{agent}", "Go on") as program:
-        program.wait_for(sign)
-        program.send(SIGINT)
-        done = program.done()
+    done = interrupted(agent, (sign, SIGINT))
     assert (done.code, done.stdout) == (130, "")
     assert "■ stopped · 1 attempt, 1 iteration, 1 call" in done.stderr
     assert "10 tokens in, 5 out · cost unknown" in done.stderr
@@ -28,10 +34,7 @@ def test_the_first_interrupt_prints_what_was_gathered(agent: str, sign: str) -> 
 
 
 def test_the_first_interrupt_ends_with_a_whole_document() -> None:
-    with running("run", f"{AGENTS}:silent", "Go on", "--json") as program:
-        program.wait_for("attempt 1")
-        program.send(SIGINT)
-        done = program.done()
+    done = interrupted("silent", ("attempt 1", SIGINT), options=("--json",))
     document = json.loads(done.stdout)
     assert (done.code, document["code"]) == (130, "EXECUTION_CANCELLED")
     assert document["usage"]["exact"] is False
@@ -39,21 +42,13 @@ def test_the_first_interrupt_ends_with_a_whole_document() -> None:
 
 
 def test_a_termination_is_a_first_interrupt() -> None:
-    with running("run", f"{AGENTS}:waiter", "Go on") as program:
-        program.wait_for("I wait.")
-        program.send(SIGTERM)
-        done = program.done()
+    done = interrupted("waiter", ("I wait.", SIGTERM))
     assert done.code == 143
     assert "SIGTERM" in done.error
 
 
-@pytest.mark.parametrize("agent", ["blocker", "leaver"])
-def test_the_second_interrupt_quits_whatever_blocks(agent: str) -> None:
-    sign = "stopping" if agent == "blocker" else "EXECUTION_CANCELLED"
-    with running("run", f"{AGENTS}:{agent}", "Go on") as program:
-        program.wait_for("I block." if agent == "blocker" else "I leave.")
-        program.send(SIGINT)
-        program.wait_for(sign)
-        program.send(SIGINT)
-        done = program.done()
-    assert done.code == 130
+@pytest.mark.parametrize(
+    ("agent", "first", "second"), [("blocker", "I block.", "stopping"), ("leaver", "I leave.", "EXECUTION_CANCELLED")]
+)
+def test_the_second_interrupt_quits_whatever_blocks(agent: str, first: str, second: str) -> None:
+    assert interrupted(agent, (first, SIGINT), (second, SIGINT)).code == 130

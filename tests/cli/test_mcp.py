@@ -15,7 +15,6 @@ import pytest
 from tests.cli.program import Warm, assert_one_error_line, command, environment
 
 pytestmark = pytest.mark.timeout(60)  # some start programs that import the SDK
-
 SERVED = Path(__file__).parent.parent / "serve" / "served.py"
 
 
@@ -46,15 +45,18 @@ def test_what_cannot_be_served_is_one_line_and_exit_code_2(words: list[str], err
     assert_one_error_line(warm("mcp", *words), 2, [error])
 
 
-def test_a_public_server_is_told_its_names(warm: Warm) -> None:
-    environment = {"JOURNEYMAN_MCP_TOKEN": "a-token-of-many-characters"}
-    done = warm("mcp", f"{SERVED}:echo", "--http", "--host", "0.0.0.0", env=environment)
-    assert_one_error_line(done, 2, ["under names that are not known. Say it: --allow-host agents.example.org"])
-
-
-def test_a_token_that_is_easy_to_guess_is_refused(warm: Warm) -> None:
-    done = warm("mcp", f"{SERVED}:echo", "--http", env={"JOURNEYMAN_MCP_TOKEN": "secret"})
-    assert_one_error_line(done, 2, ["error: The token has 6 characters, fewer than 16. Take a random one"])
+@pytest.mark.parametrize(
+    ("token", "address", "error"),
+    [
+        ("a-token-of-many-characters", "0.0.0.0", "names that are not known. Say it: --allow-host agents.example.org"),
+        ("secret", "127.0.0.1", "error: The token has 6 characters, fewer than 16. Take a random one"),
+    ],
+)
+def test_a_server_needs_a_good_token_and_a_public_one_its_names(
+    token: str, address: str, error: str, warm: Warm
+) -> None:
+    done = warm("mcp", f"{SERVED}:echo", "--http", "--host", address, env={"JOURNEYMAN_MCP_TOKEN": token})
+    assert_one_error_line(done, 2, [error])
 
 
 def test_a_taken_port_is_one_line_and_exit_code_2(warm: Warm) -> None:
@@ -107,23 +109,20 @@ def test_a_signal_ends_a_server_whose_client_is_silent(number: signal.Signals, c
 
 def server(kind: str, folder: Path) -> list[str]:
     """Return the words of a command that starts a small server."""
-    return [
-        sys.executable,
-        str(SERVED.parent.parent / "mcp" / "servers" / "misbehaving.py"),
-        kind,
-        str(folder / "server.log"),
-    ]
+    program = SERVED.parent.parent / "mcp" / "servers" / "misbehaving.py"
+    return [sys.executable, str(program), kind, str(folder / "server.log")]
 
 
 def test_what_is_pinned_is_shown_and_so_is_what_differs_later(warm: Warm, tmp_path: Path) -> None:
     pins = tmp_path / "pins.json"
-    first = warm("mcp", "pin", "--name", "small", "--pins", pins, *server("server", tmp_path))
+    pin = ("mcp", "pin", "--name", "small", "--pins", pins)
+    first = warm(*pin, *server("server", tmp_path))
     assert (first.code, first.stderr) == (0, f"journeyman: pinned in {pins}\n")
     assert "tool 'echo' of server 'small' is new: 'Does echo.'" in first.stdout
     assert list(json.loads(pins.read_text())["servers"]["small"]["tools"]) == ["echo"]
-    again = warm("mcp", "pin", "--name", "small", "--pins", pins, *server("server", tmp_path))
+    again = warm(*pin, *server("server", tmp_path))
     assert (again.code, again.stdout) == (0, "Nothing differs.\n")
-    other = warm("mcp", "pin", "--name", "small", "--pins", pins, *server("mutated", tmp_path))
+    other = warm(*pin, *server("mutated", tmp_path))
     assert (other.code, other.stdout) == (0, "tool 'echo' of server 'small' changed: description\n")
 
 

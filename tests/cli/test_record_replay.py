@@ -119,22 +119,22 @@ def test_a_failed_run_is_recorded_as_well(tmp_path: Path, warm: Warm) -> None:
     assert (first.code, first.stderr) == (second.code, second.stderr) == (1, second.stderr)
 
 
-CASES: dict[str, tuple[list[str], list[str]]] = {
-    "no cassette option": (["record", f"{AGENTS}:greeter", "hi"], ["--cassette requires an argument"]),
-    "a missing cassette": (["replay", "no.jsonl"], ["There is no file no.jsonl. Record it: journeyman record"]),
-    "no json": (["replay", "text.jsonl"], ["text.jsonl, line 1: this is not JSON", "Record it again."]),
-    "a cut cassette": (["replay", "cut.jsonl", f"{AGENTS}:greeter"], ["cut.jsonl, line 4: this is not JSON"]),
-    "another version": (["replay", "new.jsonl"], ["new.jsonl, line 1: ", "version 9", "Update journeyman"]),
-    "a missing field": (["replay", "field.jsonl"], ["field.jsonl, line 2: model has no 'model'. Record it again."]),
-    "an empty file": (["replay", "empty.jsonl"], ["empty.jsonl is empty. Record it again."]),
-    "a folder": (["replay", "."], [". cannot be read: Is a directory."]),
+CASES: dict[str, tuple[str, list[str]]] = {
+    "no cassette option": (f"record {AGENTS}:greeter hi", ["--cassette requires an argument"]),
+    "a missing cassette": ("replay no.jsonl", ["There is no file no.jsonl. Record it: journeyman record"]),
+    "no json": ("replay text.jsonl", ["text.jsonl, line 1: this is not JSON", "Record it again."]),
+    "a cut cassette": (f"replay cut.jsonl {AGENTS}:greeter", ["cut.jsonl, line 4: this is not JSON"]),
+    "another version": ("replay new.jsonl", ["new.jsonl, line 1: ", "version 9", "Update journeyman"]),
+    "a missing field": ("replay field.jsonl", ["field.jsonl, line 2: model has no 'model'. Record it again."]),
+    "an empty file": ("replay empty.jsonl", ["empty.jsonl is empty. Record it again."]),
+    "a folder": ("replay .", [". cannot be read: Is a directory."]),
     "a cassette without input": (
-        ["replay", "nobody.jsonl", f"{AGENTS}:greeter"],
+        f"replay nobody.jsonl {AGENTS}:greeter",
         ["nobody.jsonl does not hold the agent's input. Give it as text after the agent."],
     ),
-    "a document without an agent": (["replay", "nobody.jsonl", "--json"], ["--json is for an agent that runs again."]),
+    "a document without an agent": ("replay nobody.jsonl --json", ["--json is for an agent that runs again."]),
     "a place that cannot be written": (
-        ["record", f"{AGENTS}:greeter", "hi", "--cassette", "text.jsonl/a.jsonl", "--quiet"],
+        f"record {AGENTS}:greeter hi --cassette text.jsonl/a.jsonl --quiet",
         ["text.jsonl/a.jsonl cannot be written: ", "Check the folder"],
     ),
 }
@@ -158,5 +158,5 @@ def folder(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Path:
 @pytest.mark.parametrize("case", CASES)
 def test_what_cannot_be_used_is_one_line_and_exit_code_2(case: str, folder: Path, warm: Warm) -> None:
     words, parts = CASES[case]
-    done = warm(*words, cwd=folder)
+    done = warm(*words.split(), cwd=folder)
     assert_one_error_line(replace(done, stdout=""), 2, parts)  # a run that was not recorded has printed its result

@@ -85,13 +85,6 @@ def test_text_from_outside_cannot_move_the_cursor_or_forge_lines() -> None:
 
 
 def test_durations_read_well() -> None:
-    assert [duration(s) for s in (0.0004, 0.0123, 0.9994, 0.9996, 59.94, 59.96, 185)] == [
-        "0 ms",
-        "12 ms",
-        "999 ms",
-        "1.0 s",
-        "59.9 s",
-        "1 min 00 s",
-        "3 min 05 s",
-    ]
+    durations = [duration(s) for s in (0.0004, 0.0123, 0.9994, 0.9996, 59.94, 59.96, 185)]
+    assert durations == ["0 ms", "12 ms", "999 ms", "1.0 s", "59.9 s", "1 min 00 s", "3 min 05 s"]
     assert [clock(s) for s in (0.04, 9.94, 9.96, 61)] == ["0.0 s", "9.9 s", "10 s", "1 min 01 s"]

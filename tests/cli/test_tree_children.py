@@ -10,32 +10,11 @@ import pytest
 from pydantic import JsonValue
 from rich.console import Console
 
+from journeyman import events as ev
 from journeyman.cli.show.lines import Line, laid_out
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.tail import Tail
 from journeyman.cli.show.tree import Tree
-from journeyman.events import (
-    CallAbandoned,
-    DeadLetter,
-    Event,
-    Identity,
-    IterationStarted,
-    Mail,
-    MailReturned,
-    MailSent,
-    MemberChanged,
-    ModelResponded,
-    RunStarted,
-    RunSucceeded,
-    TaskEnded,
-    TaskInfo,
-    TaskMessaged,
-    TaskStarted,
-    TaskStatus,
-    TextDelta,
-    ToolCalled,
-    ToolFinished,
-)
 from journeyman.result import Metadata
 from journeyman.types import JsonObject, RunPath, Usage
 from tests.cli.program import AGENTS, Warm, timeless
@@ -47,17 +26,19 @@ TWO: RunPath = ("lead", "scout#2")
 AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
-def started(path: RunPath, mode: str | None = None, *, call: str | None = None) -> RunStarted:
+def started(path: RunPath, mode: str | None = None, *, call: str | None = None) -> ev.RunStarted:
     name = path[-1].partition("#")[0]
-    return RunStarted(path=path, agent=name, model="m", max_attempts=3, max_iterations=9, mode=mode, tool_use_id=call)
+    return ev.RunStarted(
+        path=path, agent=name, model="m", max_attempts=3, max_iterations=9, mode=mode, tool_use_id=call
+    )
 
 
-def iteration(path: RunPath, number: int, attempt: int = 1) -> IterationStarted:
-    return IterationStarted(path=path, attempt=attempt, iteration=number)
+def iteration(path: RunPath, number: int, attempt: int = 1) -> ev.IterationStarted:
+    return ev.IterationStarted(path=path, attempt=attempt, iteration=number)
 
 
-def responded(path: RunPath, number: int, text: str = "", usage: Usage | None = None) -> ModelResponded:
-    return ModelResponded(
+def responded(path: RunPath, number: int, text: str = "", usage: Usage | None = None) -> ev.ModelResponded:
+    return ev.ModelResponded(
         path=path,
         attempt=1,
         iteration=number,
@@ -68,14 +49,14 @@ def responded(path: RunPath, number: int, text: str = "", usage: Usage | None = 
     )
 
 
-def called(path: RunPath, id: str, name: str = "look", **given: JsonValue) -> ToolCalled:
-    return ToolCalled(
+def called(path: RunPath, id: str, name: str = "look", **given: JsonValue) -> ev.ToolCalled:
+    return ev.ToolCalled(
         path=path, attempt=1, iteration=1, tool_use_id=id, tool_name=name, kind="tool", tool_input=dict(given)
     )
 
 
-def finished(path: RunPath, id: str, name: str = "look") -> ToolFinished:
-    return ToolFinished(
+def finished(path: RunPath, id: str, name: str = "look") -> ev.ToolFinished:
+    return ev.ToolFinished(
         path=path,
         attempt=1,
         iteration=1,
@@ -89,11 +70,11 @@ def finished(path: RunPath, id: str, name: str = "look") -> ToolFinished:
     )
 
 
-def ended(path: RunPath) -> RunSucceeded:
-    return RunSucceeded(path=path, output="", metadata=Metadata(usage=None, latency_s=0.2))
+def ended(path: RunPath) -> ev.RunSucceeded:
+    return ev.RunSucceeded(path=path, output="", metadata=Metadata(usage=None, latency_s=0.2))
 
 
-def told(*events: Event) -> list[str]:
+def told(*events: ev.Event) -> list[str]:
     tree = Tree()
     return shown([line for event in events for line in tree.lines(event)])
 
@@ -107,12 +88,8 @@ def shown(lines: list[Line]) -> list[str]:
 
 def test_a_sub_agent_is_indented_and_named_when_the_lines_change_hands() -> None:
     assert told(
-        started(LEAD),
-        started(TWO, "single"),
-        iteration(TWO, 1),
-        iteration(TWO, 1, attempt=2),
-        CallAbandoned(path=LEAD, tool_use_id="1", tool_name="nap"),
-        ended(TWO),
+        *(started(LEAD), started(TWO, "single"), iteration(TWO, 1), iteration(TWO, 1, attempt=2)),
+        *(ev.CallAbandoned(path=LEAD, tool_use_id="1", tool_name="nap"), ended(TWO)),
     ) == [
         " lead · m",
         "    child scout#2 · single · m",
@@ -129,23 +106,10 @@ def test_a_run_that_does_not_count_tokens_says_so() -> None:
 
 def test_what_works_at_the_same_time_is_told_iteration_by_iteration() -> None:
     assert told(
-        started(LEAD),
-        started(ONE, "parallel"),
-        iteration(ONE, 1),
-        started(TWO, "parallel"),
-        iteration(TWO, 1),
-        responded(ONE, 1, "I look left."),
-        responded(TWO, 1, "I look right."),
-        called(ONE, "a"),
-        called(TWO, "b"),
-        finished(TWO, "b"),
-        finished(ONE, "a"),
-        iteration(ONE, 2),
-        iteration(TWO, 2),
-        responded(TWO, 2, "Nothing."),
-        responded(ONE, 2, "A cat."),
-        ended(TWO),
-        ended(ONE),
+        *(started(LEAD), started(ONE, "parallel"), iteration(ONE, 1), started(TWO, "parallel"), iteration(TWO, 1)),
+        *(responded(ONE, 1, "I look left."), responded(TWO, 1, "I look right."), called(ONE, "a"), called(TWO, "b")),
+        *(finished(TWO, "b"), finished(ONE, "a"), iteration(ONE, 2), iteration(TWO, 2)),
+        *(responded(TWO, 2, "Nothing."), responded(ONE, 2, "A cat."), ended(TWO), ended(ONE)),
     ) == [
         " lead · m",
         "    child scout#1 · parallel · m",
@@ -165,18 +129,9 @@ def test_what_works_at_the_same_time_is_told_iteration_by_iteration() -> None:
 def test_a_run_below_one_that_works_beside_others_stays_with_it() -> None:
     below: RunPath = (*ONE, "helper#1")
     lines = told(
-        started(LEAD),
-        started(ONE, "parallel"),
-        started(TWO, "parallel"),
-        iteration(ONE, 1),
-        iteration(TWO, 1),
-        responded(ONE, 1, "I ask."),
-        started(below, "single"),
-        responded(below, 1, "Yes."),
-        responded(TWO, 1, "No."),
-        ended(TWO),
-        ended(below),
-        ended(ONE),
+        *(started(LEAD), started(ONE, "parallel"), started(TWO, "parallel"), iteration(ONE, 1), iteration(TWO, 1)),
+        *(responded(ONE, 1, "I ask."), started(below, "single"), responded(below, 1, "Yes.")),
+        *(responded(TWO, 1, "No."), ended(TWO), ended(below), ended(ONE)),
     )
     assert lines[1] == "    child scout#2 · parallel · m"
     assert lines[4:] == [
@@ -191,15 +146,9 @@ def test_a_run_below_one_that_works_beside_others_stays_with_it() -> None:
 
 def test_two_delegations_in_one_response_are_told_apart() -> None:
     lines = told(
-        started(LEAD),
-        called(LEAD, "a", "subagent", agent="scout", task="left"),
-        called(LEAD, "b", "subagent", agent="scout", task="right"),
-        started(ONE, "single"),
-        started(TWO, "single"),
-        responded(ONE, 1, "Left."),
-        responded(TWO, 1, "Right."),
-        ended(ONE),
-        ended(TWO),
+        *(started(LEAD), called(LEAD, "a", "subagent", agent="scout", task="left")),
+        *(called(LEAD, "b", "subagent", agent="scout", task="right"), started(ONE, "single"), started(TWO, "single")),
+        *(responded(ONE, 1, "Left."), responded(TWO, 1, "Right."), ended(ONE), ended(TWO)),
     )
     assert [line.split()[1] for line in lines[1:]] == ["scout#1", "Left.", "done", "scout#2", "Right.", "done"]
 
@@ -255,7 +204,7 @@ def test_a_delegation_says_how_it_delegates() -> None:
 def test_the_deepest_lines_fit_into_a_terminal(width: int) -> None:
     path: RunPath = ("lead", *[f"a-sub-agent-with-a-long-name#{number}" for number in range(1, 7)])
     long = "many words " * 40
-    events: list[Event] = [
+    events: list[ev.Event] = [
         started(path, "single"),
         responded(path, 1, long, Usage(requests=1, input_tokens=1_234_567, output_tokens=12_345)),
         called(path, "a", "a_tool_with_a_long_name", text=long),
@@ -279,9 +228,9 @@ def test_the_deepest_lines_fit_into_a_terminal(width: int) -> None:
 
 
 def info(
-    id: str, status: TaskStatus = "running", *, error: str | None = None, identity: Identity | None = None
-) -> TaskInfo:
-    return TaskInfo(
+    id: str, status: ev.TaskStatus = "running", *, error: str | None = None, identity: ev.Identity | None = None
+) -> ev.TaskInfo:
+    return ev.TaskInfo(
         id=id,
         kind="agent" if identity is None else "member",
         description="check all links",
@@ -298,12 +247,12 @@ def info(
 def test_background_work_has_a_line_when_it_begins_is_written_to_and_ends() -> None:
     assert told(
         started(LEAD),
-        TaskStarted(path=LEAD, info=info("bg-1")),
-        TaskMessaged(path=LEAD, id="bg-1", text="Hurry.", delivery="queued"),
-        TaskMessaged(path=LEAD, id="bg-9", text="Who?", delivery="unknown"),
-        TaskEnded(path=LEAD, info=info("bg-1", "completed")),
-        TaskEnded(path=LEAD, info=info("bg-2", "failed", error="no disk")),
-        TaskEnded(path=(), info=info("bg-3", "killed")),
+        ev.TaskStarted(path=LEAD, info=info("bg-1")),
+        ev.TaskMessaged(path=LEAD, id="bg-1", text="Hurry.", delivery="queued"),
+        ev.TaskMessaged(path=LEAD, id="bg-9", text="Who?", delivery="unknown"),
+        ev.TaskEnded(path=LEAD, info=info("bg-1", "completed")),
+        ev.TaskEnded(path=LEAD, info=info("bg-2", "failed", error="no disk")),
+        ev.TaskEnded(path=(), info=info("bg-3", "killed")),
     ) == [
         " lead · m",
         "background bg-1 checker: check all links · in the background",
@@ -317,17 +266,17 @@ def test_background_work_has_a_line_when_it_begins_is_written_to_and_ends() -> N
 
 
 def test_mail_has_a_line_and_notices_have_none() -> None:
-    mail = Mail(id="1", sender="ada", to="max", text="Please\ncount C.", sent=AT)
-    idle = Mail(id="2", sender="max", to="ada", text="idle", kind="idle", sent=AT)
+    mail = ev.Mail(id="1", sender="ada", to="max", text="Please\ncount C.", sent=AT)
+    idle = ev.Mail(id="2", sender="max", to="ada", text="idle", kind="idle", sent=AT)
     ada: RunPath = ("lead", "ada")
     assert told(
-        TaskStarted(path=LEAD, info=info("tm-1", identity=Identity("ada", "stock"))),
-        MailSent(path=ada, mail=mail),
-        MailSent(path=ada, mail=idle),
-        MailReturned(path=LEAD, letter=DeadLetter(mail=mail, reason="gone", at=AT)),
-        MemberChanged(path=ada, team="stock", name="ada", incarnation=1, liveness="idle", at=AT),
-        MemberChanged(path=ada, team="stock", name="ada", incarnation=1, liveness="gone", at=AT),
-        MemberChanged(path=ada, team="stock", name="max", incarnation=1, liveness="gone", at=AT, error="no key"),
+        ev.TaskStarted(path=LEAD, info=info("tm-1", identity=ev.Identity("ada", "stock"))),
+        ev.MailSent(path=ada, mail=mail),
+        ev.MailSent(path=ada, mail=idle),
+        ev.MailReturned(path=LEAD, letter=ev.DeadLetter(mail=mail, reason="gone", at=AT)),
+        ev.MemberChanged(path=ada, team="stock", name="ada", incarnation=1, liveness="idle", at=AT),
+        ev.MemberChanged(path=ada, team="stock", name="ada", incarnation=1, liveness="gone", at=AT),
+        ev.MemberChanged(path=ada, team="stock", name="max", incarnation=1, liveness="gone", at=AT, error="no key"),
     ) == [
         "    mail ada to max Please count C.",
         "warning ada to max not delivered (gone): Please count C.",
@@ -338,7 +287,10 @@ def test_mail_has_a_line_and_notices_have_none() -> None:
 
 def test_what_happens_beside_a_sub_agent_does_not_take_its_lines_for_another_s() -> None:
     assert told(
-        started(LEAD), started(ONE, "single"), TaskStarted(path=LEAD, info=info("bg-1")), responded(ONE, 1, "I look.")
+        started(LEAD),
+        started(ONE, "single"),
+        ev.TaskStarted(path=LEAD, info=info("bg-1")),
+        responded(ONE, 1, "I look."),
     )[2:] == ["background bg-1 checker: check all links · in the background", "      scout#1", "       1 I look."]
 
 
@@ -353,17 +305,11 @@ def test_each_sub_agent_at_work_has_a_row_of_its_own() -> None:
     tail = Tail(now=lambda: 7.0)
     below: RunPath = (*ONE, "helper#1")
     for event in (
-        started(LEAD),
-        called(LEAD, "s", "subagent", tasks=[1, 2]),
-        started(ONE, "parallel"),
-        started(TWO, "parallel"),
-        TextDelta(path=ONE, text="On the left"),
-        TextDelta(path=TWO, text="On the right"),
-        TextDelta(path=ONE, text=" a cat"),
-        started(below, "single"),
-        called(below, "a", city="Oslo"),
-        called(below, "b", city="Rome"),
-        TaskStarted(path=LEAD, info=info("bg-1")),
+        *(started(LEAD), called(LEAD, "s", "subagent", tasks=[1, 2]), started(ONE, "parallel")),
+        *(started(TWO, "parallel"), ev.TextDelta(path=ONE, text="On the left")),
+        *(ev.TextDelta(path=TWO, text="On the right"), ev.TextDelta(path=ONE, text=" a cat"), started(below, "single")),
+        *(called(below, "a", city="Oslo"), called(below, "b", city="Rome")),
+        ev.TaskStarted(path=LEAD, info=info("bg-1")),
     ):
         tail.follow(event)
     assert rows(tail) == [
@@ -477,8 +423,8 @@ def test_several_attempts_are_told_apart_and_background_work_is_summed_up_for_it
     for event in (
         started(LEAD),
         started(ONE, "background"),
-        RunSucceeded(path=ONE, output="", metadata=used),
-        RunSucceeded(path=LEAD, output="", metadata=used),
+        ev.RunSucceeded(path=ONE, output="", metadata=used),
+        ev.RunSucceeded(path=LEAD, output="", metadata=used),
     ):
         outline.follow(event)
     assert shown(list(outline.lines()))[-4:] == [

@@ -87,11 +87,8 @@ async def test_files_are_found_by_pattern_the_newest_first(
 async def test_many_files_are_cut(player: Player, folder: Path) -> None:
     fill(folder, {f"{n}.txt": "" for n in range(203)})
     lines = (await player.text("glob", pattern="*.txt")).split("\n")
-    assert (len(lines), lines[0], lines[-1]) == (
-        201,
-        "202.txt",
-        "[3 more. Use a narrower pattern, or a folder further down.]",
-    )
+    assert (len(lines), lines[0]) == (201, "202.txt")
+    assert lines[-1] == "[3 more. Use a narrower pattern, or a folder further down.]"
 
 
 @pytest.mark.parametrize("pattern", ["[a", "{a,b", "a{b{c}"])

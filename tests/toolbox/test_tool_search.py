@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -102,8 +103,8 @@ def test_the_names_are_in_the_description() -> None:
 # -- calling -----------------------------------------------------------------------------------------------------------
 
 
-async def called(name: str, **arguments: object) -> ToolResult:
-    _, call_tool, *_ = deferred_tools(ALL)
+async def called(name: str, *, tools: Sequence[AnyTool] = ALL, **arguments: object) -> ToolResult:
+    _, call_tool, *_ = deferred_tools(tools)
     return await answered(call_tool, {"name": name, "arguments": arguments})
 
 
@@ -133,8 +134,7 @@ async def test_a_tool_that_takes_too_long_is_given_up() -> None:
     async def wait() -> None:
         await asyncio.Event().wait()
 
-    _, call_tool, *_ = deferred_tools([wait])
-    result = await answered(call_tool, {"name": "wait", "arguments": {}})
+    result = await called("wait", tools=[wait])
     assert (result.is_error, result.text) == (True, "wait timed out after 0.05 s.")
 
 
@@ -143,8 +143,7 @@ async def test_a_failure_of_the_tool_is_what_the_model_reads() -> None:
         raise LookupError(f"no {arguments['key']}")
 
     schema: JsonObject = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
-    _, call_tool, *_ = deferred_tools([Tool("lookup", "", schema, handler)])
-    result = await answered(call_tool, {"name": "lookup", "arguments": {"key": "x"}})
+    result = await called("lookup", tools=[Tool("lookup", "", schema, handler)], key="x")
     assert (result.is_error, result.text) == (True, "Error: no x")
 
 
@@ -238,12 +237,7 @@ async def test_a_provider_that_loads_tools_is_sent_them_as_deferred() -> None:
     assert result.unwrap() == "Done."
     assert [body["tools"] for body in bodies] == [bodies[0]["tools"]] * 3
     told = [(each["name"], each.get("defer_loading", False), "cache_control" in each) for each in bodies[0]["tools"]]
-    assert told == [
-        ("tool_search", False, True),
-        ("find_customer", True, False),
-        ("send_invoice", True, False),
-        ("weather", True, False),
-    ]
+    assert told == [("tool_search", False, True), *((each.name, True, False) for each in ALL)]
     (found,) = bodies[-1]["messages"][2]["content"]
     assert found["content"] == [{"type": "tool_reference", "tool_name": "find_customer"}]
     (given,) = bodies[-1]["messages"][4]["content"]

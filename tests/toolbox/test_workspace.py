@@ -19,13 +19,9 @@ from tests.toolbox.playing import Player
 def test_each_tool_declares_what_it_does(folder: Path) -> None:
     declared = {each.name: (each.effect, each.parallel, each.untrusted) for each in Workspace(folder).tools()}
     assert declared == {
-        "read": ("pure", True, False),
+        **dict.fromkeys(("read", "glob", "grep", "ls"), ("pure", True, False)),
         "write": ("idempotent", False, False),
-        "edit": ("once", False, False),
-        "bash": ("once", False, False),
-        "glob": ("pure", True, False),
-        "grep": ("pure", True, False),
-        "ls": ("pure", True, False),
+        **dict.fromkeys(("edit", "bash"), ("once", False, False)),
     }
 
 

@@ -14,7 +14,6 @@ from journeyman.cli.show.screen import print_error
 from journeyman.errors import DefinitionError, JourneymanError
 
 USAGE, INTERRUPTED = 2, 130
-
 _EXTRAS = {"mcp": "journeyman[mcp]"}
 """What to install for a package that only some commands need."""
 
@@ -47,8 +46,9 @@ def execute(words: Sequence[str]) -> int:
         print_error(f"{str(error).rstrip('.')}.", "See: journeyman --help")
         return USAGE
     except ImportError as error:  # cyclopts imports a command when it is called
-        extra, missing = _extra_for(error.__cause__)
-        if not extra:
+        missing = (error.__cause__.name or "") if isinstance(error.__cause__, ModuleNotFoundError) else ""
+        extra = _EXTRAS.get(missing.partition(".")[0])
+        if extra is None:
             raise
         print_error(f"This command needs the package {missing}, which is not installed.", f"pip install '{extra}'")
         return USAGE
@@ -64,12 +64,6 @@ def _resumed(words: Sequence[str]) -> list[str]:
         if word == "--resume" and words[0] == "chat" and all(each.startswith("-") for each in words[index + 1 :][:1]):
             completed[index] = "--resume=latest"
     return completed
-
-
-def _extra_for(error: BaseException | None) -> tuple[str, str]:
-    """Return what to install for a package that a command needs, and its name; nothing for any other error."""
-    missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else ""
-    return _EXTRAS.get(missing.partition(".")[0], ""), missing
 
 
 class Mistake(JourneymanError):

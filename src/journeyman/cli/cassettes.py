@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from pydantic import JsonValue
 from pydantic_core import to_json
 
+from journeyman import events
 from journeyman.cli.app import Mistake
 from journeyman.cli.loading import load_agent
 from journeyman.cli.run import Flag, Job, Stdout, perform, read_text
@@ -21,18 +22,6 @@ from journeyman.cli.show.lines import EMPTY, Line, count, duration, usage_senten
 from journeyman.cli.show.screen import Screen, open_screen
 from journeyman.cli.show.seen import SeenRun, SeenRuns
 from journeyman.errors import CassetteError, ProviderError
-from journeyman.events import (
-    Event,
-    IterationStarted,
-    MessageCommitted,
-    ModelResponded,
-    RunStarted,
-    TextDelta,
-    ThinkingDelta,
-    ToolCalled,
-    ToolFinished,
-    ToolInputDelta,
-)
 from journeyman.model import Collector, InputPart, Part, TextPart, ThinkingPart
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.cassette.format import RecordedRequest, messages_of
@@ -189,28 +178,29 @@ class ShownCassette:
         asked = f"{count(len(self._cassette.requests), 'request')}, {count(len(self._cassette.calls), 'recorded call')}"
         end = Line(mark="done", name="end of the recording", text=f"· {asked}")
         self._screen.say([EMPTY, end, Line(indent=2, text=usage_sentence(self._usage), style="dim")])
-        return _last_words(runs[0]) if runs else ""
+        handed_in = [call.input for call in runs[0].open_calls] if runs else []
+        return to_json(handed_in[-1], indent=2).decode() if handed_in else runs[0].said if runs else ""
 
     def _show(self, request: RecordedRequest) -> None:
         path = (f"{self._name}#{request.run}" if self._has_several else self._name,)
         run = self._seen.open.get(path) or self._begin(path, request)
         for event in self._results(run, request):
             self._tell(event)
-        self._tell(IterationStarted(path=path, attempt=1, iteration=len(run.iterations) + 1))
+        self._tell(events.IterationStarted(path=path, attempt=1, iteration=len(run.iterations) + 1))
         self._answer(run, request)
 
     def _begin(self, path: RunPath, request: RecordedRequest) -> SeenRun:
         prompt = "\n".join(str(block["text"]) for block in _blocks(messages_of(request.body)[:1]) if "text" in block)
         model = str(request.body["model"])
-        self._tell(RunStarted(path=path, agent=path[0], model=model, max_attempts=1, max_iterations=0))
-        self._tell(MessageCommitted(path=path, message=Message("user", (Text(prompt),))))
+        self._tell(events.RunStarted(path=path, agent=path[0], model=model, max_attempts=1, max_iterations=0))
+        self._tell(events.MessageCommitted(path=path, message=Message("user", (Text(prompt),))))
         return self._seen.open[path]
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: events.Event) -> None:
         self._seen.follow(event)
         self._screen.show(event)
 
-    def _results(self, run: SeenRun, request: RecordedRequest) -> Iterator[Event]:
+    def _results(self, run: SeenRun, request: RecordedRequest) -> Iterator[events.Event]:
         """Give the results that the last message holds."""
         calls = {call.id: call for call in run.open_calls}
         for block in _blocks(messages_of(request.body)[-1:]):
@@ -219,7 +209,7 @@ class ShownCassette:
                 continue
             took_s = self._took_s.get((request.run, call.id), 0.0)
             self._pause(took_s)
-            yield ToolFinished(
+            yield events.ToolFinished(
                 path=run.path,
                 attempt=1,
                 iteration=len(run.iterations),
@@ -259,22 +249,21 @@ class ShownCassette:
             self._wait(seconds)
 
 
-def _deltas(path: RunPath, part: Part) -> list[Event]:
+def _deltas(path: RunPath, part: Part) -> list[events.Event]:
     match part:
         case TextPart(text):
-            return [TextDelta(path=path, text=text)]
+            return [events.TextDelta(path=path, text=text)]
         case ThinkingPart(text):
-            return [ThinkingDelta(path=path, text=text)]
+            return [events.ThinkingDelta(path=path, text=text)]
         case InputPart(id, name, json):
-            return [ToolInputDelta(path=path, tool_use_id=id, tool_name=name, json=json)]
+            return [events.ToolInputDelta(path=path, tool_use_id=id, tool_name=name, json=json)]
         case _:
             return []
 
 
-def _answered(run: SeenRun, said: Message, usage: Usage, model: str) -> Iterator[Event]:
-    """Give the events of the model's answer, and of the calls that it asks for."""
+def _answered(run: SeenRun, said: Message, usage: Usage, model: str) -> Iterator[events.Event]:
     iteration = len(run.iterations)
-    yield ModelResponded(
+    yield events.ModelResponded(
         path=run.path,
         attempt=1,
         iteration=iteration,
@@ -284,7 +273,7 @@ def _answered(run: SeenRun, said: Message, usage: Usage, model: str) -> Iterator
         model=model,
     )
     for use in said.tool_uses:
-        yield ToolCalled(
+        yield events.ToolCalled(
             path=run.path,
             attempt=1,
             iteration=iteration,
@@ -306,8 +295,3 @@ def _text(content: JsonValue) -> str:
         texts = [cast("JsonObject", block).get("text") for block in content if isinstance(block, dict)]
         return "\n".join(text for text in texts if isinstance(text, str))
     return str(content)
-
-
-def _last_words(run: SeenRun) -> str:
-    handed_in = [call.input for call in run.open_calls]
-    return to_json(handed_in[-1], indent=2).decode() if handed_in else run.said

@@ -39,7 +39,9 @@ def load_agent(target: str) -> Agent[Any, Any]:
     found: object = module
     for name in attribute.split("."):
         if not hasattr(found, name):
-            raise _missing(module, origin, attribute)
+            close = get_close_matches(attribute, [*_agents_in(module), *vars(module)], n=1)
+            meant = f"Did you mean {origin}:{close[0]}? " if close else ""
+            raise Mistake(f"{origin} has no {attribute!r}.", f"{meant}{_agents_hint(module, origin)}")
         found = getattr(found, name)
     if not isinstance(found, Agent):
         raise Mistake(f"{target} is {_kind(found)}, not an agent.", _agents_hint(module, origin))
@@ -242,12 +244,6 @@ def _only_agent(module: ModuleType, origin: str) -> Agent[Any, Any]:
         case _:
             choices = " or ".join(f"{origin}:{name}" for name in agents)
             raise Mistake(f"{origin} holds {len(agents)} agents.", f"Say which: {choices}")
-
-
-def _missing(module: ModuleType, origin: str, attribute: str) -> Mistake:
-    close = get_close_matches(attribute, [*_agents_in(module), *vars(module)], n=1)
-    meant = f"Did you mean {origin}:{close[0]}? " if close else ""
-    return Mistake(f"{origin} has no {attribute!r}.", f"{meant}{_agents_hint(module, origin)}")
 
 
 def _agents_hint(module: ModuleType, origin: str) -> str:

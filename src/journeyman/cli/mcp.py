@@ -34,7 +34,6 @@ _EXAMPLE: Final = "journeyman mcp pin --name git uvx mcp-server-git"
 _PINS: Final = Path("mcp-pins.json")
 _ADDRESS: Final = "127.0.0.1"
 _PORT: Final = 8000
-
 mcp = App(name="mcp", help="Serve agents as MCP tools, over stdio or HTTP.")
 
 
@@ -86,7 +85,6 @@ def serve(
 def _serve(
     targets: Sequence[str], model: str | None, serving: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]]
 ) -> int:
-    """Serve the agents, and return the exit code."""
     abort = Abort()
     interrupt = Interrupt(abort, lambda: _say("stopping; interrupt again to quit at once"))
     try:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from journeyman.models.cassette.cassette import Cassette
 
 Flag = Annotated[bool, Parameter(negative=())]
-
 _SUCCESS, _FAILURE = 0, 1
 _MISS_ROWS: Final = 30
 _STDOUT: Final = 1
@@ -179,17 +178,16 @@ def _present(job: Job, screen: Screen, result: Result[Any], outline: Outline | N
         job.stdout.write_json(dump_document(document, indent=2 if job.stdout.is_terminal else None))
     if isinstance(result, Failure):
         hint = f"What it takes: {job.check}" if result.code is ErrorCode.INVALID_INPUT else result.error.hint
-        print_error(f"{result.code}: {_message(job, result)}", hint)
+        message = result.error.message
+        if isinstance(result.error.cause, NotRecorded) and not job.quiet:  # all of a miss was shown above
+            message = message.partition("\n")[0].rstrip(":")
+        print_error(f"{result.code}: {message}", hint)
         return _FAILURE
     if not job.json:
-        _print_output(job, screen, result)
+        if job.stdout.is_terminal:
+            screen.say([EMPTY])
+        job.stdout.write_text(output_text(job.agent, result.output))
     return _SUCCESS
-
-
-def _message(job: Job, failure: Failure) -> str:
-    """Return what went wrong; of a miss in a cassette that was shown above, the first line."""
-    is_shown = isinstance(failure.error.cause, NotRecorded) and not job.quiet
-    return failure.error.message.partition("\n")[0].rstrip(":") if is_shown else failure.error.message
 
 
 def _gathered(failure: Failure) -> Sequence[Line]:
@@ -201,12 +199,6 @@ def _gathered(failure: Failure) -> Sequence[Line]:
         return []
     kept = f"{count(len(failure.history), 'message')} so far (--json prints them), the model's last words:"
     return [Line(indent=2, text=kept, style="dim"), Line(indent=2, mark="bar", text=one_line(answers[-1]), rows=4)]
-
-
-def _print_output(job: Job, screen: Screen, success: Success[Any]) -> None:
-    if job.stdout.is_terminal:
-        screen.say([EMPTY])
-    job.stdout.write_text(output_text(job.agent, success.output))
 
 
 def output_text(agent: Agent[Any, Any], output: object) -> str:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
 """The longest answer that is taken from a server."""
-
 _CONNECT_S: Final = 30.0
 _SESSION: Final = "mcp-session-id"
 

@@ -95,7 +95,6 @@ class Http:
 
 Server: TypeAlias = Stdio | Http
 """A server of either kind."""
-
 Target: TypeAlias = Server | Sequence[str] | str
 """A server; or the words of a command; or an address that begins with http:// or https://."""
 
@@ -160,7 +159,6 @@ def _is_address(url: str) -> bool:
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-
 T = TypeVar("T", str, dict[str, str], list[str])
 
 

@@ -11,7 +11,6 @@ import asyncio
 import secrets
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -28,13 +27,10 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_BYTES: Final = 32 * 1024 * 1024
 """The longest message that is taken from a server."""
-
 MAX_UNASKED: Final = 20_000
 """How many messages in a row a server may send that answer nothing."""
-
 MAX_GARBAGE: Final = 1_000
 """How many lines a server may write that are no messages."""
-
 _LOG: Final = "notifications/message"
 """A line of a server's log: nobody here reads it, and there may be many."""
 _KEPT_BYTES: Final = 4_096
@@ -44,22 +40,6 @@ _POLL_S: Final = 0.01
 _DRAIN_S: Final = 0.5
 
 
-@dataclass(slots=True)
-class _Garbage:
-    """What a server wrote that is no message."""
-
-    n_lines: int = 0
-    first: str = ""
-
-    def add(self, line: bytes) -> None:
-        self.n_lines += 1
-        self.first = self.first or _printable(line)
-
-    def __str__(self) -> str:
-        lines = "1 line" if self.n_lines == 1 else f"{self.n_lines:,} lines"
-        return f"it wrote {lines} to its standard output that are no MCP messages, the first: {self.first}"
-
-
 class StdioTransport:
     """Starts the server when it is entered, and leaves no process of it behind."""
 
@@ -67,7 +47,9 @@ class StdioTransport:
         self._server: Final = server
         self.finished: Final = asyncio.Event()
         """This is set when no more messages come."""
-        self._garbage: Final = _Garbage()
+        self._n_garbage = 0
+        """How many lines it wrote that are no messages."""
+        self._first_garbage = ""
         self._last_words = bytearray()
         self._fault = ""
         """Why the server was ended from here; empty while it was not."""
@@ -81,8 +63,10 @@ class StdioTransport:
     def trouble(self) -> str:
         """What is known of why it does not work. It is complete once the transport was left."""
         parts = [self._fault or self._ending]
-        if self._garbage.n_lines:
-            parts.append(str(self._garbage))
+        if self._n_garbage:
+            lines = "1 line" if self._n_garbage == 1 else f"{self._n_garbage:,} lines"
+            first = f"the first: {self._first_garbage}"
+            parts.append(f"it wrote {lines} to its standard output that are no MCP messages, {first}")
         if words := _printable(bytes(self._last_words), from_end=True):
             parts.append(f"its last words on standard error: {words}")
         return "; ".join(parts)
@@ -123,7 +107,9 @@ class StdioTransport:
         draining = asyncio.create_task(_drain(stdout))  # who waits for a reader cannot end
         try:
             stdin.close()
-            await self._asked_to_end()
+            if not await self._has_exited(0 if self._fault else self._server.grace_s) or self._processes.are_left():
+                self._processes.send(signal.SIGTERM)
+                await self._has_exited(self._server.grace_s)
         finally:
             await self._ended_for_certain()
             draining.cancel()
@@ -193,8 +179,9 @@ class StdioTransport:
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
-            self._garbage.add(line)
-            if self._garbage.n_lines > MAX_GARBAGE:
+            self._n_garbage += 1
+            self._first_garbage = self._first_garbage or _printable(line)
+            if self._n_garbage > MAX_GARBAGE:
                 self._fault = "it does not speak MCP"
             return None
         self._n_unasked = 0 if isinstance(message, JSONRPCResponse | JSONRPCError) else self._n_unasked + 1
@@ -221,12 +208,6 @@ class StdioTransport:
                 del self._last_words[:-_KEPT_BYTES]
 
     # -- its end
-
-    async def _asked_to_end(self) -> None:
-        if await self._has_exited(0 if self._fault else self._server.grace_s) and not self._processes.are_left():
-            return
-        self._processes.send(signal.SIGTERM)
-        await self._has_exited(self._server.grace_s)
 
     async def _ended_for_certain(self) -> None:
         """Kill all that still runs, and wait until the pipes know it."""

@@ -86,7 +86,11 @@ async def mcp(
     options = _Taking(effects, parallel=parallel, max_chars=max_chars, timeout_s=call_timeout_s)
     async with _opened(named, start_timeout_s, call_timeout_s) as opened:
         if known is not None:
-            _compare(str(pins), known, named, opened)
+            differing = [
+                line for _, offer in opened for line in differences(known, offer, only=named[offer.server].only)
+            ]
+            if differing:
+                raise PinsDiffer(str(pins), differing)
         yield _tools(named, opened, options)
 
 
@@ -145,12 +149,6 @@ async def _opened(
         closing = asyncio.gather(*(each.close() for each in connections))
         await ended(closing)  # it takes a moment, and nothing must be left
         closing.result()
-
-
-def _compare(path: str, known: Pins, servers: Mapping[str, Server], opened: Sequence[tuple[Connection, Offer]]) -> None:
-    differing = [line for _, offer in opened for line in differences(known, offer, only=servers[offer.server].only)]
-    if differing:
-        raise PinsDiffer(path, differing)
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------

@@ -15,17 +15,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, TypeAlias
 
+from journeyman import events
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
-from journeyman.events import (
-    Event,
-    IterationStarted,
-    Listener,
-    ModelRetried,
-    ToolCalled,
-    ToolProgress,
-    ValidationFailed,
-)
 from journeyman.gate import Approval, Decision
 from journeyman.loop.attempts import run
 from journeyman.result import Result
@@ -33,10 +25,8 @@ from journeyman.types import JsonObject
 
 PATIENCE_S: Final = 600.0
 """How long a run waits for the answer to a question, in seconds, before it is given up."""
-
 MAX_CALLS: Final = 64
 """How many calls may be under way at once, those that wait for an answer included."""
-
 _NOTES_KEPT: Final = 64
 
 
@@ -102,7 +92,7 @@ class ServedCall:
 
     # -- for the run
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: events.Event) -> None:
         """Make a note of an event that a person would want to know of."""
         text = _note(event)
         if text:
@@ -149,7 +139,7 @@ class ServedCall:
             question.answer.set_result(decision)
 
     def wait(self, seconds: float, give_up: Callable[[], None]) -> None:
-        """ServedCall `give_up` when the client has not come back by then."""
+        """Call `give_up` when the client has not come back by then."""
         self._call_off = asyncio.get_running_loop().call_later(seconds, give_up).cancel
 
     def go_on(self) -> None:
@@ -160,18 +150,18 @@ class ServedCall:
         self._told = frozenset()
 
 
-def _note(event: Event) -> str:
+def _note(event: events.Event) -> str:
     """Return what to tell of an event; nothing of most."""
     match event:
-        case IterationStarted(path=path, attempt=attempt, iteration=iteration):
+        case events.IterationStarted(path=path, attempt=attempt, iteration=iteration):
             text = f"iteration {iteration}" if attempt == 1 else f"attempt {attempt}, iteration {iteration}"
-        case ToolCalled(path=path, kind="tool", tool_name=text):
+        case events.ToolCalled(path=path, kind="tool", tool_name=text):
             pass
-        case ToolProgress(path=path, tool_name=name, message=message):
+        case events.ToolProgress(path=path, tool_name=name, message=message):
             text = f"{name}: {message}"
-        case ModelRetried(path=path, kind=kind, delay_s=delay_s):
+        case events.ModelRetried(path=path, kind=kind, delay_s=delay_s):
             text = f"{kind}, again in {delay_s:.1f} s"
-        case ValidationFailed(path=path, attempt=attempt):
+        case events.ValidationFailed(path=path, attempt=attempt):
             text = f"attempt {attempt} was rejected"
         case _:
             return ""
@@ -214,7 +204,7 @@ class Calls:
         self._waiting.clear()
 
     def start(
-        self, agent: Agent[Any, Any], value: object, call: ServedCall, host: Host, *, on_event: Listener | None
+        self, agent: Agent[Any, Any], value: object, call: ServedCall, host: Host, *, on_event: events.Listener | None
     ) -> None:
         """Start the run of a call, in a task of its own with a copy of the caller's context.
 

@@ -26,7 +26,6 @@ from journeyman.errors import DefinitionError, Problem
 PATH: Final = "/mcp"
 SHORTEST_TOKEN: Final = 16
 """Characters."""
-
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _LAST_WORDS_S: Final = 1
 """How long clients have to take what was answered, once the server closes, in seconds."""

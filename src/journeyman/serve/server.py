@@ -147,7 +147,7 @@ class _Serving:
         except InvalidArguments as error:
             return invalid(error)
         except TooManyCalls as error:
-            return refusal("TOO_MANY_CALLS", str(error), "ServedCall again when one has ended.")
+            return refusal("TOO_MANY_CALLS", str(error), "Call again when one has ended.")
         return await _followed(context, tool, call)
 
     def _started(
@@ -173,7 +173,7 @@ class _Serving:
         call = calls.go_on(params.request_state or "", params.name, params.arguments or {})
         if call is None:
             return refusal(
-                "NO_SUCH_CALL", "No call waits for this answer: it has ended, or was given up.", "ServedCall anew."
+                "NO_SUCH_CALL", "No call waits for this answer: it has ended, or was given up.", "Call anew."
             )
         for key, response in (params.input_responses or {}).items():
             call.reply(key, _decision(response))
@@ -192,7 +192,12 @@ async def _followed(
                     await context.session.report_progress(number, message=text)
                 case Questions(questions):
                     requests: types.InputRequests = {
-                        each.key: types.ElicitRequest(params=_form(each.approval)) for each in questions
+                        each.key: types.ElicitRequest(
+                            params=types.ElicitRequestFormParams(
+                                message=_question(each.approval), requested_schema=_FORM
+                            )
+                        )
+                        for each in questions
                     }
                     context.lifespan_context.wait(call)
                     is_settled = True
@@ -212,7 +217,9 @@ def _approver(context: Context, call: ServedCall) -> Approver | None:
     """Return who answers what a gate asks; None where this client cannot."""
     session = context.session
     capabilities = session.client_capabilities
-    if capabilities is None or not _shows_forms(capabilities.elicitation):
+    forms = None if capabilities is None else capabilities.elicitation
+    # Those who show forms, but are from before there were other modes, do not say so.
+    if forms is None or (forms.form is None and forms.url is not None):
         return None
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return call.ask
@@ -223,15 +230,6 @@ def _approver(context: Context, call: ServedCall) -> Approver | None:
         return _decision(await session.elicit_form(_question(approval), _FORM, context.request_id))
 
     return ask
-
-
-def _shows_forms(capability: types.ElicitationCapability | None) -> bool:
-    """Tell whether a client shows forms. Those from before there were other modes do not say so."""
-    return capability is not None and (capability.form is not None or capability.url is None)
-
-
-def _form(approval: Approval) -> types.ElicitRequestFormParams:
-    return types.ElicitRequestFormParams(message=_question(approval), requested_schema=_FORM)
 
 
 def _question(approval: Approval) -> str:

@@ -21,11 +21,10 @@ from journeyman.cancel import ended, within
 from journeyman.processes import QUIET, Processes, filtered, marked, plain, signal_name
 from journeyman.toolbox.bench import Bench, Shell
 from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Refusal, Spill
-from journeyman.tools.tools import ToolContext, tool
+from journeyman.tools.tools import AnyTool, ToolContext, tool
 
 if TYPE_CHECKING:
     from journeyman.tools.background import TaskContext
-    from journeyman.tools.tools import AnyTool
 
 _LONGEST_DESCRIPTION: Final = 80
 _HEAD_BYTES: Final = MAX_BYTES // 5
@@ -101,14 +100,10 @@ def _in_background(bench: Bench, command: str, folder: str, *, ctx: ToolContext,
             raise Refusal("timeout" if done.timed_out else "command_failed", _ending(done, seconds))
         return _described(done, seconds)
 
-    id = ctx.tasks.start(work, description=_short(command), kind="shell", command=command)
-    return f"Started in the background as task {id}."
-
-
-def _short(command: str) -> str:
-    """Return the first line of a command, cut to what can be read at a glance."""
     first, _, rest = command.strip().partition("\n")
-    return f"{first[:_LONGEST_DESCRIPTION]}…" if rest or len(first) > _LONGEST_DESCRIPTION else first
+    short = f"{first[:_LONGEST_DESCRIPTION]}…" if rest or len(first) > _LONGEST_DESCRIPTION else first
+    id = ctx.tasks.start(work, description=short, kind="shell", command=command)
+    return f"Started in the background as task {id}."
 
 
 def _described(done: _Completed, timeout_s: float) -> str:
@@ -164,7 +159,8 @@ async def _run(
         process = await _started(bench.shell, command, folder, mark=mark, pipe=pipe)
         running = Processes(process.pid, mark)
         try:
-            timed_out = not await _ended_within(timeout_s, process)
+            await within(timeout_s, process.wait())
+            timed_out = process.returncode is None
         finally:
             left_behind = await _end(process, running, pipe, bench.shell.grace_s)
         pipe.show_rest()
@@ -205,15 +201,6 @@ async def _started(shell: Shell, command: str, folder: str, *, mark: str, pipe: 
         raise
     finally:
         pipe.close_inner()
-
-
-async def _ended_within(seconds: float, process: asyncio.subprocess.Process) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            await process.wait()
-    except TimeoutError:
-        return False
-    return True
 
 
 async def _end(process: asyncio.subprocess.Process, running: Processes, pipe: _Pipe, grace_s: float) -> bool:
@@ -323,15 +310,12 @@ class _Transcript:
         if self._written is not None:
             self._write(data)
         elif self.n_bytes > MAX_BYTES:
-            self._overflow()
+            self._written, self.file = self.spill.create("bash")
+            self._head = bytes(self._kept[:_HEAD_BYTES])
+            self._write(bytes(self._kept))
+            del self._kept[:_HEAD_BYTES]
         if self.file is not None and len(self._kept) > 2 * _TAIL_BYTES:
             del self._kept[:-_TAIL_BYTES]
-
-    def _overflow(self) -> None:
-        self._written, self.file = self.spill.create("bash")
-        self._head = bytes(self._kept[:_HEAD_BYTES])
-        self._write(bytes(self._kept))
-        del self._kept[:_HEAD_BYTES]
 
     def _write(self, data: bytes) -> None:
         if self._written is not None and self._n_written < MAX_SPILL_BYTES:

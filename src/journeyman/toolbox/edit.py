@@ -14,15 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import Located, Refusal, text_of
-from journeyman.tools.tools import tool
-
-if TYPE_CHECKING:
-    from journeyman.tools.tools import AnyTool
-
+from journeyman.tools.tools import AnyTool, tool
 
 MAX_CHARS: Final = 20_000
 """The longest text that is compared word by word."""

@@ -22,12 +22,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from journeyman.toolbox.files import Refusal, capped
 from journeyman.toolbox.page import readable
-from journeyman.tools.tools import tool
+from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import ToolResult
 
 if TYPE_CHECKING:
     from journeyman.toolbox.workspace import Workspace
-    from journeyman.tools.tools import AnyTool
 
 
 MAX_REDIRECTS: Final = 5
@@ -163,7 +162,6 @@ def _host(url: str) -> str:
 
 
 async def _asked(url: str, host: str, limits: _PageLimits) -> _Fetched:
-    """Ask for one URL."""
     parts = urlsplit(url)
     addresses = await checked_addresses(host, parts.port or _PORTS[parts.scheme], limits.allowed)
     connector = aiohttp.TCPConnector(resolver=_Pinned(addresses), use_dns_cache=False, force_close=True)

@@ -45,23 +45,10 @@ _FOLDER = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEX
 _LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe without a writer must not hold us up
 _CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-RefusalKind: TypeAlias = Literal[
-    "outside",
-    "invalid",
-    "not_found",
-    "not_a_text",
-    "too_large",
-    "not_read",
-    "partly_read",
-    "changed_since",
-    "no_match",
-    "ambiguous",
-    "address",
-    "unreachable",
-    "timeout",
-    "command_failed",
-    "not_available",
-]
+RefusalKind: TypeAlias = (
+    Literal["outside", "invalid", "not_found", "not_a_text", "too_large", "not_read", "partly_read", "changed_since"]
+    | Literal["no_match", "ambiguous", "address", "unreachable", "timeout", "command_failed", "not_available"]
+)
 """Why not. These labels do not change.
 
 `outside`: the path leads out of the workspace. `not_read`, `partly_read`, `changed_since`: the file must be read, or

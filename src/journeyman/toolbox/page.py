@@ -28,7 +28,6 @@ _BEFORE: Final = {
 """What stands in the text where an element begins."""
 _RAW: Final = frozenset({"script", "style", "iframe"})
 """In these, nothing is a tag but their own end."""
-
 _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*+)((?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+)>")
 _MARKUP = re.compile(r"<(?:/?[a-zA-Z]|[!?])")
 _TAG_BEGUN = re.compile(r"</?[a-zA-Z]")

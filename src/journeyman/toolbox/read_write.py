@@ -6,7 +6,7 @@ A file is written over only if the model has read all of it, as it is now.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -25,12 +25,8 @@ from journeyman.toolbox.files import (
     text_of,
     with_endings_like,
 )
-from journeyman.tools.tools import tool
+from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import Image, Text, ToolResult
-
-if TYPE_CHECKING:
-    from journeyman.tools.tools import AnyTool
-
 
 MAX_LINE_CHARS: Final = 2_000
 """Where a long line is cut."""

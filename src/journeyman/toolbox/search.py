@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
@@ -17,11 +17,7 @@ from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import MAX_FILE_BYTES, Located, Refusal, capped, cut, decoded, lines_of
 from journeyman.toolbox.walk import Deadline, compiled, files_below
 from journeyman.tools.results import encodable
-from journeyman.tools.tools import tool
-
-if TYPE_CHECKING:
-    from journeyman.tools.tools import AnyTool
-
+from journeyman.tools.tools import AnyTool, tool
 
 MAX_FILES: Final = 200
 MAX_MATCHES: Final = 100

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Final, cast
+from typing import Annotated, Final, cast
 
 import orjson
 from pydantic import Field
@@ -22,20 +22,15 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.files import Refusal
 from journeyman.tools.results import to_result
-from journeyman.tools.tools import ToolContext, tool, tool_problems
+from journeyman.tools.tools import AnyTool, ToolContext, tool, tool_problems
 from journeyman.types import Effect, Text, ToolReference, ToolResult
-
-if TYPE_CHECKING:
-    from journeyman.tools.tools import AnyTool
 
 FOUND: Final = 5
 """How many tools a search gives, if it does not say."""
-
 _NAME_SCORE, _DESCRIPTION_SCORE, _PARAMETER_SCORE = 3, 2, 1
 _MAX_NAMES_CHARS: Final = 2_000
 _SHORTEST_PART: Final = 3
 _WORD = re.compile(r"[a-z0-9]+")
-
 Score = Callable[["AnyTool"], int]
 
 

@@ -26,7 +26,6 @@ from journeyman.toolbox.files import Entry, Files, LocalFiles, Located, Refusal
 
 SEARCH_S: Final = 60.0
 """How long a search may take."""
-
 _IGNORE_FILES: Final = (".rgignore", ".ignore", ".gitignore")
 _IGNORE_FILE_BYTES: Final = 1024 * 1024
 _OPTIONS: Final = (

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, get_args
+from typing import Final, Literal, Self, TypeAlias, get_args
 
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.bench import Bench, Shell, Stamps
@@ -15,9 +15,7 @@ from journeyman.toolbox.edit import edit_tool
 from journeyman.toolbox.files import Files, LocalFiles, Reach, Spill
 from journeyman.toolbox.read_write import ls_tool, read_tool, write_tool
 from journeyman.toolbox.search import glob_tool, grep_tool
-
-if TYPE_CHECKING:
-    from journeyman.tools.tools import AnyTool
+from journeyman.tools.tools import AnyTool
 
 ToolName: TypeAlias = Literal["read", "write", "edit", "bash", "glob", "grep", "ls"]
 

@@ -25,7 +25,6 @@ from journeyman.types import JsonObject
 
 Asked: TypeAlias = ApprovalRequested | QuestionAsked
 Answered: TypeAlias = ApprovalAnswered | QuestionAnswered
-
 _ROWS_SHOWN: Final = 30
 _CHARS_SHOWN: Final = 3_000
 _MANY_ROWS: Final = 10_000
@@ -49,12 +48,15 @@ _DENIED: Final = "the user said no"
 def visible(value: object, *, indent: int | None = 2) -> str:
     """Return a value as JSON in which whatever a terminal would not show is written out, as `\\u202e`."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=repr)
-    return "".join(each if each == "\n" or _is_visible(each) else _escaped(each) for each in text)
+    return "".join(
+        each if _is_visible(each) else f"\\u{ord(each):04x}" if each.isascii() else json.dumps(each)[1:-1]
+        for each in text
+    )
 
 
 def _is_visible(character: str) -> bool:
     if character.isascii():
-        return character.isprintable()
+        return character.isprintable() or character == "\n"
     return unicodedata.category(character)[0] not in "CZ" and _BLANK.fullmatch(character) is None
 
 
@@ -62,10 +64,6 @@ _BLANK: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 """Letters, marks and symbols that look like nothing."""
-
-
-def _escaped(character: str) -> str:
-    return f"\\u{ord(character):04x}" if character.isascii() else json.dumps(character)[1:-1]
 
 
 @dataclass(slots=True)
@@ -143,7 +141,7 @@ class Asking:
         elif word in ("v", "view") and not reason:
             yield from _whole(asked.arguments)
         else:
-            yield Line(mark="warning", text=f"{one_line(text, 40)!r} is no answer. {_choices(asked)}", rows=4)
+            yield Line(mark="warning", text=f"{one_line(text, 40)!r} is no answer. {_hint(asked)}", rows=4)
 
     def _edit(self, waiting: _Open, given: str) -> None:
         waiting.is_editing = True
@@ -200,18 +198,15 @@ def _shown(asked: Asked) -> Iterator[Line]:
         for number, option in enumerate(asked.options, 1):
             yield Line(indent=4, text=f"{number} {option}", rows=3)
         return
-    yield Line(mark="asks", name=f"{asked.tool_name} asks to run{who}", text=f"· {_why(asked)}", rows=2)
+    # The reason of the question, without what stands above and below it anyway.
+    found = re.search(r": ((?:the mode is|it is outside of) .*)$", asked.question, re.DOTALL)
+    why = found[1] if found else asked.question
+    yield Line(mark="asks", name=f"{asked.tool_name} asks to run{who}", text=f"· {one_line(why, 300)}", rows=2)
     text = visible(asked.arguments)
     shown = "\n".join(text[:_CHARS_SHOWN].split("\n")[:_ROWS_SHOWN])
     yield Line(indent=2, mark="bar", text=shown, rows=_MANY_ROWS)
     if len(shown) < len(text):
         yield Line(indent=2, mark="warning", text=f"{count(len(text) - len(shown), 'more character')}: v shows them")
-
-
-def _why(asked: ApprovalRequested) -> str:
-    """Return the reason of the question without what stands above and below it anyway."""
-    found = re.search(r": ((?:the mode is|it is outside of) .*)$", asked.question, re.DOTALL)
-    return one_line(found[1] if found else asked.question, 300)
 
 
 def _whole(arguments: JsonObject) -> Iterator[Line]:
@@ -221,12 +216,8 @@ def _whole(arguments: JsonObject) -> Iterator[Line]:
 
 
 def _hint(asked: Asked) -> str:
-    if isinstance(asked, ApprovalRequested):
-        return _choices(asked)
-    return "A number or a text." if asked.options else ""
-
-
-def _choices(asked: ApprovalRequested) -> str:
+    if isinstance(asked, QuestionAsked):
+        return "A number or a text." if asked.options else ""
     return " · ".join([*(_GRANTS[extent] for extent in _GRANTS if extent in asked.offers), _OTHERS])
 
 

@@ -77,17 +77,15 @@ def chat(
     agent = load_agent(target)
     host = Host(model=load_model(model), gate=_gate(agent, target, mode))
     sessions = SessionFile(given=session_file, resume=resume)
-    if not _is_terminal():
+    if not (os.isatty(0) and os.isatty(1) and os.environ.get("TERM", "") not in ("dumb", "unknown")):
         return _converse_plainly(agent, host, sessions)
     try:
         return _converse(agent, host, sessions)
     finally:
         if sessions.id:
-            PlainScreen(stderr_console()).say([_farewell(sessions, target)])
-
-
-def _is_terminal() -> bool:
-    return os.isatty(0) and os.isatty(1) and os.environ.get("TERM", "") not in ("dumb", "unknown")
+            file = "" if sessions.given is None else f" --session-file {quote(str(sessions.path))}"
+            text = f"Go on with it: journeyman chat {quote(target)}{file} --resume {sessions.id}"
+            PlainScreen(stderr_console()).say([Line(text=text, style="dim", rows=3)])
 
 
 def _gate(agent: Agent[Any, Any], target: str, mode: Mode | None) -> Permission | None:
@@ -175,12 +173,6 @@ def _greeting(agent: Agent[Any, Any], host: Host, sessions: SessionFile, chat: C
         yield from recalled(chat.messages)
         if chat.messages[-1].role == "user":
             yield Line(mark="warning", text="The last turn was interrupted. /continue goes on where it was.")
-
-
-def _farewell(sessions: SessionFile, target: str) -> Line:
-    file = "" if sessions.given is None else f" --session-file {quote(str(sessions.path))}"
-    text = f"Go on with it: journeyman chat {quote(target)}{file} --resume {sessions.id}"
-    return Line(text=text, style="dim", rows=3)
 
 
 # -- without a terminal ------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from journeyman import events
 from journeyman.agent import Agent
 from journeyman.chat.chat import Chat
 from journeyman.cli.chat.asking import Asking
@@ -23,20 +24,9 @@ from journeyman.cli.chat.view import Entry, View
 from journeyman.cli.run import parse_input
 from journeyman.cli.show.lines import Line, count, one_line, usage_sentence
 from journeyman.errors import InvalidArguments, JourneymanError, NothingToContinue, StoreError
-from journeyman.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    Event,
-    IterationStarted,
-    MessageCommitted,
-    QuestionAnswered,
-    QuestionAsked,
-    RunStarted,
-    TurnEnded,
-)
 from journeyman.types import dump_messages
 
-_MAY_DELIVER: Final = (MessageCommitted, IterationStarted, TurnEnded)
+_MAY_DELIVER: Final = (events.MessageCommitted, events.IterationStarted, events.TurnEnded)
 """After these, something that waited may have been said."""
 _QUEUED_ROWS: Final = 2
 _SESSIONS_SHOWN: Final = 12
@@ -81,22 +71,22 @@ class Dialog:
 
     # -- what happens
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: events.Event) -> None:
         """Listen to the chat."""
         lines: list[Line] = []
         if isinstance(event, _MAY_DELIVER):
             lines += self._delivered()
-        if isinstance(event, RunStarted) and len(event.path) == 1:
+        if isinstance(event, events.RunStarted) and len(event.path) == 1:
             self.view.begin()
         lines += self._tree.lines(event)
-        if isinstance(event, ApprovalRequested | QuestionAsked):
+        if isinstance(event, events.ApprovalRequested | events.QuestionAsked):
             lines += self._asking.add(event)
-        elif isinstance(event, ApprovalAnswered | QuestionAnswered):
+        elif isinstance(event, events.ApprovalAnswered | events.QuestionAnswered):
             lines += self._asking.remove(event)
         self.view.write(self._tree.words)
         self.view.follow(event)
         self.say(lines)
-        if isinstance(event, TurnEnded) and len(event.path) == 1:
+        if isinstance(event, events.TurnEnded) and len(event.path) == 1:
             self.view.end()
 
     # -- what is entered

@@ -66,7 +66,6 @@ class SessionFile:
             yield chat
 
     def _wanted(self, agent: Agent[Any, Any]) -> str | None:
-        """Return the id of the conversation to go on with."""
         if self.given is None:
             make_folder(self.path.parent)
         if self.resume != LATEST:

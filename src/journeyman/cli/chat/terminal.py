@@ -35,7 +35,7 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
 
-from journeyman.cli.chat.view import SAY, Entry, Keys, Prompt, View
+from journeyman.cli.chat.view import SAY, Entry, Keys, View
 from journeyman.cli.show.lines import Line, laid_out
 
 _STDIN: Final = 0
@@ -171,7 +171,6 @@ class Terminal:
                 self._output.flush()
 
     def _drawn(self, lines: Sequence[Line], width: int | None = None) -> str:
-        """Return lines as a terminal takes them."""
         self._console.width = width or self._size().columns
         with self._console.capture() as captured:
             for line in lines:
@@ -226,13 +225,10 @@ class Terminal:
             return
         is_gone = bool(self._prompt.id) and wanted.id != self._prompt.id
         if is_gone or wanted.given or not self._buffer.text or self._buffer.text == self._prompt.given:
-            self._become(wanted)
-
-    def _become(self, prompt: Prompt) -> None:
-        self._prompt = prompt
-        self._buffer.reset()
-        if prompt.given:
-            self._buffer.insert_text(prompt.given)
+            self._prompt = wanted
+            self._buffer.reset()
+            if wanted.given:
+                self._buffer.insert_text(wanted.given)
 
     def _typed(self) -> None:
         self._asked_to_leave = False

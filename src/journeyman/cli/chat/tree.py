@@ -10,37 +10,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from journeyman import events
 from journeyman.agent import Agent
 from journeyman.cli.run import output_text
 from journeyman.cli.show.lines import EMPTY, Line, arguments, count, duration, usage_sentence
 from journeyman.cli.show.tree import Tree
 from journeyman.endings import ErrorCode
-from journeyman.events import (
-    Event,
-    IterationStarted,
-    MessageCommitted,
-    ModelResponded,
-    ModelRestarted,
-    RunFailed,
-    RunStarted,
-    RunSucceeded,
-    TextDelta,
-    TurnEnded,
-)
 from journeyman.output import TEXT
 from journeyman.result import Failure, Metadata
 from journeyman.types import NOTHING_USED, Message, ToolResult, ToolUse, Usage
 
 _SHOWN_HERE: Final = (
-    RunStarted,
-    MessageCommitted,
-    IterationStarted,
-    ModelResponded,
-    ModelRestarted,
-    RunSucceeded,
-    RunFailed,
-    TextDelta,
-    TurnEnded,
+    *(events.RunStarted, events.MessageCommitted, events.IterationStarted, events.TextDelta, events.ModelResponded),
+    *(events.ModelRestarted, events.RunSucceeded, events.RunFailed, events.TurnEnded),
 )
 """Events of the chat's own runs that are not shown as in the tree of a single run."""
 
@@ -68,7 +50,7 @@ class ChatTree:
         """What this turn's runs have used so far; None when they do not count."""
         self._seconds = 0.0
 
-    def lines(self, event: Event) -> list[Line]:
+    def lines(self, event: events.Event) -> list[Line]:
         """Return the lines that `event` adds."""
         lines = self._tree.lines(event)
         if len(event.path) > 1:
@@ -77,26 +59,26 @@ class ChatTree:
             return list(self._own(event))
         return [replace(line, indent=max(0, line.indent - _OUTDENTED)) for line in lines]
 
-    def _own(self, event: Event) -> Iterator[Line]:
+    def _own(self, event: events.Event) -> Iterator[Line]:
         match event:
-            case IterationStarted():
+            case events.IterationStarted():
                 self._has_words, self.words = False, ""
-            case TextDelta(text=text) if self._shows_answers:
+            case events.TextDelta(text=text) if self._shows_answers:
                 yield from self._written(text)
-            case ModelRestarted():
+            case events.ModelRestarted():
                 yield from self._broken_off()
-            case ModelResponded(text=text, stop_reason=reason):
+            case events.ModelResponded(text=text, stop_reason=reason):
                 if self._shows_answers or reason == "tool_use":
                     yield from spoken(self.words if self._has_words else text)
                 self._has_words, self.words = False, ""
-            case RunSucceeded(output=output, metadata=metadata):
+            case events.RunSucceeded(output=output, metadata=metadata):
                 self._count(metadata)
                 if self._shows_answers and self._agent.output is not TEXT:
                     yield from spoken(output_text(self._agent, output))
-            case RunFailed(metadata=metadata):
+            case events.RunFailed(metadata=metadata):
                 self._count(metadata)
                 yield from self._broken_off()
-            case TurnEnded(result=result):
+            case events.TurnEnded(result=result):
                 yield from self._ended(result)
             case _:
                 pass

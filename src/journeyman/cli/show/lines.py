@@ -24,7 +24,6 @@ Mark: TypeAlias = Literal[
 
 WIDEST: Final = 100
 """Lines are no longer than this, so that notes stay near what they are about."""
-
 _MOST_CHARS: Final = 20_000
 """What is longer than this is cut before it is looked at."""
 
@@ -44,9 +43,7 @@ _SYMBOLS: Final[dict[Mark, tuple[str, str, str]]] = {
 }
 
 _PLAIN: Final = str.maketrans("·…✓✗", "-~+x")
-
 _LEAST_DOLLARS: Final = 0.00005  # what is less is $0.0000
-
 _SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\|$)|[ -/]*[0-~])", re.DOTALL)
 _INVISIBLE: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -121,16 +118,13 @@ def _wrapped(text: str, width: int, rows: int, console: Console) -> list[str]:
         row.truncate(max(width, 1), overflow="ellipsis")
         return [row.plain]
     kept = text[: (rows + 1) * max(width, 1) + 1]  # enough to fill the rows: no line break makes them hold more
-    wrapped = [piece.rstrip() for part in kept.split("\n") for piece in _pieces(part, max(width, 1), console)]
+    parts = [Text(part).wrap(console, max(width, 1)) or [Text()] for part in kept.split("\n")]
+    wrapped = [piece.plain.rstrip() for part in parts for piece in part]
     if len(wrapped) > rows:
         last = Text(wrapped[rows - 1] + "…")
         last.truncate(max(width, 1), overflow="ellipsis")
         wrapped = [*wrapped[: rows - 1], last.plain]
     return wrapped or [""]
-
-
-def _pieces(text: str, width: int, console: Console) -> list[str]:
-    return [piece.plain for piece in Text(text).wrap(console, width)] or [""]
 
 
 # -- short forms -------------------------------------------------------------------------------------------------------
@@ -206,7 +200,7 @@ def arguments(given: JsonObject) -> str:
         case [(_, str() as text)]:
             return one_line(text, 300)
         case pairs:
-            return one_line(", ".join(f"{name}={_value(value)}" for name, value in pairs), 300)
+            return one_line(", ".join(f"{name}={to_json(value, fallback=repr).decode()}" for name, value in pairs), 300)
 
 
 def delegated(given: JsonObject) -> str:
@@ -221,7 +215,3 @@ def delegated(given: JsonObject) -> str:
             return one_line(f"{agent}{how}: {task}", 300)
         case _:
             return arguments(given)
-
-
-def _value(value: object) -> str:
-    return to_json(value, fallback=repr).decode()

@@ -154,17 +154,14 @@ class LiveScreen:
 
     def _paint_on(self) -> None:
         while not self._closing.wait(_BETWEEN_PAINTS_S):
-            self._paint()
-
-    def _paint(self) -> None:
-        finished = self._laid_out(self._take_waiting())
-        with self._lock:
-            tail = list(self._tail.lines(unicode=speaks_unicode(self._console)))
-        self._live.update(Group(*self._laid_out(tail)))
-        if finished:
-            self._console.print(*finished, sep="\n")
-        else:
-            self._live.refresh()
+            finished = self._laid_out(self._take_waiting())
+            with self._lock:
+                tail = list(self._tail.lines(unicode=speaks_unicode(self._console)))
+            self._live.update(Group(*self._laid_out(tail)))
+            if finished:
+                self._console.print(*finished, sep="\n")
+            else:
+                self._live.refresh()
 
     def _laid_out(self, lines: Sequence[Line]) -> list[RenderableType]:
         return [row for line in lines for row in laid_out(line, self._console)]

@@ -10,38 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from journeyman import events
 from journeyman.cli.show.lines import arguments, delegated, duration
-from journeyman.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    AttemptStarted,
-    Event,
-    IterationStarted,
-    LayerStarted,
-    MailDelivered,
-    MailReturned,
-    MailSent,
-    MemberChanged,
-    MessageCommitted,
-    ModelResponded,
-    ModelRestarted,
-    ModelRetried,
-    OutputDelta,
-    QuestionAnswered,
-    QuestionAsked,
-    RunFailed,
-    RunStarted,
-    RunSucceeded,
-    TaskEnded,
-    TaskMessaged,
-    TaskStarted,
-    TextDelta,
-    ThinkingDelta,
-    ToolCalled,
-    ToolFinished,
-    ToolInputDelta,
-    ToolProgress,
-)
 from journeyman.result import Metadata, ToolKind
 from journeyman.subagents.calls import NAME as SUBAGENT
 from journeyman.types import JsonObject, RunPath, Usage
@@ -49,7 +19,10 @@ from journeyman.types import JsonObject, RunPath, Usage
 BACKGROUND: Final = "background"
 """The mode of a run that goes on after the run that started it."""
 
-_BESIDE_RUNS: Final = (TaskStarted, TaskMessaged, TaskEnded, MailSent, MailDelivered, MailReturned, MemberChanged)
+_BESIDE_RUNS: Final = (
+    *(events.TaskStarted, events.TaskMessaged, events.TaskEnded),
+    *(events.MailSent, events.MailDelivered, events.MailReturned, events.MemberChanged),
+)
 """Events of background work and of teams. Their paths say whom they concern, not in which run they happened."""
 _WORDS_KEPT: Final = 4_000
 
@@ -113,7 +86,7 @@ class SeenRun:
     """The runs that it started in no call that is known."""
     n_open: int = 0
     """How many of the runs that it started have not ended."""
-    ending: RunSucceeded | RunFailed | None = None
+    ending: events.RunSucceeded | events.RunFailed | None = None
     """How it ended; None for a run that goes on, or that was stopped and has told of no end."""
 
     @property
@@ -155,15 +128,15 @@ class SeenRuns:
         self.open: Final[dict[RunPath, SeenRun]] = {}
         """The runs that have not ended, in the order in which they began."""
 
-    def follow(self, event: Event) -> SeenRun | None:
+    def follow(self, event: events.Event) -> SeenRun | None:
         """Take note of what happened. Return the record of its run; None when it happened beside the runs."""
         if isinstance(event, _BESIDE_RUNS):
             return None
         run = self.open.get(event.path)
-        if run is None or isinstance(event, RunStarted):
+        if run is None or isinstance(event, events.RunStarted):
             run = self._begin(event)
         self._note(run, event)
-        if isinstance(event, RunSucceeded | RunFailed):
+        if isinstance(event, events.RunSucceeded | events.RunFailed):
             run.ending = event
             self._close(event.path)
         return run
@@ -174,13 +147,13 @@ class SeenRuns:
             return []
         return [each for each, run in self.open.items() if each[:-1] == path and run.mode != BACKGROUND]
 
-    def _begin(self, event: Event) -> SeenRun:
+    def _begin(self, event: events.Event) -> SeenRun:
         path = event.path
         above = self.open.get(path[:-1])
         if above is not None and path not in self.open:
             above.n_open += 1
         run = self.open[path] = SeenRun(path=path, since=self._now())
-        if above is not None and isinstance(event, RunStarted):
+        if above is not None and isinstance(event, events.RunStarted):
             call = above.call(event.tool_use_id)
             (above.others if call is None else call.runs).append(run)
         return run
@@ -193,71 +166,68 @@ class SeenRuns:
         if above is not None:
             above.n_open -= 1
 
-    def _note(self, run: SeenRun, event: Event) -> None:  # noqa: C901, PLR0912 - a table
+    def _note(self, run: SeenRun, event: events.Event) -> None:  # noqa: C901, PLR0912 - a table
         match event:
-            case RunStarted(mode=mode, max_attempts=max_attempts):
+            case events.RunStarted(mode=mode, max_attempts=max_attempts):
                 run.mode, run.max_attempts = mode or "", max_attempts
                 run.doing = "getting ready" if run.is_child else f"{event.agent} gets ready"
-            case MessageCommitted(message=message):
+            case events.MessageCommitted(message=message):
                 run.n_prompts += message.role == "user"
-            case AttemptStarted() | ModelRestarted():
+            case events.AttemptStarted() | events.ModelRestarted():
                 run.words = ""
-            case IterationStarted(attempt=attempt, iteration=number):
+            case events.IterationStarted(attempt=attempt, iteration=number):
                 run.iterations.append(SeenIteration(attempt, number))
                 run.n_layers = 0 if number == 1 else run.n_layers
                 run.words, run.doing = "", "the model is asked"
-            case ThinkingDelta(text=text):
+            case events.ThinkingDelta(text=text):
                 run.words, run.doing = (run.words + text)[-_WORDS_KEPT:], "the model is thinking"
-            case TextDelta(text=text):
+            case events.TextDelta(text=text):
                 run.words, run.doing = (run.words + text)[-_WORDS_KEPT:], "the model is writing"
-            case ToolInputDelta(tool_name=name):
+            case events.ToolInputDelta(tool_name=name):
                 run.doing = f"the model is calling {name}"
-            case OutputDelta(json=json):
+            case events.OutputDelta(json=json):
                 run.doing = f"the model is writing its output, {len(json):,} characters so far"
-            case ModelRetried(delay_s=delay_s):
+            case events.ModelRetried(delay_s=delay_s):
                 run.doing = f"waiting {duration(delay_s)} before the next request"
-            case ModelResponded() | ToolCalled() | ToolProgress() | ToolFinished():
+            case events.ModelResponded() | events.ToolCalled() | events.ToolProgress() | events.ToolFinished():
                 self._note_calls(run, event)
-            case LayerStarted(name=name):
+            case events.LayerStarted(name=name):
                 run.n_layers += 1
                 run.doing = f"checking: {name}"
-            case ApprovalRequested() | QuestionAsked():
+            case events.ApprovalRequested() | events.QuestionAsked():
                 run.doing = "waiting for your answer"
-            case ApprovalAnswered() | QuestionAnswered():
+            case events.ApprovalAnswered() | events.QuestionAnswered():
                 run.doing = "going on"
             case _:
                 pass
 
-    def _note_calls(self, run: SeenRun, event: ModelResponded | ToolCalled | ToolProgress | ToolFinished) -> None:
-        """Take note of the model's answer, and of the calls that it asks for."""
+    def _note_calls(
+        self, run: SeenRun, event: events.ModelResponded | events.ToolCalled | events.ToolProgress | events.ToolFinished
+    ) -> None:
         match event:
-            case ModelResponded(text=text, usage=usage):
+            case events.ModelResponded(text=text, usage=usage):
                 run.words, run.said = "", text
                 if run.iterations:
                     run.iterations[-1].usage = usage
-            case ToolCalled():
+            case events.ToolCalled():
                 if not run.iterations:
                     run.iterations.append(SeenIteration(event.attempt, event.iteration))
-                run.iterations[-1].calls[event.tool_use_id] = _called(event, self._now())
+                given = event.tool_input
+                run.iterations[-1].calls[event.tool_use_id] = SeenCall(
+                    id=event.tool_use_id,
+                    name=event.tool_name,
+                    kind=event.kind,
+                    input=given,
+                    given=delegated(given) if event.tool_name == SUBAGENT else arguments(given),
+                    since=self._now(),
+                )
                 run.doing = f"running {event.tool_name}"
-            case ToolProgress(fraction=fraction, message=message):
+            case events.ToolProgress(fraction=fraction, message=message):
                 if (call := run.call(event.tool_use_id)) is not None:
                     part = "" if fraction is None else f"{fraction:.0%} "
                     call.progress = f"{part}{message}"
-            case ToolFinished(tool_result=text, is_error=is_error):
+            case events.ToolFinished(tool_result=text, is_error=is_error):
                 if (call := run.call(event.tool_use_id)) is not None:
                     call.is_error = is_error
                 if event.kind == "output" and not is_error and not run.n_layers:
                     run.drafts = run.drafts[1], text
-
-
-def _called(event: ToolCalled, now: float) -> SeenCall:
-    given = event.tool_input
-    return SeenCall(
-        id=event.tool_use_id,
-        name=event.tool_name,
-        kind=event.kind,
-        input=given,
-        given=delegated(given) if event.tool_name == SUBAGENT else arguments(given),
-        since=now,
-    )

@@ -11,18 +11,9 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
+from journeyman import events
 from journeyman.cli.show.lines import Line, clock, count, one_line, tokens_in
 from journeyman.cli.show.seen import SeenCall, SeenRun, SeenRuns
-from journeyman.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    Event,
-    ModelResponded,
-    QuestionAnswered,
-    QuestionAsked,
-    TaskEnded,
-    TaskStarted,
-)
 from journeyman.types import RunPath
 
 _WORDS_SHOWN: Final = 200
@@ -57,19 +48,24 @@ class Tail:
         self.is_stopping = False
         """True when the user has asked to stop."""
 
-    def follow(self, event: Event) -> None:
+    def follow(self, event: events.Event) -> None:
         """Take note of what happened."""
         run = self._seen.follow(event)
         if run is not None and not run.is_child:
             self._root = run
         match event:
-            case TaskStarted(info=info) if info.kind in ("tool", "shell"):
+            case events.TaskStarted(info=info) if info.kind in ("tool", "shell"):
                 self._tasks.add(info.id)
-            case TaskEnded(info=info):
+            case events.TaskEnded(info=info):
                 self._tasks.discard(info.id)
-            case ModelResponded(usage=usage):
+            case events.ModelResponded(usage=usage):
                 self._tokens += tokens_in(usage) + usage.output_tokens
-            case ApprovalRequested() | QuestionAsked() | ApprovalAnswered() | QuestionAnswered() if run is not None:
+            case (
+                events.ApprovalRequested()
+                | events.QuestionAsked()
+                | events.ApprovalAnswered()
+                | events.QuestionAnswered()
+            ) if run is not None:
                 self._root.doing = run.doing  # whoever asks, it is the user who has to answer
             case _:
                 pass

@@ -11,33 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from journeyman import events
 from journeyman.cli.show.lines import EMPTY, Line, Mark, count, duration, one_line, short_usage, usage_sentence
-from journeyman.cli.show.seen import BACKGROUND, SeenCall, SeenRun, SeenRuns
+from journeyman.cli.show.seen import BACKGROUND, SeenRun, SeenRuns
 from journeyman.endings import ErrorCode
-from journeyman.events import (
-    CallAbandoned,
-    ContextCompacted,
-    Event,
-    IterationStarted,
-    LayerCompleted,
-    LayerStarted,
-    MailReturned,
-    MailSent,
-    MemberChanged,
-    MessageCommitted,
-    ModelAnswered,
-    ModelResponded,
-    ModelRetried,
-    RunFailed,
-    RunStarted,
-    RunSucceeded,
-    TaskEnded,
-    TaskInfo,
-    TaskMessaged,
-    TaskStarted,
-    TaskStatus,
-    ToolFinished,
-)
 from journeyman.result import LayerOutcome, Metadata
 from journeyman.types import RunPath
 
@@ -50,7 +27,6 @@ _CALL: Final = 4
 _BELOW_CALL: Final = 6
 _NOTABLE_S: Final = 0.0005
 """A duration below this would read as 0 ms."""
-
 _PROMPT_ROWS: Final = 3
 _WORDS_ROWS: Final = 3
 _FAULT_ROWS: Final = 4
@@ -60,12 +36,11 @@ _PREVIEW_CHARS: Final = 20_000
 _CALLBACK_ERRORS: Final = 3
 _MAIL_ROWS: Final = 3
 _RESULT_ROWS: Final = 2
-
 _TOGETHER: Final = ("parallel", BACKGROUND)
 """How runs are started that work at the same time as others."""
 _STOPPED: Final = Line(indent=2, mark="stopped", name="stopped")
 """The end of a run that was cancelled by the one above, so that no event said how it ended."""
-_TASK_ENDS: Final[dict[TaskStatus, tuple[Mark, str]]] = {
+_TASK_ENDS: Final[dict[events.TaskStatus, tuple[Mark, str]]] = {
     "running": ("background", "goes on"),
     "completed": ("done", "has ended"),
     "failed": ("failed", "failed"),
@@ -95,21 +70,25 @@ class Tree:
         self._last: RunPath = ()
         """The run that the last line was about."""
 
-    def lines(self, event: Event) -> list[Line]:
+    def lines(self, event: events.Event) -> list[Line]:
         """Return the lines that are complete with `event`."""
         path = event.path
-        if isinstance(event, RunStarted):
+        if isinstance(event, events.RunStarted):
             self._keep_lines(event)
-        is_end = isinstance(event, RunSucceeded | RunFailed) and path in self._seen.open
+        is_end = isinstance(event, events.RunSucceeded | events.RunFailed) and path in self._seen.open
         entries = self._closed(path) if is_end else []
         run = self._seen.follow(event)
         if run is None:
-            return self._beside(event)
-        new = [_Entry(path, _indented(line, path), isinstance(event, RunStarted)) for line in lines_of(run, event)]
+            lines = [_indented(line, path) for line in lines_beside(event)]
+            self._last = self._last[:1] if lines else self._last  # what goes on says again which run it is about
+            return lines
+        new = [
+            _Entry(path, _indented(line, path), isinstance(event, events.RunStarted)) for line in lines_of(run, event)
+        ]
         kept = self._kept.get(path)
         if kept is None:
             return self._passed_on(path, [*entries, *new])
-        if isinstance(event, IterationStarted) and (event.attempt, event.iteration) != (1, 1):
+        if isinstance(event, events.IterationStarted) and (event.attempt, event.iteration) != (1, 1):
             entries = kept.copy()
             kept.clear()
         kept += new
@@ -122,7 +101,7 @@ class Tree:
         self._seen.open.clear()
         return self._in_order(kept)
 
-    def _keep_lines(self, event: RunStarted) -> None:
+    def _keep_lines(self, event: events.RunStarted) -> None:
         """Keep the lines of a run that may not be the only one at work."""
         above = self._seen.open.get(event.path[:-1])
         is_shared = above is not None and (above.n_open > 0 or len(above.open_calls) > 1)
@@ -155,12 +134,6 @@ class Tree:
             self._last = entry.path
         return lines
 
-    def _beside(self, event: Event) -> list[Line]:
-        lines = [_indented(line, event.path) for line in lines_beside(event)]
-        if lines and self._last:
-            self._last = self._last[:1]  # what goes on further down says again which run it is about
-        return lines
-
 
 def _indented(line: Line, path: RunPath) -> Line:
     return replace(line, indent=line.indent + _DEEPER * (len(path) - 1)) if len(path) > 1 else line
@@ -169,43 +142,43 @@ def _indented(line: Line, path: RunPath) -> Line:
 # -- the lines of a run -----------------------------------------------------------------------------------------------
 
 
-def lines_of(run: SeenRun, event: Event) -> Iterator[Line]:  # noqa: C901, PLR0912 - a table
+def lines_of(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noqa: C901, PLR0912 - a table
     """Give the lines that `event` adds to those of its run; the first column is the run's own."""
     match event:
-        case RunStarted():
+        case events.RunStarted():
             how = f"· {event.mode} " if event.mode else ""
             mark: Mark = "child" if run.is_child else ""
             yield Line(mark=mark, name="/".join(event.path[-1:]), text=f"{how}· {event.model}")
-        case MessageCommitted(message=message):
+        case events.MessageCommitted(message=message):
             if message.role == "user" and run.n_prompts == 1:
                 indent = _CHILD if run.is_child else 0
                 yield Line(indent=indent, text=message.text.strip(), style="dim", rows=_PROMPT_ROWS)
-        case IterationStarted(iteration=1):
+        case events.IterationStarted(iteration=1):
             yield from _attempt(run, event.attempt)
-        case ModelRetried():
+        case events.ModelRetried():
             again = f"request {event.request + 1} of {event.max_requests} in {duration(event.delay_s)}"
             text = f"{event.kind}: {one_line(event.message)} ({again})"
             yield Line(indent=_CALL, mark="waiting", text=text, rows=_FAULT_ROWS)
-        case ModelAnswered():
+        case events.ModelAnswered():
             yield Line(indent=_CALL, text=f"{event.provider}:{event.model} answers", style="dim")
-        case ContextCompacted(before_tokens=before, after_tokens=after):
+        case events.ContextCompacted(before_tokens=before, after_tokens=after):
             yield Line(indent=_CALL, text=f"conversation shortened: {before:,} to {after:,} tokens", style="dim")
-        case ModelResponded(iteration=number, text=text, usage=usage):
+        case events.ModelResponded(iteration=number, text=text, usage=usage):
             note = short_usage(usage)
             yield Line(indent=_ITERATION, name=f"{number}", text=one_line(text), note=note, rows=_WORDS_ROWS)
-        case ToolFinished():
+        case events.ToolFinished():
             yield from _finished(run, event)
-        case CallAbandoned():
+        case events.CallAbandoned():
             text = "goes on in its thread; what it returns is dropped"
             yield Line(indent=_CALL, mark="warning", name=event.tool_name, text=text)
-        case LayerStarted():
+        case events.LayerStarted():
             if run.n_layers == 1:
                 yield _handed_in(run)
-        case LayerCompleted(outcome=outcome):
+        case events.LayerCompleted(outcome=outcome):
             yield from _validated(outcome)
-        case RunSucceeded(metadata=metadata):
+        case events.RunSucceeded(metadata=metadata):
             yield from _end("done", metadata, run)
-        case RunFailed():
+        case events.RunFailed():
             yield from _failed(run, event)
         case _:
             pass
@@ -218,15 +191,19 @@ def _attempt(run: SeenRun, number: int) -> Iterator[Line]:
         yield Line(indent=_CHILD if run.is_child else 0, name=f"attempt {number} of {run.max_attempts}")
 
 
-def _finished(run: SeenRun, event: ToolFinished) -> Iterator[Line]:
+def _finished(run: SeenRun, event: events.ToolFinished) -> Iterator[Line]:
     if run.n_layers and event.kind in ("output", "submit"):
         return  # its layers were shown
     is_draft = event.kind == "output" and not event.is_error
+    call = run.call(event.tool_use_id)
+    text = "" if call is None else call.given
+    if is_draft:
+        text = "what the preview shows anew:" if run.drafts[0] else ""
     yield Line(
         indent=_CALL,
         mark="failed" if event.is_error else "done",
         name=event.tool_name,
-        text=_about(run, run.call(event.tool_use_id), is_draft=is_draft),
+        text=text,
         style="dim",
         note="cached" if event.cached else duration(event.duration_s) if event.duration_s >= _NOTABLE_S else "",
     )
@@ -234,12 +211,6 @@ def _finished(run: SeenRun, event: ToolFinished) -> Iterator[Line]:
         yield _barred(event.tool_result, "red", rows=_FAULT_ROWS)
     elif is_draft:
         yield _barred(_preview(*run.drafts), "", rows=_PREVIEW_ROWS)
-
-
-def _about(run: SeenRun, call: SeenCall | None, *, is_draft: bool) -> str:
-    if is_draft:
-        return "what the preview shows anew:" if run.drafts[0] else ""
-    return "" if call is None else call.given
 
 
 def _preview(before: str, text: str) -> str:
@@ -272,7 +243,7 @@ def _barred(text: str, style: str, *, rows: int) -> Line:
 # -- the end of a run -------------------------------------------------------------------------------------------------
 
 
-def _failed(run: SeenRun, event: RunFailed) -> Iterator[Line]:
+def _failed(run: SeenRun, event: events.RunFailed) -> Iterator[Line]:
     yield from _end(mark_of(event.error.code), event.metadata, run)
     if run.is_child:  # of the others, it is said below the tree
         text = f"{event.error.code}: {event.error.message}"
@@ -311,39 +282,36 @@ def counted(metadata: Metadata) -> str:
 # -- background work and teams ----------------------------------------------------------------------------------------
 
 
-def lines_beside(event: Event) -> Iterator[Line]:
+def lines_beside(event: events.Event) -> Iterator[Line]:
     """Give the lines of background work and of a team. What a reader of the others knows already has none."""
     match event:
-        case TaskStarted(info=info):
+        case events.TaskStarted(info=info):
             if info.identity is None:  # a member is told of by its team
                 yield Line(mark="background", name=info.id, text=f"{_subject(info)} · in the background")
-        case TaskMessaged(id=id, text=text, delivery=delivery):
+        case events.TaskMessaged(id=id, text=text, delivery=delivery):
             lost = "" if delivery == "queued" else f" (not read: {delivery})"
             yield Line(mark="mail" if not lost else "warning", name=f"to {id}", text=one_line(text) + lost)
-        case TaskEnded(info=info):
+        case events.TaskEnded(info=info):
             if info.identity is None:
-                yield from _task_ended(info)
-        case MailSent(mail=mail) if mail.kind == "message":
+                mark, end = _TASK_ENDS[info.status]
+                text = f"{_subject(info)} · {end}"
+                yield Line(mark=mark, name=info.id, text=text, note=duration(info.duration_s))
+                if info.error:
+                    yield Line(indent=2, mark="bar", text=one_line(info.error), style="red", rows=_RESULT_ROWS)
+        case events.MailSent(mail=mail) if mail.kind == "message":
             text = one_line(mail.text)
             yield Line(mark="mail", name=f"{mail.sender} to {mail.to}", text=text, rows=_MAIL_ROWS)
-        case MailReturned(letter=letter) if letter.mail.kind == "message":
+        case events.MailReturned(letter=letter) if letter.mail.kind == "message":
             name = f"{letter.mail.sender} to {letter.mail.to}"
             text = f"not delivered ({letter.reason}): {one_line(letter.mail.text)}"
             yield Line(mark="warning", name=name, text=text, rows=_MAIL_ROWS)
-        case MemberChanged(liveness="gone", name=name, error=error):
+        case events.MemberChanged(liveness="gone", name=name, error=error):
             text = f"is gone: {one_line(error)}" if error else "is gone"
             yield Line(mark="failed" if error else "stopped", name=name, text=text, rows=_RESULT_ROWS)
         case _:
             pass
 
 
-def _subject(info: TaskInfo) -> str:
+def _subject(info: events.TaskInfo) -> str:
     what = one_line(info.description or info.command)
     return f"{info.agent}: {what}" if info.agent else what
-
-
-def _task_ended(info: TaskInfo) -> Iterator[Line]:
-    mark, end = _TASK_ENDS[info.status]
-    yield Line(mark=mark, name=info.id, text=f"{_subject(info)} · {end}", note=duration(info.duration_s))
-    if info.error:
-        yield Line(indent=2, mark="bar", text=one_line(info.error), style="red", rows=_RESULT_ROWS)
