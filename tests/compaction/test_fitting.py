@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+import journeyman.window as window
 from journeyman import Agent, Chat, ErrorCode, Failure, Host, InMemoryJournal, Limits, Result, Settings, Usage, run
 from journeyman.compaction import ClearToolResults, Compaction, Summarise
 from journeyman.errors import ProviderError
@@ -16,27 +17,7 @@ from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.model import Model, Prefix, Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.types import Base64, Document, Image, Message, Text, Thinking, ToolResult, ToolUse
-from journeyman.window import (
-    AnyStrategy,
-    CompactedView,
-    Shortened,
-    estimate_message,
-    fault_of_view,
-    without_stale_thinking,
-)
-from tests.compaction.players import (
-    SHORT,
-    SmallWindow,
-    asked,
-    calls,
-    chain,
-    exchange,
-    look,
-    said,
-    summary_call,
-    summing,
-    tokens_of,
-)
+from tests.compaction.players import SmallWindow, asked, calls, chain, exchange, look, said, summary_call, summing
 from tests.loop.players import failed, succeeded
 from tests.support.recorder import Recorder
 
@@ -49,9 +30,9 @@ class Own:
     name: str = "own"
     asked: list[int] = field(default_factory=list[int])
 
-    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> window.Shortened:
         self.asked.append(excess_tokens)
-        return Shortened(messages=self.make(messages), changed=True)
+        return window.Shortened(messages=self.make(messages), changed=True)
 
 
 def broken(messages: Sequence[Message]) -> Sequence[Message]:
@@ -63,29 +44,23 @@ def the_end(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 async def looked(
-    model: Model,
-    *strategies: AnyStrategy,
-    compaction: Compaction | None = None,
-    host: Host | None = None,
-    limits: Limits | None = None,
+    model: Model, *strategies: window.AnyStrategy, host: Host | None = None, limits: Limits | None = None
 ) -> tuple[Result[str], list[ContextCompacted]]:
     recorder = Recorder()
     agent = Agent(
         name="looker",
         model=model,
         tools=[look],
-        settings=SHORT,
-        compaction=compaction or strategies,
+        settings=Settings(max_tokens=1_000),
+        compaction=strategies,
         limits=limits or Limits(iterations=100),
     )
-    result = await run(agent, "Look at everything.", on_event=recorder, host=host)
-    return result, recorder.of(ContextCompacted)
+    return await run(agent, "Look at everything.", on_event=recorder, host=host), recorder.of(ContextCompacted)
 
 
 async def test_what_fits_is_sent_as_it_is_and_nothing_is_told() -> None:
     own = Own(the_end)
-    model = SmallWindow(calls(3))
-    result, events = await looked(model, own)
+    result, events = await looked(SmallWindow(calls(3)), own)
     assert (succeeded(result).output, events, own.asked) == ("Done.", [], [])
 
 
@@ -196,8 +171,7 @@ async def test_a_second_overflow_ends_the_run() -> None:
     refusal = ProviderError("prompt is too long", kind="context_overflow", usage=Usage())
     model = SmallWindow(lambda request: refusal if len(request.messages) > 2 else call("look", size=4_000))
     agent = Agent(name="looker", model=model, tools=[look], compaction=[Own(lambda m: [asked("Less."), *m[1:]])])
-    result = await run(agent, "Look." * 40)
-    assert (failed(result).code, len(model.requests)) == (ErrorCode.CONTEXT_OVERFLOW, 3)
+    assert (failed(await run(agent, "Look." * 40)).code, len(model.requests)) == (ErrorCode.CONTEXT_OVERFLOW, 3)
 
 
 async def test_a_view_that_did_not_become_smaller_is_not_sent_again() -> None:
@@ -225,8 +199,7 @@ async def test_the_answer_is_asked_for_at_the_length_that_is_left() -> None:
     agent = Agent(name="looker", model=model, tools=[look], compaction=Compaction([Own(broken)], reserve_tokens=10))
     succeeded(await run(agent, "Go."))
     assert (asked_for[0], 3_000 < (asked_for[-1] or 0) < 3_200) == (6_000, True)
-    lengths = [tokens_of(body) for body in model.bodies]
-    assert all(n + (limit or 0) <= 8_000 for n, limit in zip(lengths, asked_for, strict=True))
+    assert all(n + (limit or 0) <= 8_000 for n, limit in zip(model.tokens, asked_for, strict=True))
 
 
 # -- summaries in a run ------------------------------------------------------------------------------------------------
@@ -243,14 +216,14 @@ async def test_what_a_summary_costs_is_the_runs() -> None:
     summaries = [event.usage for event in events if event.usage.requests]
     assert usage is not None
     assert (usage.requests, len(summaries) > 1) == (len(model.requests), True)
-    assert usage.input_tokens == sum(map(tokens_of, model.bodies))
+    assert usage.input_tokens == sum(model.tokens)
 
 
 async def test_a_summary_is_drawn_on_the_runs_budget_and_done_without_if_there_is_too_little() -> None:
     model = SmallWindow(calls(14, size=1_000))
     _, events = await looked(model, Own(the_end))
     assert events[0].iteration == 15
-    before = sum(map(tokens_of, model.bodies[:14])) + 14 * 20
+    before = sum(model.tokens[:14]) + 14 * 20
     result, events = await looked(
         SmallWindow(calls(14, size=1_000)),
         *(Summarise(keep_tokens=500), ClearToolResults(keep=1)),
@@ -286,8 +259,7 @@ async def test_a_failed_summary_falls_through_to_the_next_strategy() -> None:
 
 async def test_a_journalled_run_asks_for_no_summary_twice() -> None:
     journal = InMemoryJournal()
-    model = summing_model(30)
-    first, events = await looked(model, Summarise(keep_tokens=500), host=Host(journal=journal))
+    first, events = await looked(summing_model(30), Summarise(keep_tokens=500), host=Host(journal=journal))
     silent = SmallWindow(lambda request: "", window=0)
     second, replayed = await looked(silent, Summarise(keep_tokens=500), host=Host(journal=journal))
     assert succeeded(second).history == succeeded(first).history
@@ -322,12 +294,9 @@ async def test_two_runs_at_once_may_share_their_strategies() -> None:  # S16.10
     models = [SmallWindow(summing(calls(30, size=700 + 100 * number))) for number in range(4)]
     alone = [await looked(SmallWindow(summing(calls(30, size=700 + 100 * n))), *shared) for n in range(4)]
     together = await asyncio.gather(*(looked(model, *shared) for model in models))
-    assert [succeeded(result).metadata.usage for result, _ in together] == [
-        succeeded(result).metadata.usage for result, _ in alone
-    ]
-    assert [[event.after_tokens for event in events] for _, events in together] == [
-        [event.after_tokens for event in events] for _, events in alone
-    ]
+    for (result, events), (expected, of_expected) in zip(together, alone, strict=True):
+        assert succeeded(result).metadata.usage == succeeded(expected).metadata.usage
+        assert [event.after_tokens for event in events] == [event.after_tokens for event in of_expected]
 
 
 async def test_a_factory_gets_the_runs_model() -> None:
@@ -341,7 +310,7 @@ async def test_a_factory_gets_the_runs_model() -> None:
     agent = Agent(name="looker", model=model, tools=[look], compaction=strategies, settings=Settings(max_tokens=500))
     succeeded(await run(agent, "Go."))
     assert models == [model]
-    assert max(tokens_of(body) for body in model.bodies) < 2_200
+    assert max(model.tokens) < 2_200
 
 
 # -- chats -------------------------------------------------------------------------------------------------------------
@@ -350,7 +319,7 @@ async def test_a_factory_gets_the_runs_model() -> None:
 async def test_a_chat_keeps_its_view_from_prompt_to_prompt() -> None:
     recorder = Recorder()
     model = SmallWindow(lambda request: "word " * 200)
-    agent = Agent(name="talker", model=model, settings=SHORT, compaction=[Own(the_end)])
+    agent = Agent(name="talker", model=model, settings=Settings(max_tokens=1_000), compaction=[Own(the_end)])
     async with Chat(agent, on_event=recorder) as chat:
         for number in range(40):
             succeeded(await chat.prompt(f"Prompt {number}: " + "why? " * 50))
@@ -363,7 +332,9 @@ async def test_a_chat_keeps_its_view_from_prompt_to_prompt() -> None:
 
 async def test_a_chat_that_was_reset_begins_anew() -> None:
     model = SmallWindow(lambda request: "word " * 200)
-    async with Chat(Agent(name="talker", model=model, settings=SHORT, compaction=[Own(the_end)])) as chat:
+    async with Chat(
+        Agent(name="talker", model=model, settings=Settings(max_tokens=1_000), compaction=[Own(the_end)])
+    ) as chat:
         for _ in range(20):
             await chat.prompt("why? " * 50)
         await chat.reset()
@@ -379,20 +350,17 @@ async def test_a_prompt_that_grows_before_it_is_answered_grows_in_the_view() -> 
         assert isinstance(await chat.prompt("Two."), Failure)
         assert isinstance(await chat.prompt("Three."), Failure)
         await chat.prompt("Four.")
-    assert [block.text for block in model.requests[-1][-1].content if isinstance(block, Text)] == [
-        "Two.",
-        "Three.",
-        "Four.",
-    ]
+    texts = [block.text for block in model.requests[-1][-1].content if isinstance(block, Text)]
+    assert texts == ["Two.", "Three.", "Four."]
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------
 
 
-def view(prefix_tokens: int = 0) -> CompactedView:
+def view(prefix_tokens: int = 0) -> window.CompactedView:
     """Return a view of nothing, whose system prompt is that long."""
     system = (Text("x" * 4 * prefix_tokens),) if prefix_tokens else ()
-    return CompactedView(Prefix(system=system), Compaction([Own(the_end)]))
+    return window.CompactedView(Prefix(system=system), Compaction([Own(the_end)]))
 
 
 def test_a_kept_view_measures_what_it_sends_and_not_what_was_said() -> None:
@@ -441,31 +409,27 @@ def test_what_is_added_to_a_prompt_is_added_behind_its_summary() -> None:
     kept.rewrite([Message("user", (Text("Summary."), Text("New.")))])
     log[-1] = Message("user", (Text("New."), Text("More.")))
     kept.follow(log)
-    assert [block.text for block in kept.messages[0].content if isinstance(block, Text)] == [
-        "Summary.",
-        "New.",
-        "More.",
-    ]
+    texts = [block.text for block in kept.messages[0].content if isinstance(block, Text)]
+    assert texts == ["Summary.", "New.", "More."]
 
 
 def test_reasoning_after_the_first_change_is_left_out_and_before_it_stays() -> None:
     before = chain(4, thinking=True)
     after = [*before[:4], Message("user", (ToolResult("gone", tool_use_id="c2"),)), *before[5:]]
-    left = without_stale_thinking(before, after)
+    left = window.without_stale_thinking(before, after)
     thoughts = [sum(isinstance(block, Thinking) for block in message.content) for message in left]
     assert thoughts == [0, 1, 0, 1, 0, 0, 0, 0, 0]
     assert all(mine is given for mine, given in zip(left[:4], before, strict=False))
-    assert fault_of_view(before, after) is None
+    assert window.fault_of_view(before, after) is None
 
 
 def test_a_message_of_reasoning_alone_does_not_become_empty() -> None:
     thought = Message("assistant", (Thinking("Hm.", "s"),))
-    left = without_stale_thinking([asked("One."), thought, asked("Two.")], [asked("1"), thought, asked("Two.")])
+    left = window.without_stale_thinking([asked("One."), thought, asked("Two.")], [asked("1"), thought, asked("Two.")])
     assert left[1] == Message("assistant", (Text("(nothing said)"),))
 
 
 def test_the_size_of_things_is_that_of_their_words() -> None:
-    picture = Image(Base64("A" * 100_000, "image/png"))
-    assert estimate_message(Message("user", (picture,))) == 1_200
-    assert estimate_message(Message("user", (Document(Base64("A" * 4_000, "application/pdf")),))) > 900
-    assert estimate_message(Message("assistant", (ToolUse("a", "look", "{}"),))) == 10
+    assert window.estimate_message(Message("user", (Image(Base64("A" * 100_000, "image/png")),))) == 1_200
+    assert window.estimate_message(Message("user", (Document(Base64("A" * 4_000, "application/pdf")),))) > 900
+    assert window.estimate_message(Message("assistant", (ToolUse("a", "look", "{}"),))) == 10

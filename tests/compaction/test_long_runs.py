@@ -56,8 +56,7 @@ async def long_run(n: int, *strategies: AnyStrategy, size: int = 1_500) -> tuple
         compaction=strategies,
         limits=Limits(iterations=n + 1),
     )
-    result = succeeded(await run(agent, "Look at everything.", on_event=recorder))
-    assert len(result.history) == 2 * n + 2
+    assert len(succeeded(await run(agent, "Look at everything.", on_event=recorder)).history) == 2 * n + 2
     return model, recorder
 
 
@@ -91,8 +90,7 @@ async def test_a_compacted_conversation_with_bound_reasoning_breaks_no_rule_of_t
         if "record_summary" in str(request.get("tools")):
             return answer(tool_use("record_summary", {"goal": "Look.", "facts": ["Things <b>are</b> there."]}))
         made += 1
-        n_bytes = len(orjson.dumps(request))
-        usage: Json = {"input_tokens": n_bytes // 4, "output_tokens": 60}
+        usage: Json = {"input_tokens": len(orjson.dumps(request)) // 4, "output_tokens": 60}
         if made > 60:
             return answer("Done.", usage=usage)
         wanted = tool_use("look", {"n": made, "size": 600})

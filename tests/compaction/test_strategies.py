@@ -15,8 +15,7 @@ from tests.compaction.players import asked, chain, exchange, said, texts_of
 async def test_old_results_are_cleared_and_the_newest_five_stay() -> None:
     messages = chain(8, size=400)
     view = await ClearToolResults().view(messages, excess_tokens=1)
-    assert texts_of(view.messages)[:3] == [CLEARED] * 3
-    assert texts_of(view.messages)[3:] == texts_of(messages)[3:]
+    assert (texts_of(view.messages)[:3], texts_of(view.messages)[3:]) == ([CLEARED] * 3, texts_of(messages)[3:])
     assert fault_of_view(messages, view.messages) is None
     assert view.messages[1::2] == messages[1::2]
 

@@ -94,8 +94,7 @@ async def serving(serve: Callable[[web.Request], Awaitable[web.StreamResponse]])
     app.router.add_route("*", "/mcp", serve)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
     finally:

@@ -59,8 +59,7 @@ async def test_everything() -> None:
         weather = (await answered(named["get-structured-content"], {"location": "New York"})).text
         assert set(json.loads(weather)) == {"temperature", "conditions", "humidity"}
         long: dict[str, object] = {"duration": 0.2, "steps": 2}
-        done = await answered(named["trigger-long-running-operation"], long, events=events)
-        assert "completed" in done.text
+        assert "completed" in (await answered(named["trigger-long-running-operation"], long, events=events)).text
     assert [event.fraction for event in events if isinstance(event, ToolProgress)] == [0.5, 1.0]
 
 

@@ -110,5 +110,4 @@ def test_secrets_are_taken_out_of_texts() -> None:
     assert scrubbed("abc red 0123456789 xyz", server.secrets) == "*** red *** ***"
     web = Http("https://ada:pass@example.org/mcp?key=k-1", headers={"Authorization": "Bearer t-1234"})
     assert scrubbed("Bearer t-1234, t-1234, pass, key=k-1", web.secrets) == "***, ***, ***, ***"
-    assert web.shown == "https://example.org/mcp"
-    assert repr(web) == "Http(only=None)"
+    assert (web.shown, repr(web)) == ("https://example.org/mcp", "Http(only=None)")

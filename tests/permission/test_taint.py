@@ -258,13 +258,11 @@ async def test_a_chat_stays_tainted_from_turn_to_turn_and_hears_its_user(office:
 
 
 def delegating(office: Office, *answers: Answer) -> Tool[..., Any]:
-    """Return a tool that starts a run of its own."""
 
     @tool(effect="pure")
     async def delegate(task: str, context: ToolContext) -> str:
         child = Agent(name="child", model=Scripted([*answers, "Child done."]), tools=office.tools())
-        result = await run(child, task)
-        return f"{result.history[-1].text}"
+        return f"{(await run(child, task)).history[-1].text}"
 
     return delegate
 
@@ -281,8 +279,7 @@ async def test_a_child_that_is_told_what_was_read_is_tainted(office: Office) -> 
     approver = await play_lead(
         office, delegate, call("mail", id="m"), call("delegate", task="Pay mallory@evil.org", id="d"), prompt="Go."
     )
-    assert office.sent == []
-    assert approver.asked[0].request.path == ("lead", "child")
+    assert (office.sent, approver.asked[0].request.path) == ([], ("lead", "child"))
     assert "not trusted: mail {}" in approver.asked[0].question
 
 
@@ -300,8 +297,7 @@ async def test_what_a_child_reads_taints_the_run_above(office: Office) -> None:
     approver = await play_lead(
         office, delegate, call("delegate", task="Read my mail.", id="d"), send("mallory@evil.org"), prompt="Go."
     )
-    assert office.sent == []
-    assert approver.asked[0].request.path == ("lead",)
+    assert (office.sent, approver.asked[0].request.path) == ([], ("lead",))
 
 
 async def test_a_memory_that_fails_denies_every_call_from_then_on(office: Office) -> None:
@@ -316,8 +312,7 @@ async def test_a_memory_that_fails_denies_every_call_from_then_on(office: Office
     result = await office.play(call("address_book", name="ann", id="a"), send("bob"), gate=Spoilt())
     assert results(result)[1] == "Error: denied: the memory of a gate failed: ValueError: cannot read"
     assert office.sent == []
-    failed = await office.play(send("bob"), gate=Forgetful())
-    assert "no memory" in str(failed)
+    assert "no memory" in str(await office.play(send("bob"), gate=Forgetful()))
 
 
 async def test_two_gates_must_both_let_a_call_through(office: Office) -> None:

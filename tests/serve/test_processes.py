@@ -59,8 +59,7 @@ async def test_stdout_belongs_to_the_protocol_whatever_prints(mode: str, log: Pa
     heard = Heard()
     async with over_stdio(log, "talker", "planner", mode=mode) as client:
         assert [each.name for each in (await client.list_tools()).tools] == ["talker", "planner"]
-        result = await client.call_tool("talker", {"input": "Talk"}, progress_callback=heard)
-        assert text_of(result) == "done"
+        assert text_of(await client.call_tool("talker", {"input": "Talk"}, progress_callback=heard)) == "done"
         planned = await client.call_tool("planner", {"city": "Oslo", "days": 2})
         assert planned.structured_content["total"] == "12.50"
         assert (await client.call_tool("planner", {"days": "two"})).is_error
@@ -158,8 +157,7 @@ async def test_a_signal_ends_the_calls_first_and_then_the_server(number: signal.
         waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))
         await asyncio.to_thread(program.wait_for, "the wait begins")
         program.send(number)
-        result = await waiting
-        assert text_of(result).startswith("EXECUTION_CANCELLED: ")
+        assert text_of(await waiting).startswith("EXECUTION_CANCELLED: ")
         done = await asyncio.to_thread(program.done)
     assert (done.code, done.stdout) == (code, "")
     assert "journeyman: stopping; interrupt again to quit at once" in done.stderr
@@ -252,8 +250,7 @@ async def test_a_taken_port_is_an_error() -> None:
 
 async def test_an_agent_uses_an_agent_that_is_served_elsewhere() -> None:
     words = command("square", "hopeless")
-    server = Stdio(words.command, words.args, env={"PYTHONUTF8": "1"})
-    async with mcp({"guild": server}) as tools:
+    async with mcp({"guild": Stdio(words.command, words.args, env={"PYTHONUTF8": "1"})}) as tools:
         assert [each.name for each in tools] == ["square", "hopeless"]
         asked = [call("square", input=7), call("hopeless", input="Go"), call("square", input="many")]
         lead = Agent(name="lead", model=Scripted([say(*asked), "49."]), tools=tools)

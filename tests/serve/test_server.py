@@ -27,8 +27,7 @@ from tests.support.clock import on_virtual_clock
 def test_every_agent_is_a_tool_with_schemas_of_what_it_takes_and_hands_in(mode: str) -> None:
     async def scene(client: Client) -> None:
         tools = {each.name: each for each in (await client.list_tools()).tools}
-        assert list(tools) == ["echo", "square", "planner"]
-        assert tools["echo"].description == "Says what it is told."
+        assert (list(tools), tools["echo"].description) == (["echo", "square", "planner"], "Says what it is told.")
         assert tools["square"].description == "Give the agent square a task."
         assert tools["echo"].input_schema == {
             "type": "object",
@@ -137,7 +136,6 @@ def test_an_output_that_cannot_be_written_as_json_is_an_error(mode: str) -> None
 def test_a_client_that_wants_progress_hears_of_iterations_and_calls(mode: str) -> None:
     @tool
     async def count(n: int) -> str:
-        """Count."""
         return str(n)
 
     answers = [say(call("count", n=1), call("count", n=2)), "Two."]
@@ -145,12 +143,10 @@ def test_a_client_that_wants_progress_hears_of_iterations_and_calls(mode: str) -
     heard = Heard()
 
     async def scene(client: Client) -> None:
-        result = await client.call_tool("counter", {"input": "Count"}, progress_callback=heard)
-        assert text_of(result) == "Two."
+        assert text_of(await client.call_tool("counter", {"input": "Count"}, progress_callback=heard)) == "Two."
 
     play(agent_server(counter), scene, mode)
-    assert heard.numbers == [1, 2, 3, 4]
-    assert heard.messages == ["iteration 1", "count", "count", "iteration 2"]
+    assert (heard.numbers, heard.messages) == ([1, 2, 3, 4], ["iteration 1", "count", "count", "iteration 2"])
 
 
 def test_a_client_that_cancels_ends_the_run_and_can_call_again(mode: str) -> None:
@@ -228,8 +224,7 @@ def test_more_calls_at_once_than_there_may_be_are_refused(mode: str) -> None:
 
 def test_the_budget_of_the_host_holds_for_all_calls_together(mode: str) -> None:
     async def whole() -> None:
-        now = asyncio.get_running_loop().time()
-        host = Host(budget=Budget(Allowance(tokens=2_000), scope="server", now=now))
+        host = Host(budget=Budget(Allowance(tokens=2_000), scope="server", now=asyncio.get_running_loop().time()))
         async with Client(agent_server(spender, host=host), mode=mode) as client:
             assert text_of(await client.call_tool("spender", {"input": "Go"})) == "Spent."
             result = await client.call_tool("spender", {"input": "Go"})
@@ -301,7 +296,6 @@ def asking_twice() -> Agent[str, str]:
 
     @tool(parallel=True)
     async def take(what: str) -> str:
-        """Take something."""
         return f"took {what}"
 
     def answer(request: Any) -> Any:  # noqa: ANN401

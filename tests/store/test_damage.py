@@ -113,8 +113,7 @@ async def test_a_damaged_first_page_costs_nothing_where_the_file_is_still_known_
             Store(path)
         assert path.read_bytes() == bytes(data)
         return
-    left = await reopened(path, id)
-    assert len(left) == N
+    assert len(await reopened(path, id)) == N
 
 
 @pytest.mark.parametrize("body", [b"no JSON", b'{"role":"user"}', b"\xff\xfe"], ids=["text", "no message", "no UTF-8"])
@@ -167,9 +166,7 @@ def test_a_damaged_file_that_is_in_use_is_left_alone(path: Path) -> None:
         data[200:3000] = bytes(2800)
         other = path.with_name("other.db")
         other.write_bytes(data)
-        lock = path.with_name(f"{path.name}-{id}.lock")
-        held = other.with_name(f"{other.name}-{id}.lock")
-        held.hardlink_to(lock)
+        other.with_name(f"{other.name}-{id}.lock").hardlink_to(path.with_name(f"{path.name}-{id}.lock"))
         with pytest.raises(StoreError, match=r"damaged store .*other\.db is open in this process"):
             Store(other)
         assert other.read_bytes() == bytes(data)
