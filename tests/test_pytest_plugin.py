@@ -57,9 +57,7 @@ def recorded(pytester: pytest.Pytester) -> Path:
     return pytester.path / "cassettes" / "test_weather" / "test_it_answers.jsonl"
 
 
-def test_a_test_is_recorded_once_beside_it_and_replayed_without_running_its_tools(
-    pytester: pytest.Pytester, recorded: Path
-) -> None:
+def test_a_test_is_recorded_once_and_replayed_without_its_tools(pytester: pytest.Pytester, recorded: Path) -> None:
     ran(pytester, passed=1)
     assert ((pytester.path / "looked.txt").read_text(), recorded.is_file()) == ("Oslo\n", True)
 
@@ -93,18 +91,11 @@ def test_nothing_is_recorded_in_ci(
 CHANGED = USED.replace("ask(cassette)", "ask(cassette, 'Is it cold?')")
 
 
-def test_a_changed_prompt_fails_the_test_with_the_diff_and_can_be_recorded_again(
-    pytester: pytest.Pytester, recorded: Path
-) -> None:
+def test_a_changed_prompt_fails_with_the_diff_and_is_recorded_again(pytester: pytest.Pytester, recorded: Path) -> None:
     result = ran(pytester, CHANGED, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "request 1: messages[[]0[]].content[[]0[]].text differs (cassettes*, line 3; - recorded, + now):",
-            '- *.text: "Is it warm?"',
-            '+ *.text: "Is it cold?"',
-            "Undo the change, or record again: *--journeyman-record=all*",
-        ]
-    )
+    headline = "request 1: messages[[]0[]].content[[]0[]].text differs (cassettes*, line 3; - recorded, + now):"
+    diff = ['- *.text: "Is it warm?"', '+ *.text: "Is it cold?"']
+    result.stdout.fnmatch_lines([headline, *diff, "Undo the change, or record again: *--journeyman-record=all*"])
     result.stdout.no_fnmatch_line("*Traceback*")
     ran(pytester, "", "--journeyman-record=new", passed=1)
     ran(pytester, passed=1)
@@ -166,8 +157,7 @@ def test_a_script_must_be_used_up_by_a_test_that_passes(pytester: pytest.Pyteste
         "    assert run_sync(Agent(name='a', model=model), '?').unwrap() == 'Yes.'\n"
         "def test_wrong(scripted):\n    scripted(['Yes.'])\n    assert 1 == 2\n"
     )
-    result = ran(pytester, passed=1, failed=2)
-    result.stdout.fnmatch_lines(["A script was not used up: it has 2 answers left."])
+    ran(pytester, passed=1, failed=2).stdout.fnmatch_lines(["A script was not used up: it has 2 answers left."])
 
 
 def test_the_options_are_in_the_help_and_the_fixtures_are_listed(pytester: pytest.Pytester) -> None:

@@ -74,8 +74,7 @@ _USED: Final = pytest.StashKey[_Used]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--journeyman-record`."""
-    group = parser.getgroup("journeyman", "cassettes of model traffic")
-    group.addoption(
+    parser.getgroup("journeyman", "cassettes of model traffic").addoption(
         "--journeyman-record",
         choices=_MODES,
         default=None,

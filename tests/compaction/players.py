@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from journeyman import tool
+from journeyman import Agent, Limits, tool
 from journeyman.errors import ProviderError
 from journeyman.model import Facts, Model, Part, Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.types import Block, Message, Text, Thinking, ToolResult, ToolUse, Usage
-from journeyman.window import Situation
+from journeyman.window import AnyStrategy, Situation
 
 WIRE = AnthropicModel("claude-test", api_key="key-of-a-test")
 MARK = b',"cache_control":{"type":"ephemeral"}}'
@@ -21,6 +22,12 @@ MARK = b',"cache_control":{"type":"ephemeral"}}'
 @tool
 async def look(n: int = 0, size: int = 100) -> str:
     return f"{n:05} {'x' * size}"
+
+
+def looker(model: Model, *compaction: AnyStrategy, n: int = 100, **fields: Any) -> Agent:  # noqa: ANN401 - of an `Agent`
+    """Return an agent that looks, in at most `n` iterations."""
+    fields = {"compaction": compaction, "limits": Limits(iterations=n), **fields}
+    return Agent(name="looker", model=model, tools=[look], **fields)
 
 
 def body_of(request: Request) -> bytes:

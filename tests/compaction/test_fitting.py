@@ -17,7 +17,18 @@ from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.model import Model, Prefix, Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.types import Base64, Document, Image, Message, Text, Thinking, ToolResult, ToolUse
-from tests.compaction.players import SmallWindow, asked, calls, chain, exchange, look, said, summary_call, summing
+from tests.compaction.players import (
+    SmallWindow,
+    asked,
+    calls,
+    chain,
+    exchange,
+    look,
+    looker,
+    said,
+    summary_call,
+    summing,
+)
 from tests.loop.players import failed, succeeded
 from tests.support.recorder import Recorder
 
@@ -46,16 +57,18 @@ def the_end(messages: Sequence[Message]) -> Sequence[Message]:
 async def looked(
     model: Model, *strategies: window.AnyStrategy, host: Host | None = None, limits: Limits | None = None
 ) -> tuple[Result[str], list[ContextCompacted]]:
-    recorder = Recorder()
-    agent = Agent(
-        name="looker",
-        model=model,
-        tools=[look],
-        settings=Settings(max_tokens=1_000),
-        compaction=strategies,
-        limits=limits or Limits(iterations=100),
-    )
+    recorder, short = Recorder(), Settings(max_tokens=1_000)
+    agent = looker(model, *strategies, settings=short, limits=limits or Limits(iterations=100))
     return await run(agent, "Look at everything.", on_event=recorder, host=host), recorder.of(ContextCompacted)
+
+
+async def compacted(
+    model: Model, *strategies: window.AnyStrategy, limits: Limits | None = None
+) -> list[ContextCompacted]:
+    """Return what is told of the compactions in a run that succeeds."""
+    result, events = await looked(model, *strategies, limits=limits)
+    succeeded(result)
+    return events
 
 
 async def test_what_fits_is_sent_as_it_is_and_nothing_is_told() -> None:
@@ -65,8 +78,7 @@ async def test_what_fits_is_sent_as_it_is_and_nothing_is_told() -> None:
 
 
 async def test_a_compaction_tells_its_reason_its_sizes_and_its_steps() -> None:
-    result, events = await looked(SmallWindow(calls(25, size=1_000)), ClearToolResults(keep=2), Own(the_end))
-    succeeded(result)
+    events = await compacted(SmallWindow(calls(25, size=1_000)), ClearToolResults(keep=2), Own(the_end))
     first = events[0]
     assert (first.path, first.attempt, first.reason) == (("looker",), 1, "threshold")
     assert first.before_tokens > 4_000 > first.after_tokens
@@ -90,8 +102,7 @@ def replaced(message: Message) -> ToolResult:
 
 async def test_a_view_is_kept_and_grows_until_the_next_one() -> None:
     """D: nothing is compacted again while what is sent still fits."""
-    end = Own(the_end)
-    model = SmallWindow(calls(40, size=1_000))
+    end, model = Own(the_end), SmallWindow(calls(40, size=1_000))
     _, events = await looked(model, end)
     assert len(end.asked) == len(events) < 6
     lengths = [len(messages) for messages in model.requests]
@@ -100,8 +111,7 @@ async def test_a_view_is_kept_and_grows_until_the_next_one() -> None:
 
 
 async def test_a_failed_strategy_is_passed_over() -> None:
-    result, events = await looked(SmallWindow(calls(25, size=1_000)), Own(broken), Own(the_end))
-    succeeded(result)
+    events = await compacted(SmallWindow(calls(25, size=1_000)), Own(broken), Own(the_end))
     assert [step.error for step in events[0].steps] == ["RuntimeError: no idea", None]
 
 
@@ -119,15 +129,13 @@ PARTED: dict[str, tuple[Callable[[Sequence[Message]], Sequence[Message]], str]] 
 @pytest.mark.parametrize("name", PARTED)
 async def test_a_view_that_could_not_be_sent_is_not_used(name: str) -> None:
     make, error = PARTED[name]
-    result, events = await looked(SmallWindow(calls(25, size=1_000)), Own(make), Own(the_end))
-    succeeded(result)
+    events = await compacted(SmallWindow(calls(25, size=1_000)), Own(make), Own(the_end))
     assert events[0].steps[0] == CompactionStep(strategy="own", saved_tokens=0, error=error)
 
 
 async def test_failures_do_not_end_a_run_that_fits_and_the_breaker_opens_by_half() -> None:
     own = Own(broken)
-    result, events = await looked(SmallWindow(calls(25, size=1_000), window=100_000), own)
-    succeeded(result)
+    events = await compacted(SmallWindow(calls(25, size=1_000), window=100_000), own)
     reasons = [event.reason for event in events]
     assert reasons[:8] == [*["threshold"] * 3, "breaker", "threshold", "breaker", "threshold", "breaker"]
     assert len(own.asked) == reasons.count("threshold")
@@ -154,16 +162,14 @@ async def test_a_compaction_that_works_closes_the_breaker() -> None:
 
 async def test_what_the_provider_finds_too_long_is_compacted_and_sent_once_more() -> None:
     model = SmallWindow(calls(25, size=1_000), context_window=None, window=4_000)
-    result, events = await looked(model, ClearToolResults(keep=1))
-    succeeded(result)
+    events = await compacted(model, ClearToolResults(keep=1))
     assert (events[0].reason, model.refused) == ("overflow", 1)
     assert {event.reason for event in events[1:]} <= {"threshold"}  # it has learned where the end is
 
 
 async def test_an_estimate_that_was_too_low_is_corrected() -> None:
     model = SmallWindow(calls(25, size=1_000), window=2_500, reports=False)
-    result, events = await looked(model, ClearToolResults(keep=1))
-    succeeded(result)
+    events = await compacted(model, ClearToolResults(keep=1))
     assert (events[0].reason, model.refused <= 3) == ("overflow", True)
 
 
@@ -215,8 +221,7 @@ async def test_what_a_summary_costs_is_the_runs() -> None:
     usage = succeeded(result).metadata.usage
     summaries = [event.usage for event in events if event.usage.requests]
     assert usage is not None
-    assert (usage.requests, len(summaries) > 1) == (len(model.requests), True)
-    assert usage.input_tokens == sum(model.tokens)
+    assert (usage.requests, len(summaries) > 1, usage.input_tokens) == (len(model.requests), True, sum(model.tokens))
 
 
 async def test_a_summary_is_drawn_on_the_runs_budget_and_done_without_if_there_is_too_little() -> None:
@@ -224,12 +229,9 @@ async def test_a_summary_is_drawn_on_the_runs_budget_and_done_without_if_there_i
     _, events = await looked(model, Own(the_end))
     assert events[0].iteration == 15
     before = sum(model.tokens[:14]) + 14 * 20
-    result, events = await looked(
-        SmallWindow(calls(14, size=1_000)),
-        *(Summarise(keep_tokens=500), ClearToolResults(keep=1)),
-        limits=Limits(iterations=100, tokens=before + 2_500),
-    )
-    succeeded(result)
+    limits = Limits(iterations=100, tokens=before + 2_500)
+    strategies = (Summarise(keep_tokens=500), ClearToolResults(keep=1))
+    events = await compacted(SmallWindow(calls(14, size=1_000)), *strategies, limits=limits)
     assert str(events[0].steps[0].error).startswith("BudgetRefused: ")
 
 
@@ -239,8 +241,7 @@ async def test_a_summary_of_another_model_and_of_one_that_cannot_be_had() -> Non
     result, _ = await looked(model, Summarise(other, keep_tokens=500))
     succeeded(result)
     assert "Elsewhere." in model.requests[-1][2].text
-    result, events = await looked(SmallWindow(calls(20, size=1_000)), Summarise("nowhere:x"), ClearToolResults())
-    succeeded(result)
+    events = await compacted(SmallWindow(calls(20, size=1_000)), Summarise("nowhere:x"), ClearToolResults())
     assert "nowhere" in str(events[0].steps[0].error)
 
 
@@ -251,8 +252,7 @@ async def test_a_failed_summary_falls_through_to_the_next_strategy() -> None:
         return plain(request)
 
     plain = calls(20, size=1_000)
-    result, events = await looked(SmallWindow(play), Summarise(keep_tokens=500), ClearToolResults(keep=1))
-    succeeded(result)
+    events = await compacted(SmallWindow(play), Summarise(keep_tokens=500), ClearToolResults(keep=1))
     assert [step.error for step in events[0].steps] == ["ProviderError: Overloaded", None]
     assert (events[0].usage.requests, events[0].after_tokens < 2_000) == (1, True)
 
@@ -275,13 +275,7 @@ async def test_a_summary_can_be_stopped() -> None:
         await asyncio.Event().wait()
         return ""
 
-    agent = Agent(
-        name="looker",
-        model=SmallWindow(calls(20, size=1_000)),
-        tools=[look],
-        compaction=[Summarise(FromFunction(never), keep_tokens=500)],
-        limits=Limits(iterations=100),
-    )
+    agent = looker(SmallWindow(calls(20, size=1_000)), Summarise(FromFunction(never), keep_tokens=500))
     task = asyncio.create_task(run(agent, "Go."))
     await begun.wait()
     task.cancel()
@@ -317,8 +311,7 @@ async def test_a_factory_gets_the_runs_model() -> None:
 
 
 async def test_a_chat_keeps_its_view_from_prompt_to_prompt() -> None:
-    recorder = Recorder()
-    model = SmallWindow(lambda request: "word " * 200)
+    recorder, model = Recorder(), SmallWindow(lambda request: "word " * 200)
     agent = Agent(name="talker", model=model, settings=Settings(max_tokens=1_000), compaction=[Own(the_end)])
     async with Chat(agent, on_event=recorder) as chat:
         for number in range(40):
@@ -332,9 +325,7 @@ async def test_a_chat_keeps_its_view_from_prompt_to_prompt() -> None:
 
 async def test_a_chat_that_was_reset_begins_anew() -> None:
     model = SmallWindow(lambda request: "word " * 200)
-    async with Chat(
-        Agent(name="talker", model=model, settings=Settings(max_tokens=1_000), compaction=[Own(the_end)])
-    ) as chat:
+    async with Chat(looker(model, Own(the_end), settings=Settings(max_tokens=1_000))) as chat:
         for _ in range(20):
             await chat.prompt("why? " * 50)
         await chat.reset()
@@ -365,8 +356,7 @@ def view(prefix_tokens: int = 0) -> window.CompactedView:
 
 def test_a_kept_view_measures_what_it_sends_and_not_what_was_said() -> None:
     """The report on the old view is not applied to the new one, nor the other way round."""  # S16.9
-    log = chain(20, size=4_000)
-    kept = view(prefix_tokens=100)
+    log, kept = chain(20, size=4_000), view(prefix_tokens=100)
     kept.follow(log)
     assert 20_000 < kept.tokens < 22_000
     kept.measure(Usage(requests=1, input_tokens=30_000, output_tokens=10), log)
@@ -383,15 +373,13 @@ def test_a_kept_view_measures_what_it_sends_and_not_what_was_said() -> None:
 
 
 def test_a_report_that_cannot_be_is_not_believed() -> None:
-    log = chain(20, size=4_000)
-    kept = view()
+    log, kept = chain(20, size=4_000), view()
     kept.measure(Usage(requests=1, input_tokens=10, output_tokens=5), log)
     assert kept.tokens > 20_000
 
 
 def test_a_history_that_became_another_is_sent_whole() -> None:
-    log = chain(5)
-    kept = view()
+    log, kept = chain(5), view()
     kept.follow(log)
     kept.rewrite(the_end(log))
     other = [asked("Another."), said()]
@@ -403,8 +391,7 @@ def test_a_history_that_became_another_is_sent_whole() -> None:
 
 
 def test_what_is_added_to_a_prompt_is_added_behind_its_summary() -> None:
-    log = [asked("Old."), said(), asked("New.")]
-    kept = view()
+    log, kept = [asked("Old."), said(), asked("New.")], view()
     kept.follow(log)
     kept.rewrite([Message("user", (Text("Summary."), Text("New.")))])
     log[-1] = Message("user", (Text("New."), Text("More.")))

@@ -120,9 +120,8 @@ class Provider:
         self.requests.append(list(request.messages))
         content = self.content(next(self.script, None))
         served = as_list(as_object(orjson.loads(WIRE.body(answered(content))))["messages"])[0]
-        self.memory.remember(
-            map(as_object, as_list(as_object(served)["content"])), paused=False, prefix=judged.prefix()
-        )
+        blocks = map(as_object, as_list(as_object(served)["content"]))
+        self.memory.remember(blocks, paused=False, prefix=judged.prefix())
         tokens = len(raw) // 4 if self.world.reports else 0
         return say(*content, usage=Usage(requests=1, input_tokens=tokens, output_tokens=tokens // 50))
 
@@ -205,6 +204,5 @@ def _without_thinking(message: Message) -> list[Block]:
 
 
 def test_a_result_is_never_cleared_in_the_turn_that_is_open() -> None:
-    assert (
-        open_turn([asked(""), Message("assistant", (call("read", id="a"),)), Message("user", (ToolResult("x"),))]) == 1
-    )
+    reading = Message("assistant", (call("read", id="a"),))
+    assert open_turn([asked(""), reading, Message("user", (ToolResult("x"),))]) == 1

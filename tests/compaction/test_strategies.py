@@ -100,9 +100,7 @@ async def test_the_last_messages_stay_whole_and_texts_of_just_the_length_too() -
         (100_000, None, 90_000, 50_000),
     ],
 )
-def test_the_threshold_follows_from_the_window(
-    window: int, given: int | None, max_tokens: int | None, threshold: int
-) -> None:
+def test_the_threshold_fits_the_window(window: int, given: int | None, max_tokens: int | None, threshold: int) -> None:
     compaction = Compaction([ClearToolResults()], reserve_tokens=given)
     assert compaction.threshold_tokens(window, max_tokens=max_tokens) == threshold
 

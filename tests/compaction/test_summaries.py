@@ -164,9 +164,8 @@ async def test_an_endless_summary_is_cut() -> None:
 
 
 async def test_the_instructions_of_the_user_are_passed_on() -> None:
-    _, read = await summed(
-        chain(6, size=800), summary_call(), strategy=Summarise(keep_tokens=100, instructions="Keep all ids.")
-    )
+    strict = Summarise(keep_tokens=100, instructions="Keep all ids.")
+    _, read = await summed(chain(6, size=800), summary_call(), strategy=strict)
     assert read[0].endswith("Keep all ids.")
 
 

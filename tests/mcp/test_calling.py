@@ -14,7 +14,6 @@ from journeyman.events import Event, ToolProgress
 from journeyman.mcp import mcp
 from journeyman.mcp.tools import unique_names
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.tools.tools import AnyTool
 from tests.mcp.small import MODERN, Small, by_name, progress_in, stopped_at_progress
 from tests.toolbox.playing import answered
 
@@ -38,10 +37,8 @@ async def test_a_tool_is_untrusted_and_to_be_called_once_whatever_the_server_say
 
 async def test_the_user_says_what_calls_do(small: Small) -> None:
     async with mcp({"small": small.at("changing")}, effects={"same": "pure"}, parallel=True) as tools:
-        assert [(each.name, each.effect, each.parallel) for each in tools] == [
-            ("echo", "once", True),
-            ("same", "pure", True),
-        ]
+        echo, same = [(each.name, each.effect, each.parallel) for each in tools]
+        assert (echo, same) == (("echo", "once", True), ("same", "pure", True))
 
 
 async def test_an_effect_of_no_tool_is_refused(small: Small) -> None:
@@ -191,8 +188,7 @@ async def test_no_process_is_left_when_the_start_is_cancelled(small: Small) -> N
         async with mcp({"small": small.at("silent")}):
             pass
 
-    before = asyncio.all_tasks()
-    entering = asyncio.create_task(enter())
+    before, entering = asyncio.all_tasks(), asyncio.create_task(enter())
     while not small.lines:  # noqa: ASYNC110  it is another process that starts, and does not answer
         await asyncio.sleep(0.01)
     entering.cancel()
@@ -201,27 +197,17 @@ async def test_no_process_is_left_when_the_start_is_cancelled(small: Small) -> N
     assert asyncio.all_tasks() == before
 
 
-# -- a server in the newer form of the protocol -----------------------------------------------------------------------
-
-
 async def test_results_are_structured_once_and_pictures_are_pictures() -> None:
     async with mcp({"modern": MODERN}, parallel=True) as tools:
         named = by_name(tools)
         assert (await answered(named["weather"], {"town": "Bern"})).text == '{"town":"Bern","degrees":[3,5]}'
         assert (await answered(named["towns"], {})).text == "Bern\nBasel"
         assert (await answered(named["slowly"], {})).text == "there"
-        pixel = (await answered(named["picture"], {})).content
-        match pixel:
-            case (Text(text="a pixel"), Image(source=source)):
-                assert "image/png" in repr(source)
-            case _:
-                raise AssertionError(pixel)
-        await _meet(named["meet"])
-
-
-async def _meet(meet: AnyTool) -> None:
-    twice = say(call("meet", {}, id="a"), call("meet", {}, id="b"))
-    result = await run(Agent(name="tester", model=Scripted([twice, "Done."]), tools=[meet]), "Go.")
+        words, pixel = (await answered(named["picture"], {})).content
+        assert isinstance(pixel, Image)
+        assert (words, "image/png" in repr(pixel.source)) == (Text("a pixel"), True)
+        twice = say(call("meet", {}, id="a"), call("meet", {}, id="b"))
+        result = await run(Agent(name="tester", model=Scripted([twice, "Done."]), tools=[named["meet"]]), "Go.")
     assert [block.text for block in result.history[2].content if isinstance(block, ToolResult)] == ["met", "met"]
 
 

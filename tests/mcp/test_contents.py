@@ -21,18 +21,19 @@ def picture(content: bytes, mime_type: str = "image/png") -> types.ImageContent:
     return types.ImageContent(type="image", data=b64encode(content).decode(), mime_type=mime_type)
 
 
+def blob(uri: str, content: bytes, mime_type: str) -> types.EmbeddedResource:
+    resource = types.BlobResourceContents(uri=uri, blob=b64encode(content).decode(), mime_type=mime_type)
+    return types.EmbeddedResource(type="resource", resource=resource)
+
+
 def shown(*blocks: types.ContentBlock, structured: dict[str, object] | None = None) -> object:
     return to_tool_result(types.CallToolResult(content=list(blocks), structured_content=structured)).content
 
 
 def test_neighbouring_texts_are_one() -> None:
     assert shown(text("a"), text("b")) == "a\nb"
-    assert shown(text("a"), picture(PNG), text("b"), text("c")) == (
-        Text("a"),
-        Image.from_bytes(PNG, "image/png"),
-        Text("b\nc"),
-    )
-    assert shown() == ()
+    parted = (Text("a"), Image.from_bytes(PNG, "image/png"), Text("b\nc"))
+    assert (shown(text("a"), picture(PNG), text("b"), text("c")), shown()) == (parted, ())
 
 
 def test_an_error_stays_one() -> None:
@@ -74,17 +75,9 @@ def test_resources_are_shown_or_named() -> None:
     assert shown(link) == "[Resource log at file:///log.txt: All of it.]"
     note = types.TextResourceContents(uri="memo://note", text="milk")
     assert shown(types.EmbeddedResource(type="resource", resource=note)) == "[Resource memo://note]\nmilk"
-    page = types.BlobResourceContents(
-        uri="memo://page", blob=b64encode(b"%PDF-1.7").decode(), mime_type="application/pdf"
-    )
-    assert shown(types.EmbeddedResource(type="resource", resource=page)) == (
-        Document.from_bytes(b"%PDF-1.7", "application/pdf", "memo://page"),
-    )
-    zipped = types.BlobResourceContents(uri="memo://zip", blob=b64encode(b"PK").decode(), mime_type="application/zip")
-    assert (
-        shown(types.EmbeddedResource(type="resource", resource=zipped))
-        == "[application/zip memo://zip, 2 bytes: not shown]"
-    )
+    pdf = Document.from_bytes(b"%PDF-1.7", "application/pdf", "memo://page")
+    assert shown(blob("memo://page", b"%PDF-1.7", "application/pdf")) == (pdf,)
+    assert shown(blob("memo://zip", b"PK", "application/zip")) == "[application/zip memo://zip, 2 bytes: not shown]"
 
 
 @pytest.mark.parametrize(

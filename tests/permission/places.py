@@ -139,16 +139,5 @@ class StubShell:
             check=False,
             timeout=10,
         )
-        return self.called()
-
-    def called(self) -> list[tuple[str, ...]]:
-        if not self._calls.exists():
-            return []
-        words = self._calls.read_bytes().decode("utf-8", "replace").split("\0")
-        calls: list[tuple[str, ...]] = []
-        start = 0
-        for index, word in enumerate(words):
-            if word == "\x01":
-                calls.append(tuple(words[start:index]))
-                start = index + 1
-        return calls
+        text = self._calls.read_bytes().decode("utf-8", "replace") if self._calls.exists() else ""
+        return [tuple(words.split("\0")) for words in text.split("\0\x01\0")[:-1]]

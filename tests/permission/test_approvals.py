@@ -53,28 +53,24 @@ async def asked(gate: Permission, wanted: GateRequest = PUSH) -> Approval:
 
 
 async def test_an_approval_is_for_one_call(workshop: Workshop) -> None:
-    approver = Approver(Allow())
-    gate = Permission(roots=[workshop.root])
+    approver, gate = Approver(Allow()), Permission(roots=[workshop.root])
     touch = call("bash", command="touch a")
     await workshop.play(gate, touch, [replace(touch, id="b"), replace(touch, id="c")], approve=approver)
     assert (len(approver.asked), len(workshop.ran)) == (3, 3)
 
 
 async def test_a_question_shows_what_would_run(workshop: Workshop) -> None:
-    approver = Approver()
-    command = "git push\n\u202e --force"
+    approver, command = Approver(), "git push\n\u202e --force"
     result = await workshop.play(Permission(roots=[workshop.root]), call("bash", command=command), approve=approver)
     question = "bash 'git push\\n\\u202e --force': the mode is balanced, and no rule allows it."
     assert [approval.question for approval in approver.asked] == [question]
     assert approver.asked[0].request.arguments == {"command": command}
-    assert approver.asked[0].offers == ("once", "session", "always")
-    assert results(result) == ["Error: denied: not today"]
+    assert (approver.asked[0].offers, results(result)) == (("once", "session", "always"), ["Error: denied: not today"])
 
 
 @pytest.mark.parametrize(("extent", "n_asked"), [("once", 3), ("session", 1), ("always", 1)])
 async def test_an_approval_for_longer_is_for_the_same_key(workshop: Workshop, extent: Extent, n_asked: int) -> None:
-    approver = Approver(Allow(extent))
-    gate = Permission(roots=[workshop.root])
+    approver, gate = Approver(Allow(extent)), Permission(roots=[workshop.root])
     calls = [call("write", path=path, content=path) for path in ("a", "src/../a", "a")]
     await workshop.play(gate, *calls, approve=approver)
     assert (len(approver.asked), len(workshop.ran)) == (n_asked, 3)
@@ -93,20 +89,16 @@ async def test_an_approved_command_is_no_approval_for_a_longer_one_or_elsewhere(
 
 @pytest.mark.parametrize("extent", ["session", "always"])
 async def test_outside_of_the_roots_every_approval_shrinks_to_one_call(workshop: Workshop, extent: Extent) -> None:
-    approver = Approver(Allow(extent))
-    gate = Permission(mode="trust", roots=[workshop.root])
-    path = str(workshop.outside / "new")
-    await workshop.play(gate, *[call("write", path=path, content="x")] * 2, approve=approver)
+    approver, gate = Approver(Allow(extent)), Permission(mode="trust", roots=[workshop.root])
+    await workshop.play(gate, *[call("write", path=str(workshop.outside / "new"), content="x")] * 2, approve=approver)
     assert len(approver.asked) == 2
 
 
 @pytest.mark.parametrize("answer", ["yes", True, None, Allow("forever"), Allow(["once"])])  # type: ignore[arg-type]
 async def test_an_answer_that_is_none_is_a_denial(workshop: Workshop, answer: object) -> None:
-    result = await workshop.play(
-        Permission(roots=[workshop.root]),
-        call("bash", command="touch trace"),
-        approve=Approver(answer),  # pyright: ignore[reportArgumentType] - what an approver may give
-    )
+    approver = Approver(answer)  # pyright: ignore[reportArgumentType] - what an approver may give
+    gate = Permission(roots=[workshop.root])
+    result = await workshop.play(gate, call("bash", command="touch trace"), approve=approver)
     assert results(result)[0].startswith("Error: denied: ")
     assert workshop.trace() == set()
 
@@ -117,8 +109,7 @@ async def test_an_approver_that_fails_denies(workshop: Workshop) -> None:
 
     host = Host(gate=Permission(roots=[workshop.root]), approve=broken)
     result = await play(workshop.tools(), call("bash", command="touch trace"), host=host)
-    assert results(result) == ["Error: denied: the gate failed: ValueError: no connection"]
-    assert workshop.trace() == set()
+    assert (results(result), workshop.trace()) == (["Error: denied: the gate failed: ValueError: no connection"], set())
 
 
 async def test_modified_arguments_run_and_the_model_is_told(workshop: Workshop) -> None:
@@ -158,9 +149,7 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Opener(tmp_path_factory.mktemp("approvals") / "approvals.json" if in_file else None)
 
 
-async def test_without_an_approver_a_call_is_denied_and_can_be_approved_for_later(
-    workshop: Workshop, opened: Opener
-) -> None:
+async def test_without_an_approver_a_call_can_be_approved_for_later(workshop: Workshop, opened: Opener) -> None:
     touch = call("bash", command="touch trace")
     result = await workshop.play(Permission(roots=[workshop.root], approvals=opened()), touch)
     [pending] = opened().pending()
@@ -278,8 +267,7 @@ async def test_in_parallel_calls_an_approval_is_used_exactly_once(opened: Opener
 async def test_a_run_can_wait_for_an_answer_from_elsewhere(workshop: Workshop) -> None:
     approvals = Approvals()
     gate = Permission(roots=[workshop.root], approvals=approvals)
-    touch = call("bash", command="touch trace")
-    waits = asyncio.Event()
+    touch, waits = call("bash", command="touch trace"), asyncio.Event()
 
     async def approve(approval: Approval) -> Decision:
         waits.set()
@@ -295,8 +283,7 @@ async def test_a_run_can_wait_for_an_answer_from_elsewhere(workshop: Workshop) -
 
 async def test_calls_that_are_alike_wait_for_an_answer_each(tmp_path: Path) -> None:
     ran, pushed, push = pushing()
-    approvals = Approvals()
-    both_wait = asyncio.Barrier(3)
+    approvals, both_wait = Approvals(), asyncio.Barrier(3)
 
     async def approve(approval: Approval) -> Decision:
         answer = asyncio.create_task(approvals.wait(approval))

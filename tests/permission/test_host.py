@@ -63,9 +63,7 @@ PAY = call("pay", amount=5, id="p")
         (Rewrite({"amount": 5}), [5], "paid 5"),
     ],
 )
-async def test_an_approver_answers_what_a_gate_asks(
-    ledger: Ledger, decision: Decision, paid: list[int], read: str
-) -> None:
+async def test_an_approver_answers_a_question(ledger: Ledger, decision: Decision, paid: list[int], read: str) -> None:
     approver = Approver(decision)
     result = await ledger.play(PAY, gate=Says(Ask("Pay 5?")), approve=approver)
     assert (ledger.paid, results(result)) == (paid, [read])
@@ -97,9 +95,8 @@ async def test_without_an_approver_a_question_is_a_denial_with_its_words(ledger:
 @pytest.mark.parametrize("asks", [True, False])
 async def test_stop_ends_the_run(ledger: Ledger, asks: bool) -> None:
     gate = Says(Ask("Pay 5?") if asks else Stop("enough of this"))
-    result = await ledger.play(
-        [PAY, call("pay", amount=6, id="q")], gate=gate, approve=Approver(Stop("enough of this"))
-    )
+    stopping = Approver(Stop("enough of this"))
+    result = await ledger.play([PAY, call("pay", amount=6, id="q")], gate=gate, approve=stopping)
     assert (context_of(result, CancelledContext).reason, ledger.paid) == ("enough of this", [])
     assert results(result)[0] == "Error: denied: enough of this"
 
@@ -257,9 +254,8 @@ def flaky(n: int) -> list[Any]:
 
 async def test_a_tool_that_failed_too_often_in_a_row_is_not_run_again() -> None:
     player = Flaky(False, False)
-    texts = await player.play(
-        call("flaky", id="a"), call("flaky", id="b"), [call("flaky", id="c"), call("steady", id="d")]
-    )
+    one, two, three = flaky(3)
+    texts = await player.play(one, two, [three, call("steady", id="d")])
     assert (player.n_run, texts[2:]) == (2, [FAILING, "steady"])
 
 
@@ -278,8 +274,7 @@ async def test_the_count_is_looked_at_when_a_call_starts_and_not_when_it_is_queu
 
 
 async def test_calls_with_wrong_arguments_and_unknown_tools_count_as_failures() -> None:
-    player = Flaky(True)
-    wrong = [call("flaky", n="x", id=f"w{each}") for each in range(2)]
+    player, wrong = Flaky(True), [call("flaky", n="x", id=f"w{each}") for each in range(2)]
     texts = await player.play(wrong, call("flaky", id="a"), [call("other", id=f"u{each}") for each in range(3)])
     assert (player.n_run, texts[2]) == (0, FAILING)
     assert texts[3:] == [*["Error: Unknown tool other"] * 2, FAILING.replace("flaky", "other")]

@@ -93,8 +93,7 @@ async def test_what_was_approved_before_beats_strict_but_not_plan_and_not_a_deny
     approvals.grant(gate.key(classify(CALLS["exec"])), "session")
     assert await gate.decide(CALLS["exec"]) == Allow()
     assert isinstance(await gate.decide(request("bash", command="ls -l")), Deny)
-    plan = Permission(mode="plan", approvals=approvals, roots=[tmp_path])
-    assert isinstance(await plan.decide(CALLS["exec"]), Deny)
+    assert isinstance(await Permission(mode="plan", approvals=approvals, roots=[tmp_path]).decide(CALLS["exec"]), Deny)
     denying = Permission(mode="strict", approvals=approvals, deny=["Bash(ls)"], roots=[tmp_path])
     assert isinstance(await denying.decide(CALLS["exec"]), Deny)
 
@@ -271,8 +270,7 @@ def test_a_text_where_a_list_of_rules_belongs_is_a_wrong_definition() -> None:
     ],
 )
 async def test_a_pattern_of_paths(tmp_path: Path, rule: str, fits: list[str], fits_not: list[str]) -> None:
-    gate = Permission(mode="balanced", allow=[rule], roots=[tmp_path])
-    paths = [*fits, *fits_not]
+    gate, paths = Permission(mode="balanced", allow=[rule], roots=[tmp_path]), [*fits, *fits_not]
     assert [each for each in paths if await gate.decide(request("write", path=each, content="")) == Allow()] == fits
 
 
@@ -292,6 +290,5 @@ async def test_a_pattern_of_paths(tmp_path: Path, rule: str, fits: list[str], fi
     ],
 )
 async def test_a_pattern_of_commands(tmp_path: Path, rule: str, fits: list[str], fits_not: list[str]) -> None:
-    gate = Permission(mode="strict", allow=[rule], roots=[tmp_path])
-    commands = [*fits, *fits_not]
+    gate, commands = Permission(mode="strict", allow=[rule], roots=[tmp_path]), [*fits, *fits_not]
     assert [each for each in commands if await gate.decide(request("bash", command=each)) == Allow()] == fits

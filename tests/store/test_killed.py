@@ -61,22 +61,16 @@ async def test_the_killed_chat_is_gone_on_with_and_says_what_had_been_queued(pat
         assert (line(process), line(process)) == ("read", "send")
     async with Chat.open(letters(), path, id=id, host=Host(model=Scripted(["I see.", "Nothing more."]))) as chat:
         assert (await chat.continue_()).unwrap() == "Nothing more."
-        assert transcript(chat.messages)[3:] == [
-            ("assistant", "I see."),
-            ("user", "And then?"),
-            ("assistant", "Nothing more."),
-        ]
-        assert chat.usage.requests == 3
+        said = [("assistant", "I see."), ("user", "And then?"), ("assistant", "Nothing more.")]
+        assert (transcript(chat.messages)[3:], chat.usage.requests) == (said, 3)
 
 
 async def test_a_session_is_locked_while_its_process_lives_and_free_when_it_died(path: Path) -> None:
     with started("chat", path) as process:
         id = line(process)
         assert (line(process), line(process)) == ("read", "send")
-        with (
-            Store(path) as store,
-            pytest.raises(SessionInUse, match=f"{id} in .* is open in process {process.pid}") as e,
-        ):
+        why = f"{id} in .* is open in process {process.pid}"
+        with Store(path) as store, pytest.raises(SessionInUse, match=why) as e:
             store.session(id, agent="clerk")
         assert e.value.pid == process.pid
         with Store(path) as store:

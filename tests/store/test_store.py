@@ -40,9 +40,6 @@ async def spoken(path: Path, *prompts: str) -> str:
         return chat.session.id
 
 
-# -- sessions ---------------------------------------------------------------------------------------------------------
-
-
 async def test_sessions_are_listed_with_what_one_looks_for_the_last_written_first(path: Path) -> None:
     first = await spoken(path, "Compare May\n and June. " + "Please. " * 20, "And July?")
     second = await spoken(path, "Hi.")
@@ -137,9 +134,6 @@ def test_a_message_replaces_those_behind_it_and_a_cut_removes_them(path: Path) -
         assert (store.messages(session.id), store.sessions()[0].messages) == ([], 0)
 
 
-# -- the file ---------------------------------------------------------------------------------------------------------
-
-
 async def test_only_its_owner_can_read_a_store(tmp_path: Path) -> None:
     path = tmp_path / "new folder" / "chats.db"
     async with Chat.open(agent(), path) as chat:
@@ -209,8 +203,7 @@ async def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(
                 chat.follow_up("Not queued. " * 1_000)
             assert chat.state.follow_ups == ()
         (await chat.prompt("Three.")).unwrap()
-        said = chat.messages
-        id = chat.session.id
+        said, id = chat.messages, chat.session.id
     async with Chat.open(agent(), path, id=id) as chat:
         assert (chat.messages, [each.text[:6] for each in said]) == (said, ["One.", "Hello.", "Two. T", "Hello."])
         assert said[2].text.endswith("Three.")
@@ -250,9 +243,6 @@ def test_where_files_cannot_be_locked_all_can_be_imported_and_opening_a_session_
     assert (journal, sessions, pending) == (f"The journal of run '7' cannot be opened: {why}. {hint}", "[]", "()")
     assert granted.startswith(f"The approvals in {approvals} cannot be used: {why}.")
     assert (done.stderr, approvals.exists()) == ("", False)
-
-
-# -- journals and events ----------------------------------------------------------------------------------------------
 
 
 class _Words:
