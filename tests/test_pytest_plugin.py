@@ -77,9 +77,7 @@ def test_classes_and_parameters_get_files_of_their_own(pytester: pytest.Pytester
 
 
 @pytest.mark.parametrize(("ci", "passes"), [("true", False), ("1", False), ("false", True), ("", True)])
-def test_nothing_is_recorded_in_ci(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, passes: bool
-) -> None:
+def test_ci_records_nothing(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, passes: bool) -> None:
     monkeypatch.setenv("CI", ci)
     result = ran(pytester, USED, **{"passed" if passes else "failed": 1})
     assert (pytester.path / "cassettes").exists() is passes

@@ -69,10 +69,8 @@ class Small:
         match message["method"]:
             case "initialize":
                 self.sessions.append(f"session-{len(self.sessions) + 1}")
-                result: dict[str, object] = {
-                    "capabilities": {"tools": {}},
-                    "serverInfo": {"name": "small", "version": "1"},
-                }
+                about = {"name": "small", "version": "1"}
+                result: dict[str, object] = {"capabilities": {"tools": {}}, "serverInfo": about}
                 result["protocolVersion"] = message["params"]["protocolVersion"]
                 return said(message, result, {"mcp-session-id": self.sessions[-1]})
             case "tools/list":

@@ -213,9 +213,7 @@ async def test_an_answer_that_comes_too_late_is_a_denial(tmp_path: Path) -> None
         (Rewrite({"command": "rm x"}), Deny("the rule Bash(rm *) forbids it.")),
     ],
 )
-async def test_every_answer_can_be_given_later(
-    opened: Opener, tmp_path: Path, decision: Decision, verdict: Decision
-) -> None:
+async def test_answers_may_come_later(opened: Opener, tmp_path: Path, decision: Decision, verdict: Decision) -> None:
     gate = Permission(roots=[tmp_path], approvals=opened(), deny=["Bash(rm *)"])
     opened().answer((await asked(gate)).digest, decision)
     assert await gate.decide(PUSH) == verdict
