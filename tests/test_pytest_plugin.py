@@ -41,25 +41,34 @@ def _settings(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("CI", raising=False)
 
 
-def outcomes(result: pytest.RunResult) -> dict[str, int]:
-    return {name: count for name, count in result.parseoutcomes().items() if name != "warnings"}
+def ran(pytester: pytest.Pytester, source: str = "", *options: str, **expected: int) -> pytest.RunResult:
+    """Run the tests of `source`, or those of before. So many of them must pass, fail, and so on."""
+    if source:
+        pytester.makepyfile(test_weather=source)
+    result = pytester.runpytest(*options)
+    assert {name: count for name, count in result.parseoutcomes().items() if name != "warnings"} == expected
+    return result
 
 
-def test_a_test_is_recorded_once_beside_it_and_replayed_without_running_its_tools(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_weather=USED)
-    for _ in range(2):
-        assert outcomes(pytester.runpytest()) == {"passed": 1}
-    assert (pytester.path / "looked.txt").read_text() == "Oslo\n"
-    assert (pytester.path / "cassettes" / "test_weather" / "test_it_answers.jsonl").is_file()
+@pytest.fixture
+def recorded(pytester: pytest.Pytester) -> Path:
+    """Let a test be recorded. Where its cassette is."""
+    ran(pytester, USED, passed=1)
+    return pytester.path / "cassettes" / "test_weather" / "test_it_answers.jsonl"
+
+
+def test_a_test_is_recorded_once_and_replayed_without_its_tools(pytester: pytest.Pytester, recorded: Path) -> None:
+    ran(pytester, passed=1)
+    assert ((pytester.path / "looked.txt").read_text(), recorded.is_file()) == ("Oslo\n", True)
 
 
 def test_classes_and_parameters_get_files_of_their_own(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        test_weather=AGENT + "class TestAll:\n"
-        "    @pytest.mark.parametrize('text', ['a/b', 'a_b', 'c', 'x' * 300])\n"
-        "    def test_it(self, cassette, text):\n        ask(cassette, text)\n"
-    )
-    assert outcomes(pytester.runpytest()) == {"passed": 4}
+    source = """class TestAll:
+    @pytest.mark.parametrize('text', ['a/b', 'a_b', 'c', 'x' * 300])
+    def test_it(self, cassette, text):
+        ask(cassette, text)
+"""
+    ran(pytester, AGENT + source, passed=4)
     names = sorted(path.name for path in (pytester.path / "cassettes" / "test_weather").iterdir())
     assert names[1:3] == ["TestAll.test_it-a_b.jsonl", "TestAll.test_it-c.jsonl"]
     assert names[0].startswith("TestAll.test_it-a_b-")
@@ -68,73 +77,43 @@ def test_classes_and_parameters_get_files_of_their_own(pytester: pytest.Pytester
 
 
 @pytest.mark.parametrize(("ci", "passes"), [("true", False), ("1", False), ("false", True), ("", True)])
-def test_nothing_is_recorded_in_ci(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, passes: bool
-) -> None:
+def test_ci_records_nothing(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, passes: bool) -> None:
     monkeypatch.setenv("CI", ci)
-    pytester.makepyfile(test_weather=USED)
-    result = pytester.runpytest()
-    assert outcomes(result) == ({"passed": 1} if passes else {"failed": 1})
+    result = ran(pytester, USED, **{"passed" if passes else "failed": 1})
     assert (pytester.path / "cassettes").exists() is passes
     if not passes:
         result.stdout.fnmatch_lines(["request 1: there is no file cassettes*test_it_answers.jsonl."])
-        assert outcomes(pytester.runpytest("--journeyman-record=once")) == {"passed": 1}
+        ran(pytester, "", "--journeyman-record=once", passed=1)
 
 
 CHANGED = USED.replace("ask(cassette)", "ask(cassette, 'Is it cold?')")
 
 
-def test_a_changed_prompt_fails_the_test_with_the_diff_and_can_be_recorded_again(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_weather=USED)
-    pytester.runpytest()
-    pytester.makepyfile(test_weather=CHANGED)
-    result = pytester.runpytest()
-    assert outcomes(result) == {"failed": 1}
-    result.stdout.fnmatch_lines(
-        [
-            "request 1: messages[[]0[]].content[[]0[]].text differs (cassettes*, line 3; - recorded, + now):",
-            '- *.text: "Is it warm?"',
-            '+ *.text: "Is it cold?"',
-            "Undo the change, or record again: *--journeyman-record=all*",
-        ]
-    )
+def test_a_changed_prompt_fails_with_the_diff_and_is_recorded_again(pytester: pytest.Pytester, recorded: Path) -> None:
+    result = ran(pytester, CHANGED, failed=1)
+    headline = "request 1: messages[[]0[]].content[[]0[]].text differs (cassettes*, line 3; - recorded, + now):"
+    diff = ['- *.text: "Is it warm?"', '+ *.text: "Is it cold?"']
+    result.stdout.fnmatch_lines([headline, *diff, "Undo the change, or record again: *--journeyman-record=all*"])
     result.stdout.no_fnmatch_line("*Traceback*")
-    assert outcomes(pytester.runpytest("--journeyman-record=new")) == {"passed": 1}
-    assert outcomes(pytester.runpytest()) == {"passed": 1}
-    pytester.makepyfile(test_weather=USED)
-    assert outcomes(pytester.runpytest("--journeyman-record=none")) == {"passed": 1}
-    assert outcomes(pytester.runpytest("--journeyman-record=all")) == {"passed": 1}
+    ran(pytester, "", "--journeyman-record=new", passed=1)
+    ran(pytester, passed=1)
+    ran(pytester, USED, "--journeyman-record=none", passed=1)
+    ran(pytester, USED, "--journeyman-record=all", passed=1)
 
 
-def test_a_miss_that_the_test_does_not_notice_fails_it_all_the_same(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_weather=USED)
-    pytester.runpytest()
-    pytester.makepyfile(test_weather=AGENT + "def test_it_answers(cassette):\n    ask(cassette, 'Is it cold?')\n")
-    result = pytester.runpytest()
-    assert outcomes(result) == {"failed": 1}
-    result.stdout.fnmatch_lines(['- *.text: "Is it warm?"', '+ *.text: "Is it cold?"'])
-    pytester.makepyfile(
-        test_weather=AGENT + "def test_it_answers(cassette):\n    ask(cassette, 'Is it cold?')\n    assert 1 == 2\n"
-    )
-    result = pytester.runpytest()
-    assert outcomes(result) == {"failed": 1}
+def test_a_miss_that_the_test_does_not_notice_fails_it_all_the_same(pytester: pytest.Pytester, recorded: Path) -> None:
+    source = AGENT + "def test_it_answers(cassette):\n    ask(cassette, 'Is it cold?')\n"
+    ran(pytester, source, failed=1).stdout.fnmatch_lines(['- *.text: "Is it warm?"', '+ *.text: "Is it cold?"'])
+    result = ran(pytester, source + "    assert 1 == 2\n", failed=1)
     result.stdout.fnmatch_lines(['+ *.text: "Is it cold?"', "The test then failed with AssertionError: *1 == 2*"])
 
 
-def test_a_connection_over_our_transport_fails_a_test_that_replays(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_weather=USED)
-    pytester.runpytest()
-    pytester.makepyfile(
-        test_weather=USED + "    from journeyman.models.anthropic.model import AnthropicModel\n"
-        "    other = AnthropicModel('claude-x', api_key='key', base_url='http://127.0.0.1:9')\n"
-        "    run_sync(Agent(name='other', model=other), 'Hello?')\n"
-        "def test_without_it_may_connect():\n"
-        "    from journeyman.models.anthropic.model import AnthropicModel\n"
-        "    other = AnthropicModel('claude-x', api_key='key', base_url='http://127.0.0.1:9')\n"
-        "    assert 'network' in str(run_sync(Agent(name='other', model=other, retries=0), 'Hello?'))\n"
-    )
-    result = pytester.runpytest()
-    assert outcomes(result) == {"failed": 1, "passed": 1}
+def test_a_connection_over_our_transport_fails_a_test_that_replays(pytester: pytest.Pytester, recorded: Path) -> None:
+    other = "    from journeyman.models.anthropic.model import AnthropicModel\n"
+    other += "    other = AnthropicModel('claude-x', api_key='key', base_url='http://127.0.0.1:9')\n"
+    asking = "    run_sync(Agent(name='other', model=other), 'Hello?')\ndef test_without_it_may_connect():\n"
+    failing = "    assert 'network' in str(run_sync(Agent(name='other', model=other, retries=0), 'Hello?'))\n"
+    result = ran(pytester, USED + other + asking + other + failing, failed=1, passed=1)
     result.stdout.fnmatch_lines(["A connection to 127.0.0.1:9 would have been opened, although the test replays*"])
 
 
@@ -149,27 +128,21 @@ def test_an_async_test_is_recorded_and_replayed(pytester: pytest.Pytester) -> No
         "    assert model.remaining == cassette.is_replaying\n"
     )
     for _ in range(2):
-        assert outcomes(pytester.runpytest()) == {"passed": 1}
+        ran(pytester, passed=1)
 
 
-def test_a_malformed_cassette_is_one_line(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_weather=USED)
-    pytester.runpytest()
-    file = pytester.path / "cassettes" / "test_weather" / "test_it_answers.jsonl"
-    file.write_text(file.read_text()[:-30])
-    result = pytester.runpytest()
-    assert outcomes(result) == {"errors": 1}
+def test_a_malformed_cassette_is_one_line(pytester: pytest.Pytester, recorded: Path) -> None:
+    recorded.write_text(recorded.read_text()[:-30])
+    result = ran(pytester, errors=1)
     result.stdout.fnmatch_lines(["*answers.jsonl, line 7: this is not JSON, or is cut off (*). Record it again."])
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
 def test_options_come_from_a_fixture(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(
-        "import pytest\n@pytest.fixture\ndef cassette_options():\n    return {'redact': ['warm'], 'tools': 'run'}\n"
-    )
-    pytester.makepyfile(test_weather=USED)
+    options = "def cassette_options():\n    return {'redact': ['warm'], 'tools': 'run'}\n"
+    pytester.makeconftest(f"import pytest\n@pytest.fixture\n{options}")
     for _ in range(2):
-        assert outcomes(pytester.runpytest()) == {"passed": 1}
+        ran(pytester, USED, passed=1)
     assert (pytester.path / "looked.txt").read_text() == "Oslo\nOslo\n"
     assert "Is it [redacted]?" in (pytester.path / "cassettes" / "test_weather" / "test_it_answers.jsonl").read_text()
 
@@ -182,9 +155,7 @@ def test_a_script_must_be_used_up_by_a_test_that_passes(pytester: pytest.Pyteste
         "    assert run_sync(Agent(name='a', model=model), '?').unwrap() == 'Yes.'\n"
         "def test_wrong(scripted):\n    scripted(['Yes.'])\n    assert 1 == 2\n"
     )
-    result = pytester.runpytest()
-    assert outcomes(result) == {"passed": 1, "failed": 2}
-    result.stdout.fnmatch_lines(["A script was not used up: it has 2 answers left."])
+    ran(pytester, passed=1, failed=2).stdout.fnmatch_lines(["A script was not used up: it has 2 answers left."])
 
 
 def test_the_options_are_in_the_help_and_the_fixtures_are_listed(pytester: pytest.Pytester) -> None:

@@ -60,9 +60,7 @@ class ClearToolResults:
     never: Collection[str] = ()
     """The names of tools whose results stay."""
 
-    @property
-    def name(self) -> str:
-        return "clear tool results"
+    name = "clear tool results"
 
     async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
         """Clear all that may be cleared: a later compaction would cost the cache once more."""
@@ -93,12 +91,12 @@ class ClearToolResults:
                 is_first = what not in kept
                 if call.name in self.never or (is_first and (len(kept) < self.keep or index >= end)):
                     kept.add(what)
-                elif index < end and self._is_worth_it(block):
+                elif (
+                    index < end
+                    and block.content not in (CLEARED, REPEATED)
+                    and estimate_message(Message("user", (block,))) >= self.least_tokens
+                ):
                     yield block.tool_use_id, CLEARED if is_first else REPEATED
-
-    def _is_worth_it(self, result: ToolResult) -> bool:
-        is_cleared = result.content in (CLEARED, REPEATED)
-        return not is_cleared and estimate_message(Message("user", (result,))) >= self.least_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +113,7 @@ class TrimTexts:
     head_chars: int = 1_200
     tail_chars: int = 800
 
-    @property
-    def name(self) -> str:
-        return "trim texts"
+    name = "trim texts"
 
     async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
         """Trim all that may be trimmed."""
@@ -164,9 +160,7 @@ class Summarise:
     instructions: str = ""
     """What the model has to take care of in addition."""
 
-    @property
-    def name(self) -> str:
-        return "summarise"
+    name = "summarise"
 
     def informed(self, situation: Situation) -> Strategy:
         """Return what makes the summary."""
@@ -190,9 +184,7 @@ class _Summariser:
     given: Summarise
     situation: Situation
 
-    @property
-    def name(self) -> str:
-        return self.given.name
+    name = Summarise.name
 
     async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
         known = [(block, summary) for block, summary in self._known() if _holds(messages, block)]
@@ -235,7 +227,10 @@ class _Summariser:
         kept, latest, end = 0, open_turn(messages), None
         for index in range(len(messages) - 1, 0, -1):
             kept += estimate_message(messages[index])
-            if index <= latest and not _parts_a_turn(messages, index):
+            first, before = messages[index], messages[index - 1]
+            # A view that begins here must not lack the calls to its results, or the start of an answer.
+            is_parting = has_results(first) if first.role == "user" else before.role == "assistant"
+            if index <= latest and not is_parting:
                 end = index
                 if kept >= keep:
                     break
@@ -285,11 +280,9 @@ class _Summariser:
         return summary
 
     async def _response(self, model: Model, texts: list[str], earlier: Sequence[Summary]) -> Response:
-        n_tries = 0
+        given, n_tries = self.given, 0
         while True:
-            request = request_for(
-                texts, earlier, max_tokens=self.given.max_tokens, instructions=self.given.instructions
-            )
+            request = request_for(texts, earlier, max_tokens=given.max_tokens, instructions=given.instructions)
             n_tries += 1
             try:
                 return await self.situation.ask(model, request)
@@ -323,12 +316,6 @@ def _last_prompt(messages: Sequence[Message]) -> int:
         if messages[index].role == "user" and not has_results(messages[index]):
             return index
     return -1
-
-
-def _parts_a_turn(messages: Sequence[Message], index: int) -> bool:
-    """Tell whether a view that begins at `index` would lack the calls to its results, or the start of an answer."""
-    message = messages[index]
-    return has_results(message) if message.role == "user" else messages[index - 1].role == "assistant"
 
 
 def _within_turn(messages: Sequence[Message], end: int) -> _Stretch | None:

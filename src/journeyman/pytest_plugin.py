@@ -74,8 +74,7 @@ _USED: Final = pytest.StashKey[_Used]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--journeyman-record`."""
-    group = parser.getgroup("journeyman", "cassettes of model traffic")
-    group.addoption(
+    parser.getgroup("journeyman", "cassettes of model traffic").addoption(
         "--journeyman-record",
         choices=_MODES,
         default=None,
@@ -166,13 +165,9 @@ def _mode(config: pytest.Config) -> Mode:
 def _place(request: pytest.FixtureRequest) -> Path:
     """Return the file for a test: its class, its name and its parameters, in a folder for its module."""
     node = cast("pytest.Item", request.node)
-    path = request.path
-    names = [part for part in node.nodeid.split("::")[1:] if part]
-    return path.parent / "cassettes" / path.stem / f"{_file_name('.'.join(names))}.jsonl"
-
-
-def _file_name(name: str) -> str:
-    """Return a name that every file system takes; where something had to be changed, a hash keeps it apart."""
+    name = ".".join(filter(None, node.nodeid.split("::")[1:]))
     plain = name.removesuffix("]").replace("[", "-", 1)
+    # A name that every file system takes; where something had to be changed, a hash keeps it apart.
     safe = _UNSAFE.sub("_", plain)[:_LONGEST_NAME]
-    return safe if safe == plain else f"{safe}-{sha256(name.encode()).hexdigest()[:8]}"
+    file_name = safe if safe == plain else f"{safe}-{sha256(name.encode()).hexdigest()[:8]}"
+    return request.path.parent / "cassettes" / request.path.stem / f"{file_name}.jsonl"

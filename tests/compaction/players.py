@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from journeyman import tool
+from journeyman import Agent, Limits, tool
 from journeyman.errors import ProviderError
-from journeyman.model import Facts, Model, Part, Request, Settings
+from journeyman.model import Facts, Model, Part, Request
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.types import Block, Message, Text, Thinking, ToolResult, ToolUse, Usage
-from journeyman.window import Situation
+from journeyman.window import AnyStrategy, Situation
 
 WIRE = AnthropicModel("claude-test", api_key="key-of-a-test")
 MARK = b',"cache_control":{"type":"ephemeral"}}'
-SHORT = Settings(max_tokens=1_000)
 
 
 @tool
 async def look(n: int = 0, size: int = 100) -> str:
-    """Look at something."""
     return f"{n:05} {'x' * size}"
+
+
+def looker(model: Model, *compaction: AnyStrategy, n: int = 100, **fields: Any) -> Agent:  # noqa: ANN401 - of an `Agent`
+    """Return an agent that looks, in at most `n` iterations."""
+    fields = {"compaction": compaction, "limits": Limits(iterations=n), **fields}
+    return Agent(name="looker", model=model, tools=[look], **fields)
 
 
 def body_of(request: Request) -> bytes:
@@ -31,7 +36,6 @@ def body_of(request: Request) -> bytes:
 
 
 def tokens_of(body: bytes) -> int:
-    """Count as the strict server does."""
     return len(body) // 4
 
 
@@ -51,6 +55,11 @@ class SmallWindow:
     refused: int = 0
     provider: str = "scripted"
     name: str = "small"
+
+    @property
+    def tokens(self) -> list[int]:
+        """The length of each request."""
+        return list(map(tokens_of, self.bodies))
 
     @property
     def facts(self) -> Facts:
@@ -87,7 +96,6 @@ def calls(n: int, *, size: int = 100) -> Callable[[Request], Answer]:
 
 
 def exchange(n: int, *, size: int = 100, thinking: bool = False, **arguments: object) -> list[Message]:
-    """Return one call and its result."""
     id = f"c{n}"
     thought: tuple[Block, ...] = (Thinking(f"Thought {n}.", f"signature{n}"),) if thinking else ()
     use = call("look", {"n": n, **arguments}, id=id)
@@ -107,12 +115,11 @@ def said(text: str = "Done.") -> Message:
 
 def chain(n: int, *, size: int = 100, thinking: bool = False) -> list[Message]:
     """Return a prompt, and so many calls with their results."""
-    exchanges = [exchange(number, size=size, thinking=thinking) for number in range(1, n + 1)]
-    return [asked(), *(message for each in exchanges for message in each)]
+    numbers = range(1, n + 1)
+    return [asked(), *(each for number in numbers for each in exchange(number, size=size, thinking=thinking))]
 
 
 def texts_of(messages: Sequence[Message]) -> list[str]:
-    """Return the words of the results, in order."""
     return [block.text for message in messages for block in message.content if isinstance(block, ToolResult)]
 
 
@@ -141,17 +148,8 @@ def situation(
 
 
 def summary_call(goal: str = "Find it.", **more: object) -> ToolUse:
-    """Return the call with which a model gives a summary."""
-    fields: dict[str, object] = {
-        "goal": goal,
-        "wishes": [],
-        "done": [],
-        "facts": [],
-        "files": [],
-        "unfinished": [],
-        "next_step": "",
-    }
-    return call("record_summary", {**fields, **more}, id="sum")
+    lists: dict[str, object] = {name: [] for name in ("wishes", "done", "facts", "files", "unfinished")}
+    return call("record_summary", {"goal": goal, **lists, "next_step": "", **more}, id="sum")
 
 
 def summing(answer: Callable[[Request], Answer]) -> Callable[[Request], Answer]:

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+import journeyman.window as window
 from journeyman import Agent, Chat, ErrorCode, Failure, Host, InMemoryJournal, Limits, Result, Settings, Usage, run
 from journeyman.compaction import ClearToolResults, Compaction, Summarise
 from journeyman.errors import ProviderError
@@ -16,26 +17,17 @@ from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.model import Model, Prefix, Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.types import Base64, Document, Image, Message, Text, Thinking, ToolResult, ToolUse
-from journeyman.window import (
-    AnyStrategy,
-    CompactedView,
-    Shortened,
-    estimate_message,
-    fault_of_view,
-    without_stale_thinking,
-)
 from tests.compaction.players import (
-    SHORT,
     SmallWindow,
     asked,
     calls,
     chain,
     exchange,
     look,
+    looker,
     said,
     summary_call,
     summing,
-    tokens_of,
 )
 from tests.loop.results import failed, succeeded
 from tests.support.recorder import Recorder
@@ -49,9 +41,9 @@ class Own:
     name: str = "own"
     asked: list[int] = field(default_factory=list[int])
 
-    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> Shortened:
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> window.Shortened:
         self.asked.append(excess_tokens)
-        return Shortened(messages=self.make(messages), changed=True)
+        return window.Shortened(messages=self.make(messages), changed=True)
 
 
 def broken(messages: Sequence[Message]) -> Sequence[Message]:
@@ -63,35 +55,30 @@ def the_end(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 async def looked(
-    model: Model,
-    *strategies: AnyStrategy,
-    compaction: Compaction | None = None,
-    host: Host | None = None,
-    limits: Limits | None = None,
+    model: Model, *strategies: window.AnyStrategy, host: Host | None = None, limits: Limits | None = None
 ) -> tuple[Result[str], list[ContextCompacted]]:
-    recorder = Recorder()
-    agent = Agent(
-        name="looker",
-        model=model,
-        tools=[look],
-        settings=SHORT,
-        compaction=compaction or strategies,
-        limits=limits or Limits(iterations=100),
-    )
-    result = await run(agent, "Look at everything.", on_event=recorder, host=host)
-    return result, recorder.of(ContextCompacted)
+    recorder, short = Recorder(), Settings(max_tokens=1_000)
+    agent = looker(model, *strategies, settings=short, limits=limits or Limits(iterations=100))
+    return await run(agent, "Look at everything.", on_event=recorder, host=host), recorder.of(ContextCompacted)
+
+
+async def compacted(
+    model: Model, *strategies: window.AnyStrategy, limits: Limits | None = None
+) -> list[ContextCompacted]:
+    """Return what is told of the compactions in a run that succeeds."""
+    result, events = await looked(model, *strategies, limits=limits)
+    succeeded(result)
+    return events
 
 
 async def test_what_fits_is_sent_as_it_is_and_nothing_is_told() -> None:
     own = Own(the_end)
-    model = SmallWindow(calls(3))
-    result, events = await looked(model, own)
+    result, events = await looked(SmallWindow(calls(3)), own)
     assert (succeeded(result).output, events, own.asked) == ("Done.", [], [])
 
 
 async def test_a_compaction_tells_its_reason_its_sizes_and_its_steps() -> None:
-    result, events = await looked(SmallWindow(calls(25, size=1_000)), ClearToolResults(keep=2), Own(the_end))
-    succeeded(result)
+    events = await compacted(SmallWindow(calls(25, size=1_000)), ClearToolResults(keep=2), Own(the_end))
     first = events[0]
     assert (first.path, first.attempt, first.reason) == (("looker",), 1, "threshold")
     assert first.before_tokens > 4_000 > first.after_tokens
@@ -115,8 +102,7 @@ def replaced(message: Message) -> ToolResult:
 
 async def test_a_view_is_kept_and_grows_until_the_next_one() -> None:
     """D: nothing is compacted again while what is sent still fits."""
-    end = Own(the_end)
-    model = SmallWindow(calls(40, size=1_000))
+    end, model = Own(the_end), SmallWindow(calls(40, size=1_000))
     _, events = await looked(model, end)
     assert len(end.asked) == len(events) < 6
     lengths = [len(messages) for messages in model.requests]
@@ -125,8 +111,7 @@ async def test_a_view_is_kept_and_grows_until_the_next_one() -> None:
 
 
 async def test_a_failed_strategy_is_passed_over() -> None:
-    result, events = await looked(SmallWindow(calls(25, size=1_000)), Own(broken), Own(the_end))
-    succeeded(result)
+    events = await compacted(SmallWindow(calls(25, size=1_000)), Own(broken), Own(the_end))
     assert [step.error for step in events[0].steps] == ["RuntimeError: no idea", None]
 
 
@@ -144,15 +129,13 @@ PARTED: dict[str, tuple[Callable[[Sequence[Message]], Sequence[Message]], str]] 
 @pytest.mark.parametrize("name", PARTED)
 async def test_a_view_that_could_not_be_sent_is_not_used(name: str) -> None:
     make, error = PARTED[name]
-    result, events = await looked(SmallWindow(calls(25, size=1_000)), Own(make), Own(the_end))
-    succeeded(result)
+    events = await compacted(SmallWindow(calls(25, size=1_000)), Own(make), Own(the_end))
     assert events[0].steps[0] == CompactionStep(strategy="own", saved_tokens=0, error=error)
 
 
 async def test_failures_do_not_end_a_run_that_fits_and_the_breaker_opens_by_half() -> None:
     own = Own(broken)
-    result, events = await looked(SmallWindow(calls(25, size=1_000), window=100_000), own)
-    succeeded(result)
+    events = await compacted(SmallWindow(calls(25, size=1_000), window=100_000), own)
     reasons = [event.reason for event in events]
     assert reasons[:8] == [*["threshold"] * 3, "breaker", "threshold", "breaker", "threshold", "breaker"]
     assert len(own.asked) == reasons.count("threshold")
@@ -179,16 +162,14 @@ async def test_a_compaction_that_works_closes_the_breaker() -> None:
 
 async def test_what_the_provider_finds_too_long_is_compacted_and_sent_once_more() -> None:
     model = SmallWindow(calls(25, size=1_000), context_window=None, window=4_000)
-    result, events = await looked(model, ClearToolResults(keep=1))
-    succeeded(result)
+    events = await compacted(model, ClearToolResults(keep=1))
     assert (events[0].reason, model.refused) == ("overflow", 1)
     assert {event.reason for event in events[1:]} <= {"threshold"}  # it has learned where the end is
 
 
 async def test_an_estimate_that_was_too_low_is_corrected() -> None:
     model = SmallWindow(calls(25, size=1_000), window=2_500, reports=False)
-    result, events = await looked(model, ClearToolResults(keep=1))
-    succeeded(result)
+    events = await compacted(model, ClearToolResults(keep=1))
     assert (events[0].reason, model.refused <= 3) == ("overflow", True)
 
 
@@ -196,8 +177,7 @@ async def test_a_second_overflow_ends_the_run() -> None:
     refusal = ProviderError("prompt is too long", kind="context_overflow", usage=Usage())
     model = SmallWindow(lambda request: refusal if len(request.messages) > 2 else call("look", size=4_000))
     agent = Agent(name="looker", model=model, tools=[look], compaction=[Own(lambda m: [asked("Less."), *m[1:]])])
-    result = await run(agent, "Look." * 40)
-    assert (failed(result).code, len(model.requests)) == (ErrorCode.CONTEXT_OVERFLOW, 3)
+    assert (failed(await run(agent, "Look." * 40)).code, len(model.requests)) == (ErrorCode.CONTEXT_OVERFLOW, 3)
 
 
 async def test_a_view_that_did_not_become_smaller_is_not_sent_again() -> None:
@@ -225,8 +205,7 @@ async def test_the_answer_is_asked_for_at_the_length_that_is_left() -> None:
     agent = Agent(name="looker", model=model, tools=[look], compaction=Compaction([Own(broken)], reserve_tokens=10))
     succeeded(await run(agent, "Go."))
     assert (asked_for[0], 3_000 < (asked_for[-1] or 0) < 3_200) == (6_000, True)
-    lengths = [tokens_of(body) for body in model.bodies]
-    assert all(n + (limit or 0) <= 8_000 for n, limit in zip(lengths, asked_for, strict=True))
+    assert all(n + (limit or 0) <= 8_000 for n, limit in zip(model.tokens, asked_for, strict=True))
 
 
 # -- summaries in a run ------------------------------------------------------------------------------------------------
@@ -242,21 +221,17 @@ async def test_what_a_summary_costs_is_the_runs() -> None:
     usage = succeeded(result).metadata.usage
     summaries = [event.usage for event in events if event.usage.requests]
     assert usage is not None
-    assert (usage.requests, len(summaries) > 1) == (len(model.requests), True)
-    assert usage.input_tokens == sum(map(tokens_of, model.bodies))
+    assert (usage.requests, len(summaries) > 1, usage.input_tokens) == (len(model.requests), True, sum(model.tokens))
 
 
 async def test_a_summary_is_drawn_on_the_runs_budget_and_done_without_if_there_is_too_little() -> None:
     model = SmallWindow(calls(14, size=1_000))
     _, events = await looked(model, Own(the_end))
     assert events[0].iteration == 15
-    before = sum(map(tokens_of, model.bodies[:14])) + 14 * 20
-    result, events = await looked(
-        SmallWindow(calls(14, size=1_000)),
-        *(Summarise(keep_tokens=500), ClearToolResults(keep=1)),
-        limits=Limits(iterations=100, tokens=before + 2_500),
-    )
-    succeeded(result)
+    before = sum(model.tokens[:14]) + 14 * 20
+    limits = Limits(iterations=100, tokens=before + 2_500)
+    strategies = (Summarise(keep_tokens=500), ClearToolResults(keep=1))
+    events = await compacted(SmallWindow(calls(14, size=1_000)), *strategies, limits=limits)
     assert str(events[0].steps[0].error).startswith("BudgetRefused: ")
 
 
@@ -266,8 +241,7 @@ async def test_a_summary_of_another_model_and_of_one_that_cannot_be_had() -> Non
     result, _ = await looked(model, Summarise(other, keep_tokens=500))
     succeeded(result)
     assert "Elsewhere." in model.requests[-1][2].text
-    result, events = await looked(SmallWindow(calls(20, size=1_000)), Summarise("nowhere:x"), ClearToolResults())
-    succeeded(result)
+    events = await compacted(SmallWindow(calls(20, size=1_000)), Summarise("nowhere:x"), ClearToolResults())
     assert "nowhere" in str(events[0].steps[0].error)
 
 
@@ -278,16 +252,14 @@ async def test_a_failed_summary_falls_through_to_the_next_strategy() -> None:
         return plain(request)
 
     plain = calls(20, size=1_000)
-    result, events = await looked(SmallWindow(play), Summarise(keep_tokens=500), ClearToolResults(keep=1))
-    succeeded(result)
+    events = await compacted(SmallWindow(play), Summarise(keep_tokens=500), ClearToolResults(keep=1))
     assert [step.error for step in events[0].steps] == ["ProviderError: Overloaded", None]
     assert (events[0].usage.requests, events[0].after_tokens < 2_000) == (1, True)
 
 
 async def test_a_journalled_run_asks_for_no_summary_twice() -> None:
     journal = InMemoryJournal()
-    model = summing_model(30)
-    first, events = await looked(model, Summarise(keep_tokens=500), host=Host(journal=journal))
+    first, events = await looked(summing_model(30), Summarise(keep_tokens=500), host=Host(journal=journal))
     silent = SmallWindow(lambda request: "", window=0)
     second, replayed = await looked(silent, Summarise(keep_tokens=500), host=Host(journal=journal))
     assert succeeded(second).history == succeeded(first).history
@@ -303,13 +275,7 @@ async def test_a_summary_can_be_stopped() -> None:
         await asyncio.Event().wait()
         return ""
 
-    agent = Agent(
-        name="looker",
-        model=SmallWindow(calls(20, size=1_000)),
-        tools=[look],
-        compaction=[Summarise(FromFunction(never), keep_tokens=500)],
-        limits=Limits(iterations=100),
-    )
+    agent = looker(SmallWindow(calls(20, size=1_000)), Summarise(FromFunction(never), keep_tokens=500))
     task = asyncio.create_task(run(agent, "Go."))
     await begun.wait()
     task.cancel()
@@ -322,12 +288,9 @@ async def test_two_runs_at_once_may_share_their_strategies() -> None:  # S16.10
     models = [SmallWindow(summing(calls(30, size=700 + 100 * number))) for number in range(4)]
     alone = [await looked(SmallWindow(summing(calls(30, size=700 + 100 * n))), *shared) for n in range(4)]
     together = await asyncio.gather(*(looked(model, *shared) for model in models))
-    assert [succeeded(result).metadata.usage for result, _ in together] == [
-        succeeded(result).metadata.usage for result, _ in alone
-    ]
-    assert [[event.after_tokens for event in events] for _, events in together] == [
-        [event.after_tokens for event in events] for _, events in alone
-    ]
+    for (result, events), (expected, of_expected) in zip(together, alone, strict=True):
+        assert succeeded(result).metadata.usage == succeeded(expected).metadata.usage
+        assert [event.after_tokens for event in events] == [event.after_tokens for event in of_expected]
 
 
 async def test_a_factory_gets_the_runs_model() -> None:
@@ -341,16 +304,15 @@ async def test_a_factory_gets_the_runs_model() -> None:
     agent = Agent(name="looker", model=model, tools=[look], compaction=strategies, settings=Settings(max_tokens=500))
     succeeded(await run(agent, "Go."))
     assert models == [model]
-    assert max(tokens_of(body) for body in model.bodies) < 2_200
+    assert max(model.tokens) < 2_200
 
 
 # -- chats -------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_chat_keeps_its_view_from_prompt_to_prompt() -> None:
-    recorder = Recorder()
-    model = SmallWindow(lambda request: "word " * 200)
-    agent = Agent(name="talker", model=model, settings=SHORT, compaction=[Own(the_end)])
+    recorder, model = Recorder(), SmallWindow(lambda request: "word " * 200)
+    agent = Agent(name="talker", model=model, settings=Settings(max_tokens=1_000), compaction=[Own(the_end)])
     async with Chat(agent, on_event=recorder) as chat:
         for number in range(40):
             succeeded(await chat.prompt(f"Prompt {number}: " + "why? " * 50))
@@ -363,7 +325,7 @@ async def test_a_chat_keeps_its_view_from_prompt_to_prompt() -> None:
 
 async def test_a_chat_that_was_reset_begins_anew() -> None:
     model = SmallWindow(lambda request: "word " * 200)
-    async with Chat(Agent(name="talker", model=model, settings=SHORT, compaction=[Own(the_end)])) as chat:
+    async with Chat(looker(model, Own(the_end), settings=Settings(max_tokens=1_000))) as chat:
         for _ in range(20):
             await chat.prompt("why? " * 50)
         await chat.reset()
@@ -379,26 +341,22 @@ async def test_a_prompt_that_grows_before_it_is_answered_grows_in_the_view() -> 
         assert isinstance(await chat.prompt("Two."), Failure)
         assert isinstance(await chat.prompt("Three."), Failure)
         await chat.prompt("Four.")
-    assert [block.text for block in model.requests[-1][-1].content if isinstance(block, Text)] == [
-        "Two.",
-        "Three.",
-        "Four.",
-    ]
+    texts = [block.text for block in model.requests[-1][-1].content if isinstance(block, Text)]
+    assert texts == ["Two.", "Three.", "Four."]
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------
 
 
-def view(prefix_tokens: int = 0) -> CompactedView:
+def view(prefix_tokens: int = 0) -> window.CompactedView:
     """Return a view of nothing, whose system prompt is that long."""
     system = (Text("x" * 4 * prefix_tokens),) if prefix_tokens else ()
-    return CompactedView(Prefix(system=system), Compaction([Own(the_end)]))
+    return window.CompactedView(Prefix(system=system), Compaction([Own(the_end)]))
 
 
 def test_a_kept_view_measures_what_it_sends_and_not_what_was_said() -> None:
     """The report on the old view is not applied to the new one, nor the other way round."""  # S16.9
-    log = chain(20, size=4_000)
-    kept = view(prefix_tokens=100)
+    log, kept = chain(20, size=4_000), view(prefix_tokens=100)
     kept.follow(log)
     assert 20_000 < kept.tokens < 22_000
     kept.measure(Usage(requests=1, input_tokens=30_000, output_tokens=10), log)
@@ -415,15 +373,13 @@ def test_a_kept_view_measures_what_it_sends_and_not_what_was_said() -> None:
 
 
 def test_a_report_that_cannot_be_is_not_believed() -> None:
-    log = chain(20, size=4_000)
-    kept = view()
+    log, kept = chain(20, size=4_000), view()
     kept.measure(Usage(requests=1, input_tokens=10, output_tokens=5), log)
     assert kept.tokens > 20_000
 
 
 def test_a_history_that_became_another_is_sent_whole() -> None:
-    log = chain(5)
-    kept = view()
+    log, kept = chain(5), view()
     kept.follow(log)
     kept.rewrite(the_end(log))
     other = [asked("Another."), said()]
@@ -435,37 +391,32 @@ def test_a_history_that_became_another_is_sent_whole() -> None:
 
 
 def test_what_is_added_to_a_prompt_is_added_behind_its_summary() -> None:
-    log = [asked("Old."), said(), asked("New.")]
-    kept = view()
+    log, kept = [asked("Old."), said(), asked("New.")], view()
     kept.follow(log)
     kept.rewrite([Message("user", (Text("Summary."), Text("New.")))])
     log[-1] = Message("user", (Text("New."), Text("More.")))
     kept.follow(log)
-    assert [block.text for block in kept.messages[0].content if isinstance(block, Text)] == [
-        "Summary.",
-        "New.",
-        "More.",
-    ]
+    texts = [block.text for block in kept.messages[0].content if isinstance(block, Text)]
+    assert texts == ["Summary.", "New.", "More."]
 
 
 def test_reasoning_after_the_first_change_is_left_out_and_before_it_stays() -> None:
     before = chain(4, thinking=True)
     after = [*before[:4], Message("user", (ToolResult("gone", tool_use_id="c2"),)), *before[5:]]
-    left = without_stale_thinking(before, after)
+    left = window.without_stale_thinking(before, after)
     thoughts = [sum(isinstance(block, Thinking) for block in message.content) for message in left]
     assert thoughts == [0, 1, 0, 1, 0, 0, 0, 0, 0]
     assert all(mine is given for mine, given in zip(left[:4], before, strict=False))
-    assert fault_of_view(before, after) is None
+    assert window.fault_of_view(before, after) is None
 
 
 def test_a_message_of_reasoning_alone_does_not_become_empty() -> None:
     thought = Message("assistant", (Thinking("Hm.", "s"),))
-    left = without_stale_thinking([asked("One."), thought, asked("Two.")], [asked("1"), thought, asked("Two.")])
+    left = window.without_stale_thinking([asked("One."), thought, asked("Two.")], [asked("1"), thought, asked("Two.")])
     assert left[1] == Message("assistant", (Text("(nothing said)"),))
 
 
 def test_the_size_of_things_is_that_of_their_words() -> None:
-    picture = Image(Base64("A" * 100_000, "image/png"))
-    assert estimate_message(Message("user", (picture,))) == 1_200
-    assert estimate_message(Message("user", (Document(Base64("A" * 4_000, "application/pdf")),))) > 900
-    assert estimate_message(Message("assistant", (ToolUse("a", "look", "{}"),))) == 10
+    assert window.estimate_message(Message("user", (Image(Base64("A" * 100_000, "image/png")),))) == 1_200
+    assert window.estimate_message(Message("user", (Document(Base64("A" * 4_000, "application/pdf")),))) > 900
+    assert window.estimate_message(Message("assistant", (ToolUse("a", "look", "{}"),))) == 10

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import orjson
 
-from journeyman import Agent, Limits, Settings, run
+from journeyman import Settings, run
 from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
 from journeyman.events import ContextCompacted
 from journeyman.model import Request
@@ -15,8 +15,8 @@ from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, call
 from journeyman.types import Text, ToolResult
 from journeyman.window import AnyStrategy
-from tests.compaction.players import MARK, SmallWindow, look, summary_call, tokens_of
-from tests.loop.results import succeeded
+from tests.compaction.players import MARK, SmallWindow, looker, summary_call, tokens_of
+from tests.loop.players import succeeded
 from tests.properties.examples import patient
 from tests.support.messages_answers import Reply, answer, thinking, tool_use
 from tests.support.messages_api import MessagesApi
@@ -47,17 +47,8 @@ async def long_run(n: int, *strategies: AnyStrategy, size: int = 1_500) -> tuple
         return [words, call("look", n=made, size=size * (made % 3), id=f"c{made}")] if made <= n else "Done."
 
     model, recorder = SmallWindow(play, context_window=WINDOW, window=WINDOW), Recorder()
-    agent = Agent(
-        name="looker",
-        model=model,
-        system="You look at things.",
-        tools=[look],
-        settings=ROOM,
-        compaction=strategies,
-        limits=Limits(iterations=n + 1),
-    )
-    result = succeeded(await run(agent, "Look at everything.", on_event=recorder))
-    assert len(result.history) == 2 * n + 2
+    agent = looker(model, *strategies, n=n + 1, system="You look at things.", settings=ROOM)
+    assert len(succeeded(await run(agent, "Look at everything.", on_event=recorder)).history) == 2 * n + 2
     return model, recorder
 
 
@@ -91,23 +82,16 @@ async def test_a_compacted_conversation_with_bound_reasoning_breaks_no_rule_of_t
         if "record_summary" in str(request.get("tools")):
             return answer(tool_use("record_summary", {"goal": "Look.", "facts": ["Things <b>are</b> there."]}))
         made += 1
-        n_bytes = len(orjson.dumps(request))
-        usage: Json = {"input_tokens": n_bytes // 4, "output_tokens": 60}
+        usage: Json = {"input_tokens": len(orjson.dumps(request)) // 4, "output_tokens": 60}
         if made > 60:
             return answer("Done.", usage=usage)
-        wanted = tool_use("look", {"n": made, "size": 600})
-        return answer(thinking(f"Thought {made}."), "I look.", wanted, usage=usage)
+        return answer(thinking(f"Thought {made}."), "I look.", tool_use("look", {"n": made, "size": 600}), usage=usage)
 
     recorder = Recorder()
     async with MessagesApi(reply, bind_thinking=True) as api:
-        agent = Agent(
-            name="looker",
-            model=AnthropicModel("claude-sonnet-4-5", api_key="k", base_url=api.url),
-            tools=[look],
-            settings=Settings(max_tokens=2_000, thinking=1_024),
-            compaction=Compaction([ClearToolResults(keep=2), Summarise(keep_tokens=500)], window_tokens=6_000),
-            limits=Limits(iterations=100),
-        )
+        model = AnthropicModel("claude-sonnet-4-5", api_key="k", base_url=api.url)
+        compaction = Compaction([ClearToolResults(keep=2), Summarise(keep_tokens=500)], window_tokens=6_000)
+        agent = looker(model, compaction=compaction, settings=Settings(max_tokens=2_000, thinking=1_024))
         succeeded(await run(agent, "Look at everything.", on_event=recorder))
         main = [request for request in api.requests if "record_summary" not in str(request.body["tools"])]
     steps = {step.strategy for event in recorder.of(ContextCompacted) for step in event.steps if step.saved_tokens}
@@ -121,9 +105,6 @@ async def test_a_compacted_conversation_with_bound_reasoning_breaks_no_rule_of_t
 
 async def test_the_log_and_the_result_keep_everything() -> None:
     model = SmallWindow(lambda request: call("look", size=2_000) if len(model.bodies) <= 30 else "Done.")
-    agent = Agent(
-        name="looker", model=model, tools=[look], compaction=[ClearToolResults(keep=1)], limits=Limits(iterations=50)
-    )
-    result = succeeded(await run(agent, "Go."))
+    result = succeeded(await run(looker(model, ClearToolResults(keep=1), n=50), "Go."))
     results = [block.text for message in result.history for block in message.content if isinstance(block, ToolResult)]
     assert [len(text) for text in results] == [2_006] * 30

@@ -15,8 +15,7 @@ from tests.compaction.players import asked, chain, exchange, said, texts_of
 async def test_old_results_are_cleared_and_the_newest_five_stay() -> None:
     messages = chain(8, size=400)
     view = await ClearToolResults().view(messages, excess_tokens=1)
-    assert texts_of(view.messages)[:3] == [CLEARED] * 3
-    assert texts_of(view.messages)[3:] == texts_of(messages)[3:]
+    assert (texts_of(view.messages)[:3], texts_of(view.messages)[3:]) == ([CLEARED] * 3, texts_of(messages)[3:])
     assert fault_of_view(messages, view.messages) is None
     assert view.messages[1::2] == messages[1::2]
 
@@ -101,9 +100,7 @@ async def test_the_last_messages_stay_whole_and_texts_of_just_the_length_too() -
         (100_000, None, 90_000, 50_000),
     ],
 )
-def test_the_threshold_follows_from_the_window(
-    window: int, given: int | None, max_tokens: int | None, threshold: int
-) -> None:
+def test_the_threshold_fits_the_window(window: int, given: int | None, max_tokens: int | None, threshold: int) -> None:
     compaction = Compaction([ClearToolResults()], reserve_tokens=given)
     assert compaction.threshold_tokens(window, max_tokens=max_tokens) == threshold
 

@@ -27,7 +27,6 @@ class Small:
     log: Path
 
     def at(self, kind: str, *, only: list[str] | None = None, env: Mapping[str, str] | None = None) -> Stdio:
-        """Return how to start it."""
         words = (str(SERVERS / "misbehaving.py"), kind, str(self.log))
         return Stdio(sys.executable, words, only=only, env=env or {}, grace_s=0.2)
 

@@ -14,7 +14,6 @@ from journeyman.events import Event, ToolProgress
 from journeyman.mcp import mcp
 from journeyman.mcp.tools import unique_names
 from journeyman.models.scripted import Scripted, call, say
-from journeyman.tools.tools import AnyTool
 from tests.mcp.small import MODERN, Small, by_name, progress_in, stopped_at_progress
 from tests.toolbox.playing import answered
 
@@ -27,8 +26,7 @@ async def test_an_agent_calls_the_tools_of_a_server(small: Small) -> None:
     async with mcp({"small": small.at("server")}) as tools:
         model = Scripted([call("echo", {"word": "hello"}), "Done."])
         result = await run(Agent(name="tester", model=model, tools=tools), "Go.")
-    assert result.unwrap() == "Done."
-    assert result.history[2].content == (ToolResult("hello", tool_use_id="call_1_0"),)
+    assert (result.unwrap(), result.history[2].content) == ("Done.", (ToolResult("hello", tool_use_id="call_1_0"),))
 
 
 async def test_a_tool_is_untrusted_and_to_be_called_once_whatever_the_server_says(small: Small) -> None:
@@ -39,10 +37,8 @@ async def test_a_tool_is_untrusted_and_to_be_called_once_whatever_the_server_say
 
 async def test_the_user_says_what_calls_do(small: Small) -> None:
     async with mcp({"small": small.at("changing")}, effects={"same": "pure"}, parallel=True) as tools:
-        assert [(each.name, each.effect, each.parallel) for each in tools] == [
-            ("echo", "once", True),
-            ("same", "pure", True),
-        ]
+        echo, same = [(each.name, each.effect, each.parallel) for each in tools]
+        assert (echo, same) == (("echo", "once", True), ("same", "pure", True))
 
 
 async def test_an_effect_of_no_tool_is_refused(small: Small) -> None:
@@ -87,12 +83,10 @@ async def test_a_server_that_asks_for_a_model_is_told_that_there_is_none(small: 
 async def test_a_cancelled_call_is_cancelled_at_the_server_which_goes_on(small: Small) -> None:
     async with mcp({"small": small.at("sour")}) as (echo,):
         result = await stopped_at_progress([echo], call("echo", {"word": "linger"}))
-        assert result.error.code == "EXECUTION_CANCELLED"
-        assert (await answered(echo, {"word": "ok"})).text == "ok"
+        assert (result.error.code, (await answered(echo, {"word": "ok"})).text) == ("EXECUTION_CANCELLED", "ok")
     asked, *_ = [json.loads(line) for line in small.lines if '"tools/call"' in line]
     (cancelled,) = [json.loads(line) for line in small.lines if "notifications/cancelled" in line]
-    assert cancelled["params"]["requestId"] == asked["id"]
-    assert small.n_starts == 1
+    assert (cancelled["params"]["requestId"], small.n_starts) == (asked["id"], 1)
 
 
 async def test_a_call_that_takes_too_long_is_cancelled_and_the_server_goes_on(small: Small) -> None:
@@ -118,8 +112,7 @@ async def test_a_server_does_not_get_what_looks_like_a_secret(small: Small, monk
 
 
 async def test_the_servers_of_one_block_start_together_and_their_tools_are_told_apart(small: Small) -> None:
-    both = {"left": small.at("server"), "right": small.at("changing")}
-    async with mcp(both) as tools:
+    async with mcp({"left": small.at("server"), "right": small.at("changing")}) as tools:
         assert [each.name for each in tools] == ["left_echo", "right_echo", "same"]
         assert (await answered(tools[1], {"word": "hello"})).text == "hello"
 
@@ -130,8 +123,7 @@ def test_names_are_made_fit_and_unique() -> None:
     assert unique_names([("a", "files.read"), ("a", "files/read")]) == ["a_files_read", "a_files_read_46524e9d"]
     assert unique_names([("a", "read"), ("b", "read"), ("c", "a_read")]) == ["a_read", "b_read", "a_read_b17fb896"]
     (long,) = unique_names([("a", "x" * 100)])
-    assert len(long) == 64
-    assert unique_names([("a", "")]) == ["_"]
+    assert (len(long), unique_names([("a", "")])) == (64, ["_"])
 
 
 async def test_only_some_tools_are_taken(small: Small) -> None:
@@ -196,8 +188,7 @@ async def test_no_process_is_left_when_the_start_is_cancelled(small: Small) -> N
         async with mcp({"small": small.at("silent")}):
             pass
 
-    before = asyncio.all_tasks()
-    entering = asyncio.create_task(enter())
+    before, entering = asyncio.all_tasks(), asyncio.create_task(enter())
     while not small.lines:  # noqa: ASYNC110  it is another process that starts, and does not answer
         await asyncio.sleep(0.01)
     entering.cancel()
@@ -206,27 +197,17 @@ async def test_no_process_is_left_when_the_start_is_cancelled(small: Small) -> N
     assert asyncio.all_tasks() == before
 
 
-# -- a server in the newer form of the protocol -----------------------------------------------------------------------
-
-
 async def test_results_are_structured_once_and_pictures_are_pictures() -> None:
     async with mcp({"modern": MODERN}, parallel=True) as tools:
         named = by_name(tools)
         assert (await answered(named["weather"], {"town": "Bern"})).text == '{"town":"Bern","degrees":[3,5]}'
         assert (await answered(named["towns"], {})).text == "Bern\nBasel"
         assert (await answered(named["slowly"], {})).text == "there"
-        pixel = (await answered(named["picture"], {})).content
-        match pixel:
-            case (Text(text="a pixel"), Image(source=source)):
-                assert "image/png" in repr(source)
-            case _:
-                raise AssertionError(pixel)
-        await _meet(named["meet"])
-
-
-async def _meet(meet: AnyTool) -> None:
-    twice = say(call("meet", {}, id="a"), call("meet", {}, id="b"))
-    result = await run(Agent(name="tester", model=Scripted([twice, "Done."]), tools=[meet]), "Go.")
+        words, pixel = (await answered(named["picture"], {})).content
+        assert isinstance(pixel, Image)
+        assert (words, "image/png" in repr(pixel.source)) == (Text("a pixel"), True)
+        twice = say(call("meet", {}, id="a"), call("meet", {}, id="b"))
+        result = await run(Agent(name="tester", model=Scripted([twice, "Done."]), tools=[named["meet"]]), "Go.")
     assert [block.text for block in result.history[2].content if isinstance(block, ToolResult)] == ["met", "met"]
 
 

@@ -5,17 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 
 import pytest
-from mcp.types import (
-    AudioContent,
-    BlobResourceContents,
-    CallToolResult,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    TextResourceContents,
-)
+from mcp import types
 
 from journeyman import Document, Image, Text, ToolResult
 from journeyman.mcp.tools import MAX_MEDIA, MAX_MEDIA_BYTES, to_tool_result
@@ -23,30 +13,31 @@ from journeyman.mcp.tools import MAX_MEDIA, MAX_MEDIA_BYTES, to_tool_result
 PNG = b"\x89PNG\r\n\x1a\n..."
 
 
-def text(words: str) -> TextContent:
-    return TextContent(type="text", text=words)
+def text(words: str) -> types.TextContent:
+    return types.TextContent(type="text", text=words)
 
 
-def picture(content: bytes, mime_type: str = "image/png") -> ImageContent:
-    return ImageContent(type="image", data=b64encode(content).decode(), mime_type=mime_type)
+def picture(content: bytes, mime_type: str = "image/png") -> types.ImageContent:
+    return types.ImageContent(type="image", data=b64encode(content).decode(), mime_type=mime_type)
 
 
-def shown(*blocks: ContentBlock, structured: dict[str, object] | None = None) -> object:
-    return to_tool_result(CallToolResult(content=list(blocks), structured_content=structured)).content
+def blob(uri: str, content: bytes, mime_type: str) -> types.EmbeddedResource:
+    resource = types.BlobResourceContents(uri=uri, blob=b64encode(content).decode(), mime_type=mime_type)
+    return types.EmbeddedResource(type="resource", resource=resource)
+
+
+def shown(*blocks: types.ContentBlock, structured: dict[str, object] | None = None) -> object:
+    return to_tool_result(types.CallToolResult(content=list(blocks), structured_content=structured)).content
 
 
 def test_neighbouring_texts_are_one() -> None:
     assert shown(text("a"), text("b")) == "a\nb"
-    assert shown(text("a"), picture(PNG), text("b"), text("c")) == (
-        Text("a"),
-        Image.from_bytes(PNG, "image/png"),
-        Text("b\nc"),
-    )
-    assert shown() == ()
+    parted = (Text("a"), Image.from_bytes(PNG, "image/png"), Text("b\nc"))
+    assert (shown(text("a"), picture(PNG), text("b"), text("c")), shown()) == (parted, ())
 
 
 def test_an_error_stays_one() -> None:
-    assert to_tool_result(CallToolResult(content=[text("no")], is_error=True)) == ToolResult("no", is_error=True)
+    assert to_tool_result(types.CallToolResult(content=[text("no")], is_error=True)) == ToolResult("no", is_error=True)
 
 
 @pytest.mark.parametrize(
@@ -65,12 +56,12 @@ def test_a_picture_is_of_the_kind_that_it_is(content: bytes, mime_type: str, kin
 
 def test_what_no_provider_takes_is_named() -> None:
     assert shown(picture(b"<svg/>", "image/svg+xml")) == "[image/svg+xml, 6 bytes: not shown]"
-    assert shown(ImageContent(type="image", data="#!", mime_type="image/png")) == "[image/png, damaged: not shown]"
-    sound = AudioContent(type="audio", data=b64encode(b"la").decode(), mime_type="audio/wav")
+    damaged = types.ImageContent(type="image", data="#!", mime_type="image/png")
+    assert shown(damaged) == "[image/png, damaged: not shown]"
+    sound = types.AudioContent(type="audio", data=b64encode(b"la").decode(), mime_type="audio/wav")
     assert shown(sound) == "[audio/wav, 2 bytes: not shown]"
-    assert (
-        shown(picture(PNG + b"x" * MAX_MEDIA_BYTES)) == f"[image/png, {MAX_MEDIA_BYTES + len(PNG):,} bytes: not shown]"
-    )
+    large = PNG + b"x" * MAX_MEDIA_BYTES
+    assert shown(picture(large)) == f"[image/png, {len(large):,} bytes: not shown]"
 
 
 def test_only_so_many_pictures_are_shown() -> None:
@@ -80,18 +71,13 @@ def test_only_so_many_pictures_are_shown() -> None:
 
 
 def test_resources_are_shown_or_named() -> None:
-    link = ResourceLink(type="resource_link", name="log", uri="file:///log.txt", description="All of it.")
+    link = types.ResourceLink(type="resource_link", name="log", uri="file:///log.txt", description="All of it.")
     assert shown(link) == "[Resource log at file:///log.txt: All of it.]"
-    note = TextResourceContents(uri="memo://note", text="milk")
-    assert shown(EmbeddedResource(type="resource", resource=note)) == "[Resource memo://note]\nmilk"
-    page = BlobResourceContents(uri="memo://page", blob=b64encode(b"%PDF-1.7").decode(), mime_type="application/pdf")
-    assert shown(EmbeddedResource(type="resource", resource=page)) == (
-        Document.from_bytes(b"%PDF-1.7", "application/pdf", "memo://page"),
-    )
-    zipped = BlobResourceContents(uri="memo://zip", blob=b64encode(b"PK").decode(), mime_type="application/zip")
-    assert (
-        shown(EmbeddedResource(type="resource", resource=zipped)) == "[application/zip memo://zip, 2 bytes: not shown]"
-    )
+    note = types.TextResourceContents(uri="memo://note", text="milk")
+    assert shown(types.EmbeddedResource(type="resource", resource=note)) == "[Resource memo://note]\nmilk"
+    pdf = Document.from_bytes(b"%PDF-1.7", "application/pdf", "memo://page")
+    assert shown(blob("memo://page", b"%PDF-1.7", "application/pdf")) == (pdf,)
+    assert shown(blob("memo://zip", b"PK", "application/zip")) == "[application/zip memo://zip, 2 bytes: not shown]"
 
 
 @pytest.mark.parametrize(
@@ -109,6 +95,6 @@ def test_resources_are_shown_or_named() -> None:
     ],
 )
 def test_a_structured_result_is_shown_once(
-    blocks: list[ContentBlock], structured: dict[str, object], expected: str
+    blocks: list[types.ContentBlock], structured: dict[str, object], expected: str
 ) -> None:
     assert shown(*blocks, structured=structured) == expected

@@ -14,6 +14,8 @@ from tests.toolbox.playing import answered
 
 pytestmark = pytest.mark.timeout(60)
 
+CANNOT = "The MCP server 'small' cannot be used:"
+BY_HAND = "Try the command by hand. If it only is slow, give it more time: start_timeout_s"
 UNKNOWN = "Whether the call took effect is not known. The next call starts it anew."
 
 
@@ -24,30 +26,22 @@ async def refusal(target: Stdio, *, start_timeout_s: float = 30.0) -> str:
     return str(caught.value)
 
 
-# -- at the start -----------------------------------------------------------------------------------------------------
-
-
 async def test_a_program_that_is_not_there() -> None:
-    assert await refusal(Stdio("no-such-program")) == (
-        "The MCP server 'small' cannot be used: 'no-such-program' cannot be started: No such file or directory."
-        " Try the command by hand. If it only is slow, give it more time: start_timeout_s (now 30)."
-    )
+    why = "'no-such-program' cannot be started: No such file or directory."
+    assert await refusal(Stdio("no-such-program")) == f"{CANNOT} {why} {BY_HAND} (now 30)."
 
 
 async def test_a_program_that_is_no_server(small: Small) -> None:
     assert await refusal(small.at("none")) == (
-        "The MCP server 'small' cannot be used: it ended with exit code 2; it wrote 1 line to its standard output that"
-        " are no MCP messages, the first: 'Usage: no-server [--help]'; its last words on standard error:"
-        " \"Traceback (most recent call last): ModuleNotFoundError: No module named 'sqlite'\"."
-        " Try the command by hand. If it only is slow, give it more time: start_timeout_s (now 30)."
+        f"{CANNOT} it ended with exit code 2; it wrote 1 line to its standard output that are no MCP messages, the"
+        " first: 'Usage: no-server [--help]'; its last words on standard error: \"Traceback (most recent call last):"
+        f" ModuleNotFoundError: No module named 'sqlite'\". {BY_HAND} (now 30)."
     )
 
 
 async def test_a_server_that_does_not_answer(small: Small) -> None:
-    assert (await refusal(small.at("silent"), start_timeout_s=0.5)).startswith(
-        "The MCP server 'small' cannot be used: it did not answer. Try the command by hand. If it only is slow, give"
-        " it more time: start_timeout_s (now 0.5)."
-    )
+    told = await refusal(small.at("silent"), start_timeout_s=0.5)
+    assert told.startswith(f"{CANNOT} it did not answer. {BY_HAND} (now 0.5).")
 
 
 @pytest.mark.parametrize(
@@ -63,9 +57,8 @@ async def test_a_list_of_tools_that_cannot_be_used(kind: str, reason: str, small
 
 
 async def test_tools_that_are_wanted_and_not_there(small: Small) -> None:
-    assert await refusal(small.at("server", only=["echo", "sing"])) == (
-        "The MCP server 'small' cannot be used: it does not offer 'sing'. It offers: echo. Correct only=."
-    )
+    told = await refusal(small.at("server", only=["echo", "sing"]))
+    assert told == f"{CANNOT} it does not offer 'sing'. It offers: echo. Correct only=."
 
 
 async def test_a_server_without_tools_gives_none(small: Small) -> None:
@@ -89,9 +82,6 @@ async def test_one_server_that_fails_ends_the_others(small: Small) -> None:
             pass
 
 
-# -- in the middle ----------------------------------------------------------------------------------------------------
-
-
 async def test_a_server_that_dies_is_started_again(small: Small) -> None:
     async with mcp({"small": small.at("sour")}) as (echo,):
         assert (await answered(echo, {"word": "die"})).text == (
@@ -110,8 +100,7 @@ async def test_a_server_that_keeps_dying_is_given_time(small: Small) -> None:
             "Error: not called: 'small' is an MCP server that is down: it ended with exit code 5; its last words on"
             " standard error: 'still broken'."
         )
-        later = (await answered(echo, {"word": "ok"})).text
-        assert "it failed 2 times in a row, and is started again in 0." in later
+        assert "it failed 2 times in a row, and is started again in 0." in (await answered(echo, {"word": "ok"})).text
     assert small.n_starts == 2
 
 

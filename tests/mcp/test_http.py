@@ -44,13 +44,11 @@ async def test_a_call_over_http_is_cancelled_and_the_session_goes_on(address: st
         assert (await answered(by_name(tools)["towns"], {})).text == "Bern\nBasel"
 
 
-# -- small servers in the older form ----------------------------------------------------------------------------------
-
 Answer = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
 
 
 class Small:
-    """A server whose calls are answered by a function."""
+    """A server in the older form, whose calls are answered by a function."""
 
     def __init__(self, on_call: Answer) -> None:
         self.on_call = on_call
@@ -71,11 +69,9 @@ class Small:
         match message["method"]:
             case "initialize":
                 self.sessions.append(f"session-{len(self.sessions) + 1}")
-                result: dict[str, object] = {
-                    "protocolVersion": message["params"]["protocolVersion"],
-                    "capabilities": {"tools": {}},
-                    "serverInfo": {"name": "small", "version": "1"},
-                }
+                about = {"name": "small", "version": "1"}
+                result: dict[str, object] = {"capabilities": {"tools": {}}, "serverInfo": about}
+                result["protocolVersion"] = message["params"]["protocolVersion"]
                 return said(message, result, {"mcp-session-id": self.sessions[-1]})
             case "tools/list":
                 return said(message, {"tools": [{"name": "go", "inputSchema": {"type": "object"}}]})
@@ -94,8 +90,7 @@ async def serving(serve: Callable[[web.Request], Awaitable[web.StreamResponse]])
     app.router.add_route("*", "/mcp", serve)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
     finally:
@@ -128,9 +123,8 @@ async def test_a_server_that_wants_another_key_says_so() -> None:
         return web.Response(status=401, text="no such key: hunter2")
 
     async with serving(refuse) as url:
-        assert await refusal(Http(url, headers={"Authorization": "hunter2"})) == (
-            f"{url} answered with HTTP 401 Unauthorized"
-        )
+        told = await refusal(Http(url, headers={"Authorization": "hunter2"}))
+        assert told == f"{url} answered with HTTP 401 Unauthorized"
 
 
 async def test_an_address_where_nobody_listens() -> None:

@@ -108,14 +108,12 @@ async def test_pins_of_other_servers_stay(small: Small, file: Path) -> None:
     ],
 )
 def test_every_field_counts(changed: Definition, fields: str) -> None:
-    lines = differences(PINS, replace(OFFER, tools=[changed]))
-    assert lines == [f"tool 'echo' of server 'small' changed: {fields}"]
+    assert differences(PINS, replace(OFFER, tools=[changed])) == [f"tool 'echo' of server 'small' changed: {fields}"]
 
 
 def test_the_order_of_names_in_a_schema_does_not_count() -> None:
     one = replace(ECHO, input_schema={"type": "object", "title": "x"})
-    other = replace(ECHO, input_schema={"title": "x", "type": "object"})
-    assert one.digests() == other.digests()
+    assert one.digests() == replace(ECHO, input_schema={"title": "x", "type": "object"}).digests()
 
 
 def test_another_server_is_told_by_its_identity() -> None:
@@ -127,8 +125,6 @@ def test_another_server_is_told_by_its_identity() -> None:
     ]
     assert differences(PINS, replace(OFFER, server="big")) == ["server 'big' was not pinned"]
 
-
-# -- while it is used -------------------------------------------------------------------------------------------------
 
 CHANGED = (
     "Error: not called: the MCP server 'small' has changed this tool (description) since it was listed. Go on without"

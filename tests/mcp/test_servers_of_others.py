@@ -59,8 +59,7 @@ async def test_everything() -> None:
         weather = (await answered(named["get-structured-content"], {"location": "New York"})).text
         assert set(json.loads(weather)) == {"temperature", "conditions", "humidity"}
         long: dict[str, object] = {"duration": 0.2, "steps": 2}
-        done = await answered(named["trigger-long-running-operation"], long, events=events)
-        assert "completed" in done.text
+        assert "completed" in (await answered(named["trigger-long-running-operation"], long, events=events)).text
     assert [event.fraction for event in events if isinstance(event, ToolProgress)] == [0.5, 1.0]
 
 
@@ -70,8 +69,7 @@ async def test_filesystem(tmp_path: Path) -> None:
     (tmp_path / "inside" / "note.txt").write_text("milk\n")
     (tmp_path / "secret.txt").write_text("secret\n")
     async with mcp({"files": node("filesystem", str(tmp_path / "inside"))}) as tools:
-        named = by_name(tools)
-        note = str(tmp_path / "inside" / "note.txt")
+        named, note = by_name(tools), str(tmp_path / "inside" / "note.txt")
         assert (await answered(named["read_text_file"], {"path": note})).text == "milk\n"
         edits = [{"oldText": "milk", "newText": "bread"}]
         assert not (await answered(named["edit_file"], {"path": note, "edits": edits})).is_error

@@ -28,22 +28,15 @@ def faults(tmp_path: Path, servers: object) -> str:
 
 def test_a_server_is_the_words_of_a_command_or_an_address() -> None:
     web = Http("https://example.org/mcp", headers={"Authorization": "Bearer abc"})
-    assert to_servers({"a": ["npx", "-y", "b"], "c": "http://127.0.0.1:8000/mcp", "d": web}) == {
-        "a": Stdio("npx", ("-y", "b")),
-        "c": Http("http://127.0.0.1:8000/mcp"),
-        "d": web,
-    }
+    servers = to_servers({"a": ["npx", "-y", "b"], "c": "http://127.0.0.1:8000/mcp", "d": web})
+    assert servers == {"a": Stdio("npx", ("-y", "b")), "c": Http("http://127.0.0.1:8000/mcp"), "d": web}
 
 
 def test_all_that_is_wrong_is_listed() -> None:
     with pytest.raises(DefinitionError) as caught:
         to_servers({"a b": ["x"], "empty": [], "ftp": "ftp://example.org", "words": "npx -y server"})
-    assert [problem.code for problem in caught.value.problems] == [
-        "INVALID_SERVER_NAME",
-        "MISSING_COMMAND",
-        "INVALID_URL",
-        "INVALID_URL",
-    ]
+    codes = ["INVALID_SERVER_NAME", "MISSING_COMMAND", "INVALID_URL", "INVALID_URL"]
+    assert [problem.code for problem in caught.value.problems] == codes
 
 
 def test_a_file_lists_servers_in_the_form_of_desktop_programs(tmp_path: Path) -> None:
@@ -59,21 +52,11 @@ def test_a_file_lists_servers_in_the_form_of_desktop_programs(tmp_path: Path) ->
     }
     for file in (written(tmp_path, {"mcpServers": servers}), written(tmp_path, servers)):
         loaded = load_servers(file, environ=GIVEN)
-        assert loaded == {
-            "files": Stdio(
-                "npx",
-                ["-y", "server", "/home/ada/notes"],
-                env={"TOKEN": "hunter2hunter2"},
-                keep=[],
-                hidden=["/home/ada", "hunter2hunter2"],
-            ),
-            "docs": Http(
-                "http://127.0.0.1:8080/mcp?key=none",
-                headers={"Authorization": "Bearer hunter2hunter2"},
-                only=["search"],
-                hidden=["hunter2hunter2"],
-            ),
-        }
+        args, env, hidden = ["-y", "server", "/home/ada/notes"], {"TOKEN": "hunter2hunter2"}, ["hunter2hunter2"]
+        files = Stdio("npx", args, env=env, keep=[], hidden=["/home/ada", *hidden])
+        headers = {"Authorization": "Bearer hunter2hunter2"}
+        docs = Http("http://127.0.0.1:8080/mcp?key=none", headers=headers, only=["search"], hidden=hidden)
+        assert loaded == {"files": files, "docs": docs}
         assert "hunter2" not in repr(loaded)
 
 
@@ -110,5 +93,4 @@ def test_secrets_are_taken_out_of_texts() -> None:
     assert scrubbed("abc red 0123456789 xyz", server.secrets) == "*** red *** ***"
     web = Http("https://ada:pass@example.org/mcp?key=k-1", headers={"Authorization": "Bearer t-1234"})
     assert scrubbed("Bearer t-1234, t-1234, pass, key=k-1", web.secrets) == "***, ***, ***, ***"
-    assert web.shown == "https://example.org/mcp"
-    assert repr(web) == "Http(only=None)"
+    assert (web.shown, repr(web)) == ("https://example.org/mcp", "Http(only=None)")

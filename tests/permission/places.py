@@ -22,7 +22,6 @@ BASH = shutil.which("bash") or "/bin/bash"
 
 
 def request(tool_name: str, effect: Effect = "once", *, untrusted: bool = False, **arguments: Any) -> GateRequest:  # noqa: ANN401 - JSON
-    """Return a call as a gate sees it."""
     return GateRequest(
         path=("tester",), tool_use_id="a", tool_name=tool_name, arguments=arguments, effect=effect, untrusted=untrusted
     )
@@ -61,7 +60,6 @@ class Workshop:
     def tools(self) -> list[Tool[..., Any]]:
         @tool(effect="once", thread=False)
         def bash(command: str, folder: str = ".") -> str:
-            """Run a command."""
             self.ran.append({"command": command})
             shell = ["bash", "--norc", "-c", command]
             done = subprocess.run(shell, cwd=self.root / folder, capture_output=True, text=True, check=False)
@@ -69,7 +67,6 @@ class Workshop:
 
         @tool(effect="idempotent", thread=False)
         def write(path: str, content: str) -> str:
-            """Write a file."""
             self.ran.append({"path": path})
             target = self.root / Path(path).expanduser()
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +75,6 @@ class Workshop:
 
         @tool(effect="pure", thread=False)
         def read(path: str) -> str:
-            """Read a file."""
             self.ran.append({"path": path})
             return (self.root / Path(path).expanduser()).read_text()
 
@@ -93,7 +89,6 @@ class Workshop:
     async def play(
         self, gate: Gate | Sequence[Gate], *answers: Answer, approve: Approver | None = None, input: str = "Go."
     ) -> Result[str]:
-        """Run an agent with these tools and this gate over scripted answers."""
         return await play(self.tools(), *answers, input=input, host=Host(gate=gate, approve=approve))
 
 
@@ -105,13 +100,11 @@ async def play(
     host: Host | None = None,
     **fields: Any,  # noqa: ANN401 - of an `Agent`
 ) -> Result[str]:
-    """Run an agent with these tools over scripted answers."""
     agent = Agent(name="tester", model=Scripted([*answers, "Done."]), tools=tools, **fields)
     return await run(agent, input, history=history, host=host)
 
 
 def results(result: Result[str]) -> list[str]:
-    """Return the texts of all tool results, in order."""
     blocks = (block for message in result.history for block in message.content)
     return [block.text for block in blocks if isinstance(block, ToolResult)]
 
@@ -136,7 +129,6 @@ class StubShell:
             stub.chmod(0o755)
 
     def run(self, command: str) -> list[tuple[str, ...]]:
-        """Run a command, and return every program that it called, with its arguments."""
         self._calls.unlink(missing_ok=True)
         subprocess.run(
             [BASH, "--norc", "--noprofile", "-c", command],
@@ -147,16 +139,5 @@ class StubShell:
             check=False,
             timeout=10,
         )
-        return self.called()
-
-    def called(self) -> list[tuple[str, ...]]:
-        if not self._calls.exists():
-            return []
-        words = self._calls.read_bytes().decode("utf-8", "replace").split("\0")
-        calls: list[tuple[str, ...]] = []
-        start = 0
-        for index, word in enumerate(words):
-            if word == "\x01":
-                calls.append(tuple(words[start:index]))
-                start = index + 1
-        return calls
+        text = self._calls.read_bytes().decode("utf-8", "replace") if self._calls.exists() else ""
+        return [tuple(words.split("\0")) for words in text.split("\0\x01\0")[:-1]]

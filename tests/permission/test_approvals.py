@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from journeyman import Host, tool
+from journeyman import Host, Tool, tool
 from journeyman.errors import ApprovalsUnreadable
-from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, Rewrite, Stop
+from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop
 from journeyman.models.scripted import call
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import Permission
@@ -35,11 +36,15 @@ class Clock:
 PUSH = request("bash", command="git push")
 
 
-async def asked(gate: Permission, wanted: GateRequest = PUSH) -> Approval:
-    """Let the gate ask, with nobody there to answer. Return the question."""
+async def question_of(gate: Permission, wanted: GateRequest) -> Approval:
     verdict = await gate.decide(wanted)
     assert isinstance(verdict, Ask)
-    approval = Approval(request=wanted, question=verdict.question, digest=wanted.digest, offers=verdict.offers)
+    return Approval(request=wanted, question=verdict.question, digest=wanted.digest, offers=verdict.offers)
+
+
+async def asked(gate: Permission, wanted: GateRequest = PUSH) -> Approval:
+    """Let the gate ask, with nobody there to answer. Return the question."""
+    approval = await question_of(gate, wanted)
     assert isinstance(gate.settle(approval, None), Deny)
     return approval
 
@@ -48,29 +53,24 @@ async def asked(gate: Permission, wanted: GateRequest = PUSH) -> Approval:
 
 
 async def test_an_approval_is_for_one_call(workshop: Workshop) -> None:
-    approver = Approver(Allow())
-    gate = Permission(roots=[workshop.root])
+    approver, gate = Approver(Allow()), Permission(roots=[workshop.root])
     touch = call("bash", command="touch a")
     await workshop.play(gate, touch, [replace(touch, id="b"), replace(touch, id="c")], approve=approver)
-    assert len(approver.asked) == 3
-    assert len(workshop.ran) == 3
+    assert (len(approver.asked), len(workshop.ran)) == (3, 3)
 
 
 async def test_a_question_shows_what_would_run(workshop: Workshop) -> None:
-    approver = Approver()
-    command = "git push\n\u202e --force"
+    approver, command = Approver(), "git push\n\u202e --force"
     result = await workshop.play(Permission(roots=[workshop.root]), call("bash", command=command), approve=approver)
     question = "bash 'git push\\n\\u202e --force': the mode is balanced, and no rule allows it."
     assert [approval.question for approval in approver.asked] == [question]
     assert approver.asked[0].request.arguments == {"command": command}
-    assert approver.asked[0].offers == ("once", "session", "always")
-    assert results(result) == ["Error: denied: not today"]
+    assert (approver.asked[0].offers, results(result)) == (("once", "session", "always"), ["Error: denied: not today"])
 
 
 @pytest.mark.parametrize(("extent", "n_asked"), [("once", 3), ("session", 1), ("always", 1)])
-async def test_an_approval_for_longer_is_for_the_same_key(workshop: Workshop, extent: str, n_asked: int) -> None:
-    approver = Approver(Allow(extent))  # pyright: ignore[reportArgumentType] - one of the three
-    gate = Permission(roots=[workshop.root])
+async def test_an_approval_for_longer_is_for_the_same_key(workshop: Workshop, extent: Extent, n_asked: int) -> None:
+    approver, gate = Approver(Allow(extent)), Permission(roots=[workshop.root])
     calls = [call("write", path=path, content=path) for path in ("a", "src/../a", "a")]
     await workshop.play(gate, *calls, approve=approver)
     assert (len(approver.asked), len(workshop.ran)) == (n_asked, 3)
@@ -88,21 +88,17 @@ async def test_an_approved_command_is_no_approval_for_a_longer_one_or_elsewhere(
 
 
 @pytest.mark.parametrize("extent", ["session", "always"])
-async def test_outside_of_the_roots_every_approval_shrinks_to_one_call(workshop: Workshop, extent: str) -> None:
-    approver = Approver(Allow(extent))  # pyright: ignore[reportArgumentType] - one of the two
-    gate = Permission(mode="trust", roots=[workshop.root])
-    path = str(workshop.outside / "new")
-    await workshop.play(gate, *[call("write", path=path, content="x")] * 2, approve=approver)
+async def test_outside_of_the_roots_every_approval_shrinks_to_one_call(workshop: Workshop, extent: Extent) -> None:
+    approver, gate = Approver(Allow(extent)), Permission(mode="trust", roots=[workshop.root])
+    await workshop.play(gate, *[call("write", path=str(workshop.outside / "new"), content="x")] * 2, approve=approver)
     assert len(approver.asked) == 2
 
 
 @pytest.mark.parametrize("answer", ["yes", True, None, Allow("forever"), Allow(["once"])])  # type: ignore[arg-type]
 async def test_an_answer_that_is_none_is_a_denial(workshop: Workshop, answer: object) -> None:
-    result = await workshop.play(
-        Permission(roots=[workshop.root]),
-        call("bash", command="touch trace"),
-        approve=Approver(answer),  # pyright: ignore[reportArgumentType] - what an approver may give
-    )
+    approver = Approver(answer)  # pyright: ignore[reportArgumentType] - what an approver may give
+    gate = Permission(roots=[workshop.root])
+    result = await workshop.play(gate, call("bash", command="touch trace"), approve=approver)
     assert results(result)[0].startswith("Error: denied: ")
     assert workshop.trace() == set()
 
@@ -113,15 +109,13 @@ async def test_an_approver_that_fails_denies(workshop: Workshop) -> None:
 
     host = Host(gate=Permission(roots=[workshop.root]), approve=broken)
     result = await play(workshop.tools(), call("bash", command="touch trace"), host=host)
-    assert results(result) == ["Error: denied: the gate failed: ValueError: no connection"]
-    assert workshop.trace() == set()
+    assert (results(result), workshop.trace()) == (["Error: denied: the gate failed: ValueError: no connection"], set())
 
 
 async def test_modified_arguments_run_and_the_model_is_told(workshop: Workshop) -> None:
     approver = Approver(Rewrite({"command": "touch harmless"}))
-    result = await workshop.play(
-        Permission(roots=[workshop.root]), call("bash", command="touch trace"), approve=approver
-    )
+    gate = Permission(roots=[workshop.root])
+    result = await workshop.play(gate, call("bash", command="touch trace"), approve=approver)
     assert workshop.trace() == {"project/harmless"}
     assert results(result) == ['The call was made with other arguments: {"command":"touch harmless"}\n[0]']
 
@@ -155,9 +149,7 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Opener(tmp_path_factory.mktemp("approvals") / "approvals.json" if in_file else None)
 
 
-async def test_without_an_approver_a_call_is_denied_and_can_be_approved_for_later(
-    workshop: Workshop, opened: Opener
-) -> None:
+async def test_without_an_approver_a_call_can_be_approved_for_later(workshop: Workshop, opened: Opener) -> None:
     touch = call("bash", command="touch trace")
     result = await workshop.play(Permission(roots=[workshop.root], approvals=opened()), touch)
     [pending] = opened().pending()
@@ -180,17 +172,9 @@ async def test_a_used_approval_is_used_up(opened: Opener, tmp_path: Path) -> Non
 
 async def test_an_approval_is_for_exactly_the_arguments_that_were_shown(opened: Opener, tmp_path: Path) -> None:
     gate = Permission(roots=[tmp_path], approvals=opened())
-    wanted = request("bash", command="git push", timeout_s=1)
-    opened().answer((await asked(gate, wanted)).digest, Allow())
-    altered = [
-        request("bash", command="git push "),
-        request("bash", command="git push", timeout_s=2),
-        request("bash", command="git push", timeout_s=True),
-        request("bash", command="git push", timeout_s=1.0),
-        request("bash", command="git push", timeout_s="1"),
-        request("bash", command="git push"),
-        request("sh", command="git push", timeout_s=1),
-    ]
+    opened().answer((await asked(gate, request("bash", command="git push", timeout_s=1))).digest, Allow())
+    altered = [request("bash", command="git push", timeout_s=other) for other in (2, True, 1.0, "1")]
+    altered += [request("bash", command="git push "), PUSH, request("sh", command="git push", timeout_s=1)]
     assert [type(await gate.decide(other)) for other in altered] == [Ask] * len(altered)
     same = request("bash", timeout_s=1, command="git push")  # the order of the arguments does not matter
     assert await gate.decide(replace(same, path=("tester", "child", "grandchild"), tool_use_id="other")) == Allow()
@@ -214,9 +198,7 @@ async def test_approvals_and_questions_expire(opened: Opener, tmp_path: Path) ->
 async def test_an_answer_that_comes_too_late_is_a_denial(tmp_path: Path) -> None:
     clock = Clock()
     gate = Permission(roots=[tmp_path], approvals=Approvals(expires_s=60, now=clock))
-    verdict = await gate.decide(PUSH)
-    assert isinstance(verdict, Ask)
-    approval = Approval(request=PUSH, question=verdict.question, digest=PUSH.digest, offers=verdict.offers)
+    approval = await question_of(gate, PUSH)
     clock.now_s += 61
     assert gate.settle(approval, Allow("always")) == Deny("the approval came too late. Ask for it again.")
     assert isinstance(await gate.decide(PUSH), Ask)
@@ -231,17 +213,14 @@ async def test_an_answer_that_comes_too_late_is_a_denial(tmp_path: Path) -> None
         (Rewrite({"command": "rm x"}), Deny("the rule Bash(rm *) forbids it.")),
     ],
 )
-async def test_every_answer_can_be_given_later(
-    opened: Opener, tmp_path: Path, decision: Decision, verdict: Decision
-) -> None:
+async def test_answers_may_come_later(opened: Opener, tmp_path: Path, decision: Decision, verdict: Decision) -> None:
     gate = Permission(roots=[tmp_path], approvals=opened(), deny=["Bash(rm *)"])
     opened().answer((await asked(gate)).digest, decision)
     assert await gate.decide(PUSH) == verdict
 
 
 async def test_what_is_approved_for_ever_is_until_it_is_revoked(opened: Opener, tmp_path: Path) -> None:
-    gate = Permission(roots=[tmp_path], approvals=opened())
-    approval = await asked(gate)
+    approval = await asked(Permission(roots=[tmp_path], approvals=opened()))
     key = opened().pending()[0].key
     opened().answer(approval.digest, Allow("always"))
     again = Permission(roots=[tmp_path], approvals=opened())
@@ -259,29 +238,34 @@ async def test_what_is_outside_cannot_be_approved_for_ever_later_either(opened: 
     assert isinstance(await gate.decide(outside), Ask)
 
 
-async def test_in_parallel_calls_an_approval_is_used_exactly_once(opened: Opener, tmp_path: Path) -> None:
-    ran: list[str] = []
+def pushing() -> tuple[list[str], asyncio.Event, Tool[..., Any]]:
+    """Return a tool, what it was called with, and what tells of the first call."""
+    ran, pushed = list[str](), asyncio.Event()
 
     @tool(parallel=True)
     async def push(what: str) -> str:
         ran.append(what)
+        pushed.set()
         return "pushed"
 
+    return ran, pushed, push
+
+
+async def test_in_parallel_calls_an_approval_is_used_exactly_once(opened: Opener, tmp_path: Path) -> None:
+    ran, _, push = pushing()
     host = Host(gate=Permission(roots=[tmp_path], approvals=opened()))
     pushes = [call("push", what="main", id=f"{n}") for n in range(5)]
     await play([push], pushes, host=host)
     assert (ran, len(opened().pending())) == ([], 1)
     opened().answer(opened().pending()[0].digest, Allow())
     result = await play([push], pushes, host=host)
-    assert ran == ["main"]
-    assert sorted(text.partition(":")[0] for text in results(result)) == ["Error"] * 4 + ["pushed"]
+    assert (ran, sorted(text.partition(":")[0] for text in results(result))) == (["main"], ["Error"] * 4 + ["pushed"])
 
 
 async def test_a_run_can_wait_for_an_answer_from_elsewhere(workshop: Workshop) -> None:
     approvals = Approvals()
     gate = Permission(roots=[workshop.root], approvals=approvals)
-    touch = call("bash", command="touch trace")
-    waits = asyncio.Event()
+    touch, waits = call("bash", command="touch trace"), asyncio.Event()
 
     async def approve(approval: Approval) -> Decision:
         waits.set()
@@ -296,17 +280,8 @@ async def test_a_run_can_wait_for_an_answer_from_elsewhere(workshop: Workshop) -
 
 
 async def test_calls_that_are_alike_wait_for_an_answer_each(tmp_path: Path) -> None:
-    ran: list[str] = []
-    pushed = asyncio.Event()
-
-    @tool(parallel=True)
-    async def push(what: str) -> str:
-        ran.append(what)
-        pushed.set()
-        return "pushed"
-
-    approvals = Approvals()
-    both_wait = asyncio.Barrier(3)
+    ran, pushed, push = pushing()
+    approvals, both_wait = Approvals(), asyncio.Barrier(3)
 
     async def approve(approval: Approval) -> Decision:
         answer = asyncio.create_task(approvals.wait(approval))
@@ -314,8 +289,7 @@ async def test_calls_that_are_alike_wait_for_an_answer_each(tmp_path: Path) -> N
         return await answer
 
     host = Host(gate=Permission(roots=[tmp_path], approvals=approvals), approve=approve)
-    pushes = [call("push", what="main", id=id) for id in "ab"]
-    playing = asyncio.create_task(play([push], pushes, host=host))
+    playing = asyncio.create_task(play([push], [call("push", what="main", id=id) for id in "ab"], host=host))
     await both_wait.wait()
     digest = approvals.pending()[0].digest
     approvals.answer(digest, Allow())
@@ -343,6 +317,7 @@ async def test_the_file_is_private_sorted_and_replaced_at_once(tmp_path: Path) -
     assert {each.name for each in tmp_path.iterdir()} == {"approvals.json", "approvals.json.lock"}
 
 
+ANSWER = '{{"version": 1, "answers": {{"x": {{"decision": {}, "expires_at": {}}}}}}}'
 HOSTILE: dict[str, Callable[[Path], object]] = {
     "empty": lambda path: path.write_text(""),
     "cut": lambda path: path.write_text('{"version": 1, "always": ["tool:'),
@@ -350,12 +325,8 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "another version": lambda path: path.write_text('{"version": 2, "always": ["tool:mystery"]}'),
     "an unknown field": lambda path: path.write_text('{"version": 1, "allow_all": true}'),
     "other types": lambda path: path.write_text('{"version": 1, "always": "tool:mystery"}'),
-    "an unknown decision": lambda path: path.write_text(
-        '{"version": 1, "answers": {"x": {"decision": "yes", "expires_at": 9e99}}}'
-    ),
-    "never expires": lambda path: path.write_text(
-        '{"version": 1, "answers": {"x": {"decision": "approve", "expires_at": "never"}}}'
-    ),
+    "an unknown decision": lambda path: path.write_text(ANSWER.format('"yes"', 9e99)),
+    "never expires": lambda path: path.write_text(ANSWER.format('"approve"', '"never"')),
     "binary": lambda path: path.write_bytes(b"\xff\xfe\x00"),
     "too long": lambda path: path.write_text(json.dumps({"version": 1, "always": ["x" * 9_000_000]})),
     "deep": lambda path: path.write_text("[" * 100_000),
@@ -420,15 +391,9 @@ async def test_every_decision_is_one_line_of_the_audit(workshop: Workshop, tmp_p
     await workshop.play(gate, [call("fetch", url="https://example.org")])
     await workshop.play(gate, [call("bash", command="ls")], approve=Approver(Stop("enough")))
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [(line["tool"], line["capability"], line["decision"]) for line in lines] == [
-        ("read", "read", "allow"),
-        ("bash", "exec", "deny"),
-        ("write", "write", "allow"),
-        ("fetch", "network", "unanswered"),
-        ("bash", "exec", "stop"),
-    ]
-    assert lines[1]["summary"] == "bash 'rm x\\ny'"
-    assert lines[1]["reason"] == "the rule Bash(rm *) forbids it."
+    told = ["read read allow", "bash exec deny", "write write allow", "fetch network unanswered", "bash exec stop"]
+    assert [f"{line['tool']} {line['capability']} {line['decision']}" for line in lines] == told
+    assert (lines[1]["summary"], lines[1]["reason"]) == ("bash 'rm x\\ny'", "the rule Bash(rm *) forbids it.")
     assert lines[2]["reason"] == "approved: once."
     assert {*lines[0]} == {"time", "mode", "path", "tool", "capability", "summary", "digest", "decision", "reason"}
     assert stat.S_IMODE(log.stat().st_mode) == 0o600

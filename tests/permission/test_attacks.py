@@ -10,12 +10,8 @@ from journeyman.permission.permission import Mode, Permission
 from tests.permission.places import Approver, Workshop, request, results
 
 ALLOW = [
-    "Bash(touch *)",
-    "Bash(git *)",
-    "Edit(src/**)",
-    "Read(src/**)",
-    "WebFetch(example.org)",
-    "WebFetch(*.example.org)",
+    *("Bash(touch *)", "Bash(git *)", "Edit(src/**)", "Read(src/**)"),
+    *("WebFetch(example.org)", "WebFetch(*.example.org)"),
 ]
 
 COMMANDS = {
@@ -105,11 +101,9 @@ COMMANDS = {
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=list(COMMANDS))
 @pytest.mark.parametrize("mode", ["balanced", "strict", "auto"])
 async def test_no_rule_allows_a_command_that_is_not_plain(workshop: Workshop, mode: Mode, command: str) -> None:
-    approver = Approver()
-    gate = Permission(mode=mode, allow=ALLOW, roots=[workshop.root])
+    approver, gate = Approver(), Permission(mode=mode, allow=ALLOW, roots=[workshop.root])
     result = await workshop.play(gate, call("bash", command=command), approve=approver)
-    assert (workshop.ran, workshop.trace()) == ([], set())
-    assert len(approver.asked) == (0 if mode == "strict" else 1)
+    assert (workshop.ran, workshop.trace(), len(approver.asked)) == ([], set(), 0 if mode == "strict" else 1)
     assert results(result)[0].startswith("Error: denied: ")
 
 
@@ -158,8 +152,7 @@ async def test_every_mode_asks_before_it_reads_outside_of_the_roots(workshop: Wo
     approver = Approver()
     gate = Permission(mode=mode, allow=["Read(**)", "read"], roots=[workshop.root])
     await workshop.play(gate, call("read", path=path), approve=approver)
-    assert (workshop.ran, len(approver.asked)) == ([], 1)
-    assert approver.asked[0].offers == ("once",)
+    assert (workshop.ran, len(approver.asked), approver.asked[0].offers) == ([], 1, ("once",))
 
 
 @pytest.mark.parametrize("mode", ["auto", "trust"])
@@ -246,9 +239,7 @@ DENIED = {
 
 @pytest.mark.parametrize("command", DENIED.values(), ids=list(DENIED))
 @pytest.mark.parametrize("approve", [None, Approver(Allow("always"))], ids=["alone", "approved"])
-async def test_a_denied_program_is_found_wherever_it_hides(
-    workshop: Workshop, command: str, approve: Approver | None
-) -> None:
+async def test_a_denied_program_is_found_anywhere(workshop: Workshop, command: str, approve: Approver | None) -> None:
     (workshop.root / "trace").write_text("still here")
     gate = Permission(mode="trust", allow=["Bash(*)"], deny=["Bash(rm *)"], roots=[workshop.root])
     result = await workshop.play(gate, call("bash", command=command), approve=approve)
@@ -279,24 +270,16 @@ async def test_a_denied_path_is_found_under_every_name(workshop: Workshop, path:
 
 async def test_a_denied_name_is_found_at_any_depth(workshop: Workshop) -> None:
     gate = Permission(mode="trust", deny=["Read(**/.ssh/id_*)"], roots=[workshop.root])
-    answers = [
-        call("read", path=path) for path in (".ssh/id_rsa", "a/b/.ssh/id_rsa", "/x/.ssh/id_dsa", "~/.ssh/id_rsa")
-    ]
-    result = await workshop.play(gate, answers, approve=Approver(Allow()))
+    paths = (".ssh/id_rsa", "a/b/.ssh/id_rsa", "/x/.ssh/id_dsa", "~/.ssh/id_rsa")
+    result = await workshop.play(gate, [call("read", path=path) for path in paths], approve=Approver(Allow()))
     assert workshop.ran == []
     assert all("forbids it" in text for text in results(result))
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://evil.org",
-        "https://EVIL.org./x",
-        "https://a@evil.org",
-        "https://evil.org\\x",
-        "https://ev\u0131l.org@evil.org",
-    ],
-)
+EVIL = "https://evil.org https://EVIL.org./x https://a@evil.org https://evil.org\\x https://ev\u0131l.org@evil.org"
+
+
+@pytest.mark.parametrize("url", EVIL.split())
 async def test_a_denied_host_is_found_in_every_reading(workshop: Workshop, url: str) -> None:
     gate = Permission(mode="trust", deny=["WebFetch(evil.org)"], roots=[workshop.root])
     assert isinstance(await gate.decide(request("fetch", "pure", untrusted=True, url=url)), Deny)

@@ -63,9 +63,7 @@ PAY = call("pay", amount=5, id="p")
         (Rewrite({"amount": 5}), [5], "paid 5"),
     ],
 )
-async def test_an_approver_answers_what_a_gate_asks(
-    ledger: Ledger, decision: Decision, paid: list[int], read: str
-) -> None:
+async def test_an_approver_answers_a_question(ledger: Ledger, decision: Decision, paid: list[int], read: str) -> None:
     approver = Approver(decision)
     result = await ledger.play(PAY, gate=Says(Ask("Pay 5?")), approve=approver)
     assert (ledger.paid, results(result)) == (paid, [read])
@@ -75,8 +73,7 @@ async def test_an_approver_answers_what_a_gate_asks(
 
 
 async def test_modified_arguments_are_validated_again(ledger: Ledger) -> None:
-    approver = Approver(Rewrite({"amount": "a lot"}))
-    result = await ledger.play(PAY, gate=Says(Ask("Pay?")), approve=approver)
+    result = await ledger.play(PAY, gate=Says(Ask("Pay?")), approve=Approver(Rewrite({"amount": "a lot"})))
     assert ledger.paid == []
     assert results(result)[0].startswith("Error: denied: the gate's own arguments do not fit. Invalid arguments")
 
@@ -98,11 +95,9 @@ async def test_without_an_approver_a_question_is_a_denial_with_its_words(ledger:
 @pytest.mark.parametrize("asks", [True, False])
 async def test_stop_ends_the_run(ledger: Ledger, asks: bool) -> None:
     gate = Says(Ask("Pay 5?") if asks else Stop("enough of this"))
-    result = await ledger.play(
-        [PAY, call("pay", amount=6, id="q")], gate=gate, approve=Approver(Stop("enough of this"))
-    )
-    assert context_of(result, CancelledContext).reason == "enough of this"
-    assert ledger.paid == []
+    stopping = Approver(Stop("enough of this"))
+    result = await ledger.play([PAY, call("pay", amount=6, id="q")], gate=gate, approve=stopping)
+    assert (context_of(result, CancelledContext).reason, ledger.paid) == ("enough of this", [])
     assert results(result)[0] == "Error: denied: enough of this"
 
 
@@ -191,8 +186,7 @@ class AsksToPay:
 
 async def test_the_gates_of_a_run_hold_for_every_run_below_it_and_the_root_is_asked(ledger: Ledger) -> None:
     approver, child_approver = Approver(Allow()), Approver(Allow())
-    agent = nested(ledger, 3, PAY, approve=child_approver)
-    await run(agent, "Go.", host=Host(gate=AsksToPay(), approve=approver))
+    await run(nested(ledger, 3, PAY, approve=child_approver), "Go.", host=Host(gate=AsksToPay(), approve=approver))
     assert [approval.request.path for approval in approver.asked] == [("d3", "d2", "d1", "d0")]
     assert (ledger.paid, child_approver.asked) == ([5], [])
 
@@ -206,14 +200,12 @@ async def test_the_same_gate_above_and_below_is_asked_once(ledger: Ledger) -> No
 async def test_a_run_below_passes_its_own_gate_and_then_those_above(ledger: Ledger) -> None:
     own, above = Says(Rewrite({"amount": 1})), Says(Allow())
     await run(nested(ledger, 1, PAY, gate=own), "Go.", host=Host(gate=above))
-    assert ledger.paid == [1]
-    assert [request.arguments for request in above.asked] == [{}, {"amount": 1}]
+    assert (ledger.paid, [request.arguments for request in above.asked]) == ([1], [{}, {"amount": 1}])
 
 
 async def test_a_stop_below_ends_the_outermost_run(ledger: Ledger) -> None:
     result = await run(nested(ledger, 2, PAY), "Go.", host=Host(gate=AsksToPay(), approve=Approver(Stop("enough"))))
-    assert context_of(result, CancelledContext).reason == "enough"
-    assert ledger.paid == []
+    assert (context_of(result, CancelledContext).reason, ledger.paid) == ("enough", [])
 
 
 async def test_the_guard_ends_with_its_run(ledger: Ledger) -> None:
@@ -262,9 +254,8 @@ def flaky(n: int) -> list[Any]:
 
 async def test_a_tool_that_failed_too_often_in_a_row_is_not_run_again() -> None:
     player = Flaky(False, False)
-    texts = await player.play(
-        call("flaky", id="a"), call("flaky", id="b"), [call("flaky", id="c"), call("steady", id="d")]
-    )
+    one, two, three = flaky(3)
+    texts = await player.play(one, two, [three, call("steady", id="d")])
     assert (player.n_run, texts[2:]) == (2, [FAILING, "steady"])
 
 
@@ -283,10 +274,8 @@ async def test_the_count_is_looked_at_when_a_call_starts_and_not_when_it_is_queu
 
 
 async def test_calls_with_wrong_arguments_and_unknown_tools_count_as_failures() -> None:
-    player = Flaky(True)
-    wrong = [call("flaky", n="x", id=f"w{each}") for each in range(2)]
-    unknown = [call("other", id=f"u{each}") for each in range(3)]
-    texts = await player.play(wrong, call("flaky", id="a"), unknown)
+    player, wrong = Flaky(True), [call("flaky", n="x", id=f"w{each}") for each in range(2)]
+    texts = await player.play(wrong, call("flaky", id="a"), [call("other", id=f"u{each}") for each in range(3)])
     assert (player.n_run, texts[2]) == (0, FAILING)
     assert texts[3:] == [*["Error: Unknown tool other"] * 2, FAILING.replace("flaky", "other")]
 
@@ -294,8 +283,7 @@ async def test_calls_with_wrong_arguments_and_unknown_tools_count_as_failures() 
 async def test_denials_and_the_breakers_own_answers_do_not_count() -> None:
     player = Flaky(False, False)
     texts = await player.play(*flaky(4), gate=Says(Deny("no"), Deny("no"), Allow()), most=3)
-    assert player.n_run == 2
-    assert texts == ["Error: denied: no", "Error: denied: no", *["Error: broken"] * 2]
+    assert (player.n_run, texts) == (2, ["Error: denied: no", "Error: denied: no", *["Error: broken"] * 2])
 
 
 async def test_without_a_limit_nothing_is_counted() -> None:

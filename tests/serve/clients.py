@@ -68,7 +68,6 @@ class Pause:
     def agent(self) -> Agent[str, str]:
         @tool
         async def pause() -> str:
-            """Wait."""
             self.entered.set()
             try:
                 await self.go_on.wait()
@@ -115,7 +114,6 @@ def answered(decision: str, **more: str) -> types.ElicitResult:
 
 
 async def first_round(client: Client, name: str) -> types.InputRequiredResult:
-    """Call, and return the questions."""
     asked = await client.session.call_tool(name, {"input": "Go"}, allow_input_required=True)
     assert isinstance(asked, types.InputRequiredResult)
     return asked
@@ -124,7 +122,6 @@ async def first_round(client: Client, name: str) -> types.InputRequiredResult:
 async def next_round(
     client: Client, name: str, asked: types.InputRequiredResult, answers: types.InputResponses, input: str = "Go"
 ) -> types.CallToolResult | types.InputRequiredResult:
-    """Repeat the call with answers."""
     return await client.session.call_tool(
         name, {"input": input}, input_responses=answers, request_state=asked.request_state, allow_input_required=True
     )

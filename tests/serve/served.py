@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field
 
 from journeyman import Agent, Limits, Output, ToolContext, tool
 from journeyman.gate import Ask, GateRequest, Verdict
-from journeyman.models.scripted import FromFunction, Scripted, call, say
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 
 print("the file prints")  # noqa: T201 - users' files do
 
@@ -61,46 +62,27 @@ class Careful:
         return Ask("May it be removed?")
 
 
-echo = Agent(
-    name="echo",
-    description="Says what it is told.",
-    model=FromFunction(lambda request: f"<{request.messages[0].text}>"),
-)
-square = Agent(
-    name="square",
-    model=FromFunction(lambda request: call("output", value=int(request.messages[0].text) ** 2)),
-    input=int,
-    output=Output(int),
-)
-planner = Agent(
-    name="planner",
-    model=Scripted([call("output", trip={"city": "Oslo", "days": 2}, total="12.50")], repeat=True),
-    input=Trip,
-    output=Output(Bill),
-)
-hopeless = Agent(
-    name="hopeless",
-    model=Scripted([call("output", city="Oslo", days=0)], repeat=True),
-    output=Output(Trip),
-    limits=Limits(attempts=1),
-)
-talker = Agent(
-    name="talker",
-    model=FromFunction(lambda request: "done" if len(request.messages) > 1 else say("I talk.", call("talk"))),
-    tools=[talk],
-)
+echoing = FromFunction(lambda request: f"<{request.messages[0].text}>")
+echo = Agent(name="echo", description="Says what it is told.", model=echoing)
+squaring = FromFunction(lambda request: call("output", value=int(request.messages[0].text) ** 2))
+square = Agent(name="square", model=squaring, input=int, output=Output(int))
+planning = Scripted([call("output", trip={"city": "Oslo", "days": 2}, total="12.50")], repeat=True)
+planner = Agent(name="planner", model=planning, input=Trip, output=Output(Bill))
+failing = Scripted([call("output", city="Oslo", days=0)], repeat=True)
+hopeless = Agent(name="hopeless", model=failing, output=Output(Trip), limits=Limits(attempts=1))
+talking = FromFunction(lambda request: "done" if len(request.messages) > 1 else say("I talk.", call("talk")))
+talker = Agent(name="talker", model=talking, tools=[talk])
 waiter = Agent(name="waiter", model=Scripted([call("wait")], repeat=True), tools=[wait])
 
 
 def last_result(text: str = "report.txt") -> FromFunction:
     """Return a model that calls `remove`, and then says what it was told."""
-    return FromFunction(
-        lambda request: (
-            call("remove", path=text)
-            if len(request.messages) == 1
-            else next(block.text for block in request.messages[-1].content if block.type == "tool_result")
-        )
-    )
+
+    def answer(request: Request) -> Answer:
+        told = [block.text for block in request.messages[-1].content if block.type == "tool_result"]
+        return told[0] if told else call("remove", path=text)
+
+    return FromFunction(answer)
 
 
 cleaner = Agent(name="cleaner", model=last_result(), tools=[remove], gate=Careful())

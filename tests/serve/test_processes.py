@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import httpx2
@@ -31,6 +32,8 @@ pytestmark = pytest.mark.timeout(60)  # the server, a process of its own, import
 SERVED = Path(__file__).parent / "served.py"
 TOKEN = "a-token-of-many-characters"
 PATIENCE_S = 30.0
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+LISTING: dict[str, object] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
 
 def command(*agents: str) -> StdioServerParameters:
@@ -52,17 +55,12 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-# -- over stdio -------------------------------------------------------------------------------------------------------
-
-
 async def test_stdout_belongs_to_the_protocol_whatever_prints(mode: str, log: Path) -> None:
     heard = Heard()
     async with over_stdio(log, "talker", "planner", mode=mode) as client:
         assert [each.name for each in (await client.list_tools()).tools] == ["talker", "planner"]
-        result = await client.call_tool("talker", {"input": "Talk"}, progress_callback=heard)
-        assert text_of(result) == "done"
-        planned = await client.call_tool("planner", {"city": "Oslo", "days": 2})
-        assert planned.structured_content["total"] == "12.50"
+        assert text_of(await client.call_tool("talker", {"input": "Talk"}, progress_callback=heard)) == "done"
+        assert (await client.call_tool("planner", {"city": "Oslo", "days": 2})).structured_content["total"] == "12.50"
         assert (await client.call_tool("planner", {"days": "two"})).is_error
     assert heard.messages == ["iteration 1", "talk", "talk: read 0 characters", "iteration 2"]
     assert log.read_text() == "the file prints\na tool prints\na tool writes\n"
@@ -107,9 +105,6 @@ def children() -> list[int]:
     """Return the processes that this one has started and that run the server."""
     found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return [int(pid) for pid in found if "mcp" in Path(f"/proc/{pid}/cmdline").read_text().split("\0")]
-
-
-# -- over HTTP --------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -158,8 +153,7 @@ async def test_a_signal_ends_the_calls_first_and_then_the_server(number: signal.
         waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))
         await asyncio.to_thread(program.wait_for, "the wait begins")
         program.send(number)
-        result = await waiting
-        assert text_of(result).startswith("EXECUTION_CANCELLED: ")
+        assert text_of(await waiting).startswith("EXECUTION_CANCELLED: ")
         done = await asyncio.to_thread(program.done)
     assert (done.code, done.stdout) == (code, "")
     assert "journeyman: stopping; interrupt again to quit at once" in done.stderr
@@ -183,9 +177,7 @@ async def test_a_server_with_a_token_answers_nobody_without_it() -> None:
 
 
 async def test_pages_and_strange_names_are_refused() -> None:
-    listing: dict[str, object] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-    accept = {"Accept": "application/json, text/event-stream"}
-    async with over_http("echo") as (url, _), aiohttp.ClientSession(headers=accept) as session:
+    async with over_http("echo") as (url, _), aiohttp.ClientSession(headers=ACCEPT) as session:
         for headers, status in (
             ({"Host": "evil.example"}, 421),
             ({"Host": "evil.example:8000"}, 421),
@@ -194,7 +186,7 @@ async def test_pages_and_strange_names_are_refused() -> None:
         ):
             for version in ("2025-11-25", "2026-07-28"):
                 sent = {**headers, "MCP-Protocol-Version": version}
-                async with session.post(url, json=listing, headers=sent) as response:
+                async with session.post(url, json=LISTING, headers=sent) as response:
                     assert response.status == status, (headers, await response.text())
 
 
@@ -219,23 +211,13 @@ async def test_a_server_that_others_could_use_unasked_is_refused(options: dict[s
 
 async def test_a_public_server_answers_under_its_names_only() -> None:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(
-        serve_http(
-            agent_server(echo),
-            address="0.0.0.0",
-            port=0,
-            token=TOKEN,
-            allowed_hosts=["agents.example.org"],
-            on_ready=ready.set_result,
-        )
-    )
+    public: dict[str, Any] = {"address": "0.0.0.0", "token": TOKEN, "allowed_hosts": ["agents.example.org"]}
+    serving = asyncio.create_task(serve_http(agent_server(echo), port=0, on_ready=ready.set_result, **public))
     url = (await ready).replace("0.0.0.0", "127.0.0.1")
-    listing: dict[str, object] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-    headers = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json, text/event-stream"}
-    async with aiohttp.ClientSession(headers=headers) as session:
-        async with session.post(url, json=listing) as response:
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}", **ACCEPT}) as session:
+        async with session.post(url, json=LISTING) as response:
             assert response.status == 421
-        async with session.post(url, json=listing, headers={"Host": "agents.example.org"}) as response:
+        async with session.post(url, json=LISTING, headers={"Host": "agents.example.org"}) as response:
             assert response.status == 400  # it got through to the protocol, which wants a session first
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -247,17 +229,12 @@ async def test_a_taken_port_is_an_error() -> None:
         await serve_http(agent_server(echo), port=taken.getsockname()[1])
 
 
-# -- by our own client ------------------------------------------------------------------------------------------------
-
-
 async def test_an_agent_uses_an_agent_that_is_served_elsewhere() -> None:
     words = command("square", "hopeless")
-    server = Stdio(words.command, words.args, env={"PYTHONUTF8": "1"})
-    async with mcp({"guild": server}) as tools:
+    async with mcp({"guild": Stdio(words.command, words.args, env={"PYTHONUTF8": "1"})}) as tools:
         assert [each.name for each in tools] == ["square", "hopeless"]
         asked = [call("square", input=7), call("hopeless", input="Go"), call("square", input="many")]
-        lead = Agent(name="lead", model=Scripted([say(*asked), "49."]), tools=tools)
-        result = await run(lead, "What is 7 squared?")
+        result = await run(Agent(name="lead", model=Scripted([say(*asked), "49."]), tools=tools), "What is 7 squared?")
     assert isinstance(result, Success)
     squared, failed, misused = [block for block in result.history[2].content if isinstance(block, ToolResult)]
     assert (squared.is_error, "49" in squared.text) == (False, True)

@@ -27,22 +27,15 @@ from tests.support.clock import on_virtual_clock
 def test_every_agent_is_a_tool_with_schemas_of_what_it_takes_and_hands_in(mode: str) -> None:
     async def scene(client: Client) -> None:
         tools = {each.name: each for each in (await client.list_tools()).tools}
-        assert list(tools) == ["echo", "square", "planner"]
-        assert tools["echo"].description == "Says what it is told."
+        assert (list(tools), tools["echo"].description) == (["echo", "square", "planner"], "Says what it is told.")
         assert tools["square"].description == "Give the agent square a task."
-        assert tools["echo"].input_schema == {
-            "type": "object",
-            "properties": {"input": {"type": "string", "description": "The task, in words."}},
-            "required": ["input"],
-            "additionalProperties": False,
-        }
+        task = {"input": {"type": "string", "description": "The task, in words."}}
+        closed = {"type": "object", "required": ["input"], "additionalProperties": False}
+        assert tools["echo"].input_schema == {**closed, "properties": task}
         assert tools["echo"].output_schema is None
         assert tools["square"].input_schema["properties"]["input"]["type"] == "integer"
-        assert tools["square"].output_schema == {
-            "type": "object",
-            "properties": {"output": {"type": "integer"}},
-            "required": ["output"],
-        }
+        number = {"type": "object", "properties": {"output": {"type": "integer"}}, "required": ["output"]}
+        assert tools["square"].output_schema == number
         assert tools["planner"].input_schema == planner.plan.input.input_schema
         bill = tools["planner"].output_schema or {}
         assert bill["properties"]["trip"] == {"$ref": "#/$defs/Trip"}
@@ -137,20 +130,16 @@ def test_an_output_that_cannot_be_written_as_json_is_an_error(mode: str) -> None
 def test_a_client_that_wants_progress_hears_of_iterations_and_calls(mode: str) -> None:
     @tool
     async def count(n: int) -> str:
-        """Count."""
         return str(n)
 
     answers = [say(call("count", n=1), call("count", n=2)), "Two."]
-    counter = Agent(name="counter", model=Scripted(answers), tools=[count])
-    heard = Heard()
+    counter, heard = Agent(name="counter", model=Scripted(answers), tools=[count]), Heard()
 
     async def scene(client: Client) -> None:
-        result = await client.call_tool("counter", {"input": "Count"}, progress_callback=heard)
-        assert text_of(result) == "Two."
+        assert text_of(await client.call_tool("counter", {"input": "Count"}, progress_callback=heard)) == "Two."
 
     play(agent_server(counter), scene, mode)
-    assert heard.numbers == [1, 2, 3, 4]
-    assert heard.messages == ["iteration 1", "count", "count", "iteration 2"]
+    assert (heard.numbers, heard.messages) == ([1, 2, 3, 4], ["iteration 1", "count", "count", "iteration 2"])
 
 
 def test_a_client_that_cancels_ends_the_run_and_can_call_again(mode: str) -> None:
@@ -228,17 +217,14 @@ def test_more_calls_at_once_than_there_may_be_are_refused(mode: str) -> None:
 
 def test_the_budget_of_the_host_holds_for_all_calls_together(mode: str) -> None:
     async def whole() -> None:
-        now = asyncio.get_running_loop().time()
-        host = Host(budget=Budget(Allowance(tokens=2_000), scope="server", now=now))
+        host = Host(budget=Budget(Allowance(tokens=2_000), scope="server", now=asyncio.get_running_loop().time()))
         async with Client(agent_server(spender, host=host), mode=mode) as client:
             assert text_of(await client.call_tool("spender", {"input": "Go"})) == "Spent."
             result = await client.call_tool("spender", {"input": "Go"})
             assert text_of(result).startswith("BUDGET_EXCEEDED: "), text_of(result)
 
-    spender = Agent(
-        name="spender",
-        model=Scripted([say("Spent.", usage=Usage(requests=1, input_tokens=1_000, output_tokens=900))], repeat=True),
-    )
+    spent = say("Spent.", usage=Usage(requests=1, input_tokens=1_000, output_tokens=900))
+    spender = Agent(name="spender", model=Scripted([spent], repeat=True))
     on_virtual_clock(whole)
 
 
@@ -273,8 +259,7 @@ def test_an_approver_of_the_host_is_asked_instead_of_the_client(mode: str) -> No
     async def approve(approval: Approval) -> Decision:
         return Allow()
 
-    person = Person()
-    server = agent_server(cleaner, host=Host(approve=approve))
+    person, server = Person(), agent_server(cleaner, host=Host(approve=approve))
     result = called(server, "cleaner", {"input": "Tidy up"}, mode, elicitation_callback=person)
     assert (text_of(result), person.asked) == ("removed report.txt", [])
 
@@ -301,7 +286,6 @@ def asking_twice() -> Agent[str, str]:
 
     @tool(parallel=True)
     async def take(what: str) -> str:
-        """Take something."""
         return f"took {what}"
 
     def answer(request: Any) -> Any:  # noqa: ANN401
@@ -315,10 +299,8 @@ def asking_twice() -> Agent[str, str]:
 def test_questions_of_parallel_calls_are_all_answered(mode: str) -> None:
     person = Person(answered("allow"), answered("deny"))
     result = called(agent_server(asking_twice()), "guest", {"input": "Eat"}, mode, elicitation_callback=person)
-    assert text_of(result) in (
-        "took bread, Error: denied: the user denied it",
-        "Error: denied: the user denied it, took wine",
-    )
+    denied = "Error: denied: the user denied it"
+    assert text_of(result) in (f"took bread, {denied}", f"{denied}, took wine")
     assert len(person.asked) == 2
 
 
@@ -329,9 +311,8 @@ def test_what_was_left_open_is_asked_again() -> None:
         again = await next_round(client, "guest", asked, {"approval-2": answered("allow")})
         assert isinstance(again, types.InputRequiredResult)
         assert list(again.input_requests or {}) == ["approval-1"]
-        result = await next_round(
-            client, "guest", again, {"approval-1": answered("allow"), "approval-9": answered("allow")}
-        )
+        answers: types.InputResponses = {"approval-1": answered("allow"), "approval-9": answered("allow")}
+        result = await next_round(client, "guest", again, answers)
         assert isinstance(result, types.CallToolResult)
         assert text_of(result) == "took bread, took wine"
         over = await next_round(client, "guest", again, {"approval-1": answered("allow")})
@@ -346,11 +327,8 @@ def test_an_answer_is_for_the_call_that_asked_and_no_other() -> None:
         asked = await first_round(client, "cleaner")
         yes: types.InputResponses = {"approval-1": answered("allow")}
         forged = types.InputRequiredResult(request_state="guessed")
-        for name, state, input in (
-            ("guest", asked, "Go"),
-            ("cleaner", asked, "Go elsewhere"),
-            ("cleaner", forged, "Go"),
-        ):
+        wrong = (("guest", asked, "Go"), ("cleaner", asked, "Go elsewhere"), ("cleaner", forged, "Go"))
+        for name, state, input in wrong:
             result = await next_round(client, name, state, yes, input)
             assert isinstance(result, types.CallToolResult)
             assert text_of(result).startswith("NO_SUCH_CALL: ")

@@ -13,34 +13,29 @@ from journeyman.store.store import Store
 
 
 def tell(text: object) -> None:
-    """Print a line at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 async def for_ever() -> str:
-    """Wait for the end of the process."""
     await asyncio.Event().wait()
     return "never"
 
 
 @tool(effect="pure")
 async def read() -> str:
-    """Read."""
     tell("read")
     return "the letter"
 
 
 @tool(effect="once")
 async def send() -> str:
-    """Send, and hang."""
     tell("send")
     return await for_ever()
 
 
 @tool(effect="pure")
 async def look() -> str:
-    """Look, and hang."""
     tell("look")
     return await for_ever()
 
@@ -59,13 +54,11 @@ def letters() -> Agent:
 
 
 def payments() -> Agent:
-    """Return an agent that pays two invoices, one after the other."""
     script = [call("pay", invoice="A", id="a"), call("pay", invoice="B", id="b"), "Ask whether B was paid."]
     return Agent(name="payer", model=Scripted(script), tools=[pay])
 
 
 def echo() -> Agent:
-    """Return an agent that always answers."""
     return Agent(name="echo", model=FromFunction(lambda request: f"answer to {request.messages[-1].text}"))
 
 

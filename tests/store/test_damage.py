@@ -29,8 +29,7 @@ def filled(path: Path, n: int = N) -> str:
     """Write a session of `n` messages, and return its id."""
     with Store(path) as store, closing(store.session(agent="echo")) as session:
         for position in range(n):
-            text = f"message {position} " + "long " * 200
-            message = Message("assistant" if position % 2 else "user", (Text(text),))
+            message = Message("assistant" if position % 2 else "user", (Text(f"message {position} " + "long " * 200),))
             session.write(Step(position=position, messages=[message], usage=Usage(requests=position), n_runs=1))
         return session.id
 
@@ -64,8 +63,7 @@ def assert_is_the_beginning(left: tuple[Message, ...]) -> None:
 
 
 async def test_a_file_that_was_cut_short_is_recovered_up_to_the_cut(path: Path) -> None:
-    id = filled(path)
-    whole = path.read_bytes()
+    id, whole = filled(path), path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     left = await reopened(path, id)
     assert 5 < len(left) < N
@@ -76,8 +74,7 @@ async def test_a_file_that_was_cut_short_is_recovered_up_to_the_cut(path: Path) 
 @pytest.mark.filterwarnings("ignore::journeyman.store.store.StoreRepaired")
 @pytest.mark.parametrize("seed", range(16))
 async def test_flipped_bytes_cost_nothing_in_front_of_them(path: Path, seed: int) -> None:
-    id = filled(path)
-    random = Random(seed)
+    id, random = filled(path), Random(seed)
     data = bytearray(path.read_bytes())
     for _ in range(1 + seed % 8):
         data[random.randrange(100, len(data))] ^= 1 + random.randrange(255)
@@ -100,11 +97,8 @@ async def test_flipped_bytes_cost_nothing_in_front_of_them(path: Path, seed: int
 
 
 @pytest.mark.parametrize("where", [5, 70, 100, 3000], ids=["magic", "application", "root", "schema"])
-async def test_a_damaged_first_page_costs_nothing_where_the_file_is_still_known_to_be_ours(
-    path: Path, where: int
-) -> None:
-    id = filled(path)
-    data = bytearray(path.read_bytes())
+async def test_a_damaged_first_page_costs_nothing_where_the_file_is_known_as_ours(path: Path, where: int) -> None:
+    id, data = filled(path), bytearray(path.read_bytes())
     for place in range(where, where + 3):
         data[place] ^= 0xFF
     path.write_bytes(data)
@@ -113,8 +107,7 @@ async def test_a_damaged_first_page_costs_nothing_where_the_file_is_still_known_
             Store(path)
         assert path.read_bytes() == bytes(data)
         return
-    left = await reopened(path, id)
-    assert len(left) == N
+    assert len(await reopened(path, id)) == N
 
 
 @pytest.mark.parametrize("body", [b"no JSON", b'{"role":"user"}', b"\xff\xfe"], ids=["text", "no message", "no UTF-8"])
@@ -167,9 +160,7 @@ def test_a_damaged_file_that_is_in_use_is_left_alone(path: Path) -> None:
         data[200:3000] = bytes(2800)
         other = path.with_name("other.db")
         other.write_bytes(data)
-        lock = path.with_name(f"{path.name}-{id}.lock")
-        held = other.with_name(f"{other.name}-{id}.lock")
-        held.hardlink_to(lock)
+        other.with_name(f"{other.name}-{id}.lock").hardlink_to(path.with_name(f"{path.name}-{id}.lock"))
         with pytest.raises(StoreError, match=r"damaged store .*other\.db is open in this process"):
             Store(other)
         assert other.read_bytes() == bytes(data)

@@ -37,7 +37,6 @@ def started(what: str, path: Path) -> Generator[subprocess.Popen[str]]:
 
 
 def line(process: subprocess.Popen[str]) -> str:
-    """Return the next line that the program prints."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
@@ -46,15 +45,13 @@ async def test_a_chat_killed_in_mid_call_goes_on_with_everything_that_had_happen
     with started("chat", path) as process:
         id = line(process)
         assert (line(process), line(process)) == ("read", "send")
-    agent = letters()
-    async with Chat.open(agent, path, id=id) as chat:
+    async with Chat.open(letters(), path, id=id) as chat:
         assert transcript(chat.messages) == [
             ("user", "Send the letter."),
             ("assistant", "read({})#r", "send({})#s", "look({})#l"),
             ("user", "#r: the letter", f"#s! {ONCE}", f"#l! {PURE}"),
         ]
-        assert chat.state.follow_ups == ("And then?",)
-        assert (chat.usage.requests, chat.usage.exact) == (1, True)
+        assert (chat.state.follow_ups, chat.usage.requests, chat.usage.exact) == (("And then?",), 1, True)
         assert list(history_faults(chat.messages)) == []
 
 
@@ -64,22 +61,16 @@ async def test_the_killed_chat_is_gone_on_with_and_says_what_had_been_queued(pat
         assert (line(process), line(process)) == ("read", "send")
     async with Chat.open(letters(), path, id=id, host=Host(model=Scripted(["I see.", "Nothing more."]))) as chat:
         assert (await chat.continue_()).unwrap() == "Nothing more."
-        assert transcript(chat.messages)[3:] == [
-            ("assistant", "I see."),
-            ("user", "And then?"),
-            ("assistant", "Nothing more."),
-        ]
-        assert chat.usage.requests == 3
+        said = [("assistant", "I see."), ("user", "And then?"), ("assistant", "Nothing more.")]
+        assert (transcript(chat.messages)[3:], chat.usage.requests) == (said, 3)
 
 
 async def test_a_session_is_locked_while_its_process_lives_and_free_when_it_died(path: Path) -> None:
     with started("chat", path) as process:
         id = line(process)
         assert (line(process), line(process)) == ("read", "send")
-        with (
-            Store(path) as store,
-            pytest.raises(SessionInUse, match=f"{id} in .* is open in process {process.pid}") as e,
-        ):
+        why = f"{id} in .* is open in process {process.pid}"
+        with Store(path) as store, pytest.raises(SessionInUse, match=why) as e:
             store.session(id, agent="clerk")
         assert e.value.pid == process.pid
         with Store(path) as store:
@@ -98,8 +89,7 @@ async def test_what_was_answered_or_queued_is_never_lost_or_doubled(path: Path, 
         users = [message for message in chat.messages if message.role == "user"]
         said = [block.text for message in users for block in message.content if isinstance(block, Text)]
         there = [*said, *chat.state.follow_ups]
-        assert [text for text in reached if there.count(text) != 1] == []
-        assert len(there) == len(set(there))
+        assert ([text for text in reached if there.count(text) != 1], len(there)) == ([], len(set(there)))
         assert list(history_faults(chat.messages)) == []
 
 
@@ -108,8 +98,7 @@ async def test_a_run_killed_in_mid_call_repeats_no_finished_step(path: Path) -> 
         assert (line(process), line(process)) == ("pay A", "pay B")
     rest = Scripted(["Ask whether B was paid."])  # the first two answers are in the journal
     with Store(path) as store:
-        host = Host(journal=store.journal("job 7"), model=rest)
-        result = await run(payments(), "Pay A and B.", host=host)
+        result = await run(payments(), "Pay A and B.", host=Host(journal=store.journal("job 7"), model=rest))
     assert isinstance(result, Success)
     assert result.output == "Ask whether B was paid."
     assert result.metadata.usage is not None

@@ -51,8 +51,7 @@ async def test_a_notice_in_a_session_of_version_0_1_is_not_the_users_words(tmp_p
     async with Chat.open(agent, store, id="3fae1d22", host=Host(gate=gate)) as chat:
         await chat.prompt("Thanks.")
         origins = [block.origin for message in chat.messages for block in message.content if isinstance(block, Text)]
-    assert gate.heard == ["Start it.", "Thanks."]
-    assert gate.seen == [("launch", False), ("task_output", True)]
+    assert (gate.heard, gate.seen) == (["Start it.", "Thanks."], [("launch", False), ("task_output", True)])
     assert origins.count("notice") == 1
 
 

@@ -33,15 +33,11 @@ def message(text: str, role: str = "user") -> Message:
 
 
 async def spoken(path: Path, *prompts: str) -> str:
-    """Chat, and return the id of the session."""
     async with Chat.open(agent(), path) as chat:
         for prompt in prompts:
             (await chat.prompt(prompt)).unwrap()
         assert chat.session is not None
         return chat.session.id
-
-
-# -- sessions ---------------------------------------------------------------------------------------------------------
 
 
 async def test_sessions_are_listed_with_what_one_looks_for_the_last_written_first(path: Path) -> None:
@@ -95,8 +91,7 @@ async def test_an_export_is_json_with_messages_that_load(path: Path) -> None:
         session.write(Step(position=2, messages=[message("Go."), Message("assistant", (ToolUse("a", "look"),))]))
         session.add("Later.", "follow_ups")
         document = json.loads(store.export(id))
-    assert document["agent"] == "tester"
-    assert document["usage"]["requests"] == 1
+    assert (document["agent"], document["usage"]["requests"]) == ("tester", 1)
     assert document["waiting"] == [{"queue": "follow_ups", "text": "Later."}]
     loaded = load_messages(json.dumps(document["messages"]))
     assert [each.role for each in loaded] == ["user", "assistant", "user", "assistant", "user"]  # closed
@@ -136,11 +131,7 @@ def test_a_message_replaces_those_behind_it_and_a_cut_removes_them(path: Path) -
         session.write(Step(position=1, messages=[message("B", "assistant")], usage=Usage(requests=1)))
         assert [each.text for each in store.messages(session.id)] == ["a", "B"]
         session.write(Step(position=0, messages=[]))
-        assert store.messages(session.id) == []
-        assert store.sessions()[0].messages == 0
-
-
-# -- the file ---------------------------------------------------------------------------------------------------------
+        assert (store.messages(session.id), store.sessions()[0].messages) == ([], 0)
 
 
 async def test_only_its_owner_can_read_a_store(tmp_path: Path) -> None:
@@ -148,9 +139,7 @@ async def test_only_its_owner_can_read_a_store(tmp_path: Path) -> None:
     async with Chat.open(agent(), path) as chat:
         await chat.prompt("Hi.")
         modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
-    assert len(modes) == 4
-    assert set(modes.values()) == {0o600}
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert (len(modes), set(modes.values()), stat.S_IMODE(path.parent.stat().st_mode)) == (4, {0o600}, 0o700)
 
 
 async def test_a_file_of_a_newer_version_is_refused_and_not_changed(path: Path) -> None:
@@ -160,8 +149,7 @@ async def test_a_file_of_a_newer_version_is_refused_and_not_changed(path: Path) 
     before = path.read_bytes()
     with pytest.raises(StoreError, match=r"has format 2; this version of journeyman reads formats up to 1\. Update"):
         Store(path)
-    assert path.read_bytes() == before
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert (path.read_bytes(), [each.name for each in path.parent.iterdir()]) == (before, [path.name])
 
 
 @pytest.mark.parametrize("kind", ["a text", "a database"])
@@ -174,8 +162,7 @@ def test_a_file_of_somebody_else_is_refused_and_not_changed(path: Path, kind: st
     before = path.read_bytes()
     with pytest.raises(StoreError, match=r"is not a store of journeyman. Give another path."):
         Store(path)
-    assert path.read_bytes() == before
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert (path.read_bytes(), [each.name for each in path.parent.iterdir()]) == (before, [path.name])
 
 
 def test_a_place_where_nothing_can_be_written_is_refused(tmp_path: Path) -> None:
@@ -216,11 +203,9 @@ async def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(
                 chat.follow_up("Not queued. " * 1_000)
             assert chat.state.follow_ups == ()
         (await chat.prompt("Three.")).unwrap()
-        said = chat.messages
-        id = chat.session.id
+        said, id = chat.messages, chat.session.id
     async with Chat.open(agent(), path, id=id) as chat:
-        assert chat.messages == said
-        assert [each.text[:6] for each in said] == ["One.", "Hello.", "Two. T", "Hello."]
+        assert (chat.messages, [each.text[:6] for each in said]) == (said, ["One.", "Hello.", "Two. T", "Hello."])
         assert said[2].text.endswith("Three.")
 
 
@@ -255,13 +240,9 @@ def test_where_files_cannot_be_locked_all_can_be_imported_and_opening_a_session_
     hint = "Use a system, and a disk, on which files can be locked."
     session, journal, sessions, pending, granted = done.stdout.splitlines()
     assert re.sub(r"Session \w+ in", "Session … in", session) == f"Session … in {path} cannot be opened: {why}. {hint}"
-    assert journal == f"The journal of run '7' cannot be opened: {why}. {hint}"
-    assert (sessions, pending) == ("[]", "()")
+    assert (journal, sessions, pending) == (f"The journal of run '7' cannot be opened: {why}. {hint}", "[]", "()")
     assert granted.startswith(f"The approvals in {approvals} cannot be used: {why}.")
     assert (done.stderr, approvals.exists()) == ("", False)
-
-
-# -- journals and events ----------------------------------------------------------------------------------------------
 
 
 class _Words:

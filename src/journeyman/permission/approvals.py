@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from pydantic import ConfigDict, ValidationError
 
@@ -33,6 +33,7 @@ _LONGEST_ARGUMENTS: Final = 8_000
 _MOST_BYTES: Final = 8_000_000
 
 _STRICT: Final = ConfigDict(extra="forbid", strict=True)
+_Name: TypeAlias = Literal["approve", "modify", "deny", "stop"]
 
 
 class Approvals:
@@ -73,7 +74,10 @@ class Approvals:
                 raise LookupError(f"No question waits under {digest[:12]}…, or it has expired.")
             if isinstance(decision, Allow):
                 self._grant(stored, asked.key, decision.extent, asked.offers)
-            if not self._hand_over(digest, decision):
+            if waiting := self._waiting.get(digest):
+                future = waiting.pop(0)
+                future.get_loop().call_soon_threadsafe(_resolve, future, decision)
+            else:
                 del stored.pending[digest]
                 stored.answers[digest] = stored_answer(decision, self._now() + self._expires_s)
 
@@ -153,15 +157,6 @@ class Approvals:
         if extent == "always" and "always" in offers:
             stored.always = tuple(sorted({*stored.always, key}))
 
-    def _hand_over(self, digest: str, decision: Decision) -> bool:
-        """Give the answer to one that waits for it; False if nobody does."""
-        waiting = self._waiting.get(digest)
-        if not waiting:
-            return False
-        future = waiting.pop(0)
-        future.get_loop().call_soon_threadsafe(_resolve, future, decision)
-        return True
-
     @contextmanager
     def _opened(self) -> Generator[Stored]:
         """Let the block read what is stored."""
@@ -220,7 +215,7 @@ class Pending:
 class StoredAnswer:
     """An answer that waits for its call."""
 
-    decision: Literal["approve", "modify", "deny", "stop"]
+    decision: _Name
     expires_at: float
     reason: str = ""
     arguments: JsonObject | None = None
@@ -240,17 +235,14 @@ class StoredAnswer:
                 return Deny(self.reason)
 
 
+_NAMES: Final[dict[type, _Name]] = {Allow: "approve", Rewrite: "modify", Stop: "stop", Deny: "deny"}
+
+
 def stored_answer(decision: Decision, expires_at: float) -> StoredAnswer:
     """Return a decision as it is stored."""
-    match decision:
-        case Allow():
-            return StoredAnswer(decision="approve", expires_at=expires_at)
-        case Rewrite(arguments, reason):
-            return StoredAnswer(decision="modify", expires_at=expires_at, reason=reason, arguments=arguments)
-        case Stop(reason):
-            return StoredAnswer(decision="stop", expires_at=expires_at, reason=reason)
-        case Deny(reason):
-            return StoredAnswer(decision="deny", expires_at=expires_at, reason=reason)
+    reason = "" if isinstance(decision, Allow) else decision.reason
+    arguments = decision.arguments if isinstance(decision, Rewrite) else None
+    return StoredAnswer(decision=_NAMES[type(decision)], expires_at=expires_at, reason=reason, arguments=arguments)
 
 
 @dataclass(slots=True, kw_only=True)

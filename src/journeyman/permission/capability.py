@@ -65,10 +65,8 @@ _WILD: Final = frozenset("*?[{")
 
 def _touching(capability: Capability, *, default: str | None = None) -> _Reader:
     def read(request: GateRequest) -> Action | None:
-        path = request.arguments.get("path", default)
-        if not isinstance(path, str):
-            return None
-        return Action(tool=request.tool_name, capability=capability, paths=(path,))
+        path, tool = request.arguments.get("path", default), request.tool_name
+        return Action(tool=tool, capability=capability, paths=(path,)) if isinstance(path, str) else None
 
     return read
 

@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -97,7 +98,7 @@ class Permission:
         self._rules: Final = Rules(allow, deny, self._roots)
         self._classify: Final = classify
         self._in_plan: Final = frozenset(in_plan)
-        self._audit: Final = AuditLog(audit) if isinstance(audit, str | Path) else audit
+        self._audit: Final = partial(append_to_log, audit) if isinstance(audit, str | Path) else audit
 
     async def decide(self, request: GateRequest) -> Verdict:
         """Judge one call.
@@ -245,13 +246,8 @@ def _reason(decision: Decision) -> str:
 
 def _summary(action: Action, request: GateRequest, longest: int = _LONGEST_SUMMARY) -> str:
     """Say what a call would do, on one line. What looks like something else is written out."""
-    about = ascii(
-        action.command
-        or action.url
-        or ", ".join(action.paths)
-        or ", ".join(action.agents)
-        or json.dumps(request.arguments)
-    )
+    named = action.command or action.url or ", ".join(action.paths) or ", ".join(action.agents)
+    about = ascii(named or json.dumps(request.arguments))
     hidden = len(about) - longest
     shown = about if hidden <= 0 else f"{about[:longest]}… ({hidden:,} more characters)"
     return f"{request.tool_name} {shown}"
@@ -296,22 +292,16 @@ class AuditEntry:
     reason: str
 
 
-class AuditLog:
-    """A file with one JSON line for each decision, readable by its owner only."""
+def append_to_log(path: str | Path, entry: AuditEntry) -> None:
+    """Append the entry to a file with one JSON line for each decision, readable by its owner only.
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-
-    def __call__(self, entry: AuditEntry) -> None:
-        """Append the entry.
-
-        Raises:
-            OSError: it cannot be written. The call is then denied.
-        """
-        line = f"{json.dumps(asdict(entry))}\n".encode()
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_LINKS, 0o600)
-        try:
-            if os.write(file, line) != len(line):
-                raise OSError(f"the audit log {self.path} took only a part of an entry")
-        finally:
-            os.close(file)
+    Raises:
+        OSError: it cannot be written. The call is then denied.
+    """
+    line = f"{json.dumps(asdict(entry))}\n".encode()
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_LINKS, 0o600)
+    try:
+        if os.write(file, line) != len(line):
+            raise OSError(f"the audit log {path} took only a part of an entry")
+    finally:
+        os.close(file)

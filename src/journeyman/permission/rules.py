@@ -42,9 +42,8 @@ class Rule:
 def rule_problems(text: object, *, where: str, allows: bool) -> Iterator[Problem]:
     """Give everything that is wrong with a rule."""
     if not isinstance(text, str) or not text.strip():
-        yield Problem(
-            "INVALID_RULE", f"{where} holds {text!r}.", "Write a rule such as 'Bash(git *)' or 'Edit(src/**)'."
-        )
+        hint = "Write a rule such as 'Bash(git *)' or 'Edit(src/**)'."
+        yield Problem("INVALID_RULE", f"{where} holds {text!r}.", hint)
     elif "(" in text and not text.rstrip().endswith(")"):
         yield Problem("UNCLOSED_RULE", f"The rule {text!r} in {where} does not end with ')'.", "Close the parenthesis.")
     elif "(" not in text:
@@ -98,7 +97,8 @@ class Rules:
             return False
         match rule.kind:
             case "Bash":
-                return action.command is not None and _may_run(rule.pattern, action.command)
+                commands = [] if action.command is None else every_command(action.command)
+                return commands is None or any(_may_be(rule.pattern.split(), words) for words in commands)
             case "WebFetch":
                 return action.url is not None and _may_reach(rule.pattern, action.url)
             case "Subagent":
@@ -211,18 +211,9 @@ def _free_words(tokens: Sequence[str], words: Sequence[str]) -> list[str] | None
     return [*varying, *words[len(fixed) :]]
 
 
-@cache
-def _token_regex(token: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, token.split("*"))), re.DOTALL)
-
-
 def _fits_token(token: str, word: str) -> bool:
-    return token == word or ("*" in token and _token_regex(token).fullmatch(word) is not None)
-
-
-def _may_run(pattern: str, command: str) -> bool:
-    commands = every_command(command)
-    return commands is None or any(_may_be(pattern.split(), words) for words in commands)
+    regex = ".*".join(map(re.escape, token.split("*")))
+    return re.fullmatch(regex, word, re.DOTALL) is not None
 
 
 def _may_be(tokens: Sequence[str], words: Sequence[Word]) -> bool:
@@ -280,15 +271,11 @@ def _may_reach(pattern: str, url: str) -> bool:
 def _command_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
     tokens = pattern.split()
     if not tokens or not all(map(_TOKEN.fullmatch, tokens)):
-        return (
-            "is no plain command",
-            "Write a program and its arguments, with '*' for what may vary; several commands are several rules.",
-        )
+        hint = "Write a program and its arguments, with '*' for what may vary; several commands are several rules."
+        return "is no plain command", hint
     if allows and "/" in tokens[0]:
-        return (
-            "names a program with its path",
-            "Name it without: a command that names its program with a path is never allowed by a rule.",
-        )
+        hint = "Name it without: a command that names its program with a path is never allowed by a rule."
+        return "names a program with its path", hint
     return None
 
 
@@ -297,10 +284,8 @@ def _path_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
     if not pattern.strip() or ".." in parts or "\0" in pattern:
         return "is no path", "Write a path below a root, or an absolute one, without '..'."
     if any("**" in part and part != "**" for part in parts):
-        return (
-            "has '**' inside of a name",
-            "Write '**' between slashes, for any number of folders; '*' inside of a name.",
-        )
+        hint = "Write '**' between slashes, for any number of folders; '*' inside of a name."
+        return "has '**' inside of a name", hint
     return None
 
 
@@ -368,11 +353,6 @@ class Roots:
         """Each root with whether it is read-only; relative paths belong to the first."""
         self._internal: Final = tuple(self._resolved(each) for each in internal)
 
-    @property
-    def base(self) -> str:
-        """The folder to which relative paths belong."""
-        return self.folders[0][0]
-
     def locate(self, path: str) -> str:
         """Return where a path leads: absolute, every link followed, also where nothing exists there yet.
 
@@ -404,7 +384,7 @@ class Roots:
 
     def _absolute(self, path: str) -> str:
         path = os.path.expanduser(path) if path == "~" or path.startswith("~/") else path  # noqa: PTH111 - as `toolbox`
-        return path if path.startswith("/") else f"{self.base}/{path}"
+        return path if path.startswith("/") else f"{self.folders[0][0]}/{path}"
 
     def _resolved(self, given: str | Path | Root) -> tuple[str, bool]:
         root = given if isinstance(given, Root) else Root(given)

@@ -163,24 +163,20 @@ class _Segments:
         self._words: list[Word] = []
         self._text = ""
         self._is_known = True
-        self._is_open = False
+        self.is_in_word = False
         self._is_target = False
         """True when the next word says where to redirect."""
-
-    @property
-    def is_between_words(self) -> bool:
-        return not self._is_open
 
     def add(self, text: str, *, is_known: bool = True) -> None:
         self._text += text
         self._is_known = self._is_known and is_known
-        self._is_open = True
+        self.is_in_word = True
 
     def end_word(self) -> None:
-        if self._is_open and not self._is_target:
-            self._words.append(Word(self._text, self._is_known or self._text in _TESTS))
-        self._is_target = self._is_target and not self._is_open
-        self._text, self._is_known, self._is_open = "", True, False
+        if self.is_in_word and not self._is_target:
+            self._words.append(Word(self._text, self._is_known or self._text in ("[", "[[")))
+        self._is_target = self._is_target and not self.is_in_word
+        self._text, self._is_known, self.is_in_word = "", True, False
 
     def end_command(self) -> None:
         self.end_word()
@@ -192,12 +188,9 @@ class _Segments:
     def redirect(self) -> None:
         """Leave out the number of a file descriptor before this, and the word after it."""
         if self._text.isdigit():
-            self._text, self._is_open = "", False
+            self._text, self.is_in_word = "", False
         self.end_word()
         self._is_target = True
-
-
-_TESTS: Final = frozenset(("[", "[["))
 
 
 def _segments(text: str) -> tuple[list[tuple[Word, ...]], list[str]]:
@@ -223,7 +216,7 @@ def _read(cursor: _Cursor, segments: _Segments) -> None:
             _read_redirection(cursor, segments)
         case "&" if cursor.peek() == ">":
             _read_redirection(cursor, segments)
-        case "#" if segments.is_between_words:
+        case "#" if not segments.is_in_word:
             segments.inner.append(cursor.upto("\n"))
             segments.end_command()
         case " " | "\t":

@@ -91,6 +91,8 @@ class TaintedRun:
     def __init__(self, gate: TaintGate, above: TaintedRun | None) -> None:
         self._gate: Final = gate
         self._above: Final = above
+        self._lineage: Final[tuple[TaintedRun, ...]] = (self, *(() if above is None else above._lineage))
+        """This run and those above it."""
         self._sources: list[Source] = []
         self._n_model_calls = 0
         """How many model calls the run had made when it was last heard of."""
@@ -130,16 +132,12 @@ class TaintedRun:
         is_clean = not self._read_before(seen.n_model_calls)
         if self._gate.is_untrusted(seen):
             self._taint(Source(f"{seen.tool_name} {_shown(seen.arguments)}", seen.text, seen.n_model_calls))
-        elif self._can_trust(seen, digest, is_clean=is_clean):
-            self._texts.append(seen.text)
+        elif not any(source.is_from_below and source.after <= seen.n_model_calls for source in self._sources) and (
+            is_clean or self._is_fixed(seen.tool_name, seen.arguments, digest)
+        ):
+            self._texts.append(seen.text)  # it is the tool's own doing, and not that of something untrusted
         if is_clean:
             self._note(seen, digest)
-
-    def _can_trust(self, seen: Seen, digest: str, *, is_clean: bool) -> bool:
-        """Tell whether a result of a trusted tool is its own doing, and not that of something untrusted."""
-        if any(source.is_from_below and source.after <= seen.n_model_calls for source in self._sources):
-            return False
-        return is_clean or self._is_fixed(seen.tool_name, seen.arguments, digest)
 
     def for_run(self, path: tuple[str, ...]) -> RunGate:
         return TaintedRun(self._gate, self)
@@ -168,7 +166,7 @@ class TaintedRun:
                 self._scalars.add((seen.tool_name, name, json.dumps(value)))
 
     def _is_fixed(self, tool_name: str, arguments: JsonObject, digest: str) -> bool:
-        if self._has_made(digest):
+        if any(digest in run._calls for run in self._lineage):
             return True
         leaves = list(_leaves(arguments))
         if not leaves:
@@ -179,19 +177,13 @@ class TaintedRun:
         if isinstance(value, str):
             return not value or self._fixes(value)
         text = json.dumps(value)
-        if self._has_used((tool_name, name, text)):
+        if any((tool_name, name, text) in run._scalars for run in self._lineage):
             return True
         return not isinstance(value, bool) and value is not None and self._fixes(text, shortest=1)
 
     def _fixes(self, value: str, *, shortest: int = 2) -> bool:
-        is_here = any(value == text or (len(value) >= shortest and _stands_in(value, text)) for text in self._texts)
-        return is_here or (self._above is not None and self._above._fixes(value, shortest=shortest))
-
-    def _has_made(self, digest: str) -> bool:
-        return digest in self._calls or (self._above is not None and self._above._has_made(digest))
-
-    def _has_used(self, scalar: tuple[str, str, str]) -> bool:
-        return scalar in self._scalars or (self._above is not None and self._above._has_used(scalar))
+        fixed = (text for run in self._lineage for text in run._texts)
+        return any(value == text or (len(value) >= shortest and _stands_in(value, text)) for text in fixed)
 
 
 def _leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
@@ -213,17 +205,11 @@ def _stands_in(value: str, text: str) -> bool:
     start = text.find(value)
     while start >= 0:
         end = start + len(value)
-        if (start == 0 or text[start - 1] in _BEFORE) and _ends_at(text, end):
+        after = text[end + 1 : end + 2] if text[end : end + 1] in _STOPS else text[end : end + 1]
+        if (start == 0 or text[start - 1] in _BEFORE) and (not after or after in _AFTER):
             return True
         start = text.find(value, start + 1)
     return False
-
-
-def _ends_at(text: str, end: int) -> bool:
-    after = text[end : end + 1]
-    if after in _STOPS:
-        after = text[end + 1 : end + 2]
-    return not after or after in _AFTER
 
 
 def _shown(arguments: JsonObject) -> str:

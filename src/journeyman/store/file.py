@@ -90,16 +90,12 @@ class File:
         if self._fact("application_id") != APPLICATION:
             if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise not_a_store(self.path)
-            self._create()
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            facts = f"PRAGMA user_version = {VERSION}; PRAGMA application_id = {APPLICATION}"
+            with self.transaction() as connection:
+                for statement in filter(str.strip, f"{TABLES}{facts}".split(";")):
+                    connection.execute(statement)
         self._connection.execute("PRAGMA synchronous = NORMAL")
-
-    def _create(self) -> None:
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        with self.transaction() as connection:
-            for statement in filter(str.strip, TABLES.split(";")):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
 
     def _fact(self, name: str) -> int:
         return self._connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -198,7 +194,9 @@ class Lock:
             SessionInUse: somebody holds it.
             StoreError: the lock file cannot be made, or files cannot be locked here.
         """
-        self._path = store.with_name(f"{store.name}-{_safe(name)}.lock")
+        is_safe = name.isalnum() and name.isascii() and len(name) <= 32
+        shown = name if is_safe else sha256(name.encode()).hexdigest()[:16]
+        self._path = store.with_name(f"{store.name}-{shown}.lock")
         self._file = self._taken(what)
 
     def _taken(self, what: str) -> int:
@@ -259,7 +257,3 @@ def _take(file: int, what: str) -> None:
         pid = int(text) if text.isdigit() else None
         whose = "this process" if pid == os.getpid() else f"process {pid}" if pid else "another process"
         raise SessionInUse(f"{what} is open in {whose}.", hint="Close it there first, or open another one.", pid=pid)
-
-
-def _safe(name: str) -> str:
-    return name if name.isalnum() and name.isascii() and len(name) <= 32 else sha256(name.encode()).hexdigest()[:16]

@@ -75,9 +75,7 @@ def sound(records: Iterable[Record], session: str) -> Iterator[Record]:
     """Give the records up to the first that is not as it was written."""
     before = first_crc(session)
     for record in records:
-        if type(record.body) is not bytes:
-            return
-        if record.crc != crc_of(record.kind, record.position, record.body, before):
+        if type(record.body) is not bytes or record.crc != crc_of(record.kind, record.position, record.body, before):
             return
         before = record.crc
         yield record
@@ -113,16 +111,6 @@ def title_of(message: Message) -> str:
     return words if len(words) <= _TITLE_CHARS else f"{words[: _TITLE_CHARS - 1].rstrip()}…"
 
 
-def title_from(body: bytes) -> str:
-    """Read a title."""
-    return adapter_of(str).validate_json(body)
-
-
-def used_from(body: bytes) -> Used:
-    """Read what was used."""
-    return adapter_of(Used).validate_json(body)
-
-
 class Unreadable(Exception):
     """A record is as it was written, but its content is no record. `n` is its number."""
 
@@ -138,7 +126,7 @@ class _Sum:
     bodies: list[bytes] = field(default_factory=list[bytes])
     numbers: list[int] = field(default_factory=list[int])
     """The number of the record of each body."""
-    staged: list[bytes] = field(default_factory=list[bytes])
+    staged: list[UserContent | ToolResult] = field(default_factory=list[UserContent | ToolResult])
     waiting: dict[int, Queued] = field(default_factory=dict[int, Queued])
     used: Used = field(default_factory=lambda: Used(NOTHING_USED, 0))
 
@@ -151,17 +139,17 @@ class _Sum:
             case "cut":
                 self._cut(record.position)
             case "staged":
-                adapter_of(Message).validate_json(record.body)
-                self.staged.append(record.body)
+                content = adapter_of(Message).validate_json(record.body).content
+                self.staged += [block for block in content if isinstance(block, UserContent | ToolResult)]
             case "waiting":
                 self.waiting[record.n] = adapter_of(Queued).validate_json(record.body)
             case "gone":
                 for number in adapter_of(list[int]).validate_json(record.body):
                     self.waiting.pop(number, None)
             case "used":
-                self.used = used_from(record.body)
+                self.used = adapter_of(Used).validate_json(record.body)
             case _:
-                title_from(record.body)
+                adapter_of(str).validate_json(record.body)
 
     def _cut(self, position: int) -> None:
         if not 0 <= position <= len(self.bodies):
@@ -183,7 +171,7 @@ def added_up(records: Sequence[Record]) -> Snapshot:
             raise Unreadable(record.n) from error
     return Snapshot(
         messages=_messages(total),
-        staged=tuple([block for body in total.staged for block in _user_content(body)]),
+        staged=tuple(total.staged),
         waiting=tuple([Waiting(n, text.queue, text.text) for n, text in total.waiting.items()]),
         usage=total.used.usage,
         n_runs=total.used.runs,
@@ -210,9 +198,3 @@ def _messages(total: _Sum) -> list[Message]:
             except ValidationError as error:
                 raise Unreadable(n) from error
         raise
-
-
-def _user_content(body: bytes) -> Iterator[UserContent | ToolResult]:
-    for block in adapter_of(Message).validate_json(body).content:
-        if isinstance(block, UserContent | ToolResult):
-            yield block

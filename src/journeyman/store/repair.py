@@ -51,7 +51,9 @@ def rescue(path: Path) -> str:
     Raises:
         StoreError: it is no store, or it is open somewhere.
     """
-    if not _is_ours(path):
+    with path.open("rb") as file:
+        head = file.read(100)
+    if head[68:72] != APPLICATION.to_bytes(4, "big") and (len(head) >= 72 or not head.startswith(MAGIC)):
         raise not_a_store(path)
     check_free(path, what=f"The damaged store {path}")
     names = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
@@ -69,16 +71,12 @@ def rescue(path: Path) -> str:
                     shutil.copyfile(aside.with_name(aside.name + suffix), copy.with_name(copy.name + suffix))
             if is_headless:
                 _give_head(copy, Path(folder) / "model")
-            _read(copy, found)
+            with closing(sqlite3.connect(copy)) as connection:
+                for table, rows in found.items():
+                    rows.update(_rows(connection, table))
     n_records, n_lost = _write(path, found)
     lost = f", and {n_lost} left out that are damaged or behind such" if n_lost else ""
     return f"{path} was damaged. {n_records} records were recovered{lost}. The damaged file is kept as {aside}."
-
-
-def _is_ours(path: Path) -> bool:
-    with path.open("rb") as file:
-        head = file.read(100)
-    return head[68:72] == APPLICATION.to_bytes(4, "big") or (len(head) < 72 and head.startswith(MAGIC))
 
 
 def _give_head(copy: Path, model: Path) -> None:
@@ -89,12 +87,6 @@ def _give_head(copy: Path, model: Path) -> None:
     page[28:32] = struct.pack(">I", size // 4096)
     with copy.open("r+b") as file:
         file.write(page[:size])
-
-
-def _read(path: Path, found: _Found) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        for table, rows in found.items():
-            rows.update(_rows(connection, table))
 
 
 def _rows(connection: sqlite3.Connection, table: str) -> Iterator[tuple[int, tuple[Any, ...]]]:

@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic_core import from_json, to_json
@@ -27,9 +26,9 @@ from journeyman.inbox import Queue
 from journeyman.session import Session, Sessions, Snapshot, Step
 from journeyman.store.file import Damaged, File, Lock, damaged
 from journeyman.store.journal import EventLog, FileJournal
-from journeyman.store.log import Line, Record, crc_of, first_crc, lines_of, queued, readable, title_from, used_from
+from journeyman.store.log import Line, Record, Used, crc_of, first_crc, lines_of, queued, readable
 from journeyman.store.repair import StoreRepaired, rescue
-from journeyman.types import NOTHING_USED, Message, Usage, dump_messages
+from journeyman.types import NOTHING_USED, Message, Usage, adapter_of, dump_messages
 
 T = TypeVar("T")
 
@@ -120,7 +119,9 @@ class Store:
         try:
             records = self._records(id)
             good, snapshot = readable(records, id)
-            if len(good) < len(records) or self._has_more(id, records):
+            # Records that the index does not know count, too: whatever is written would not fit to them.
+            more = "SELECT 1 FROM records NOT INDEXED WHERE n > ? AND session = ? LIMIT 1"
+            if len(good) < len(records) or self._file.rows(more, (records[-1].n if records else 0, id)):
                 raise damaged(self.path, f"session {id} ends after {len(good)} records of {len(records)}")
         except BaseException:
             lock.release()
@@ -160,17 +161,10 @@ class Store:
     def export(self, id: str) -> bytes:
         """Return a session as one JSON object. `load_messages` reads what is in its `messages`."""
         info, waiting = self._read(lambda: self._info(self._head(id))), self.snapshot(id).waiting
-        document = {
-            "id": info.id,
-            "agent": info.agent,
-            "title": info.title,
-            "created": info.created,
-            "updated": info.updated,
-            "parent": info.parent,
-            "usage": info.usage,
-            "waiting": [{"queue": text.queue, "text": text.text} for text in waiting],
-            "messages": from_json(dump_messages(self.messages(id))),
-        }
+        names = ("id", "agent", "title", "created", "updated", "parent", "usage")
+        document: dict[str, object] = {name: getattr(info, name) for name in names}
+        document["waiting"] = [{"queue": text.queue, "text": text.text} for text in waiting]
+        document["messages"] = from_json(dump_messages(self.messages(id)))
         return to_json(document, indent=2)
 
     def delete(self, id: str) -> None:
@@ -218,9 +212,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # -- inside
@@ -250,22 +242,19 @@ class Store:
         query = "SELECT n, kind, position, body, crc FROM records WHERE session = ? ORDER BY n"
         return [Record(*row) for row in self._file.rows(query, (id,))]
 
-    def _has_more(self, id: str, records: Sequence[Record]) -> bool:
-        """Tell whether there are records that the index does not know: whatever is written would not fit to them."""
-        query = "SELECT 1 FROM records NOT INDEXED WHERE n > ? AND session = ? LIMIT 1"
-        return bool(self._file.rows(query, (records[-1].n if records else 0, id)))
-
     def _info(self, head: Head) -> SessionInfo:
         rows = self._file.rows("SELECT at FROM records WHERE session = ? ORDER BY n DESC LIMIT 1", (head.id,))
+        ends = "SELECT kind, position FROM records WHERE session = ? AND kind IN ('message', 'cut')"
+        end = self._file.rows(f"{ends} ORDER BY n DESC LIMIT 1", (head.id,))
         used, title = self._newest(head.id, "used"), self._newest(head.id, "title")
         return SessionInfo(
             id=head.id,
             agent=head.agent,
-            title="" if title is None else title_from(title),
+            title="" if title is None else adapter_of(str).validate_json(title),
             created=head.created,
             updated=rows[0][0] if rows else head.created,
-            messages=self._n_messages(head.id),
-            usage=NOTHING_USED if used is None else used_from(used).usage,
+            messages=0 if not end else end[0][1] + (end[0][0] == "message"),
+            usage=NOTHING_USED if used is None else adapter_of(Used).validate_json(used).usage,
             parent=head.parent,
         )
 
@@ -273,11 +262,6 @@ class Store:
         query = "SELECT body FROM records WHERE session = ? AND kind = ? ORDER BY n DESC LIMIT 1"
         rows = self._file.rows(query, (id, kind))
         return rows[0][0] if rows else None
-
-    def _n_messages(self, id: str) -> int:
-        ends = "SELECT kind, position FROM records WHERE session = ? AND kind IN ('message', 'cut')"
-        rows = self._file.rows(f"{ends} ORDER BY n DESC LIMIT 1", (id,))
-        return 0 if not rows else rows[0][1] + (rows[0][0] == "message")
 
 
 @dataclass(frozen=True, slots=True)

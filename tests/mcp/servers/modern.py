@@ -90,8 +90,7 @@ def serve_http() -> None:
     listening.bind(("127.0.0.1", 0))
     listening.listen()
     print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)  # noqa: T201
-    config = uvicorn.Config(server.streamable_http_app(), log_level="warning")
-    uvicorn.Server(config).run(sockets=[listening])
+    uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="warning")).run(sockets=[listening])
 
 
 if __name__ == "__main__":

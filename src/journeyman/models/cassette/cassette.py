@@ -8,10 +8,10 @@ call left; and it is the host's, so that runs inside a run have it, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
 from journeyman.connect import connect
@@ -118,21 +118,17 @@ class Cassette:
             CassetteError: there is no model in the file.
         """
         if model is None:
-            model = self._first_model()
+            first = next(iter(self._file.models.values()), None)
+            if first is None:
+                raise CassetteError(f"{self.path} holds no model.", hint="Say which one: cassette.model(agent.model).")
+            model = first.called or first.model
         if not isinstance(model, str):
             return CassetteModel(self._state, model_line(model, None), lambda: model)
         known = self._file.models.get(model)
-        if known is not None:
-            return CassetteModel(self._state, known, _connecting(model))
-        if self.is_replaying:
-            return CassetteModel(self._state, ModelLine(model=model), _connecting(model))
-        connected = connect(model)
-        return CassetteModel(self._state, model_line(connected, model), lambda: connected)
-
-    def _first_model(self) -> str:
-        for line in self._file.models.values():
-            return line.called or line.model
-        raise CassetteError(f"{self.path} holds no model.", hint="Say which one: cassette.model(agent.model).")
+        connected = cache(partial(connect, model))  # when the model is first asked
+        if known is None:
+            known = ModelLine(model=model) if self.is_replaying else model_line(connected(), model)
+        return CassetteModel(self._state, known, connected)
 
     @property
     def journal(self) -> CassetteJournal:
@@ -162,19 +158,5 @@ class Cassette:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _connecting(name: str) -> Callable[[], Model]:
-    """Return what connects to a model when it is first asked."""
-    found: list[Model] = []
-
-    def connected() -> Model:
-        if not found:
-            found.append(connect(name))
-        return found[0]
-
-    return connected

@@ -10,9 +10,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from journeyman.errors import CassetteError, ProviderError
 from journeyman.files import replace_file
@@ -24,6 +24,8 @@ FORMAT: Final = "journeyman cassette"
 VERSION: Final = 1
 
 _AGAIN: Final = "Record it again."
+
+T = TypeVar("T")
 
 
 # -- the lines --------------------------------------------------------------------------------------------------------
@@ -122,11 +124,8 @@ def written(line: Header | Line) -> bytes:
     """Return a line as it stands in the file, without its end."""
     adapter = adapter_of(Header) if isinstance(line, Header) else adapter_of(Line)
     dumped: JsonObject = adapter.dump_python(line, mode="json")  # pyright: ignore[reportArgumentType] - fits its class
-    return json_line({name: value for name, value in dumped.items() if not _is_usual(name, value)})
-
-
-def _is_usual(name: str, value: JsonValue) -> bool:
-    return value is None or value is False or (name == "runs" and not value)
+    usual = {name for name, each in dumped.items() if each is None or each is False or (name == "runs" and not each)}
+    return json_line({name: value for name, value in dumped.items() if name not in usual})
 
 
 # -- what they add up to ----------------------------------------------------------------------------------------------
@@ -195,7 +194,7 @@ def read(path: Path) -> CassetteFile:
     first, *rest = _raw_lines(path)
     file.header = _header(path, first)
     for number, raw in enumerate(rest, 2):
-        _add(file, _parsed_line(path, raw, number), number)
+        _add(file, _validated(adapter_of(Line), path, _object(path, raw, number), number), number)
         file.lines.append(raw)
     return file
 
@@ -224,9 +223,8 @@ def _raw_lines(path: Path) -> list[bytes]:
     except FileNotFoundError as error:
         raise CassetteError(f"There is no file {path}.", hint="Check the path, or record the cassette.") from error
     except OSError as error:
-        raise CassetteError(
-            f"{path} cannot be read: {error.strerror}.", hint="Give a file that you may read."
-        ) from error
+        hint = "Give a file that you may read."
+        raise CassetteError(f"{path} cannot be read: {error.strerror}.", hint=hint) from error
     if not data.strip():
         raise CassetteError(f"{path} is empty.", hint=_AGAIN)
     return data.removesuffix(b"\n").split(b"\n")
@@ -254,16 +252,12 @@ def _header(path: Path, raw: bytes) -> Header:
     if given.get("version") != VERSION:
         what = f"the cassette is of version {json.dumps(given.get('version'))}, and this journeyman reads {VERSION}"
         raise _wrong(path, 1, what, "Update journeyman, or record it again.")
-    try:
-        return adapter_of(Header).validate_python(given)
-    except ValidationError as error:
-        raise _wrong(path, 1, _fault(error)) from error
+    return _validated(adapter_of(Header), path, given, 1)
 
 
-def _parsed_line(path: Path, raw: bytes, number: int) -> Line:
-    given = _object(path, raw, number)
+def _validated(adapter: TypeAdapter[T], path: Path, given: JsonObject, number: int) -> T:
     try:
-        return adapter_of(Line).validate_python(given)
+        return adapter.validate_python(given)
     except ValidationError as error:
         raise _wrong(path, number, _fault(error)) from error
 
@@ -311,9 +305,8 @@ def _request(file: CassetteFile, line: RequestLine, number: int) -> RecordedRequ
     if line.digest not in (None, digest):
         what = f"request {line.request} was changed after it was recorded: its digest is {digest}"
         raise _wrong(file.path, number, what, "Record it again, or take the digest out of the line if it is meant.")
-    return RecordedRequest(
-        number=line.request, run=line.run, line=number, body=body, digest=digest, canonical=canonical
-    )
+    n, run = line.request, line.run
+    return RecordedRequest(number=n, run=run, line=number, body=body, digest=digest, canonical=canonical)
 
 
 def _continued(file: CassetteFile, line: RequestLine, number: int) -> tuple[RecordedRequest | None, int]:

@@ -99,15 +99,11 @@ def _readable(block: Block) -> JsonObject:
     for name, parsed_name in (("input_json", "input"), ("json", "block")):
         if isinstance(text := shown.get(name), str):
             del shown[name]
-            shown[parsed_name] = _parsed(text)
+            try:
+                shown[parsed_name] = json.loads(text)
+            except (ValueError, RecursionError):
+                shown[parsed_name] = text
     return _with_short_data(shown)
-
-
-def _parsed(text: str) -> JsonValue:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _with_short_data(value: JsonObject) -> JsonObject:
@@ -135,12 +131,8 @@ def _short(data: str) -> str:
 def block_json(block: Block) -> JsonObject:
     """Return a block with all that it takes to make it again."""
     dumped: JsonObject = adapter_of(Block).dump_python(block, mode="json", exclude_none=True)
-    kept = {name: value for name, value in dumped.items() if name != "type" and not _is_usual(name, value)}
-    return {"type": block.type, **kept}
-
-
-def _is_usual(name: str, value: JsonValue) -> bool:
-    return value is False and name in _USUAL
+    left_out = {"type", *(name for name in _USUAL if dumped.get(name) is False)}
+    return {"type": block.type, **{name: value for name, value in dumped.items() if name not in left_out}}
 
 
 _PARTS: Final[dict[str, type[Part]]] = {
@@ -162,17 +154,10 @@ def part_json(part: Part, ms: float) -> PartJson:
     shown: PartJson = {"ms": round(ms, 1)}
     match part:
         case Retried():
-            retried: PartJson = {
-                "part": "retried",
-                "attempt": part.attempt,
-                "max_attempts": part.max_attempts,
-                "delay_s": part.delay_s,
-                "error": to_jsonable_python(error_json(part.error)),
-            }
-            return shown | retried
+            counts: JsonObject = {"attempt": part.attempt, "max_attempts": part.max_attempts, "delay_s": part.delay_s}
+            return {**shown, "part": "retried", **counts, "error": to_jsonable_python(error_json(part.error))}
         case BlockFinished():
-            finished: PartJson = {"part": "block", "block": block_json(part.block)}
-            return shown | finished
+            return {**shown, "part": "block", "block": block_json(part.block)}
         case _:
             dumped: JsonObject = adapter_of(type(part)).dump_python(part, mode="json", exclude_none=True)
             return {**shown, "part": _NAMES[type(part)], **dumped}
@@ -215,15 +200,8 @@ class _RetriedJson(TypedDict):
 def error_json(error: ProviderError) -> ErrorJson:
     """Return a failed request."""
     usage = None if error.usage is None else adapter_of(Usage).dump_python(error.usage, mode="json", exclude_none=True)
-    facts = {
-        "kind": error.kind,
-        "message": str(error),
-        "status": error.status,
-        "type": error.type,
-        "request_id": error.request_id,
-        "retry_after_s": error.retry_after_s,
-        "usage": usage,
-    }
+    names = ("kind", "status", "type", "request_id", "retry_after_s")
+    facts = {"message": str(error), "usage": usage, **{name: getattr(error, name) for name in names}}
     return adapter_of(ErrorJson).validate_python({name: value for name, value in facts.items() if value is not None})
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Final, TypeAlias, cast
@@ -30,10 +30,7 @@ from journeyman.model import (
     Settings,
     TextPart,
     ThinkingPart,
-    context_window_of,
-    loads_tools_of,
-    max_output_tokens_of,
-    price_of,
+    facts_of,
 )
 from journeyman.models.cassette.format import (
     AnswerLine,
@@ -167,11 +164,8 @@ class Recording:
         self._last_request += 1
         asked.recorded_as = self._last_request
         before, kept = asked.run.last, _in_common(asked.run.last, asked)
-        body: JsonObject = {
-            name: value
-            for name, value in asked.body.items()
-            if before is None or name == "messages" or before.body[name] != value
-        }
+        again = {} if before is None else before.body
+        body = {name: value for name, value in asked.body.items() if name not in again or again[name] != value}
         line = RequestLine(
             request=asked.recorded_as,
             run=self._number(asked.run),
@@ -202,16 +196,14 @@ class Recording:
 
     def call(self, run: LiveRun, key: str, *, ms: float, outcome: JsonObject, started: Sequence[LiveRun]) -> None:
         """Record what came of a call; `started` are the runs that it started."""
-        compact: JsonObject = {
-            name: value for name, value in outcome.items() if value is not None and value is not False
-        }
+        usual = {name for name, value in outcome.items() if value is None or value is False}
         line = CallLine(
             run=self._number(run),
             key=key,
             tool=run.tools.get(key.rpartition("/")[2]),
             ms=round(ms, 1),
             runs=sorted({each.number for each in started}),
-            outcome=self._redacted(compact),
+            outcome=self._redacted({name: value for name, value in outcome.items() if name not in usual}),
         )
         self.lines.append(written(line))
 
@@ -224,14 +216,14 @@ class Recording:
 
 def model_line(model: Model, called: str | None) -> ModelLine:
     """Return what is known of a model; `called` is the name that it was asked for by."""
-    name = f"{model.provider}:{model.name}"
+    name, facts = f"{model.provider}:{model.name}", facts_of(model)
     return ModelLine(
         model=name,
         called=None if called == name else called,
-        max_output_tokens=max_output_tokens_of(model),
-        context_window=context_window_of(model),
-        price=price_of(model),
-        loads_tools=loads_tools_of(model),
+        max_output_tokens=facts.max_output_tokens,
+        context_window=facts.context_window,
+        price=facts.price,
+        loads_tools=facts.loads_tools,
     )
 
 
@@ -264,7 +256,10 @@ def _without_secrets(parts: Sequence[TimedPart], redactor: Redactor) -> list[Tim
         is_json = any(isinstance(each, InputPart) for each in pieces.values())
         redacted = redactor.redacted_json_text(whole) if is_json else redactor.redacted_text(whole)
         if redacted != whole:
-            for (index, piece), text in zip(pieces.items(), _cut_alike(redacted, map(len, texts)), strict=True):
+            done = [*accumulate(map(len, texts))]
+            ends = [0, *(len(redacted) * each // (done[-1] or 1) for each in done)]  # in about the same proportions
+            for (index, piece), (start, end) in zip(pieces.items(), pairwise(ends), strict=True):
+                text = redacted[start:end]
                 new = replace(piece, json=text) if isinstance(piece, InputPart) else replace(piece, text=text)
                 changed[index] = (parts[index][0], new)
     return changed
@@ -298,13 +293,6 @@ def _text_name(of: Part | Block) -> str:
             return f"call {id}"
         case _:
             return ""
-
-
-def _cut_alike(text: str, lengths: Iterable[int]) -> list[str]:
-    """Cut `text` into as many pieces, in about the same proportions."""
-    done = [*accumulate(lengths)]
-    ends = [len(text) * each // (done[-1] or 1) for each in done]
-    return [text[start:end] for start, end in pairwise([0, *ends])]
 
 
 # -- what is a secret --------------------------------------------------------------------------------------------------
@@ -394,7 +382,9 @@ class Redactor:
         return self._json_text(text)
 
     def _look_at_environment(self) -> None:
-        values = tuple(sorted(_secret_values(os.environ))) if self._looks_at_environment else ()
+        environment = os.environ.items() if self._looks_at_environment else ()
+        long = ((name, value) for name, value in environment if len(value) >= _SHORTEST_VALUE and value != MARK)
+        values = tuple(sorted(value for name, value in long if _SECRET_VARIABLE.search(name)))
         if values != self._values:
             forms = sorted({form for value in values for form in _forms(value)}, key=len, reverse=True)
             self._values = values
@@ -427,20 +417,14 @@ class Redactor:
         for pattern in self._known:
             text = pattern.sub(rf"\g<1>{MARK}", text)
         for secret in self._more:
-            text = _without(secret, text)
+            match secret:
+                case str():
+                    text = text.replace(secret, MARK) if secret else text
+                case re.Pattern():
+                    text = secret.sub(MARK, text)
+                case _:
+                    text = secret(text)
         return text
-
-
-def _without(secret: Secret, text: str) -> str:
-    if isinstance(secret, str):
-        return text.replace(secret, MARK) if secret else text
-    return secret.sub(MARK, text) if isinstance(secret, re.Pattern) else secret(text)
-
-
-def _secret_values(environment: Mapping[str, str]) -> Iterator[str]:
-    for name, value in environment.items():
-        if len(value) >= _SHORTEST_VALUE and value != MARK and _SECRET_VARIABLE.search(name):
-            yield value
 
 
 def _forms(value: str) -> Iterator[str]:

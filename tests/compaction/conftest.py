@@ -1,3 +1,0 @@
-"""What the tests of compaction get."""
-
-from tests.support.stage import stage as stage
