@@ -52,6 +52,7 @@ from pydantic_ai.settings import CacheSetting, ModelSettings, ThinkingLevel
 
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.model import Facts, Part, Request, Settings
+from journeyman.models.answers import Parts
 from journeyman.models.bridge.decode import Decoder
 from journeyman.models.bridge.encode import Encoder
 from journeyman.models.bridge.failure import failure, unavailable
@@ -333,21 +334,16 @@ def _take(names: Iterable[str], unsupported: frozenset[str], model: ForeignModel
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-class _Parts:
+@dataclass(slots=True, eq=False)
+class _Parts(Parts):
     """The parts of an answer, and the request that brings them."""
 
-    __slots__ = ("_bridge", "_carrier", "_decoder", "_events", "_is_over", "_lease", "_ready", "_request")
-
-    def __init__(self, bridge: BridgeModel, lease: _Lease, request: Request) -> None:
-        self._bridge = bridge
-        self._lease = lease
-        self._request = request
-        self._carrier: AbstractAsyncContextManager[StreamedResponse] | None = None
-        self._decoder: Decoder | None = None
-        self._events: AsyncIterator[ModelResponseStreamEvent] | None = None
-        self._ready: list[Part] = []
-        """The next parts, the last one first."""
-        self._is_over = False
+    _bridge: BridgeModel
+    _lease: _Lease
+    _request: Request
+    _carrier: AbstractAsyncContextManager[StreamedResponse] | None = None
+    _decoder: Decoder | None = None
+    _events: AsyncIterator[ModelResponseStreamEvent] | None = None
 
     async def open(self) -> None:
         """Send the request, and wait for the answer to begin.
@@ -362,7 +358,7 @@ class _Parts:
         except ProviderError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever class a provider's package raises
-            failed = self._failure(error, begun=False)
+            failed = self._meaning(error, begun=False)
         else:
             self._carrier, self._events = carrier, aiter(stream)
             self._decoder = Decoder(
@@ -390,32 +386,19 @@ class _Parts:
         try:
             await carrier.__aexit__(None, None, None)
         except Exception as error:  # noqa: BLE001 - as above
-            if self._is_over:
+            if self._has_ended:
                 return  # the answer is complete; only its connection is lost
-            failed = self._failure(error, begun=True)
+            failed = self._meaning(error, begun=True)
         else:
             return
         raise failed.with_traceback(None)
 
-    def __aiter__(self) -> _Parts:
-        return self
-
-    async def __anext__(self) -> Part:
-        try:
-            while not self._ready:
-                if self._is_over:
-                    raise StopAsyncIteration
-                self._ready = [*reversed(await self._more())]
-            return self._ready.pop()
-        except ProviderError as error:
-            failed = error
-            if failed.usage is None and self._decoder is not None:
-                failed.usage = self._decoder.usage(exact=False)
-        except StopAsyncIteration:
-            raise
-        except Exception as error:  # noqa: BLE001 - as above
-            failed = self._failure(error, begun=True)
-        raise failed.with_traceback(None)
+    def _failure(self, error: Exception) -> ProviderError:
+        if not isinstance(error, ProviderError):
+            return self._meaning(error, begun=True)
+        if error.usage is None and self._decoder is not None:
+            error.usage = self._decoder.usage(exact=False)
+        return error
 
     async def _more(self) -> Sequence[Part]:
         if self._events is None or self._decoder is None:
@@ -424,10 +407,10 @@ class _Parts:
             event = await anext(self._events, None)
         if event is not None:
             return self._decoder.feed(event)
-        self._is_over = True
+        self._has_ended = True
         return self._decoder.end()
 
-    def _failure(self, error: Exception, *, begun: bool) -> ProviderError:
+    def _meaning(self, error: Exception, *, begun: bool) -> ProviderError:
         model = self._lease.model
         usage = self._decoder.usage(exact=False) if self._decoder is not None else None
         secrets = [*self._bridge.secrets, *_held_secrets(getattr(model.provider, "client", None))]
