@@ -26,7 +26,8 @@ from journeyman.errors import ProviderError
 from journeyman.model import Model
 from journeyman.models.anthropic.client import AnthropicClientModel
 from journeyman.models.bridge.model import BridgeModel
-from tests.contracts.fault_wires import ANTHROPIC_EVENTS, ECHO, EVENTS
+from tests.contracts.fault_wires import ANTHROPIC_EVENTS, EVENTS
+from tests.contracts.makers import KEY
 from tests.contracts.test_faults import chain_of
 
 URL = "http://127.0.0.1:9/v1/messages"
@@ -40,13 +41,13 @@ def classes_of(module: ModuleType) -> list[type[Exception]]:
 
 def made(kind: type[Exception]) -> Exception:
     """Return an exception as its package makes it; each class wants other arguments."""
-    request = httpx2.Request("POST", URL, headers={"x-api-key": ECHO})
-    response = httpx2.Response(500, request=request, json={"error": {"message": ECHO}})
+    request = httpx2.Request("POST", URL, headers={"x-api-key": KEY})
+    response = httpx2.Response(500, request=request, json={"error": {"message": KEY}})
     options: dict[str, Any] = {
         "message": "said",
         "request": request,
         "response": response,
-        "body": {"error": {"message": ECHO}},
+        "body": {"error": {"message": KEY}},
         "status_code": 500,
         "model_name": "a-model",
         "tool_name": "a-tool",
@@ -99,7 +100,7 @@ class _Broken(httpx2.AsyncByteStream):
 @asynccontextmanager
 async def by_a_client(error: Exception, *, within: bool) -> AsyncGenerator[Model]:
     http = httpx2.AsyncClient(transport=Raising(error, within=within))
-    async with anthropic.AsyncAnthropic(api_key=ECHO, base_url="http://127.0.0.1:9", http_client=http) as client:
+    async with anthropic.AsyncAnthropic(api_key=KEY, base_url="http://127.0.0.1:9", http_client=http) as client:
         yield AnthropicClientModel("claude-sonnet-5-5", client=client)
 
 
@@ -135,7 +136,7 @@ async def test_no_exception_of_a_carrier_leaves(carrier: Carrier, kind: type[Exc
     error = result.error.cause
     assert isinstance(error, ProviderError)
     assert [type(one) for one in chain_of(error)] == [ProviderError]
-    assert ECHO not in f"{error} {error!r} {vars(error)}"
+    assert KEY not in f"{error} {error!r} {vars(error)}"
 
 
 def test_the_packages_have_the_exceptions_that_are_known_to_leak() -> None:

@@ -22,8 +22,9 @@ from journeyman.models.openai.endpoint import VLLM
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.scripted import say
 from journeyman.types import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolUse, UserContent
-from tests.contracts.carriers import CLAUDE, GPT, KEY, VLLM_SERVICE, openai_answer
+from tests.contracts.carriers import VLLM_SERVICE, openai_answer
 from tests.contracts.conversations import PAPER, PIXEL, draw, fail, look
+from tests.contracts.makers import CLAUDE, GPT, KEY
 from tests.support.loopback import Recorded
 from tests.support.messages_answers import Reply
 from tests.support.messages_api import MessagesApi

@@ -65,7 +65,7 @@ class Decoder(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class RequestedStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
     """A request to a model, open as long as the block, which reads its answer.
 
@@ -97,7 +97,7 @@ class RequestedStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
         await self._opened.__aexit__(None, None, None)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class Parts(ABC):
     """An asynchronous iterator over the parts of one answer. It holds nothing open."""
 
@@ -142,7 +142,7 @@ def completed(
     return error
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class _Parts(Parts):
     """The parts of an answer over our own transport."""
 
@@ -186,6 +186,11 @@ _STATUS_KINDS: Final[Mapping[int, ProviderErrorKind]] = {
     413: "context_overflow",
     429: "rate_limited",
 }
+
+
+def kinds_of_labels(labels: Mapping[ProviderErrorKind, str]) -> Mapping[str, ProviderErrorKind]:
+    """Return a provider's labels for errors, each with its kind, from the labels of each kind, in one text."""
+    return {label: kind for kind, words in labels.items() for label in words.split()}
 
 
 def kind_of_status(status: int) -> ProviderErrorKind:

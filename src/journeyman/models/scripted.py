@@ -115,15 +115,13 @@ class FromFunction:
         return _Stream(self, request)
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class _Stream:
     """One answer, in parts. The function is asked for it with the first part."""
 
-    __slots__ = ("_model", "_parts", "_request")
-
-    def __init__(self, model: FromFunction, request: Request) -> None:
-        self._model = model
-        self._request = request
-        self._parts: Iterator[Part] | None = None
+    _model: FromFunction
+    _request: Request
+    _parts: Iterator[Part] | None = None
 
     async def __aenter__(self) -> AsyncIterator[Part]:
         return self

@@ -175,18 +175,18 @@ def open_stream(
     return _Posted(Exchange(url, headers), body, timeouts)
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class _Posted(AbstractAsyncContextManager[HttpAnswer]):
     """A request that is open as long as the block.
 
     A class, because a generator costs more for each request: the benchmark `over-http` needs it.
     """
 
-    __slots__ = ("_body", "_client", "_exchange", "_response", "_timeouts")
-
-    def __init__(self, exchange: Exchange, body: bytes, timeouts: Timeouts) -> None:
-        self._exchange = exchange
-        self._body = body
-        self._timeouts = timeouts
+    _exchange: Exchange
+    _body: bytes
+    _timeouts: Timeouts
+    _client: _Client = field(init=False)
+    _response: aiohttp.ClientResponse = field(init=False)
 
     async def __aenter__(self) -> HttpAnswer:
         self._client = _leased()

@@ -171,7 +171,7 @@ def from_environment(
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class _Parts(Parts):
     """The parts of an answer, from the events that the SDK has parsed."""
 

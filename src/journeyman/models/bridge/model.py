@@ -334,7 +334,7 @@ def _take(names: Iterable[str], unsupported: frozenset[str], model: ForeignModel
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class _Parts(Parts):
     """The parts of an answer, and the request that brings them."""
 
