@@ -2,7 +2,7 @@
 
 The strict servers refuse what the providers would refuse, and what was served must come back as it was. Beyond that:
 calls and results stay together, an id is sent to one provider always as the same, no word is lost, reasoning and blocks
-of another provider become texts or are left out by the rules of `models/foreign.py`.
+of another provider become texts or are left out by the rules of `models/wire.py`.
 """
 
 from __future__ import annotations
@@ -42,14 +42,13 @@ from journeyman.types import (
 )
 from tests.contracts.carriers import VLLM_SERVICE
 from tests.contracts.conversations import NOTE, PAPER, PIXEL
-from tests.contracts.travels import PROVIDER, STOPS, Journey, Leg, Sent, Stop, routes, travel
+from tests.contracts.travels import PROVIDER, STOPS, Leg, Sent, Stop, routes, travel
 from tests.properties.examples import examples, patient
 from tests.support import messages_rules, openai_rules
 from tests.support.invariants_history import history_faults
 from tests.support.messages_json import Json, as_list, as_object, as_text
 
 pytestmark = patient
-
 
 # -- what a request holds ----------------------------------------------------------------------------------------------
 
@@ -67,24 +66,20 @@ def calls_and_results(body: Json) -> tuple[list[str], list[str]]:
     calls: list[str] = []
     results: list[str] = []
     for item in map(as_object, [*as_list(body.get("messages")), *as_list(body.get("input"))]):
-        blocks = [as_object(block) for block in as_list(item.get("content"))]
+        for block in [item, *map(as_object, as_list(item.get("content")))]:
+            match block:
+                case {"type": "tool_use", "id": str(id)} | {"type": "function_call", "call_id": str(id)}:
+                    calls.append(id)
+                case (
+                    {"type": "tool_result", "tool_use_id": str(id)}
+                    | {"type": "function_call_output", "call_id": str(id)}
+                    | {"role": "tool", "tool_call_id": str(id)}
+                ):
+                    results.append(id)
+                case _:
+                    pass
         calls += [as_text(each.get("id")) for each in map(as_object, as_list(item.get("tool_calls")))]
-        calls += [as_text(block.get("id")) for block in blocks if block.get("type") == "tool_use"]
-        results += [as_text(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"]
-        if item.get("role") == "tool":
-            results.append(as_text(item.get("tool_call_id")))
-        if item.get("type") == "function_call":
-            calls.append(as_text(item.get("call_id")))
-        if item.get("type") == "function_call_output":
-            results.append(as_text(item.get("call_id")))
     return calls, results
-
-
-def foreign(blocks: Sequence[Block], stop: Stop) -> Iterator[Block]:
-    """Yield the blocks that belong to another provider than this stop's."""
-    for block in blocks:
-        if isinstance(block, Thinking | RedactedThinking | Opaque) and block.provider != PROVIDER[stop]:
-            yield block
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------------
@@ -111,7 +106,9 @@ def check_words(sent: Sent) -> None:
     for block in blocks:
         if isinstance(block, Text | ToolResult):
             assert block.text.strip() in whole
-    for block in foreign(blocks, sent.stop):
+    for block in blocks:
+        if getattr(block, "provider", PROVIDER[sent.stop]) == PROVIDER[sent.stop]:
+            continue
         match block:
             case Thinking():
                 assert not block.text.strip() or f"<thinking>\n{block.text}\n</thinking>" in whole
@@ -151,14 +148,16 @@ def leg(stop: Stop, *blocks: Block | str) -> Leg:
     return Leg(stop=stop, prompt="Go on.", with_media=False, answers=(say(*blocks, called), say("Done.")))
 
 
-async def last_texts(journey: Journey, stop: Stop) -> list[str]:
-    return [text for text in strings(journey.sent[-1].request.body) if journey.sent[-1].stop == stop]
+async def last_text(*route: Leg) -> str:
+    """Return all texts of the last request of a journey."""
+    journey = await travel(route)
+    assert journey.sent[-1].stop == route[-1].stop
+    return "\n".join(strings(journey.sent[-1].request.body))
 
 
 @pytest.mark.parametrize("stop", [stop for stop in STOPS if stop != "anthropic"])
 async def test_what_anthropic_thought_is_a_text_elsewhere_and_what_it_sealed_is_left_out(stop: Stop) -> None:
-    journey = await travel([leg("anthropic", Thinking("Hm.", "c2ln"), SEALED, "I look."), leg(stop)])
-    texts = "\n".join(await last_texts(journey, stop))
+    texts = await last_text(leg("anthropic", Thinking("Hm.", "c2ln"), SEALED, "I look."), leg(stop))
     assert "<thinking>\nHm.\n</thinking>" in texts
     assert "c2ln" not in texts
     assert SEALED.data not in texts
@@ -166,8 +165,7 @@ async def test_what_anthropic_thought_is_a_text_elsewhere_and_what_it_sealed_is_
 
 @pytest.mark.parametrize("stop", ["anthropic", "vllm"])
 async def test_a_block_that_another_provider_cannot_read_is_a_text_that_says_so(stop: Stop) -> None:
-    journey = await travel([leg("responses", SEARCH), leg(stop)])
-    texts = "\n".join(await last_texts(journey, stop))
+    texts = await last_text(leg("responses", SEARCH), leg(stop))
     assert "[A 'web_search_call' block that only openai can read is left out.]" in texts
     assert "ws_1" not in texts
 
@@ -185,30 +183,14 @@ async def test_reasoning_comes_home_unchanged() -> None:
 # -- any history at all ------------------------------------------------------------------------------------------------
 
 
-def a_message(role: Role, content: list[Block], goes_on: bool) -> Message:
-    return Message(role, tuple(content), goes_on)
-
-
-def a_result(content: str | tuple[Text | Image | Document, ...], is_error: bool, id: str) -> ToolResult:
-    return ToolResult(content, is_error, id)
-
-
 ELSEWHERE = "mistral"
 
 ids = st.sampled_from(["a", "b", "", "call_1", "functions.look:0", "x" * 64, "not sendable!", "漢字"])
 names = st.sampled_from(["look", "", "db.query", "n" * 200, "漢字"])
 texts = st.sampled_from(["", " ", "word", "two words", "\ud800", "trailing \n", "error: no"])
 arguments = st.sampled_from(["{}", '{"x": 1}', "[]", "{", "null", "", '{"x": NaN}', "\ud800"])
-media: st.SearchStrategy[Text | Image | Document] = st.sampled_from(
-    [
-        PIXEL,
-        PAPER,
-        NOTE,
-        Image(Url("https://example.com/a.png")),
-        Document(Url("https://example.com/a.pdf")),
-        Text("word"),
-    ]
-)
+elsewhere = (Image(Url("https://example.com/a.png")), Document(Url("https://example.com/a.pdf")))
+media: st.SearchStrategy[Text | Image | Document] = st.sampled_from([PIXEL, PAPER, NOTE, *elsewhere, Text("word")])
 foreign_blocks: st.SearchStrategy[Block] = st.one_of(
     st.builds(Thinking, texts, st.none() | st.just("sig"), st.just(ELSEWHERE)),
     st.just(RedactedThinking("xx", ELSEWHERE)),
@@ -219,10 +201,11 @@ any_block: st.SearchStrategy[Block] = st.one_of(
     foreign_blocks,
     media,
     st.builds(ToolUse, ids, names, arguments),
-    st.builds(a_result, texts | st.lists(media, max_size=3).map(tuple), st.booleans(), ids),
+    st.builds(ToolResult, texts | st.lists(media, max_size=3).map(tuple), st.booleans(), ids),
 )
 roles: st.SearchStrategy[Role] = st.sampled_from(["user", "assistant"])
-any_messages = st.lists(st.builds(a_message, roles, st.lists(any_block, max_size=5), st.booleans()), max_size=8)
+contents = st.lists(any_block, max_size=5).map(tuple)
+any_messages = st.lists(st.builds(Message, roles, contents, st.booleans()), max_size=8)
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"x": {"type": "integer"}}}
 PREFIX = Prefix(system=(Text("Be careful."),), tools=(ToolSpec(name="look", description="Look.", input_schema=SCHEMA),))
@@ -245,13 +228,11 @@ def body_of(model: AnyModel, history: Sequence[Message]) -> Json:
 
 def violations(name: str, body: Json) -> list[str]:
     """Return what a provider would have against a request."""
-    match name:
-        case "anthropic":
-            return messages_rules.judge(body, HEADERS)
-        case "chat" | "responses":
-            return openai_rules.judge(name, body, HEADERS)
-        case _:
-            return openai_rules.judge("chat", body, HEADERS, service=VLLM_SERVICE)
+    if name == "anthropic":
+        return messages_rules.judge(body, HEADERS)
+    if name in ("chat", "responses"):
+        return openai_rules.judge(name, body, HEADERS)
+    return openai_rules.judge("chat", body, HEADERS, service=VLLM_SERVICE)
 
 
 @pytest.mark.fuzz

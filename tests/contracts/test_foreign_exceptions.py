@@ -9,6 +9,7 @@ import inspect
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -43,21 +44,11 @@ def made(kind: type[Exception]) -> Exception:
     """Return an exception as its package makes it; each class wants other arguments."""
     request = httpx2.Request("POST", URL, headers={"x-api-key": KEY})
     response = httpx2.Response(500, request=request, json={"error": {"message": KEY}})
-    options: dict[str, Any] = {
-        "message": "said",
-        "request": request,
-        "response": response,
-        "body": {"error": {"message": KEY}},
-        "status_code": 500,
-        "model_name": "a-model",
-        "tool_name": "a-tool",
-        "name": "a-name",
-        "timeout": 1.0,
-        "unsent_messages": [],
-        "completion": SimpleNamespace(usage=None),
-        "tool_retry": ToolReturnPart("a-tool", "said"),
-        "tool_failed": ToolReturnPart("a-tool", "said"),
-    }
+    told = ToolReturnPart("a-tool", "said")
+    options: dict[str, Any] = {"message": "said", "request": request, "response": response}
+    options |= {"body": {"error": {"message": KEY}}, "status_code": 500, "model_name": "a-model", "tool_name": "a-tool"}
+    options |= {"name": "a-name", "timeout": 1.0, "unsent_messages": [], "completion": SimpleNamespace(usage=None)}
+    options |= {"tool_retry": told, "tool_failed": told}
     if kind is bridged.FallbackExceptionGroup:
         return bridged.FallbackExceptionGroup("said", [ValueError("said")])
     for n_words in range(4):
@@ -75,31 +66,26 @@ def made(kind: type[Exception]) -> Exception:
 # -- where they are raised ---------------------------------------------------------------------------------------------
 
 
-class Raising(httpx2.AsyncBaseTransport):
-    """A connection that raises: instead of an answer, or in the middle of one."""
+@dataclass
+class Raising(httpx2.AsyncBaseTransport, httpx2.AsyncByteStream):
+    """A connection that raises: instead of an answer, or, as its stream, in the middle of one."""
 
-    def __init__(self, error: Exception, *, within: bool) -> None:
-        self._error = error
-        self._within = within
+    error: Exception
+    within: bool
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        if not self._within:
-            raise self._error
-        return httpx2.Response(200, headers={"content-type": EVENTS}, stream=_Broken(self._error), request=request)
-
-
-class _Broken(httpx2.AsyncByteStream):
-    def __init__(self, error: Exception) -> None:
-        self._error = error
+        if not self.within:
+            raise self.error
+        return httpx2.Response(200, headers={"content-type": EVENTS}, stream=self, request=request)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield ANTHROPIC_EVENTS.begun
-        raise self._error
+        raise self.error
 
 
 @asynccontextmanager
 async def by_a_client(error: Exception, *, within: bool) -> AsyncGenerator[Model]:
-    http = httpx2.AsyncClient(transport=Raising(error, within=within))
+    http = httpx2.AsyncClient(transport=Raising(error, within))
     async with anthropic.AsyncAnthropic(api_key=KEY, base_url="http://127.0.0.1:9", http_client=http) as client:
         yield AnthropicClientModel("claude-sonnet-5-5", client=client)
 

@@ -1,7 +1,7 @@
 """Conversations that travel: each leg is another provider's, and all providers are strict servers.
 
 A `Leg` says who answers and what; `travel` lets an agent go from leg to leg with its history. Ids, reasoning and blocks
-are of each provider's own kind. Read `test_cross_provider.py` next.
+are of each provider's own kind.
 """
 
 from __future__ import annotations

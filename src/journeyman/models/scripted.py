@@ -159,11 +159,7 @@ def _parts_of(model: FromFunction, request: Request, response: Response) -> list
 
 
 def _response(answer: Answer) -> Response:
-    """Return the answer as a response.
-
-    Raises:
-        ProviderError: the answer is one.
-    """
+    """Return the answer as a response; raise it if it is an error."""
     match answer:
         case Response():
             return answer

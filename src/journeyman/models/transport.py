@@ -76,15 +76,13 @@ class Exchange:
         return ProviderError(self.scrubbed(f"{self.host} {words}{said}."), kind=kind, usage=usage)
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class HttpAnswer:
     """An answer whose body is still to be read."""
 
-    __slots__ = ("_exchange", "_parser", "_response")
-
-    def __init__(self, response: aiohttp.ClientResponse, exchange: Exchange) -> None:
-        self._response = response
-        self._exchange = exchange
-        self._parser = Parser(EVENT_LIMIT_BYTES)
+    _response: aiohttp.ClientResponse
+    _exchange: Exchange
+    _parser: Parser = field(default_factory=lambda: Parser(EVENT_LIMIT_BYTES), init=False)
 
     @property
     def status(self) -> int:

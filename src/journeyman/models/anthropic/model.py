@@ -12,7 +12,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from journeyman.errors import ModelUnavailable
 from journeyman.model import Facts, Part, Request, ThinkingLevel
 from journeyman.models.answers import RequestedStream
 from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
@@ -24,6 +23,7 @@ from journeyman.models.requests import (
     check_key,
     environment,
     limits,
+    missing,
     refused_here,
     with_extra,
     written,
@@ -202,11 +202,8 @@ def from_environment(
         api_key = environment("ANTHROPIC_API_KEY")
         auth_token = environment("ANTHROPIC_AUTH_TOKEN") if api_key is None else None
     if api_key is None and auth_token is None:
-        raise ModelUnavailable(
-            f"There is no key for the model {name!r}.",
-            model=f"{PROVIDER}:{name}",
-            hint="Set the environment variable ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a bearer token.",
-        )
+        hint = "Set the environment variable ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a bearer token."
+        raise missing("key", model=f"{PROVIDER}:{name}", shown=name, hint=hint)
     base_url = base_url or environment("ANTHROPIC_BASE_URL") or BASE_URL
     if price is None and base_url.rstrip("/").removesuffix("/v1") == BASE_URL:
         price = price_for(PROVIDER, name)

@@ -47,7 +47,7 @@ from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import ModelResponseStreamEvent
 from pydantic_ai.models import Model as ForeignModel
 from pydantic_ai.models import StreamedResponse, infer_model
-from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import CacheSetting, ModelSettings, ThinkingLevel
 
 from journeyman.errors import ModelUnavailable, ProviderError
@@ -221,13 +221,7 @@ def from_name(
 
 
 def _made(name: str, options: Mapping[str, object]) -> ForeignModel:
-    if not options:
-        return infer_model(name)
-
-    def provider(named: str) -> Provider[object]:
-        return infer_provider_class(named)(**options)
-
-    return infer_model(name, provider)
+    return infer_model(name, lambda named: infer_provider_class(named)(**options)) if options else infer_model(name)
 
 
 # -- settings: what a provider cannot be asked for is refused ----------------------------------------------------------

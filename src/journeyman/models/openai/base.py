@@ -13,11 +13,10 @@ from functools import partial
 from typing import ClassVar, Final
 from urllib.parse import quote, urlencode
 
-from journeyman.errors import ModelUnavailable
 from journeyman.model import Facts, Part, Request, ThinkingLevel
 from journeyman.models.answers import Decoder, RequestedStream
 from journeyman.models.openai.endpoint import KINDS, OPENAI, OVERFLOW, Endpoint, known_of
-from journeyman.models.requests import check_key, refused_here, written
+from journeyman.models.requests import check_key, missing, refused_here, written
 from journeyman.models.transport import Timeouts, lease, open_stream
 from journeyman.types import JsonObject, Price
 
@@ -160,11 +159,8 @@ class OpenAIStyleModel(ABC):
     def _whole_url(self) -> str:
         base_url, query = self.base_url or self.endpoint.base_url, self.endpoint.query
         if base_url is None:
-            raise ModelUnavailable(
-                f"There is no address for the model {self.name!r}.",
-                model=f"{self.provider}:{self.name}",
-                hint="Give base_url, or set that of the endpoint.",
-            )
+            hint = "Give base_url, or set that of the endpoint."
+            raise missing("address", model=f"{self.provider}:{self.name}", shown=self.name, hint=hint)
         path = self._path.replace("{model}", quote(self.name, safe=""))
         return base_url.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
 

@@ -234,17 +234,13 @@ def _add_details(details: list[JsonObject], added: Sequence[JsonValue]) -> None:
         last = details[-1] if details else None
         if last is None or last.get("type") != detail.get("type") or last.get("index") != detail.get("index"):
             details.append(detail)
-        else:
-            _extend(last, detail)
-
-
-def _extend(last: JsonObject, detail: JsonObject) -> None:
-    for key, value in detail.items():
-        before = last.get(key)
-        if key in _GROWING_DETAILS and isinstance(before, str) and isinstance(value, str):
-            last[key] = before + value
-        elif value is not None:
-            last[key] = value
+            continue
+        for key, value in detail.items():
+            before = last.get(key)
+            if key in _GROWING_DETAILS and isinstance(before, str) and isinstance(value, str):
+                last[key] = before + value
+            elif value is not None:
+                last[key] = value
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 
-from journeyman.errors import ProviderError
+from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.models.answers import kind_of_status, kinds_of_labels, with_overflow
 from journeyman.models.requests import by_longest_prefix
 
@@ -288,7 +288,8 @@ def reported_within(error: JsonValue) -> ProviderError:
     said = message if isinstance(message, str) and message else "no message"
     text = f"The answer broke off with {labels[0] if labels else code or 'an error'}: {said}"
     failure = ProviderError(text, kind="unknown", type=labels[0] if labels else None)
-    if known := [KINDS[label] for label in labels if label in KINDS]:
+    known: list[ProviderErrorKind] = [KINDS[label] for label in labels if label in KINDS]
+    if known:
         failure.kind = known[0]
     elif isinstance(code, int):
         failure.kind = kind_of_status(code)
