@@ -11,17 +11,8 @@ from functools import partial
 from importlib import import_module
 
 from journeyman.models.transport import Timeouts
+from tests.contracts import fault_wires as wires
 from tests.contracts import makers
-from tests.contracts.fault_wires import (
-    ANTHROPIC_DOCUMENT,
-    ANTHROPIC_EVENTS,
-    BRIDGED_CHAT_EVENTS,
-    CHAT_DOCUMENT,
-    CHAT_EVENTS,
-    RESPONSES_DOCUMENT,
-    RESPONSES_EVENTS,
-    Wire,
-)
 from tests.contracts.faults import Fault, unknown
 from tests.contracts.makers import PLAIN_GPT, Maker
 
@@ -33,7 +24,7 @@ class Adapter:
     """One adapter, with one form of answers."""
 
     name: str
-    wire: Wire
+    wire: wires.Wire
     model: Maker
     differently: Callable[[Fault], Fault | None] = lambda fault: fault
     """Returns how this adapter tells a fault; None if it is none for it."""
@@ -82,13 +73,13 @@ _CLIENT = partial(makers.client, timeouts=Timeouts())
 _OPENAI = partial(makers.responses, name=PLAIN_GPT)
 
 ADAPTERS = (
-    Adapter("anthropic", ANTHROPIC_EVENTS, makers.anthropic),
-    Adapter("anthropic-document", ANTHROPIC_DOCUMENT, makers.anthropic),
-    Adapter("anthropic-client", ANTHROPIC_EVENTS, _CLIENT, _by_a_client),
-    Adapter("anthropic-client-document", ANTHROPIC_DOCUMENT, _CLIENT, _by_a_client),
-    Adapter("openai-chat", CHAT_EVENTS, makers.chat),
-    Adapter("openai-chat-document", CHAT_DOCUMENT, makers.chat),
-    Adapter("bridge", BRIDGED_CHAT_EVENTS, partial(makers.bridged, timeouts=Timeouts()), _over_the_bridge),
-    Adapter("openai-responses", RESPONSES_EVENTS, _OPENAI),
-    Adapter("openai-responses-document", RESPONSES_DOCUMENT, _OPENAI),
+    Adapter("anthropic", wires.ANTHROPIC_EVENTS, makers.anthropic),
+    Adapter("anthropic-document", wires.ANTHROPIC_DOCUMENT, makers.anthropic),
+    Adapter("anthropic-client", wires.ANTHROPIC_EVENTS, _CLIENT, _by_a_client),
+    Adapter("anthropic-client-document", wires.ANTHROPIC_DOCUMENT, _CLIENT, _by_a_client),
+    Adapter("openai-chat", wires.CHAT_EVENTS, makers.chat),
+    Adapter("openai-chat-document", wires.CHAT_DOCUMENT, makers.chat),
+    Adapter("bridge", wires.BRIDGED_CHAT_EVENTS, partial(makers.bridged, timeouts=Timeouts()), _over_the_bridge),
+    Adapter("openai-responses", wires.RESPONSES_EVENTS, _OPENAI),
+    Adapter("openai-responses-document", wires.RESPONSES_DOCUMENT, _OPENAI),
 )

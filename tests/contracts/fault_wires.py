@@ -169,12 +169,8 @@ def _bare_chunk(choices: list[dict[str, object]]) -> dict[str, object]:
 
 
 def _chat_usage(tokens: int) -> dict[str, object]:
-    return {
-        "prompt_tokens": 28,
-        "completion_tokens": tokens,
-        "total_tokens": 28 + tokens,
-        "prompt_tokens_details": {"cached_tokens": 3},
-    }
+    counts = {"prompt_tokens": 28, "completion_tokens": tokens, "total_tokens": 28 + tokens}
+    return {**counts, "prompt_tokens_details": {"cached_tokens": 3}}
 
 
 CHAT_EVENTS = Wire(
@@ -223,13 +219,8 @@ def _response(status: str, **more: object) -> dict[str, object]:
 
 
 _TEXT: dict[str, object] = {"type": "output_text", "text": "Hello there.", "annotations": []}
-_ITEM: dict[str, object] = {
-    "type": "message",
-    "id": "msg_1",
-    "role": "assistant",
-    "status": "completed",
-    "content": [_TEXT],
-}
+_SPEAKER: dict[str, object] = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+_ITEM = {**_SPEAKER, "content": [_TEXT]}
 _RESPONSES_USAGE = {
     "input_tokens": 28,
     "input_tokens_details": {"cached_tokens": 3},

@@ -237,8 +237,7 @@ def _refused(error: APIStatusError, client: Client, *, begun: bool) -> ProviderE
     labels = (error.error_code, error.type) if begun or error.type != "invalid_request_error" else (error.error_code,)
     for one in reversed(labels):
         kind = _KINDS.get(one or "", kind)
-    event = f"broke off with {label or 'an error'}"
-    words = event if begun else " ".join(filter(None, (f"answered {error.status_code}", label)))
+    words = f"broke off with {label or 'an error'}" if begun else f"answered {error.status_code} {label or ''}".rstrip()
     text = f"{_host(client)} {words}: {error.api_message or said(error)}".rstrip(".")
     failure = ProviderError(
         _without_keys(f"{text}.", client),

@@ -57,7 +57,6 @@ _ALWAYS_SENT: Final = frozenset((ToolUse, ToolResult))  # as they are
 _LOOK: Final = b"?"  # compared by identity
 _HAND_MARKS: Final = f"{CODEC}/marks"  # in `Message.wire`: how many marks the user has set; absent for none
 _MARKABLE_OPAQUE: Final = re.compile(r"server_tool_use|(\w+_)?tool_result|container_upload|search_result")
-
 _NAME_CHARACTERS: Final = 128
 
 
@@ -167,8 +166,7 @@ def _without_trailing_space(message: Message, piece: bytes) -> bytes:
     if not is_shorter:
         return piece
     blocks = _blocks(content, "assistant")
-    joined = piece.startswith(b",")
-    return (b"," if joined else _OPEN["assistant"]) + blocks if blocks else b""
+    return (b"," if piece.startswith(b",") else _OPEN["assistant"]) + blocks if blocks else b""
 
 
 def _blocks(content: Sequence[Block], role: Role) -> bytes:

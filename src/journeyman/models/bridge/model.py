@@ -65,7 +65,6 @@ from journeyman.types import Price
 if TYPE_CHECKING:
     from journeyman.model import HasFacts, Model, Opens
 
-
 PATIENCE: Final = Timeouts(idle_s=300.0)
 """Longer than over our own wire: what keeps a connection alive is not seen here, only what it says."""
 

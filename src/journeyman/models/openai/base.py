@@ -125,8 +125,6 @@ class OpenAIStyleModel(ABC):
     def _decoder(self, request: Request) -> Decoder:
         """Return what reads the answer."""
 
-    # -- requests
-
     def _tool_fields(self, request: Request) -> JsonObject:
         fields: JsonObject = {}
         if not request.prefix.tools:

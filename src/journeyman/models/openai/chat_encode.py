@@ -350,7 +350,9 @@ def set_marks(
         return system, tools
     left -= _mark_last(pieces, messages, left)
     if left:
-        system, tools = _marked_prefix(system, tools)
+        # The end of the system prompt, which stands behind the tools, or of these.
+        tools = tools[:-1] + _MARK + tools[-1:] if tools and not system else tools
+        system = _marked(system) or system
         left -= 1
     if left and len(messages) > 2 and sum(len(message.content) for message in messages[-2:]) >= _LOOK_BACK_BLOCKS:
         pieces[-3] = _marked_message(messages[-3], pieces[-3]) or pieces[-3]
@@ -373,13 +375,6 @@ def _mark_last(pieces: list[bytes], messages: Sequence[Message], left: int) -> i
             pieces[index] = marked if is_new else pieces[index]
             return int(is_new)
     return 0
-
-
-def _marked_prefix(system: bytes, tools: bytes) -> tuple[bytes, bytes]:
-    """Mark the end of the system prompt, which stands behind the tools, or of these."""
-    if system:
-        return _marked(system) or system, tools
-    return system, tools[:-1] + _MARK + tools[-1:] if tools else tools
 
 
 def _marked_message(message: Message, piece: bytes) -> bytes | None:
