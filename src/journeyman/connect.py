@@ -77,7 +77,11 @@ def connect(name: str, **options: object) -> Model:
             hint=f"Install it: pip install {_EXTRAS.get(missing, missing)}",
         ) from error
     if maker is None:
-        raise ModelUnavailable(f"No provider is called {provider!r}.", model=name, hint=_suggestion(provider, model))
+        known = sorted({*_PROVIDERS, *(entry_point.name for entry_point in _offered())})
+        close = get_close_matches(provider, known, n=1)
+        meant = f"Did you mean '{close[0]}:{model}'? " if close else ""
+        hint = f"{meant}Known providers: {', '.join(known)}."
+        raise ModelUnavailable(f"No provider is called {provider!r}.", model=name, hint=hint)
     return maker(model, **options)
 
 
@@ -109,10 +113,3 @@ def _offered() -> Iterable[EntryPoint]:
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow to load, and few runs look a provider up
 
     return entry_points(group=GROUP)
-
-
-def _suggestion(provider: str, model: str) -> str:
-    known = sorted({*_PROVIDERS, *(entry_point.name for entry_point in _offered())})
-    close = get_close_matches(provider, known, n=1)
-    meant = f"Did you mean '{close[0]}:{model}'? " if close else ""
-    return f"{meant}Known providers: {', '.join(known)}."

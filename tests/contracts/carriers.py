@@ -7,34 +7,20 @@ did.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, assert_never
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias
 
 import orjson
-from anthropic import AsyncAnthropic
 
 from journeyman.model import Model, Response
-from journeyman.models.anthropic.client import AnthropicClientModel
-from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.bridge import model as bridge
-from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.openai.endpoint import OPENAI, OPENROUTER, VLLM, Endpoint
-from journeyman.models.openai.responses import OpenAIModel
+from journeyman.models.openai.endpoint import OPENROUTER, VLLM
 from journeyman.models.scripted import Scripted
-from journeyman.types import (
-    Block,
-    Document,
-    Image,
-    Opaque,
-    RedactedThinking,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    Usage,
-)
+from journeyman.types import Block, Opaque, RedactedThinking, Text, Thinking, ToolUse
+from tests.contracts import makers
+from tests.contracts.makers import CLAUDE, GPT, Maker
 from tests.support import openai_answers as openai
 from tests.support.loopback import Recorded
 from tests.support.messages_api import MessagesApi
@@ -42,9 +28,6 @@ from tests.support.messages_json import Json, as_object
 from tests.support.openai_api import OpenAiApi, Service
 from tests.support.stage_wire import reply_of
 
-KEY: Final = "key-of-a-test"
-CLAUDE: Final = "claude-sonnet-5-5"
-GPT: Final = "gpt-5.2"
 ROUTED_CLAUDE: Final = "anthropic/claude-sonnet-5.5"
 ANY_SERVICE: Final = Service()
 VLLM_SERVICE: Final = Service(reasoning_field="reasoning", longest_id=None)
@@ -71,7 +54,7 @@ class Played:
 Play: TypeAlias = Callable[[Sequence[Response]], AbstractAsyncContextManager[Played]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Carrier:
     """One adapter, with one form of answers."""
 
@@ -89,72 +72,28 @@ async def _scripted(answers: Sequence[Response]) -> AsyncGenerator[Played]:
     yield Played(Scripted(answers))
 
 
-# -- Anthropic ---------------------------------------------------------------------------------------------------------
+# -- over HTTP ---------------------------------------------------------------------------------------------------------
 
 
-def _anthropic(*, streaming: bool) -> Play:
+def _messages(maker: Maker, *, streaming: bool = True) -> Play:
+    """Play the answers by the strict server of the Messages API."""
+
     @asynccontextmanager
     async def play(answers: Sequence[Response]) -> AsyncGenerator[Played]:
-        async with MessagesApi([reply_of(answer, turn=0) for answer in answers], streaming=streaming) as api:
-            yield Played(AnthropicModel(CLAUDE, api_key=KEY, base_url=api.url), api.requests)
-
-    return play
-
-
-def _anthropic_client(*, streaming: bool) -> Play:
-    @asynccontextmanager
-    async def play(answers: Sequence[Response]) -> AsyncGenerator[Played]:
-        async with (
-            MessagesApi([reply_of(answer, turn=0) for answer in answers], streaming=streaming) as api,
-            AsyncAnthropic(base_url=api.url, api_key=KEY) as client,
-        ):
-            yield Played(AnthropicClientModel(CLAUDE, client=client), api.requests)
-
-    return play
-
-
-# -- OpenAI ------------------------------------------------------------------------------------------------------------
-
-
-def _chat(endpoint: Endpoint, *, streaming: bool, service: Service = ANY_SERVICE, name: str = GPT) -> Play:
-    @asynccontextmanager
-    async def play(answers: Sequence[Response]) -> AsyncGenerator[Played]:
-        async with OpenAiApi([openai_answer(answer) for answer in answers], service=service) as api:
-            url = f"{api.url}/v1"
-            model = OpenAIChatModel(name, endpoint=endpoint, api_key=KEY, base_url=url, streaming=streaming)
+        replies = [reply_of(answer, turn=0) for answer in answers]
+        async with MessagesApi(replies, streaming=streaming) as api, maker(api.url) as model:
             yield Played(model, api.requests)
 
     return play
 
 
-def _responses(*, streaming: bool) -> Play:
+def _openai(maker: Maker, service: Service = ANY_SERVICE, **more: Any) -> Play:  # noqa: ANN401 - what the maker takes
+    """Play the answers by the strict server of OpenAI's APIs."""
+
     @asynccontextmanager
     async def play(answers: Sequence[Response]) -> AsyncGenerator[Played]:
-        async with OpenAiApi([openai_answer(answer) for answer in answers]) as api:
-            model = OpenAIModel(GPT, api_key=KEY, base_url=f"{api.url}/v1", streaming=streaming)
-            yield Played(model, api.requests)
-
-    return play
-
-
-# -- the bridge --------------------------------------------------------------------------------------------------------
-
-
-def _bridged_anthropic() -> Play:
-    @asynccontextmanager
-    async def play(answers: Sequence[Response]) -> AsyncGenerator[Played]:
-        async with MessagesApi([reply_of(answer, turn=0) for answer in answers]) as api:
-            model = bridge.from_name(f"anthropic:{CLAUDE}", api_key=KEY, base_url=api.url)
-            yield Played(model, api.requests)
-
-    return play
-
-
-def _bridged_openai(provider: str) -> Play:
-    @asynccontextmanager
-    async def play(answers: Sequence[Response]) -> AsyncGenerator[Played]:
-        async with OpenAiApi([openai_answer(answer) for answer in answers]) as api:
-            model = bridge.from_name(f"{provider}:{GPT}", api_key=KEY, base_url=f"{api.url}/v1")
+        replies = [openai_answer(answer) for answer in answers]
+        async with OpenAiApi(replies, service=service) as api, maker(api.url, **more) as model:
             yield Played(model, api.requests)
 
     return play
@@ -166,13 +105,20 @@ def _bridged_openai(provider: str) -> Play:
 def openai_answer(response: Response) -> openai.Answer:
     """Return an answer of a script as the OpenAI server gives it."""
     refuses = response.stop_reason == "refusal"
-    ending: openai.Ending | None = None
-    if response.stop_reason == "max_tokens":
-        ending = "length"
-    elif refuses and not response.content:
+    ending: openai.Ending | None = "length" if response.stop_reason == "max_tokens" else None
+    if refuses and not response.content:
         ending = "content_filter"
     blocks = [_openai_block(block, refuses=refuses) for block in response.content]
-    return openai.answer(*blocks, ending=ending, usage=_counted(response.usage), model=response.model or None)
+    usage = response.usage
+    read, written = usage.cache_read_tokens, usage.cache_write_tokens
+    counted = openai.Counted(
+        input=usage.input_tokens + (read or 0) + (written or 0),
+        output=usage.output_tokens,
+        cached=read,
+        reasoning=usage.reasoning_tokens,
+        written=written,
+    )
+    return openai.answer(*blocks, ending=ending, usage=counted, model=response.model or None)
 
 
 def _openai_block(block: Block, *, refuses: bool) -> Json:
@@ -188,21 +134,8 @@ def _openai_block(block: Block, *, refuses: bool) -> Json:
             return openai.call(block.name, written, id=block.id)
         case Opaque():
             return openai.item(**as_object(orjson.loads(block.json)))
-        case Image() | Document() | ToolResult():
-            raise TypeError(f"A model does not say {block!r}.")
         case _:
-            assert_never(block)
-
-
-def _counted(usage: Usage) -> openai.Counted:
-    read, written = usage.cache_read_tokens, usage.cache_write_tokens
-    return openai.Counted(
-        input=usage.input_tokens + (read or 0) + (written or 0),
-        output=usage.output_tokens,
-        cached=read,
-        reasoning=usage.reasoning_tokens,
-        written=written,
-    )
+            raise TypeError(f"A model does not say {block!r}.")
 
 
 # -- all of them -------------------------------------------------------------------------------------------------------
@@ -213,33 +146,31 @@ _NO_THINKING: Final[Mapping[Feature, str]] = {
 _NO_MALFORMED: Final[Mapping[Feature, str]] = {
     "malformed": "a document of the Messages API has arguments as a JSON object, which cannot be malformed"
 }
-
 _NO_ZERO: Final[Mapping[Feature, str]] = {
     "no reasoning": "pydantic-ai passes on how many tokens Anthropic's models have reasoned with, but not that it was 0"
 }
 
-SCRIPTED: Final = Carrier(name="scripted", play=_scripted)
+SCRIPTED: Final = Carrier("scripted", _scripted)
 """What the others are compared with."""
 
+
+def _both(name: str, play: Callable[..., Play], **lacks: Mapping[Feature, str]) -> Iterator[Carrier]:
+    """Yield the two forms of one adapter: answers in events, and in one document."""
+    yield Carrier(f"{name}-events", play(streaming=True), lacks.get("events", {}))
+    yield Carrier(f"{name}-document", play(streaming=False), lacks.get("document", {}))
+
+
+_chat: Final = partial(_openai, makers.chat)
+_routed: Final = partial(_chat, service=OPENROUTER_SERVICE, endpoint=OPENROUTER, name=ROUTED_CLAUDE)
+
 CARRIERS: Final = (
-    Carrier(name="anthropic-events", play=_anthropic(streaming=True)),
-    Carrier(name="anthropic-document", play=_anthropic(streaming=False), lacks=_NO_MALFORMED),
-    Carrier(name="anthropic-client-events", play=_anthropic_client(streaming=True)),
-    Carrier(name="anthropic-client-document", play=_anthropic_client(streaming=False), lacks=_NO_MALFORMED),
-    Carrier(name="openai-chat-events", play=_chat(OPENAI, streaming=True), lacks=_NO_THINKING),
-    Carrier(name="openai-chat-document", play=_chat(OPENAI, streaming=False), lacks=_NO_THINKING),
-    Carrier(name="vllm-events", play=_chat(VLLM, streaming=True, service=VLLM_SERVICE)),
-    Carrier(name="vllm-document", play=_chat(VLLM, streaming=False, service=VLLM_SERVICE)),
-    Carrier(
-        name="openrouter-events", play=_chat(OPENROUTER, streaming=True, service=OPENROUTER_SERVICE, name=ROUTED_CLAUDE)
-    ),
-    Carrier(
-        name="openrouter-document",
-        play=_chat(OPENROUTER, streaming=False, service=OPENROUTER_SERVICE, name=ROUTED_CLAUDE),
-    ),
-    Carrier(name="openai-responses-events", play=_responses(streaming=True)),
-    Carrier(name="openai-responses-document", play=_responses(streaming=False)),
-    Carrier(name="bridge-anthropic", play=_bridged_anthropic(), lacks=_NO_ZERO),
-    Carrier(name="bridge-openai-chat", play=_bridged_openai("openai-chat"), lacks=_NO_THINKING),
-    Carrier(name="bridge-openai-responses", play=_bridged_openai("openai-responses")),
+    *_both("anthropic", partial(_messages, makers.anthropic), document=_NO_MALFORMED),
+    *_both("anthropic-client", partial(_messages, makers.client), document=_NO_MALFORMED),
+    *_both("openai-chat", partial(_chat, name=GPT), events=_NO_THINKING, document=_NO_THINKING),
+    *_both("vllm", partial(_chat, service=VLLM_SERVICE, endpoint=VLLM, name=GPT)),
+    *_both("openrouter", _routed),
+    *_both("openai-responses", partial(_openai, makers.responses)),
+    Carrier("bridge-anthropic", _messages(partial(makers.bridged, name=f"anthropic:{CLAUDE}")), _NO_ZERO),
+    Carrier("bridge-openai-chat", _openai(makers.bridged, name=f"openai-chat:{GPT}"), _NO_THINKING),
+    Carrier("bridge-openai-responses", _openai(makers.bridged, name=f"openai-responses:{GPT}")),
 )

@@ -6,13 +6,14 @@ Every entry is tried on every adapter; `test_conversations.py` says what must ag
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from pydantic import BaseModel
 
 from journeyman import Agent, Limits, Output, Reflection, tool
-from journeyman.model import Model, Response
+from journeyman.model import Response
 from journeyman.models.scripted import call, say
 from journeyman.types import Base64, Document, Image, Text, Thinking, ToolResult, ToolUse, Usage, UserContent
 from tests.contracts.carriers import Feature
@@ -61,220 +62,154 @@ def shown(report: Report) -> str:
     return f"{report.product}: {report.total:,.2f}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Conversation:
     """One entry of the table."""
 
     name: str
+    agent: Callable[..., Agent[Any]]
     answers: Sequence[Response]
-    agent: Callable[[Model], Agent[Any]]
-    needs: frozenset[Feature] = field(default_factory=frozenset[Feature])
+    needs: Feature | None = None
 
 
-def _texts(model: Model) -> Agent:
-    return Agent(name="tester", model=model, system="Be careful.", tools=[look, fail, draw], retries=0)
+_tester: Final = partial(Agent[Any], name="tester", retries=0)
+_texts: Final = partial(_tester, system="Be careful.", tools=[look, fail, draw])
 
 
-def _picture(model: Model) -> Agent:
-    def prompt(input: str) -> Sequence[UserContent]:
-        return [Text(input), PIXEL, PAPER, NOTE, Image.from_bytes(b"GIF89a", "image/gif")]
-
-    return Agent(name="tester", model=model, tools=[draw], prompt=prompt, retries=0)
+def _prompt(input: str) -> Sequence[UserContent]:
+    return [Text(input), PIXEL, PAPER, NOTE, Image.from_bytes(b"GIF89a", "image/gif")]
 
 
-def _reports(model: Model) -> Agent[Report]:
-    return Agent(
-        name="tester",
-        model=model,
-        system="Be careful.",
-        tools=[look],
-        output=Output(Report),
-        validators=[positive],
-        limits=Limits(attempts=2, iterations=4),
-        retries=0,
-    )
+_picture: Final = partial(_tester, tools=[draw], prompt=_prompt)
+_checked: Final = partial(_tester, validators=[positive], limits=Limits(attempts=2, iterations=4))
+_reports: Final = partial(_checked, system="Be careful.", tools=[look], output=Output(Report))
+_reflected: Final = partial(_checked, output=Output(Report, reflection=Reflection(shown)))
 
 
-def _reflected(model: Model) -> Agent[Report]:
-    return Agent(
-        name="tester",
-        model=model,
-        output=Output(Report, reflection=Reflection(shown)),
-        validators=[positive],
-        limits=Limits(attempts=2, iterations=4),
-        retries=0,
-    )
+def _look(n: int, id: str) -> ToolUse:
+    return call("look", n=n, id=id)
+
+
+def _draw(title: str, id: str) -> ToolUse:
+    return call("draw", title=title, id=id)
 
 
 def _report(id: str, product: str, total: float) -> ToolUse:
     return call("output", product=product, total=total, id=id)
 
 
+def _cut(id: str, written: str) -> ToolUse:
+    return ToolUse(id, "look", malformed=written)
+
+
+def _used(input: int, output: int, *, read: int | None, written: int | None, reasoned: int | None) -> Usage:
+    cached: dict[str, Any] = {"cache_read_tokens": read, "cache_write_tokens": written}
+    return Usage(requests=1, input_tokens=input, output_tokens=output, reasoning_tokens=reasoned, **cached)
+
+
 CONVERSATIONS: Final = (
-    Conversation(name="a text", answers=[say("Umbrellas, “naïve” 🦜.")], agent=_texts),
+    Conversation("a text", _texts, [say("Umbrellas, “naïve” 🦜.")]),
+    Conversation("a text and a call", _texts, [say("Let me look.", _look(1, "a")), say("Done.")]),
     Conversation(
-        name="a text and a call", answers=[say("Let me look.", call("look", n=1, id="a")), say("Done.")], agent=_texts
-    ),
-    Conversation(
-        name="parallel calls, one of which fails",
-        answers=[
-            say(call("look", n=1, id="a"), call("fail", reason="no such row", id="b"), call("look", n=3, id="c")),
-            say(call("look", n=4, id="d")),
+        "parallel calls, one of which fails",
+        _texts,
+        [
+            say(_look(1, "a"), call("fail", reason="no such row", id="b"), _look(3, "c")),
+            say(_look(4, "d")),
             say("Done."),
         ],
-        agent=_texts,
     ),
     Conversation(
-        name="a call of no tool, and one with the wrong arguments",
-        answers=[say(call("delete", id="a"), call("look", n="all", id="b")), say("Done.")],
-        agent=_texts,
+        "a call of no tool, and one with the wrong arguments",
+        _texts,
+        [say(call("delete", id="a"), call("look", n="all", id="b")), say("Done.")],
     ),
     Conversation(
-        name="thinking",
-        answers=[
-            say(Thinking("A row will do.\n\nOr two."), "I look.", call("look", n=1, id="a"), call("look", n=2, id="b")),
-            say(Thinking("Two did."), call("look", n=3, id="c")),
+        "thinking",
+        _texts,
+        [
+            say(Thinking("A row will do.\n\nOr two."), "I look.", _look(1, "a"), _look(2, "b")),
+            say(Thinking("Two did."), _look(3, "c")),
             say(Thinking("Enough."), "Done."),
         ],
-        agent=_texts,
-        needs=frozenset({"thinking"}),
+        needs="thinking",
     ),
-    Conversation(name="a refusal", answers=[say("I will not: “no” is 不.", stop_reason="refusal")], agent=_texts),
-    Conversation(name="a filtered answer", answers=[say(stop_reason="refusal")], agent=_texts),
-    Conversation(name="an answer that is cut", answers=[say("Umbrel", stop_reason="max_tokens")], agent=_texts),
+    Conversation("a refusal", _texts, [say("I will not: “no” is 不.", stop_reason="refusal")]),
+    Conversation("a filtered answer", _texts, [say(stop_reason="refusal")]),
+    Conversation("an answer that is cut", _texts, [say("Umbrel", stop_reason="max_tokens")]),
     Conversation(
-        name="a call that is cut",
-        answers=[say("I look.", ToolUse("a", "look", malformed='{"n": 1'), stop_reason="max_tokens")],
-        agent=_texts,
-        needs=frozenset({"malformed"}),
+        "a call that is cut",
+        _texts,
+        [say("I look.", _cut("a", '{"n": 1'), stop_reason="max_tokens")],
+        needs="malformed",
     ),
-    Conversation(name="an empty answer", answers=[say()], agent=_texts),
+    Conversation("an empty answer", _texts, [say()]),
+    Conversation("an empty answer after a call", _texts, [say(_look(1, "a")), say(), say("Done.")]),
     Conversation(
-        name="an empty answer after a call", answers=[say(call("look", n=1, id="a")), say(), say("Done.")], agent=_texts
+        "malformed arguments",
+        _texts,
+        [say(_cut("a", '{"n": 1'), _look(2, "b")), say(_cut("c", "[1]")), say("Done.")],
+        needs="malformed",
     ),
+    Conversation("ids that are repeated", _texts, [say(_look(1, "a")), say(_look(2, "a")), say("Done.")]),
     Conversation(
-        name="malformed arguments",
-        answers=[
-            say(ToolUse("a", "look", malformed='{"n": 1'), call("look", n=2, id="b")),
-            say(ToolUse("c", "look", malformed="[1]")),
-            say("Done."),
-        ],
-        agent=_texts,
-        needs=frozenset({"malformed"}),
-    ),
-    Conversation(
-        name="ids that are repeated",
-        answers=[say(call("look", n=1, id="a")), say(call("look", n=2, id="a")), say("Done.")],
-        agent=_texts,
-    ),
-    Conversation(
-        name="ids that are repeated beside thinking",
-        answers=[
-            say(Thinking("Row 1."), call("look", n=1, id="a")),
-            say(Thinking("Row 2."), "Once more.", call("look", n=3, id="a"), call("look", n=4, id="b")),
+        "ids that are repeated beside thinking",
+        _texts,
+        [
+            say(Thinking("Row 1."), _look(1, "a")),
+            say(Thinking("Row 2."), "Once more.", _look(3, "a"), _look(4, "b")),
             say(Thinking("Enough."), "Done."),
         ],
-        agent=_texts,
-        needs=frozenset({"thinking"}),
+        needs="thinking",
     ),
     Conversation(
-        name="pictures and documents from the user, and in a result",
-        answers=[
-            say(call("draw", title="sales", id="a"), call("draw", title="costs", id="b")),
-            say(call("draw", title="May", id="c")),
-            say("A parrot."),
-        ],
-        agent=_picture,
+        "pictures and documents from the user, and in a result",
+        _picture,
+        [say(_draw("sales", "a"), _draw("costs", "b")), say(_draw("May", "c")), say("A parrot.")],
+    ),
+    Conversation("a typed output", _reports, [say(_look(1, "a")), say("Here it is.", _report("b", "umbrella", 12.5))]),
+    Conversation(
+        "an output that is rejected", _reports, [say(_report("a", "umbrella", -1)), say(_report("b", "umbrella", 12))]
     ),
     Conversation(
-        name="a typed output",
-        answers=[say(call("look", n=1, id="a")), say("Here it is.", _report("b", "umbrella", 12.5))],
-        agent=_reports,
-    ),
-    Conversation(
-        name="an output that is rejected",
-        answers=[say(_report("a", "umbrella", -1)), say(_report("b", "umbrella", 12))],
-        agent=_reports,
-    ),
-    Conversation(
-        name="an output that does not fit, and a text instead of one",
-        answers=[
+        "an output that does not fit, and a text instead of one",
+        _reports,
+        [
             say(call("output", product="umbrella", id="a")),
             say("I have handed it in."),
             say(_report("b", "umbrella", 12)),
         ],
-        agent=_reports,
     ),
     Conversation(
-        name="reflection and submit",
-        answers=[
-            say(_report("a", "umbrela", 12)),
-            say("A slip.", _report("b", "umbrella", 12)),
-            say(call("submit", id="c")),
-        ],
-        agent=_reflected,
+        "reflection and submit",
+        _reflected,
+        [say(_report("a", "umbrela", 12)), say("A slip.", _report("b", "umbrella", 12)), say(call("submit", id="c"))],
     ),
     Conversation(
-        name="an output that is rejected once submitted",
-        answers=[
+        "an output that is rejected once submitted",
+        _reflected,
+        [
             say(_report("a", "umbrella", -1)),
             say(call("submit", id="b")),
             say(_report("c", "umbrella", 1), call("submit", id="d")),
         ],
-        agent=_reflected,
     ),
     Conversation(
-        name="no output in any attempt",
-        answers=[say(_report("a", "umbrella", -1)), say(_report("b", "umbrella", -2))],
-        agent=_reports,
+        "no output in any attempt", _reports, [say(_report("a", "umbrella", -1)), say(_report("b", "umbrella", -2))]
     ),
     Conversation(
-        name="usage with cached tokens and reasoning",
-        answers=[
-            say(
-                call("look", n=1, id="a"),
-                usage=Usage(
-                    requests=1,
-                    input_tokens=7,
-                    output_tokens=9,
-                    cache_read_tokens=0,
-                    cache_write_tokens=100,
-                    reasoning_tokens=3,
-                ),
-            ),
-            say(
-                "Done.",
-                usage=Usage(
-                    requests=1,
-                    input_tokens=3,
-                    output_tokens=4,
-                    cache_read_tokens=100,
-                    cache_write_tokens=0,
-                    reasoning_tokens=2,
-                ),
-            ),
+        "usage with cached tokens and reasoning",
+        _texts,
+        [
+            say(_look(1, "a"), usage=_used(7, 9, read=0, written=100, reasoned=3)),
+            say("Done.", usage=_used(3, 4, read=100, written=0, reasoned=2)),
         ],
-        agent=_texts,
     ),
     Conversation(
-        name="usage without any reasoning",
-        answers=[
-            say(
-                "Done.",
-                usage=Usage(requests=1, input_tokens=3, output_tokens=4, cache_read_tokens=0, reasoning_tokens=0),
-            )
-        ],
-        agent=_texts,
-        needs=frozenset({"no reasoning"}),
+        "usage without any reasoning",
+        _texts,
+        [say("Done.", usage=_used(3, 4, read=0, written=None, reasoned=0))],
+        needs="no reasoning",
     ),
-    Conversation(
-        name="usage without zeros",
-        answers=[
-            say(
-                "Done.",
-                usage=Usage(requests=1, input_tokens=3, output_tokens=4, cache_read_tokens=100, cache_write_tokens=7),
-            )
-        ],
-        agent=_texts,
-    ),
+    Conversation("usage without zeros", _texts, [say("Done.", usage=_used(3, 4, read=100, written=7, reasoned=None))]),
 )

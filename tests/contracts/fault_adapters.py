@@ -5,46 +5,27 @@ A new adapter is one more entry of `ADAPTERS`, and one more `Wire` for each form
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import partial
 from importlib import import_module
 
-import anthropic
-
-from journeyman.model import Model
-from journeyman.models.anthropic.client import AnthropicClientModel
-from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.bridge import model as bridge
-from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
-from tests.contracts.fault_wires import (
-    ANTHROPIC_DOCUMENT,
-    ANTHROPIC_EVENTS,
-    BRIDGED_CHAT_EVENTS,
-    CHAT_DOCUMENT,
-    CHAT_EVENTS,
-    ECHO,
-    RESPONSES_DOCUMENT,
-    RESPONSES_EVENTS,
-    Wire,
-)
+from tests.contracts import fault_wires as wires
+from tests.contracts import makers
 from tests.contracts.faults import Fault, unknown
+from tests.contracts.makers import PLAIN_GPT, Maker
 
 import_module("pydantic_ai.models.openai")  # takes long: here, and not within some test's time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Adapter:
     """One adapter, with one form of answers."""
 
     name: str
-    wire: Wire
-    model: Callable[[str], AbstractAsyncContextManager[Model]]
-    """Makes the model for the address of a service."""
+    wire: wires.Wire
+    model: Maker
     differently: Callable[[Fault], Fault | None] = lambda fault: fault
     """Returns how this adapter tells a fault; None if it is none for it."""
 
@@ -53,35 +34,6 @@ class Adapter:
         if not (self.wire.is_stream or fault.is_within):
             return None  # without an answer its form does not matter, and another row has it
         return self.differently(fault)
-
-
-def _anthropic(url: str) -> AbstractAsyncContextManager[Model]:
-    return nullcontext(AnthropicModel("claude-sonnet-5-5", api_key=ECHO, base_url=url))
-
-
-@cache
-def _authorities() -> ssl.SSLContext:
-    """Return what every client makes for itself, which takes long."""
-    return ssl.create_default_context()
-
-
-@asynccontextmanager
-async def _anthropic_client(url: str) -> AsyncGenerator[Model]:
-    http = anthropic.DefaultAsyncHttpxClient(verify=_authorities())
-    async with anthropic.AsyncAnthropic(api_key=ECHO, base_url=url, http_client=http) as client:
-        yield AnthropicClientModel("claude-sonnet-5-5", client=client, timeouts=Timeouts())
-
-
-def _bridge(url: str) -> AbstractAsyncContextManager[Model]:
-    return nullcontext(bridge.from_name("openai-chat:gpt-4.1", api_key=ECHO, base_url=f"{url}/v1", timeouts=Timeouts()))
-
-
-def _openai_chat(url: str) -> AbstractAsyncContextManager[Model]:
-    return nullcontext(OpenAIChatModel("gpt-4.1", api_key=ECHO, base_url=f"{url}/v1"))
-
-
-def _openai(url: str) -> AbstractAsyncContextManager[Model]:
-    return nullcontext(OpenAIModel("gpt-4.1", api_key=ECHO, base_url=f"{url}/v1"))
 
 
 def _by_a_client(fault: Fault) -> Fault | None:
@@ -117,16 +69,17 @@ def _over_the_bridge(fault: Fault) -> Fault | None:
             return replace(told, status=None) if told is not None and told.is_within else told
 
 
+_CLIENT = partial(makers.client, timeouts=Timeouts())
+_OPENAI = partial(makers.responses, name=PLAIN_GPT)
+
 ADAPTERS = (
-    Adapter(name="anthropic", wire=ANTHROPIC_EVENTS, model=_anthropic),
-    Adapter(name="anthropic-document", wire=ANTHROPIC_DOCUMENT, model=_anthropic),
-    Adapter(name="anthropic-client", wire=ANTHROPIC_EVENTS, model=_anthropic_client, differently=_by_a_client),
-    Adapter(
-        name="anthropic-client-document", wire=ANTHROPIC_DOCUMENT, model=_anthropic_client, differently=_by_a_client
-    ),
-    Adapter(name="openai-chat", wire=CHAT_EVENTS, model=_openai_chat),
-    Adapter(name="openai-chat-document", wire=CHAT_DOCUMENT, model=_openai_chat),
-    Adapter(name="bridge", wire=BRIDGED_CHAT_EVENTS, model=_bridge, differently=_over_the_bridge),
-    Adapter(name="openai-responses", wire=RESPONSES_EVENTS, model=_openai),
-    Adapter(name="openai-responses-document", wire=RESPONSES_DOCUMENT, model=_openai),
+    Adapter("anthropic", wires.ANTHROPIC_EVENTS, makers.anthropic),
+    Adapter("anthropic-document", wires.ANTHROPIC_DOCUMENT, makers.anthropic),
+    Adapter("anthropic-client", wires.ANTHROPIC_EVENTS, _CLIENT, _by_a_client),
+    Adapter("anthropic-client-document", wires.ANTHROPIC_DOCUMENT, _CLIENT, _by_a_client),
+    Adapter("openai-chat", wires.CHAT_EVENTS, makers.chat),
+    Adapter("openai-chat-document", wires.CHAT_DOCUMENT, makers.chat),
+    Adapter("bridge", wires.BRIDGED_CHAT_EVENTS, partial(makers.bridged, timeouts=Timeouts()), _over_the_bridge),
+    Adapter("openai-responses", wires.RESPONSES_EVENTS, _OPENAI),
+    Adapter("openai-responses-document", wires.RESPONSES_DOCUMENT, _OPENAI),
 )

@@ -1,6 +1,6 @@
 """How each provider writes an answer, a refusal, and an answer that breaks off: bytes, and what they report as used.
 
-Pure data. Read `faults.py` next: what can go wrong with these bytes.
+Pure data; `faults.py` says what can go wrong with these bytes.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 import orjson
 
 from journeyman.types import Usage
+from tests.contracts.makers import KEY
 
 EVENTS = "text/event-stream"
 JSON = "application/json"
-
-ECHO = "sk-very-secret-0123456789"
-"""The key of every model here. All that a provider says in a fault says it back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +57,13 @@ def events(*documents: dict[str, object], named: bool = False) -> bytes:
     )
 
 
+def _as_a_document(wire: Wire, document: dict[str, object], *, overload: dict[str, object]) -> Wire:
+    """Return how the same service writes the same answer in one piece."""
+    data = orjson.dumps(document)
+    parts = {"begun": data[:120], "rest": data[120:], "overload": orjson.dumps(overload)}
+    return replace(wire, content_type=JSON, seen=None, event_name=b"", **parts)
+
+
 # -- the Messages API --------------------------------------------------------------------------------------------------
 
 _ANTHROPIC_LABELS = {
@@ -94,7 +99,6 @@ _MESSAGE: dict[str, object] = {
 }
 _BLOCK = {"type": "text", "text": ""}
 _ENDED = {"stop_reason": "end_turn", "stop_sequence": None}
-_ANTHROPIC_USED = Usage(requests=1, input_tokens=25, output_tokens=6, cache_read_tokens=3, cache_write_tokens=0)
 
 ANTHROPIC_EVENTS = Wire(
     content_type=EVENTS,
@@ -112,36 +116,18 @@ ANTHROPIC_EVENTS = Wire(
         named=True,
     ),
     seen=Usage(requests=1, input_tokens=25, output_tokens=1, cache_read_tokens=3, cache_write_tokens=0, exact=False),
-    used=_ANTHROPIC_USED,
+    used=Usage(requests=1, input_tokens=25, output_tokens=6, cache_read_tokens=3, cache_write_tokens=0),
     refusal=_anthropic_refusal,
     labels=_ANTHROPIC_LABELS,
     event_name=b"content_block_delta",
-    overload=events(_anthropic_error("overloaded_error", f"Overloaded {ECHO}"), named=True),
+    overload=events(_anthropic_error("overloaded_error", f"Overloaded {KEY}"), named=True),
 )
 
-_ANTHROPIC_DOCUMENT = orjson.dumps(
-    {
-        **_MESSAGE,
-        **_ENDED,
-        "content": [{"type": "text", "text": "Hello there."}],
-        "usage": {
-            "input_tokens": 25,
-            "output_tokens": 6,
-            "cache_read_input_tokens": 3,
-            "cache_creation_input_tokens": 0,
-        },
-    }
-)
-
-ANTHROPIC_DOCUMENT = Wire(
-    content_type=JSON,
-    begun=_ANTHROPIC_DOCUMENT[:120],
-    rest=_ANTHROPIC_DOCUMENT[120:],
-    seen=None,
-    used=_ANTHROPIC_USED,
-    refusal=_anthropic_refusal,
-    labels=_ANTHROPIC_LABELS,
-    overload=orjson.dumps(_anthropic_error("overloaded_error", f"Overloaded {ECHO}")),
+_USAGE = {"input_tokens": 25, "output_tokens": 6, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 0}
+ANTHROPIC_DOCUMENT = _as_a_document(
+    ANTHROPIC_EVENTS,
+    {**_MESSAGE, **_ENDED, "content": [{"type": "text", "text": "Hello there."}], "usage": _USAGE},
+    overload=_anthropic_error("overloaded_error", f"Overloaded {KEY}"),
 )
 
 
@@ -168,7 +154,7 @@ def _openai_refusal(status: int, message: str) -> bytes:
 
 
 _OPENAI_OVERLOAD: dict[str, object] = {
-    "error": {"message": f"Overloaded {ECHO}", "type": "server_error", "param": None, "code": None}
+    "error": {"message": f"Overloaded {KEY}", "type": "server_error", "param": None, "code": None}
 }
 
 
@@ -183,12 +169,8 @@ def _bare_chunk(choices: list[dict[str, object]]) -> dict[str, object]:
 
 
 def _chat_usage(tokens: int) -> dict[str, object]:
-    return {
-        "prompt_tokens": 28,
-        "completion_tokens": tokens,
-        "total_tokens": 28 + tokens,
-        "prompt_tokens_details": {"cached_tokens": 3},
-    }
+    counts = {"prompt_tokens": 28, "completion_tokens": tokens, "total_tokens": 28 + tokens}
+    return {**counts, "prompt_tokens_details": {"cached_tokens": 3}}
 
 
 CHAT_EVENTS = Wire(
@@ -217,26 +199,15 @@ BRIDGED_CHAT_EVENTS = replace(
 )
 """Counted once, at the end; and the label that pydantic-ai puts first."""
 
-_CHAT_DOCUMENT = orjson.dumps(
+_SAID = {"role": "assistant", "content": "Hello there."}
+CHAT_DOCUMENT = _as_a_document(
+    CHAT_EVENTS,
     {
-        "id": "chatcmpl-1",
+        **_bare_chunk([{"index": 0, "message": _SAID, "finish_reason": "stop"}]),
         "object": "chat.completion",
-        "created": 1,
-        "model": "a-model",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello there."}, "finish_reason": "stop"}],
         "usage": _chat_usage(6),
-    }
-)
-
-CHAT_DOCUMENT = Wire(
-    content_type=JSON,
-    begun=_CHAT_DOCUMENT[:120],
-    rest=_CHAT_DOCUMENT[120:],
-    seen=None,
-    used=CHAT_EVENTS.used,
-    refusal=_openai_refusal,
-    labels=_OPENAI_LABELS,
-    overload=orjson.dumps(_OPENAI_OVERLOAD),
+    },
+    overload=_OPENAI_OVERLOAD,
 )
 
 
@@ -248,13 +219,8 @@ def _response(status: str, **more: object) -> dict[str, object]:
 
 
 _TEXT: dict[str, object] = {"type": "output_text", "text": "Hello there.", "annotations": []}
-_ITEM: dict[str, object] = {
-    "type": "message",
-    "id": "msg_1",
-    "role": "assistant",
-    "status": "completed",
-    "content": [_TEXT],
-}
+_SPEAKER: dict[str, object] = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+_ITEM = {**_SPEAKER, "content": [_TEXT]}
 _RESPONSES_USAGE = {
     "input_tokens": 28,
     "input_tokens_details": {"cached_tokens": 3},
@@ -263,7 +229,7 @@ _RESPONSES_USAGE = {
     "total_tokens": 34,
 }
 _RESPONSES_USED = Usage(requests=1, input_tokens=25, output_tokens=6, cache_read_tokens=3, reasoning_tokens=0)
-_FAILED = _response("failed", error={"code": "server_error", "message": f"Overloaded {ECHO}"}, usage=_RESPONSES_USAGE)
+_FAILED = _response("failed", error={"code": "server_error", "message": f"Overloaded {KEY}"}, usage=_RESPONSES_USAGE)
 
 
 def _delta(text: str) -> dict[str, object]:
@@ -293,16 +259,6 @@ RESPONSES_EVENTS = Wire(
     seen_with_overload=replace(_RESPONSES_USED, exact=False),
 )
 
-_RESPONSES_DOCUMENT = orjson.dumps(_response("completed", output=[_ITEM], usage=_RESPONSES_USAGE))
-
-RESPONSES_DOCUMENT = Wire(
-    content_type=JSON,
-    begun=_RESPONSES_DOCUMENT[:120],
-    rest=_RESPONSES_DOCUMENT[120:],
-    seen=None,
-    used=_RESPONSES_USED,
-    refusal=_openai_refusal,
-    labels=_OPENAI_LABELS,
-    overload=orjson.dumps(_FAILED),
-    seen_with_overload=replace(_RESPONSES_USED, exact=False),
+RESPONSES_DOCUMENT = _as_a_document(
+    RESPONSES_EVENTS, _response("completed", output=[_ITEM], usage=_RESPONSES_USAGE), overload=_FAILED
 )

@@ -1,7 +1,6 @@
 """Everything that can go wrong between a model and its provider: one table, for every adapter.
 
-The certificates beside this file were made by hand and are valid until 2126; their keys guard nothing. Imports
-`fault_wires`. Read `test_faults.py` next.
+The certificates beside this file were made by hand and are valid until 2126; their keys guard nothing.
 """
 
 from __future__ import annotations
@@ -10,14 +9,16 @@ import email.utils
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from journeyman.errors import ProviderErrorKind
 from journeyman.models.transport import EVENT_LIMIT_BYTES
 from journeyman.types import Usage
-from tests.contracts.fault_wires import ECHO, JSON, Wire
+from tests.contracts.fault_wires import JSON, Wire
+from tests.contracts.makers import KEY
 from tests.models.raw_server import Answer, closing_after, hanging_after, http, resetting_after
 
 CERTIFICATES = Path(__file__).parent / "certificates"
@@ -38,7 +39,7 @@ Place: TypeAlias = Literal["here", "self_signed", "elsewhere", "nowhere"]
 or nobody."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Fault:
     """One row: what the provider does, and how it must be told."""
 
@@ -47,6 +48,7 @@ class Fault:
     kind: ProviderErrorKind
     used: Callable[[Wire], Usage | None]
     """What is known to be used; None if nothing is known."""
+    _: KW_ONLY
     status: int | None = None
     labelled: bool = False
     """The provider gives its own label for the error."""
@@ -89,18 +91,10 @@ _KINDS: Mapping[int, ProviderErrorKind] = {
 
 def _refusal(status: int, name: str = "", *, headers: Mapping[str, str] | None = None, wait_s: float | None = None):
     def answer(wire: Wire) -> Answer:
-        body = wire.refusal(status, f"No, not with {ECHO}")
+        body = wire.refusal(status, f"No, not with {KEY}")
         return http(body, status=status, content_type=JSON, headers={"x-request-id": "req_7", **(headers or {})})
 
-    return Fault(
-        name=f"{status}{name}",
-        answer=answer,
-        kind=_KINDS[status],
-        used=nothing,
-        status=status,
-        labelled=True,
-        wait_s=wait_s,
-    )
+    return Fault(f"{status}{name}", answer, _KINDS[status], nothing, status=status, labelled=True, wait_s=wait_s)
 
 
 def _in_half_a_minute(wire: Wire) -> Answer:
@@ -108,33 +102,29 @@ def _in_half_a_minute(wire: Wire) -> Answer:
     return http(wire.refusal(429, "No"), status=429, content_type=JSON, headers={"Retry-After": moment})
 
 
+_WAITS: tuple[tuple[int, str, str, str, float | None], ...] = (
+    (429, "a wait", "Retry-After", "7", 7.0),
+    (429, "a wait of no time", "retry-after", "0", 0.0),
+    (429, "a wait in milliseconds", "retry-after-ms", "1500", 1.5),
+    (429, "a negative wait", "retry-after", "-3", 0.0),
+    (429, "a wait that is none", "retry-after", "soon", None),
+    (429, "an endless wait", "retry-after", "inf", None),
+    (429, "a wait of an hour", "retry-after", "3600", 3600.0),
+    (429, "a date in the past", "retry-after", "Thu, 01 Jan 2015 00:00:00 GMT", 0.0),
+    (500, "a wait", "retry-after", "3", 3.0),
+    (529, "a wait", "retry-after", "4", 4.0),
+)
+
+
 def _refusals() -> Iterator[Fault]:
     for status in _KINDS:
         yield _refusal(status)
-    yield _refusal(429, " with a wait", headers={"Retry-After": "7"}, wait_s=7.0)
-    yield _refusal(429, " with a wait of no time", headers={"retry-after": "0"}, wait_s=0.0)
-    yield _refusal(429, " with a wait in milliseconds", headers={"retry-after-ms": "1500"}, wait_s=1.5)
-    yield _refusal(429, " with a negative wait", headers={"retry-after": "-3"}, wait_s=0.0)
-    yield _refusal(429, " with a wait that is none", headers={"retry-after": "soon"})
-    yield _refusal(429, " with an endless wait", headers={"retry-after": "inf"})
-    yield _refusal(429, " with a wait of an hour", headers={"retry-after": "3600"}, wait_s=3600.0)
-    yield _refusal(
-        429, " with a date in the past", headers={"retry-after": "Thu, 01 Jan 2015 00:00:00 GMT"}, wait_s=0.0
-    )
-    yield Fault(
-        name="429 with a date",
-        answer=_in_half_a_minute,
-        kind="rate_limited",
-        used=nothing,
-        status=429,
-        labelled=True,
-        wait_s=30.0,
-    )
-    yield _refusal(500, " with a wait", headers={"retry-after": "3"}, wait_s=3.0)
-    yield _refusal(529, " with a wait", headers={"retry-after": "4"}, wait_s=4.0)
+    for status, name, header, wait, wait_s in _WAITS:
+        yield _refusal(status, f" with {name}", headers={header: wait}, wait_s=wait_s)
+    yield Fault("429 with a date", _in_half_a_minute, "rate_limited", nothing, status=429, labelled=True, wait_s=30.0)
 
 
-_PAGE = f"<html><head><title>Bad gateway</title></head><body>{ECHO}</body></html>".encode()
+_PAGE = f"<html><head><title>Bad gateway</title></head><body>{KEY}</body></html>".encode()
 
 
 def _bare_refusals() -> Iterator[Fault]:
@@ -148,41 +138,26 @@ def _bare_refusals() -> Iterator[Fault]:
         "a redirect": (307, "unknown", http(status=307, headers={"Location": "/elsewhere"})),
     }
     for name, (status, kind, answer) in bodies.items():
-        yield Fault(name=f"{status} with {name}", answer=_always(answer), kind=kind, used=nothing, status=status)
+        yield Fault(f"{status} with {name}", _always(answer), kind, nothing, status=status)
 
 
 # -- no answer ---------------------------------------------------------------------------------------------------------
-
 
 _IDLE_S = 120.0  # the default of `Timeouts.idle_s`
 
 
 def _silences() -> Iterator[Fault]:
-    yield Fault(name="nobody there", answer=_always(b""), kind="network", used=nothing, place="nowhere")
-    yield Fault(name="own certificate", answer=_always(b""), kind="network", used=nothing, place="self_signed")
-    yield Fault(name="another's certificate", answer=_always(b""), kind="network", used=nothing, place="elsewhere")
-    yield Fault(name="closed at once", answer=_always(closing_after(b"")), kind="network", used=unknown)
-    yield Fault(name="reset at once", answer=_always(resetting_after(b"")), kind="network", used=unknown)
-    yield Fault(name="silence", answer=_always(hanging_after(b"")), kind="timeout", used=unknown, silence_s=_IDLE_S)
-    yield Fault(
-        name="silence within the headers",
-        answer=_always(hanging_after(b"HTTP/1.1 200 OK\r\nContent-Ty")),
-        kind="timeout",
-        used=unknown,
-        silence_s=_IDLE_S,
-    )
-    yield Fault(
-        name="another protocol",
-        answer=_always(closing_after(b"\x16\x03\x01 garbage\r\n\r\n")),
-        kind="unknown",
-        used=unknown,
-    )
-    yield Fault(
-        name="an enormous header",
-        answer=_always(closing_after(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000 + b"\r\n\r\n")),
-        kind="unknown",
-        used=unknown,
-    )
+    within_headers = hanging_after(b"HTTP/1.1 200 OK\r\nContent-Ty")
+    enormous = closing_after(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000 + b"\r\n\r\n")
+    yield Fault("nobody there", _always(b""), "network", nothing, place="nowhere")
+    yield Fault("own certificate", _always(b""), "network", nothing, place="self_signed")
+    yield Fault("another's certificate", _always(b""), "network", nothing, place="elsewhere")
+    yield Fault("closed at once", _always(closing_after(b"")), "network", unknown)
+    yield Fault("reset at once", _always(resetting_after(b"")), "network", unknown)
+    yield Fault("silence", _always(hanging_after(b"")), "timeout", unknown, silence_s=_IDLE_S)
+    yield Fault("silence within the headers", _always(within_headers), "timeout", unknown, silence_s=_IDLE_S)
+    yield Fault("another protocol", _always(closing_after(b"\x16\x03\x01 garbage\r\n\r\n")), "unknown", unknown)
+    yield Fault("an enormous header", _always(enormous), "unknown", unknown)
 
 
 # -- within the answer -------------------------------------------------------------------------------------------------
@@ -216,12 +191,15 @@ def _overload(wire: Wire) -> Answer:
     return http(wire.begun + wire.overload if wire.is_stream else wire.overload, content_type=wire.content_type)
 
 
+_broken = partial(Fault, kind="stream_cut", used=lambda wire: wire.seen, status=200, is_within=True)
+
+
 def _within() -> Iterator[Fault]:
     for name, ending in (("closed", closing_after), ("reset", resetting_after)):
         yield _broken(f"{name} in the middle", _cut(ending))
         yield _broken(f"{name} within a piece", _cut(ending, n_more=10))
     yield _broken("ended as if all were well", _ended)
-    yield _broken("garbage", _with(b"\x00\x01{" + ECHO.encode()))
+    yield _broken("garbage", _with(b"\x00\x01{" + KEY.encode()))
     yield _broken("invalid UTF-8", _with(b'{"type": "\xff"}'))
     yield _broken("silence in the middle", _cut(hanging_after), kind="stream_idle", silence_s=_IDLE_S)
     yield _broken("an enormous line", _with(b"x" * (EVENT_LIMIT_BYTES + 1_000_000)), kind="unknown")
@@ -234,46 +212,16 @@ def _within() -> Iterator[Fault]:
     )
 
 
-def _broken(
-    name: str,
-    answer: Callable[[Wire], Answer],
-    *,
-    kind: ProviderErrorKind = "stream_cut",
-    used: Callable[[Wire], Usage | None] = lambda wire: wire.seen,
-    silence_s: float = 0.0,
-    labelled: bool = False,
-) -> Fault:
-    return Fault(
-        name=name,
-        answer=answer,
-        kind=kind,
-        used=used,
-        status=200,
-        is_within=True,
-        silence_s=silence_s,
-        labelled=labelled,
-    )
-
-
 def _no_answers() -> Iterator[Fault]:
     """Yield what comes with the status of an answer and is none."""
 
-    def no_answer(name: str, answer: Callable[[Wire], Answer]) -> Fault:
-        return Fault(name=name, answer=answer, kind="unknown", used=unknown, status=200, is_within=True)
-
+    no_answer = partial(_broken, kind="unknown", used=unknown)
     yield no_answer("a page", _always(http(_PAGE, content_type="text/html; charset=utf-8")))
     yield no_answer("a picture", _always(http(b"\x89PNG\xff\x00" * 300, content_type="image/png")))
     yield no_answer("the wrong content type", lambda wire: http(wire.whole, content_type="text/plain"))
     yield no_answer("no content type", lambda wire: http(wire.whole, content_type=""))
     yield no_answer("nothing, and no content type", _always(http(b"", content_type="")))
-    yield Fault(
-        name="an empty body",
-        answer=lambda wire: http(b"", content_type=wire.content_type),
-        kind="stream_cut",
-        used=unknown,
-        status=200,
-        is_within=True,
-    )
+    yield _broken("an empty body", lambda wire: http(b"", content_type=wire.content_type), used=unknown)
 
 
 FAULTS = (*_refusals(), *_bare_refusals(), *_silences(), *_within(), *_no_answers())

@@ -13,34 +13,9 @@ from typing import assert_never
 
 import orjson
 
-from journeyman import Failure, Success
-from journeyman.events import (
-    AttemptCompleted,
-    Event,
-    LayerCompleted,
-    ModelResponded,
-    OutputDelta,
-    TextDelta,
-    ThinkingDelta,
-    ToolCalled,
-    ToolFinished,
-    ToolInputDelta,
-)
+from journeyman import Success, types
+from journeyman import events as told
 from journeyman.result import Result
-from journeyman.types import (
-    Block,
-    Document,
-    Image,
-    Message,
-    Opaque,
-    RedactedThinking,
-    Text,
-    Thinking,
-    ToolReference,
-    ToolResult,
-    ToolUse,
-    Usage,
-)
 
 Line = tuple[str, ...]
 
@@ -51,82 +26,76 @@ class Outcome:
 
     history: list[Line]
     events: list[Line]
-    usage: list[Usage | None]
+    usage: list[types.Usage | None]
     """Of every response, and of the run."""
     result: Line
 
 
-def outcome(result: Result[object], events: Sequence[Event]) -> Outcome:
+def outcome(result: Result[object], events: Sequence[told.Event]) -> Outcome:
     """Return what there is to compare of a run."""
     ids = _Ids(result.history)
-    usages = [event.usage for event in events if isinstance(event, ModelResponded)]
+    usages = [event.usage for event in events if isinstance(event, told.ModelResponded)]
     return Outcome(
         history=[(message.role, *ids.blocks(message)) for message in result.history],
         events=_merged(ids.event(event) for event in events),
         usage=[*usages, result.metadata.usage],
-        result=_result(result),
+        result=("Success", repr(result.output))
+        if isinstance(result, Success)
+        else ("Failure", result.error.code, str(result.phase)),
     )
-
-
-def _result(result: Result[object]) -> Line:
-    match result:
-        case Success():
-            return ("Success", repr(result.output))
-        case Failure():
-            return ("Failure", result.error.code, str(result.phase))
 
 
 class _Ids:
     """Tells blocks and events with ids in order of appearance: a, b, c …"""
 
-    def __init__(self, messages: Iterable[Message]) -> None:
+    def __init__(self, messages: Iterable[types.Message]) -> None:
         calls = [call.id for message in messages for call in message.tool_uses]
         self._names = {id: f"call {number}" for number, id in enumerate(calls, 1)}
 
     def name(self, id: str) -> str:
         return self._names.get(id, id)
 
-    def blocks(self, message: Message) -> Iterator[str]:
+    def blocks(self, message: types.Message) -> Iterator[str]:
         """Yield the blocks of a message but for what only a provider reads."""
-        return (self.block(block) for block in message.content if not isinstance(block, RedactedThinking))
+        return (self.block(block) for block in message.content if not isinstance(block, types.RedactedThinking))
 
-    def block(self, block: Block | ToolReference) -> str:
+    def block(self, block: types.Block | types.ToolReference) -> str:
         match block:
-            case Text(text):
+            case types.Text(text):
                 return text
-            case Thinking(text):
+            case types.Thinking(text):
                 return f"thinks: {text}"
-            case ToolUse():
+            case types.ToolUse():
                 wrote = "" if block.malformed is None else f", wrote {block.malformed}"
                 return f"{self.name(block.id)}: {block.name}({_canonical(block.input_json)}){wrote}"
-            case ToolResult():
+            case types.ToolResult():
                 mark = "!" if block.is_error else ":"
-                parts = (Text(block.content),) if isinstance(block.content, str) else block.content
+                parts = (types.Text(block.content),) if isinstance(block.content, str) else block.content
                 return f"{self.name(block.tool_use_id)}{mark} {' + '.join(self.block(part) for part in parts)}"
-            case Image() | Document() | ToolReference():
+            case types.Image() | types.Document() | types.ToolReference():
                 return repr(block)
-            case RedactedThinking() | Opaque():
+            case types.RedactedThinking() | types.Opaque():
                 return type(block).__name__
             case _:
                 assert_never(block)
 
-    def event(self, event: Event) -> Line:  # noqa: PLR0911 - a table
+    def event(self, event: told.Event) -> Line:  # noqa: PLR0911 - a table
         kind = type(event).__name__
         match event:
-            case TextDelta(text=text) | ThinkingDelta(text=text):
+            case told.TextDelta(text=text) | told.ThinkingDelta(text=text):
                 return (kind, "", text)
-            case ToolInputDelta() | OutputDelta():
+            case told.ToolInputDelta() | told.OutputDelta():
                 return (kind, self.name(event.tool_use_id), event.json)
-            case ToolCalled():
+            case told.ToolCalled():
                 return (kind, self.name(event.tool_use_id), event.tool_name, event.kind, str(event.tool_input))
-            case ToolFinished():
+            case told.ToolFinished():
                 mark = "error" if event.is_error else ""
                 return (kind, self.name(event.tool_use_id), event.tool_name, event.tool_result, mark)
-            case ModelResponded():
+            case told.ModelResponded():
                 return (kind, str(event.iteration), event.stop_reason, event.text)
-            case LayerCompleted():
+            case told.LayerCompleted():
                 return (kind, event.outcome.name, str(event.outcome.passed), event.outcome.feedback)
-            case AttemptCompleted():
+            case told.AttemptCompleted():
                 return (kind, str(event.attempt), str(event.succeeded))
             case _:
                 return (kind,)
@@ -141,8 +110,8 @@ def _merged(lines: Iterable[Line]) -> list[Line]:
         # An `OutputDelta` holds all that came before it.
         merged.append((*line[:2], before + line[2]) if goes_on and line[0] != "OutputDelta" else line)
     spaced = ("ToolInputDelta", "OutputDelta")
-    told = [(*line[:2], _canonical(line[2])) if line[0] in spaced else line for line in merged]
-    return [line for line in told if line[0] not in spaced or line[2] != "{}"]
+    merged = [(*line[:2], _canonical(line[2])) if line[0] in spaced else line for line in merged]
+    return [line for line in merged if line[0] not in spaced or line[2] != "{}"]
 
 
 def _canonical(json: str) -> str:

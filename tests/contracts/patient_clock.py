@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
@@ -51,9 +51,6 @@ class _Jumping(selectors.DefaultSelector):
         if not ready:
             self._clock.now_s += timeout
         return ready
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return super().get_map()
 
 
 def on_patient_clock(scenario: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -8,23 +8,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import anthropic
 import pytest
 
 from journeyman.errors import ModelUnavailable
-from journeyman.model import BlockFinished, Model, TextPart, opened
-from journeyman.models.anthropic.client import AnthropicClientModel
-from journeyman.models.anthropic.model import AnthropicModel
-from journeyman.models.bridge import model as bridge
-from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.openai.endpoint import AZURE
-from journeyman.models.openai.responses import OpenAIModel
+from journeyman.model import BlockFinished, TextPart, opened
 from journeyman.types import Price, Text, Usage
+from tests.contracts import makers
+from tests.contracts.makers import KEY, Maker
 from tests.models.asking import ask, everything_said_by, failure_of, request
 from tests.models.raw_server import RawServer
 from tests.support import messages_answers as anthropic_says
@@ -33,7 +27,6 @@ from tests.support.messages_answers import cut, html_page, raw, stall
 from tests.support.messages_api import MessagesApi
 from tests.support.openai_api import OpenAiApi
 
-KEY: Final = "sk-very-secret-key-of-a-test"
 PRICE: Final = Price(input=3, output=15)
 
 
@@ -46,8 +39,7 @@ class Examined:
     """Makes the strict server: from a script, or a function of the request."""
     says: Any
     """The module that makes the service's answers."""
-    model: Callable[..., AbstractAsyncContextManager[Model]]
-    """Makes the model, for the address of the server."""
+    model: Maker
     n_events: int = 0
     """After how many events the first text has come."""
     nothing: str = ""
@@ -57,46 +49,17 @@ class Examined:
         return openai_says.Counted(10, 2) if self.says is openai_says else {"input_tokens": 10, "output_tokens": 2}
 
 
-def _anthropic(url: str, **more: Any) -> AbstractAsyncContextManager[Model]:  # noqa: ANN401
-    arguments: dict[str, Any] = {"api_key": KEY, "base_url": url, **more}
-    return nullcontext(AnthropicModel("claude-sonnet-5-5", **arguments))
-
-
-@asynccontextmanager
-async def _client(url: str, **more: Any) -> AsyncGenerator[Model]:  # noqa: ANN401
-    async with anthropic.AsyncAnthropic(api_key=KEY, base_url=url) as client:
-        yield AnthropicClientModel("claude-sonnet-5-5", client=client, **more)
-
-
-def _chat(url: str, **more: Any) -> AbstractAsyncContextManager[Model]:  # noqa: ANN401
-    arguments: dict[str, Any] = {"api_key": KEY, "base_url": f"{url}/v1", **more}
-    return nullcontext(OpenAIChatModel("gpt-4.1", **arguments))
-
-
-def _responses(url: str, **more: Any) -> AbstractAsyncContextManager[Model]:  # noqa: ANN401
-    arguments: dict[str, Any] = {"api_key": KEY, "base_url": f"{url}/v1", **more}
-    return nullcontext(OpenAIModel("gpt-5.2", **arguments))
-
-
-def _azure(url: str, **more: Any) -> AbstractAsyncContextManager[Model]:  # noqa: ANN401
-    return _responses(url, endpoint=AZURE, base_url=url, **more)
-
-
-def _bridged(url: str, **more: Any) -> AbstractAsyncContextManager[Model]:  # noqa: ANN401
-    return nullcontext(bridge.from_name("openai-chat:gpt-4.1", api_key=KEY, base_url=f"{url}/v1", **more))
-
-
 _MESSAGES: Final[dict[str, Any]] = {"server": MessagesApi, "says": anthropic_says, "nothing": "it is no message"}
 _OPENAI: Final[dict[str, Any]] = {"server": OpenAiApi, "says": openai_says}
 
-ANTHROPIC: Final = Examined(name="anthropic", model=_anthropic, n_events=4, **_MESSAGES)
-CLIENT: Final = Examined(name="anthropic-client", model=_client, n_events=4, **_MESSAGES)
-CHAT: Final = Examined(name="openai-chat", model=_chat, n_events=3, nothing="no chat completion", **_OPENAI)
+ANTHROPIC: Final = Examined(name="anthropic", model=makers.anthropic, n_events=4, **_MESSAGES)
+CLIENT: Final = Examined(name="anthropic-client", model=makers.client, n_events=4, **_MESSAGES)
+CHAT: Final = Examined(name="openai-chat", model=makers.chat, n_events=3, nothing="no chat completion", **_OPENAI)
 RESPONSES: Final = Examined(
-    name="openai-responses", model=_responses, n_events=5, nothing="it is no response", **_OPENAI
+    name="openai-responses", model=makers.responses, n_events=5, nothing="it is no response", **_OPENAI
 )
-AZURES: Final = Examined(name="azure-responses", model=_azure, **_OPENAI)
-BRIDGED: Final = Examined(name="bridge", model=_bridged, **_OPENAI)
+AZURES: Final = Examined(name="azure-responses", model=makers.azure, **_OPENAI)
+BRIDGED: Final = Examined(name="bridge", model=makers.bridged, **_OPENAI)
 OWN: Final = (ANTHROPIC, CHAT, RESPONSES)
 """Those over the package's own transport."""
 

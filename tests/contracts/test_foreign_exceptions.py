@@ -9,6 +9,7 @@ import inspect
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -26,7 +27,8 @@ from journeyman.errors import ProviderError
 from journeyman.model import Model
 from journeyman.models.anthropic.client import AnthropicClientModel
 from journeyman.models.bridge.model import BridgeModel
-from tests.contracts.fault_wires import ANTHROPIC_EVENTS, ECHO, EVENTS
+from tests.contracts.fault_wires import ANTHROPIC_EVENTS, EVENTS
+from tests.contracts.makers import KEY
 from tests.contracts.test_faults import chain_of
 
 URL = "http://127.0.0.1:9/v1/messages"
@@ -40,23 +42,13 @@ def classes_of(module: ModuleType) -> list[type[Exception]]:
 
 def made(kind: type[Exception]) -> Exception:
     """Return an exception as its package makes it; each class wants other arguments."""
-    request = httpx2.Request("POST", URL, headers={"x-api-key": ECHO})
-    response = httpx2.Response(500, request=request, json={"error": {"message": ECHO}})
-    options: dict[str, Any] = {
-        "message": "said",
-        "request": request,
-        "response": response,
-        "body": {"error": {"message": ECHO}},
-        "status_code": 500,
-        "model_name": "a-model",
-        "tool_name": "a-tool",
-        "name": "a-name",
-        "timeout": 1.0,
-        "unsent_messages": [],
-        "completion": SimpleNamespace(usage=None),
-        "tool_retry": ToolReturnPart("a-tool", "said"),
-        "tool_failed": ToolReturnPart("a-tool", "said"),
-    }
+    request = httpx2.Request("POST", URL, headers={"x-api-key": KEY})
+    response = httpx2.Response(500, request=request, json={"error": {"message": KEY}})
+    told = ToolReturnPart("a-tool", "said")
+    options: dict[str, Any] = {"message": "said", "request": request, "response": response}
+    options |= {"body": {"error": {"message": KEY}}, "status_code": 500, "model_name": "a-model", "tool_name": "a-tool"}
+    options |= {"name": "a-name", "timeout": 1.0, "unsent_messages": [], "completion": SimpleNamespace(usage=None)}
+    options |= {"tool_retry": told, "tool_failed": told}
     if kind is bridged.FallbackExceptionGroup:
         return bridged.FallbackExceptionGroup("said", [ValueError("said")])
     for n_words in range(4):
@@ -74,32 +66,27 @@ def made(kind: type[Exception]) -> Exception:
 # -- where they are raised ---------------------------------------------------------------------------------------------
 
 
-class Raising(httpx2.AsyncBaseTransport):
-    """A connection that raises: instead of an answer, or in the middle of one."""
+@dataclass
+class Raising(httpx2.AsyncBaseTransport, httpx2.AsyncByteStream):
+    """A connection that raises: instead of an answer, or, as its stream, in the middle of one."""
 
-    def __init__(self, error: Exception, *, within: bool) -> None:
-        self._error = error
-        self._within = within
+    error: Exception
+    within: bool
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        if not self._within:
-            raise self._error
-        return httpx2.Response(200, headers={"content-type": EVENTS}, stream=_Broken(self._error), request=request)
-
-
-class _Broken(httpx2.AsyncByteStream):
-    def __init__(self, error: Exception) -> None:
-        self._error = error
+        if not self.within:
+            raise self.error
+        return httpx2.Response(200, headers={"content-type": EVENTS}, stream=self, request=request)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield ANTHROPIC_EVENTS.begun
-        raise self._error
+        raise self.error
 
 
 @asynccontextmanager
 async def by_a_client(error: Exception, *, within: bool) -> AsyncGenerator[Model]:
-    http = httpx2.AsyncClient(transport=Raising(error, within=within))
-    async with anthropic.AsyncAnthropic(api_key=ECHO, base_url="http://127.0.0.1:9", http_client=http) as client:
+    http = httpx2.AsyncClient(transport=Raising(error, within))
+    async with anthropic.AsyncAnthropic(api_key=KEY, base_url="http://127.0.0.1:9", http_client=http) as client:
         yield AnthropicClientModel("claude-sonnet-5-5", client=client)
 
 
@@ -135,7 +122,7 @@ async def test_no_exception_of_a_carrier_leaves(carrier: Carrier, kind: type[Exc
     error = result.error.cause
     assert isinstance(error, ProviderError)
     assert [type(one) for one in chain_of(error)] == [ProviderError]
-    assert ECHO not in f"{error} {error!r} {vars(error)}"
+    assert KEY not in f"{error} {error!r} {vars(error)}"
 
 
 def test_the_packages_have_the_exceptions_that_are_known_to_leak() -> None:

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from email.utils import mktime_tz, parsedate_tz
 from typing import Final, Protocol
 
@@ -64,38 +65,31 @@ class Decoder(Protocol):
         ...
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class RequestedStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
     """A request to a model, open as long as the block, which reads its answer.
 
     A class, because a generator costs more for each request: the benchmark `over-http` needs it.
     """
 
-    __slots__ = ("_decoder", "_expected", "_kinds", "_open", "_opened", "_overflow")
-
-    def __init__(
-        self,
-        open: Callable[[], AbstractAsyncContextManager[HttpAnswer]],
-        decoder: Decoder,
-        *,
-        kinds: Mapping[str, ProviderErrorKind],
-        overflow: Sequence[str],
-        expected: str,
-    ) -> None:
-        """`open` posts the request when the block is entered; `kinds` are for `refused`, `overflow` is for
-        `with_overflow`, and `expected` for `Parts`."""
-        self._open = open
-        self._decoder = decoder
-        self._kinds = kinds
-        self._overflow = overflow
-        self._expected = expected
+    open: Callable[[], AbstractAsyncContextManager[HttpAnswer]]
+    """Posts the request, when the block is entered."""
+    decoder: Decoder
+    kinds: Mapping[str, ProviderErrorKind]
+    """For `refused`."""
+    overflow: Sequence[str]
+    """For `with_overflow`."""
+    expected: str
+    """What the answer should be, for example `a Messages API stream`."""
+    _opened: AbstractAsyncContextManager[HttpAnswer] = field(init=False)
 
     async def __aenter__(self) -> AsyncIterator[Part]:
-        self._opened = self._open()
+        self._opened = self.open()
         answer = await self._opened.__aenter__()
         if answer.status < 300:
-            return Parts(answer, self._decoder, expected=self._expected)
+            return _Parts(answer, self.decoder, self.expected, answer.media_type)
         try:
-            raise with_overflow(await refused(answer, self._kinds), self._overflow)
+            raise with_overflow(await refused(answer, self.kinds), self.overflow)
         finally:
             await self._opened.__aexit__(None, None, None)
 
@@ -103,77 +97,100 @@ class RequestedStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
         await self._opened.__aexit__(None, None, None)
 
 
-class Parts:
-    """An asynchronous iterator over the parts of one answer. Holds nothing open: `open_stream` does."""
+@dataclass(slots=True, repr=False, eq=False)
+class Parts(ABC):
+    """An asynchronous iterator over the parts of one answer. It holds nothing open."""
 
-    __slots__ = ("_answer", "_comes_in_events", "_decoder", "_expected", "_has_ended", "_ready")
+    _ready: Iterator[Part] = field(default_factory=lambda: iter(()), init=False)
+    _has_ended: bool = field(default=False, init=False)
 
-    def __init__(self, answer: HttpAnswer, decoder: Decoder, *, expected: str) -> None:
-        """`expected` says in an error message what the answer is not, for example `a Messages API stream`."""
-        self._answer = answer
-        self._comes_in_events = answer.media_type == "text/event-stream"
-        self._decoder = decoder
-        self._expected = expected
-        self._ready: Iterator[Part] = iter(())
-        self._has_ended = False
+    @abstractmethod
+    async def _more(self) -> Iterable[Part]:
+        """Return the next parts, and note whether they are the last."""
+
+    @abstractmethod
+    def _failure(self, error: Exception) -> ProviderError:
+        """Return what it means that `error` came instead of the next parts; raise it if it is a mistake of ours."""
 
     def __aiter__(self) -> Parts:
         return self
 
     async def __anext__(self) -> Part:
         try:
-            while (part := next(self._ready, None)) is None:
-                if self._has_ended:
-                    raise StopAsyncIteration
-                self._ready = await self._more()
-        except ProviderError as error:
-            failure = self._completed(error)
+            while (part := next(self._ready, None)) is None and not self._has_ended:
+                self._ready = iter(await self._more())
+        except Exception as error:  # noqa: BLE001 - whatever class another package lets through
+            failure = self._failure(error)
         else:
+            if part is None:
+                raise StopAsyncIteration
             return part
-        raise failure.with_traceback(None)  # the frames of decoders hold what the service said, which may echo the key
+        # Outside of `except`, and without the frames of decoders: those hold what the service said, which may echo the
+        # key, and the exceptions of other packages hold requests.
+        raise failure.with_traceback(None)
 
-    def _completed(self, error: ProviderError) -> ProviderError:
-        """Add what a decoder does not know: the keys, which must not be shown, the status and the use so far."""
-        answer = self._answer
-        error.args = (answer.scrubbed(str(error)),)
-        error.status = error.status or answer.status
-        error.request_id = error.request_id or answer.request_id
-        if error.usage is None and (seen := self._decoder.usage()) is not None:
-            error.usage = replace(seen, exact=False)
-        return error
 
-    async def _more(self) -> Iterator[Part]:
+def completed(
+    error: ProviderError, text: str, *, status: int, request_id: str | None, used: Usage | None
+) -> ProviderError:
+    """Add what a decoder does not know: `text` without the keys, the status, the request and the use so far."""
+    error.args = (text,)
+    error.status = error.status or status
+    error.request_id = error.request_id or request_id
+    if error.usage is None and used is not None:
+        error.usage = replace(used, exact=False)
+    return error
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class _Parts(Parts):
+    """The parts of an answer over our own transport."""
+
+    _answer: HttpAnswer
+    _decoder: Decoder
+    _expected: str
+    _media_type: str
+
+    def _failure(self, error: Exception) -> ProviderError:
+        if not isinstance(error, ProviderError):
+            raise error
+        answer, text = self._answer, self._answer.scrubbed(str(error))
+        used = self._decoder.usage()
+        return completed(error, text, status=answer.status, request_id=answer.request_id, used=used)
+
+    async def _more(self) -> Iterable[Part]:
         answer, decoder = self._answer, self._decoder
-        if self._comes_in_events:
+        if self._media_type == "text/event-stream":
             events = () if decoder.complete else await answer.events()
             if events:
                 return decoder.parts(events)
             await answer.drain()
             parts = decoder.end()
-        elif answer.media_type == "application/json":
+        elif self._media_type == "application/json":
             parts = decoder.document(await answer.body())
         else:
             found = quoted(answer, await answer.body(_QUOTED_BYTES))
             raise answer.failure(f"did not answer with {self._expected}", "unknown", found)
         self._has_ended = True
-        return iter(parts)
+        return parts
 
 
 # -- answers with a failure status -------------------------------------------------------------------------------------
 
 _STATUS_KINDS: Final[Mapping[int, ProviderErrorKind]] = {
-    401: "auth",
+    **dict.fromkeys((401, 403), "auth"),
     402: "quota",
-    403: "auth",
-    404: "not_found",
-    408: "timeout",
-    409: "overloaded",
-    410: "not_found",
+    **dict.fromkeys((404, 410), "not_found"),
+    **dict.fromkeys((408, 504), "timeout"),
+    **dict.fromkeys((409, 425), "overloaded"),
     413: "context_overflow",
-    425: "overloaded",
     429: "rate_limited",
-    504: "timeout",
 }
+
+
+def kinds_of_labels(labels: Mapping[ProviderErrorKind, str]) -> Mapping[str, ProviderErrorKind]:
+    """Return a provider's labels for errors, each with its kind, from the labels of each kind, in one text."""
+    return {label: kind for kind, words in labels.items() for label in words.split()}
 
 
 def kind_of_status(status: int) -> ProviderErrorKind:

@@ -98,19 +98,16 @@ class Faulty(Around):
         number = self._n_requests
         random = Random(f"{self.seed}/{number}")
         kind: FaultKind | None = random.choice(self.faults) if random.random() < self.rate else None
-        if kind in ("refused", "rate_limited", "overloaded"):
+        if kind in ("refused", "rate_limited", "overloaded", "slow"):
             self.made.append(Fault(number, kind))
-            raise self._failure(kind)
-        if kind == "slow":
-            self.made.append(Fault(number, kind))
+            if kind != "slow":
+                raise self._failure(kind)
             await asyncio.sleep(self.slow_s)
         async with self.model.stream(request) as parts:
             if kind is None or kind == "slow":
                 yield parts
             else:
-                yield _Spoiled(
-                    parts, self._spoiling(kind, request, random), lambda: self.made.append(Fault(number, kind))
-                )
+                yield _Spoiled(parts, self._spoiling(kind, request, random), self.made, Fault(number, kind))
 
     def _spoiling(self, kind: FaultKind, request: Request, random: Random) -> _Spoil:
         match kind:
@@ -140,17 +137,15 @@ def _problems(rate: float, faults: Collection[str]) -> Iterator[Problem]:
 # -- answers with a fault ----------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class _Spoiled:
     """The parts of an answer, each as a fault leaves it."""
 
-    __slots__ = ("_is_made", "_made", "_parts", "_spoil")
-
-    def __init__(self, parts: AsyncIterator[Part], spoil: _Spoil, made: Callable[[], None]) -> None:
-        """`made` is called when the fault has shown, once."""
-        self._parts = parts
-        self._spoil = spoil
-        self._made = made
-        self._is_made = False
+    _parts: AsyncIterator[Part]
+    _spoil: _Spoil
+    _made: list[Fault]
+    """Where the fault is noted when it has shown, once."""
+    _fault: Fault | None
 
     def __aiter__(self) -> _Spoiled:
         return self
@@ -169,9 +164,8 @@ class _Spoiled:
                 return spoiled
 
     def _tell(self) -> None:
-        if not self._is_made:
-            self._is_made = True
-            self._made()
+        self._made += [self._fault] if self._fault is not None else []
+        self._fault = None
 
 
 def _breaking(error: ProviderError, *, after: int) -> _Spoil:

@@ -57,7 +57,8 @@ class PriceTable:
         """Return what the model costs; None when that is unknown."""
         provider, model = _ALIASES.get(provider, provider), model.lower()
         entry = self.entries.get(f"{provider}:{model}") or self.entries.get(f"{provider}:{_DATE.sub('', model)}")
-        if entry is None or _has_changed(as_object(entry)):
+        until = as_text(as_object(entry).get("until"))
+        if entry is None or (until and date.fromisoformat(until) <= datetime.now(UTC).date()):
             return None
         return _price(as_object(entry))
 
@@ -87,11 +88,6 @@ def _table(given: JsonObject) -> PriceTable:
     )
 
 
-def _has_changed(entry: JsonObject) -> bool:
-    until = as_text(entry.get("until"))
-    return until != "" and date.fromisoformat(until) <= datetime.now(UTC).date()
-
-
 def _price(entry: JsonObject) -> Price:
     steps = [as_object(step) for step in as_list(entry.get("above"))]
     return Price(
@@ -110,8 +106,6 @@ def _dollars(entry: JsonObject, name: str) -> float | None:
 
 # -- tables of one's own -----------------------------------------------------------------------------------------------
 
-_CONFIG = ConfigDict(extra="forbid")
-
 
 def _checked_name(name: str) -> str:
     provider, _, model = name.partition(":")
@@ -125,12 +119,9 @@ _Amount = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
-    """What a longer request costs."""
+class _Amounts:
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
-
-    tokens: Annotated[int, Field(gt=0, strict=True)]
     input: _Amount
     output: _Amount
     cache_read: _Amount | None = None
@@ -138,15 +129,16 @@ class _Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
+class _Step(_Amounts):
+    """What a longer request costs."""
+
+    tokens: Annotated[int, Field(gt=0, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry(_Amounts):
     """What a model costs."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
-
-    input: _Amount
-    output: _Amount
-    cache_read: _Amount | None = None
-    cache_write: _Amount | None = None
     above: tuple[_Step, ...] = ()
     until: date | None = None
     """The day on which the price changes: from then on it is unknown."""
@@ -156,7 +148,7 @@ class _Entry:
 class _File:
     """A table of prices."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     prices: dict[_Name, _Entry]
     as_of: date | None = None

@@ -36,6 +36,11 @@ def check_key(key: str | None, *, model: str) -> None:
         )
 
 
+def missing(what: str, *, model: str, shown: str = "", hint: str) -> ModelUnavailable:
+    """Return the error of a model for which there is no key or no address; `shown` is its name, if not all of it."""
+    return ModelUnavailable(f"There is no {what} for the model {shown or model!r}.", model=model, hint=hint)
+
+
 def by_longest_prefix(table: Mapping[str, _Known], name: str) -> _Known:
     """Return the entry whose key is the longest beginning of `name`; the table has one for the empty name."""
     return table[max((prefix for prefix in table if name.startswith(prefix)), key=len)]

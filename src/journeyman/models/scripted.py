@@ -115,15 +115,13 @@ class FromFunction:
         return _Stream(self, request)
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class _Stream:
     """One answer, in parts. The function is asked for it with the first part."""
 
-    __slots__ = ("_model", "_parts", "_request")
-
-    def __init__(self, model: FromFunction, request: Request) -> None:
-        self._model = model
-        self._request = request
-        self._parts: Iterator[Part] | None = None
+    _model: FromFunction
+    _request: Request
+    _parts: Iterator[Part] | None = None
 
     async def __aenter__(self) -> AsyncIterator[Part]:
         return self
@@ -161,11 +159,7 @@ def _parts_of(model: FromFunction, request: Request, response: Response) -> list
 
 
 def _response(answer: Answer) -> Response:
-    """Return the answer as a response.
-
-    Raises:
-        ProviderError: the answer is one.
-    """
+    """Return the answer as a response; raise it if it is an error."""
     match answer:
         case Response():
             return answer

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # Nearly every chunk is whole events in this form, which are found at once: the benchmark `over-http` needs it.
 _USUAL: Final = re.compile(rb"event: (.*)\ndata: (.*)\n\n")
 _USUAL_FRAME_BYTES: Final = len(b"event: \ndata: \n\n")
-
 
 Event: TypeAlias = tuple[bytes, bytes]
 """The name of one event, empty when it has none, and its data lines, joined by line feeds."""
@@ -19,6 +19,7 @@ class TooLarge(ValueError):
     """An event is larger than the limit."""
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class Parser:
     """Turns chunks of an event stream into events.
 
@@ -26,15 +27,12 @@ class Parser:
     are events without data.
     """
 
-    __slots__ = ("_held", "_held_bytes", "_limit_bytes", "_skip_line_feed", "_started")
-
-    def __init__(self, limit_bytes: int) -> None:
-        """`limit_bytes` bounds one event, and with it the memory that a broken server can take."""
-        self._limit_bytes = limit_bytes
-        self._held: list[bytes] = []
-        self._held_bytes = 0
-        self._skip_line_feed = False
-        self._started = False
+    limit_bytes: int
+    """The bound of one event, and with it of the memory that a broken server can take."""
+    _held: list[bytes] = field(default_factory=list[bytes], init=False)
+    _held_bytes: int = field(default=0, init=False)
+    _skip_line_feed: bool = field(default=False, init=False)
+    _started: bool = field(default=False, init=False)
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Return the events that `chunk` completes.
@@ -69,8 +67,8 @@ class Parser:
         if chunk:
             self._held.append(chunk)
             self._held_bytes += len(chunk)
-            if self._held_bytes > self._limit_bytes:
-                raise TooLarge(f"an event of more than {self._limit_bytes:,} bytes")
+            if self._held_bytes > self.limit_bytes:
+                raise TooLarge(f"an event of more than {self.limit_bytes:,} bytes")
 
     def _with_line_feeds(self, chunk: bytes) -> bytes:
         # A CR ends its line at once; the LF that may open the next chunk then belongs to it.
@@ -104,6 +102,4 @@ def _event(frame: bytes) -> Event | None:
             data.append(value.removeprefix(b" "))
         elif field == b"event":
             name = value.removeprefix(b" ")
-    if not data:
-        return None
-    return name, b"\n".join(data)
+    return (name, b"\n".join(data)) if data else None

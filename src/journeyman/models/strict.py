@@ -7,9 +7,11 @@ more than five levels) is left out as well: such a tool is sent without `strict`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final, cast
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
 
+from journeyman.models.wire import as_list, as_object
 from journeyman.types import JsonObject
 
 TOOLS_AT_MOST: Final = 20
@@ -40,14 +42,12 @@ _FORMATS: Final = frozenset({"date", "date-time", "duration", "email", "hostname
 # -- the Messages API --------------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
 class Grammars:
     """Counts what one request may still ask the Messages API to enforce."""
 
-    __slots__ = ("_tools", "_unions")
-
-    def __init__(self) -> None:
-        self._tools = TOOLS_AT_MOST
-        self._unions = UNIONS_AT_MOST
+    _tools: int = TOOLS_AT_MOST
+    _unions: int = UNIONS_AT_MOST
 
     def take(self, schema: JsonObject) -> bool:
         """Return whether `schema` can be enforced, and count it if so."""
@@ -63,12 +63,12 @@ class _Walk:
     __slots__ = ("_definitions", "n_unions")
 
     def __init__(self, document: JsonObject) -> None:
-        self._definitions = _object(document.get("$defs"))
+        self._definitions = as_object(document.get("$defs"))
         self.n_unions = 0
 
     def accepts(self, value: object, above: tuple[str, ...] = ()) -> bool:
         """`above` are the definitions that this schema is part of: one that contains itself has no grammar."""
-        schema = _object(value)
+        schema = as_object(value)
         if not schema.keys() <= _KEYWORDS | {"$ref"} or not schema.keys() & _DECIDING:
             return False
         types = _types(schema)
@@ -78,12 +78,12 @@ class _Walk:
             and schema.get("minItems") in (None, 0, 1)
             and ("array" not in types or self.accepts(schema.get("items"), above))
             and ("object" not in types or self._accepts_object(schema, above))
-            and all(self.accepts(choice, above) for choice in _list(schema.get("anyOf")))
+            and all(self.accepts(choice, above) for choice in as_list(schema.get("anyOf")))
             and ("$ref" not in schema or self._accepts_reference(schema["$ref"], above))
         )
 
     def _accepts_object(self, schema: Mapping[str, object], above: tuple[str, ...]) -> bool:
-        properties = _object(schema.get("properties"))
+        properties = as_object(schema.get("properties"))
         return _is_closed(schema) and all(self.accepts(property, above) for property in properties.values())
 
     def _accepts_reference(self, reference: object, above: tuple[str, ...]) -> bool:
@@ -114,28 +114,28 @@ class _OpenAIWalk:
     __slots__ = ("definitions", "n_choices", "n_properties")
 
     def __init__(self, document: JsonObject) -> None:
-        self.definitions = _object(document.get("$defs"))
+        self.definitions = as_object(document.get("$defs"))
         self.n_choices = 0
         self.n_properties = 0
 
     def accepts(self, value: object, level: int = 0) -> bool:
-        schema = _object(value)
+        schema = as_object(value)
         if "$ref" in schema:
             known = schema["$ref"] in [_LOCAL + name for name in self.definitions]
             return known and len(schema) == 1  # the API refuses a reference with a description beside it
         types = _types(schema)
-        self.n_choices += len(_list(schema.get("enum")))
+        self.n_choices += len(as_list(schema.get("enum")))
         return (
             schema.keys() <= _OPENAI_KEYWORDS
             and ("anyOf" in schema or (bool(types) and types <= _TYPES))
             and _says_plainly(schema, formats=_FORMATS)
             and ("array" not in types or self.accepts(schema.get("items"), level))
             and ("object" not in types or self._accepts_object(schema, level + 1))
-            and all(self.accepts(choice, level) for choice in _list(schema.get("anyOf")))
+            and all(self.accepts(choice, level) for choice in as_list(schema.get("anyOf")))
         )
 
     def _accepts_object(self, schema: Mapping[str, object], level: int) -> bool:
-        properties = _object(schema.get("properties"))
+        properties = as_object(schema.get("properties"))
         self.n_properties += len(properties)
         fits = level <= LEVELS_AT_MOST
         return _is_closed(schema) and fits and all(self.accepts(each, level) for each in properties.values())
@@ -146,13 +146,13 @@ class _OpenAIWalk:
 
 def _is_closed(schema: Mapping[str, object]) -> bool:
     """Tell whether an object has the properties that it names, all of them, and no others."""
-    complete = set[object](_object(schema.get("properties"))) == set(_list(schema.get("required")))
+    complete = set[object](as_object(schema.get("properties"))) == set(as_list(schema.get("required")))
     return schema.get("additionalProperties") is False and complete
 
 
 def _says_plainly(schema: Mapping[str, object], *, formats: Collection[str]) -> bool:
     """Tell whether the values that may be chosen are plain ones, and the format is one of `formats`."""
-    choices = [*_list(schema.get("enum")), schema.get("const")]
+    choices = [*as_list(schema.get("enum")), schema.get("const")]
     return all(choice is None or isinstance(choice, str | int | float | bool) for choice in choices) and (
         schema.get("format") in (None, *formats)
     )
@@ -160,13 +160,5 @@ def _says_plainly(schema: Mapping[str, object], *, formats: Collection[str]) -> 
 
 def _types(schema: Mapping[str, object]) -> set[str]:
     types = schema.get("type", [])
-    listed = _list(types)
+    listed = as_list(types)
     return {str(name) for name in listed} if listed or types == [] else {str(types)}
-
-
-def _object(value: object) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> Sequence[object]:
-    return cast("list[object]", value) if isinstance(value, list) else ()

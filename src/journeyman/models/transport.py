@@ -76,15 +76,13 @@ class Exchange:
         return ProviderError(self.scrubbed(f"{self.host} {words}{said}."), kind=kind, usage=usage)
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class HttpAnswer:
     """An answer whose body is still to be read."""
 
-    __slots__ = ("_exchange", "_parser", "_response")
-
-    def __init__(self, response: aiohttp.ClientResponse, exchange: Exchange) -> None:
-        self._response = response
-        self._exchange = exchange
-        self._parser = Parser(EVENT_LIMIT_BYTES)
+    _response: aiohttp.ClientResponse
+    _exchange: Exchange
+    _parser: Parser = field(default_factory=lambda: Parser(EVENT_LIMIT_BYTES), init=False)
 
     @property
     def status(self) -> int:
@@ -175,18 +173,18 @@ def open_stream(
     return _Posted(Exchange(url, headers), body, timeouts)
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class _Posted(AbstractAsyncContextManager[HttpAnswer]):
     """A request that is open as long as the block.
 
     A class, because a generator costs more for each request: the benchmark `over-http` needs it.
     """
 
-    __slots__ = ("_body", "_client", "_exchange", "_response", "_timeouts")
-
-    def __init__(self, exchange: Exchange, body: bytes, timeouts: Timeouts) -> None:
-        self._exchange = exchange
-        self._body = body
-        self._timeouts = timeouts
+    _exchange: Exchange
+    _body: bytes
+    _timeouts: Timeouts
+    _client: _Client = field(init=False)
+    _response: aiohttp.ClientResponse = field(init=False)
 
     async def __aenter__(self) -> HttpAnswer:
         self._client = _leased()

@@ -69,7 +69,6 @@ class Around:
 
 # -- Fallback ----------------------------------------------------------------------------------------------------------
 
-
 PASSED_ON: Final[frozenset[ProviderErrorKind]] = frozenset(
     {"rate_limited", "timeout", "network", "stream_idle", "stream_cut", "overloaded"}
 )
@@ -133,23 +132,21 @@ class Fallback:
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
         """Ask one model after the other; see `Model.stream`."""
         async with AsyncExitStack() as stack:
-            yield _FirstToAnswer(self, request, stack)
+            yield _FirstToAnswer([*self.models], self.on, request, stack)
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class _FirstToAnswer:
     """The parts of the first answer that comes to its end. One stream at a time is open, in `stack`."""
 
-    __slots__ = ("_collector", "_left", "_on", "_parts", "_price", "_request", "_stack")
-
-    def __init__(self, fallback: Fallback, request: Request, stack: AsyncExitStack) -> None:
-        self._on = fallback.on
-        self._left = list(fallback.models)
-        self._request = request
-        self._stack = stack
-        self._parts: AsyncIterator[Part] | None = None
-        self._price: Price | None = None
-        self._collector = Collector()
-        """It adds up the answer of the current model since it last started."""
+    _left: list[Model]
+    _on: frozenset[ProviderErrorKind]
+    _request: Request
+    _stack: AsyncExitStack
+    _parts: AsyncIterator[Part] | None = None
+    _price: Price | None = None
+    _collector: Collector = field(default_factory=Collector)
+    """It adds up the answer of the current model since it last started."""
 
     def __aiter__(self) -> _FirstToAnswer:
         return self
@@ -186,9 +183,7 @@ class _FirstToAnswer:
 def _charged(part: Part, price: Price) -> Part:
     """Return the part with the cost of the usage that it tells, for a model that does not tell costs itself."""
     match part:
-        case ResponseStarted(usage=usage) | UsageSeen(usage):
-            return part if (charged := price.charged(usage)) is usage else replace(part, usage=charged)
-        case ResponseFinished(usage=Usage() as usage):
+        case ResponseStarted(usage=usage) | UsageSeen(usage) | ResponseFinished(usage=Usage() as usage):
             return part if (charged := price.charged(usage)) is usage else replace(part, usage=charged)
         case _:
             return part
@@ -278,15 +273,13 @@ async def _announced(model: Model, request: Request) -> AsyncGenerator[AsyncIter
         yield _Announced(parts, Answered(model.provider, model.name))
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class _Announced:
     """The parts of an answer, after whose it is; that is left out where they tell it themselves."""
 
-    __slots__ = ("_answered", "_first", "_parts")
-
-    def __init__(self, parts: AsyncIterator[Part], answered: Answered) -> None:
-        self._parts = parts
-        self._answered: Answered | None = answered
-        self._first: Part | None = None
+    _parts: AsyncIterator[Part]
+    _answered: Answered | None
+    _first: Part | None = None
 
     def __aiter__(self) -> _Announced:
         return self
@@ -405,23 +398,21 @@ class _Queue:
     """Set when a call has ended."""
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class _Window:
     """The calls under way and those of the last minute."""
 
-    __slots__ = ("_ended", "_in_flight", "_queue", "_starts", "_tokens", "concurrency", "requests", "tokens")
-
-    def __init__(self, requests: int | None, tokens: int | None, concurrency: int | None) -> None:
-        self.requests = requests
-        self.tokens = tokens
-        self.concurrency = concurrency
-        self._queue: _Queue | None = None
-        self._starts: deque[float] = deque()
-        """When the calls of the last minute began."""
-        self._ended: deque[tuple[float, int]] = deque()
-        """When those that have ended did so, and with how many tokens."""
-        self._tokens = 0
-        """All that count now: of the calls under way, and of those in `_ended`."""
-        self._in_flight = 0
+    requests: int | None
+    tokens: int | None
+    concurrency: int | None
+    _queue: _Queue | None = None
+    _starts: deque[float] = field(default_factory=deque[float])
+    """When the calls of the last minute began."""
+    _ended: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
+    """When those that have ended did so, and with how many tokens."""
+    _tokens: int = 0
+    """All that count now: of the calls under way, and of those in `_ended`."""
+    _in_flight: int = 0
 
     async def enter(self, tokens: int) -> None:
         """Wait until one more call of so many tokens is allowed, and count it."""
@@ -448,7 +439,10 @@ class _Window:
 
     def _next_chance_s(self, tokens: int, now_s: float) -> float | None:
         """Return when to look again, on the loop's clock: None for at once, infinity for when a call has ended."""
-        self._forget_before(now_s - _MINUTE_S)
+        while self._starts and self._starts[0] < now_s - _MINUTE_S:
+            self._starts.popleft()
+        while self._ended and self._ended[0][0] < now_s - _MINUTE_S:
+            self._tokens -= self._ended.popleft()[1]
         if self.concurrency is not None and self._in_flight >= self.concurrency:
             return float("inf")
         if self.requests is not None and len(self._starts) >= self.requests:
@@ -456,12 +450,6 @@ class _Window:
         if self.tokens is not None and self._tokens and self._tokens + tokens > self.tokens:
             return self._ended[0][0] + _MINUTE_S + _MARGIN_S if self._ended else float("inf")
         return None
-
-    def _forget_before(self, time_s: float) -> None:
-        while self._starts and self._starts[0] < time_s:
-            self._starts.popleft()
-        while self._ended and self._ended[0][0] < time_s:
-            self._tokens -= self._ended.popleft()[1]
 
     def _queue_here(self) -> _Queue:
         loop = asyncio.get_running_loop()
@@ -476,14 +464,12 @@ class _Window:
 # -- tokens ------------------------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class _Seen:
     """The parts of an answer, added up on their way."""
 
-    __slots__ = ("_collector", "_parts")
-
-    def __init__(self, parts: AsyncIterator[Part], collector: Collector) -> None:
-        self._parts = parts
-        self._collector = collector
+    _parts: AsyncIterator[Part]
+    _collector: Collector
 
     def __aiter__(self) -> _Seen:
         return self

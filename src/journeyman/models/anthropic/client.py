@@ -12,7 +12,7 @@ when a client is given.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -21,7 +21,7 @@ from pydantic_core import from_json
 
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.model import Facts, Part, Request
-from journeyman.models.answers import kind_of_status, retry_after_s, with_overflow
+from journeyman.models.answers import Parts, completed, kind_of_status, retry_after_s, with_overflow
 from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
 from journeyman.models.anthropic.model import OVERFLOW, AnthropicModel
 from journeyman.models.anthropic.model import from_environment as with_a_key
@@ -171,70 +171,35 @@ def from_environment(
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-class _Parts:
+@dataclass(slots=True, repr=False, eq=False)
+class _Parts(Parts):
     """The parts of an answer, from the events that the SDK has parsed."""
 
-    __slots__ = ("_client", "_decoder", "_events", "_is_over", "_ready")
+    _client: Client
+    _events: _Events
+    _decoder: Decoder
 
-    def __init__(self, client: Client, events: _Events, decoder: Decoder) -> None:
-        self._client = client
-        self._events = events
-        self._decoder = decoder
-        self._ready: list[Part] = []
-        """The next parts, the last one first."""
-        self._is_over = False
-
-    def __aiter__(self) -> _Parts:
-        return self
-
-    async def __anext__(self) -> Part:
-        try:
-            while not self._ready:
-                if self._is_over:
-                    raise StopAsyncIteration
-                self._ready = [*reversed(await self._more())]
-            return self._ready.pop()
-        except ProviderError as error:
-            failure = error
-        except StopAsyncIteration:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever class the SDK lets through
-            failure = _failure(error, self._client, begun=True)
-        raise self._completed(failure).with_traceback(None)
-
-    async def _more(self) -> Sequence[Part]:
-        decoder = self._decoder
-        if not decoder.complete:
-            if (whole := await self._in_one_piece()) is not None:
-                return whole
-            event = await anext(self._events, None)
+    async def _more(self) -> Iterable[Part]:
+        decoder, response = self._decoder, self._events.response
+        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if decoder.complete or media_type in _STREAMS:
+            event = None if decoder.complete else await anext(self._events, None)
             if event is not None:
                 return decoder.take(as_object(event))
-        self._is_over = True
-        return decoder.end()
-
-    async def _in_one_piece(self) -> Sequence[Part] | None:
-        """Return the parts of an answer that is no stream; None for a stream."""
-        response = self._events.response
-        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type in _STREAMS:
-            return None
+            self._has_ended = True
+            return decoder.end()
         data = await response.aread()
-        self._is_over = True
+        self._has_ended = True
         if media_type == "application/json":
             return self._decoder.document(data)
         words = f"did not answer with a Messages API stream ({media_type or 'no content type'}, {data[:200]!r})"
         raise ProviderError(f"{_host(self._client)} {words}.", kind="unknown")
 
-    def _completed(self, error: ProviderError) -> ProviderError:
-        """Add what the decoder does not know: the keys, which must not be shown, the status and the use so far."""
-        response = self._events.response
-        error.args = (_without_keys(str(error), self._client),)
-        error.status = error.status or response.status_code
-        error.request_id = error.request_id or _request_id(response.headers)
-        if error.usage is None and (seen := self._decoder.usage()) is not None:
-            error.usage = replace(seen, exact=False)
-        return error
+    def _failure(self, error: Exception) -> ProviderError:
+        response, used = self._events.response, self._decoder.usage()
+        failure = error if isinstance(error, ProviderError) else _failure(error, self._client, begun=True)
+        text, request_id = _without_keys(str(failure), self._client), _request_id(response.headers)
+        return completed(failure, text, status=response.status_code, request_id=request_id, used=used)
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
@@ -272,8 +237,7 @@ def _refused(error: APIStatusError, client: Client, *, begun: bool) -> ProviderE
     labels = (error.error_code, error.type) if begun or error.type != "invalid_request_error" else (error.error_code,)
     for one in reversed(labels):
         kind = _KINDS.get(one or "", kind)
-    event = f"broke off with {label or 'an error'}"
-    words = event if begun else " ".join(filter(None, (f"answered {error.status_code}", label)))
+    words = f"broke off with {label or 'an error'}" if begun else f"answered {error.status_code} {label or ''}".rstrip()
     text = f"{_host(client)} {words}: {error.api_message or said(error)}".rstrip(".")
     failure = ProviderError(
         _without_keys(f"{text}.", client),

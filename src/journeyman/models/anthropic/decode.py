@@ -6,6 +6,7 @@ Blocks of unknown kinds are kept as they are, and unknown events are ignored, so
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Protocol
 
 import orjson
@@ -21,6 +22,7 @@ from journeyman.model import (
     ThinkingPart,
     UsageSeen,
 )
+from journeyman.models.answers import kinds_of_labels
 from journeyman.models.wire import all_parsed, as_list, as_object, as_text, damaged, is_object, own_id, parsed, tool_use
 from journeyman.types import (
     Block,
@@ -36,53 +38,43 @@ from journeyman.types import (
 )
 
 PROVIDER: Final = "anthropic"
-KINDS: Final[Mapping[str, ProviderErrorKind]] = {
-    "contract_spend_limit_reached": "quota",
-    "enforced_spend_limit_reached": "quota",
-    "organization_on_hold": "auth",
-    "api_error": "overloaded",
-    "authentication_error": "auth",
-    "billing_error": "quota",
-    "conflict_error": "overloaded",
-    "not_found_error": "not_found",
-    "overloaded_error": "overloaded",
-    "permission_error": "auth",
-    "rate_limit_error": "rate_limited",
-    "request_too_large": "context_overflow",
-    "timeout_error": "timeout",
-}
+KINDS: Final = kinds_of_labels(
+    {
+        "auth": "authentication_error organization_on_hold permission_error",
+        "context_overflow": "request_too_large",
+        "not_found": "not_found_error",
+        "overloaded": "api_error conflict_error overloaded_error",
+        "quota": "billing_error contract_spend_limit_reached enforced_spend_limit_reached",
+        "rate_limited": "rate_limit_error",
+        "timeout": "timeout_error",
+    }
+)
 """The API's error codes and types that say what happened; `invalid_request_error` does not, it has many statuses."""
 
+_SAME: Final[tuple[StopReason, ...]] = ("end_turn", "max_tokens", "pause_turn", "refusal", "stop_sequence", "tool_use")
 _STOP_REASONS: Final[Mapping[str, StopReason]] = {
-    "end_turn": "end_turn",
-    "max_tokens": "max_tokens",
+    **{reason: reason for reason in _SAME},
     "model_context_window_exceeded": "context_window",
-    "pause_turn": "pause_turn",
-    "refusal": "refusal",
-    "stop_sequence": "stop_sequence",
-    "tool_use": "tool_use",
 }
-
 _COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class Decoder:
     """Turns the events of one answer into parts."""
 
-    __slots__ = ("_counts", "_deltas", "_detail", "_ids", "_open", "_price", "_started", "_stop", "complete")
-
-    def __init__(self, price: Price | None = None, *, deltas: bool = True) -> None:
-        """Without `deltas` the pieces of blocks make no parts, only the blocks."""
-        self._price = price
-        self._deltas = deltas
-        self._counts: dict[str, int] = {}
-        self._open: dict[int | None, OpenBlock] = {}
-        self._ids: set[str] = set()
-        self._started = False
-        self._stop: str | None = None
-        self._detail: str | None = None
-        self.complete = False
-        """True when the last part was given."""
+    price: Price | None = None
+    _: KW_ONLY
+    deltas: bool = True
+    """False: the pieces of blocks make no parts, only the blocks."""
+    complete: bool = field(default=False, init=False)
+    """True when the last part was given."""
+    _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
+    _open: dict[int | None, OpenBlock] = field(default_factory=lambda: {}, init=False)
+    _ids: set[str] = field(default_factory=set[str], init=False)
+    _started: bool = field(default=False, init=False)
+    _stop: str | None = field(default=None, init=False)
+    _detail: str | None = field(default=None, init=False)
 
     def parts(self, events: Iterable[tuple[bytes, bytes]]) -> Iterator[Part]:
         """Yield the parts that some events bring, up to the last part of the answer; see `feed`."""
@@ -138,7 +130,9 @@ class Decoder:
         for index, block in enumerate(as_list(message.get("content"))):
             parts += self._start_block({"index": index, "content_block": block})
             finished = self._finish_block({"index": index})
-            parts += [*self._input_of(finished), *finished]
+            calls = [part.block for part in finished if self.deltas and isinstance(part.block, ToolUse)]
+            # For display the arguments of calls come as a stream would have brought them.
+            parts += [*[InputPart(call.id, call.name, call.input_json) for call in calls], *finished]
         return [*parts, *self._change({"delta": message, "usage": message.get("usage")}), *self._finish()]
 
     def end(self) -> Sequence[Part]:
@@ -167,7 +161,7 @@ class Decoder:
             reasoning_tokens=counts.get("thinking_tokens"),
             exact="input_tokens" in counts and "output_tokens" in counts,
         )
-        return usage if self._price is None else self._price.charged(usage)
+        return usage if self.price is None else self.price.charged(usage)
 
     def _start(self, event: JsonObject) -> Sequence[Part]:
         message = as_object(event.get("message"))
@@ -180,9 +174,10 @@ class Decoder:
         if not self._started:
             raise damaged("it has no beginning")
         block = as_object(event.get("content_block"))
-        opened = self._open[_index(event)] = open_block(block, self._ids)
-        first = first_delta(block)
-        return self._extend(opened, first) if first else ()
+        opened = self._open[_index(event)] = _open_block(block, self._ids)
+        # A block brings along usually nothing when it begins, all of it in an answer of one piece.
+        kind = block.get("type")
+        return self._extend(opened, {kind: block[kind]}) if kind in ("text", "thinking") and block.get(kind) else ()
 
     def _extend_block(self, event: JsonObject) -> Sequence[Part]:
         opened = self._open.get(_index(event))
@@ -192,18 +187,12 @@ class Decoder:
 
     def _extend(self, opened: OpenBlock, delta: JsonObject) -> Sequence[Part]:
         part = opened.add(delta)
-        return (part,) if part is not None and self._deltas else ()
+        return (part,) if part is not None and self.deltas else ()
 
     def _finish_block(self, event: JsonObject) -> Sequence[BlockFinished]:
         opened = self._open.pop(_index(event), None)
         block = opened.finish() if opened is not None else None
         return () if block is None else (BlockFinished(block),)
-
-    def _input_of(self, finished: Iterable[BlockFinished]) -> Iterator[Part]:
-        """Yield the arguments of calls that came whole, for display, as a stream would have brought them."""
-        for part in finished:
-            if self._deltas and isinstance(call := part.block, ToolUse):
-                yield InputPart(call.id, call.name, call.input_json)
 
     def _change(self, event: JsonObject) -> Sequence[Part]:
         delta = as_object(event.get("delta"))
@@ -273,7 +262,7 @@ class OpenBlock(Protocol):
         ...
 
 
-def open_block(block: JsonObject, ids: set[str]) -> OpenBlock:
+def _open_block(block: JsonObject, ids: set[str]) -> OpenBlock:
     match block.get("type"):
         case "text":
             return _OpenText(block)
@@ -285,21 +274,14 @@ def open_block(block: JsonObject, ids: set[str]) -> OpenBlock:
             return _OpenOther(block)
 
 
-def first_delta(block: JsonObject) -> JsonObject:
-    """Return what a block brings along when it begins: usually nothing, all of it in an answer of one piece."""
-    kind = block.get("type")
-    return {kind: block[kind]} if kind in ("text", "thinking") and block.get(kind) else {}
-
-
 class _OpenText:
     __slots__ = ("_citations", "_extra", "_pieces")
 
     def __init__(self, block: JsonObject) -> None:
         self._pieces: list[str] = []
         self._citations = list(as_list(block.get("citations")))
-        self._extra: JsonObject = {
-            k: v for k, v in block.items() if k not in ("type", "text", "citations") and v is not None
-        }
+        known = ("type", "text", "citations")
+        self._extra: JsonObject = {name: block[name] for name in block if name not in known and block[name] is not None}
 
     def add(self, delta: JsonObject) -> Part | None:
         if (citation := delta.get("citation")) is not None:

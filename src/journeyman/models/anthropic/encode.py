@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from journeyman.model import CachePolicy, Prefix, ToolSpec
@@ -57,7 +57,6 @@ _ALWAYS_SENT: Final = frozenset((ToolUse, ToolResult))  # as they are
 _LOOK: Final = b"?"  # compared by identity
 _HAND_MARKS: Final = f"{CODEC}/marks"  # in `Message.wire`: how many marks the user has set; absent for none
 _MARKABLE_OPAQUE: Final = re.compile(r"server_tool_use|(\w+_)?tool_result|container_upload|search_result")
-
 _NAME_CHARACTERS: Final = 128
 
 
@@ -167,8 +166,7 @@ def _without_trailing_space(message: Message, piece: bytes) -> bytes:
     if not is_shorter:
         return piece
     blocks = _blocks(content, "assistant")
-    joined = piece.startswith(b",")
-    return (b"," if joined else _OPEN["assistant"]) + blocks if blocks else b""
+    return (b"," if piece.startswith(b",") else _OPEN["assistant"]) + blocks if blocks else b""
 
 
 def _blocks(content: Sequence[Block], role: Role) -> bytes:
@@ -306,21 +304,11 @@ def _is_markable(block: Block) -> bool:
             return True
 
 
-def _ends_markably(message: Message) -> bool:
-    """Tell whether the last block that is sent can be marked."""
-    if type(message.content[-1]) in _ALWAYS_SENT:
-        return True
-    sent = _sent(message.content, message.role)
-    return bool(sent) and _is_markable(sent[-1])
-
-
+@dataclass(slots=True)
 class _Marks:
     """The marks that are left to set in one request."""
 
-    __slots__ = ("left",)
-
-    def __init__(self, left: int) -> None:
-        self.left = left
+    left: int
 
     def take(self, wanted: int) -> int:
         """Return how many of the wanted marks are left, and take them."""
@@ -349,7 +337,10 @@ class _Marks:
     def _add(self, pieces: list[bytes], messages: Sequence[Message], index: int) -> bool:
         """Mark the end of a message; return False when it cannot be marked."""
         message, piece = messages[index], pieces[index]
-        if not piece or not _ends_markably(message):
+        if piece and type(message.content[-1]) not in _ALWAYS_SENT:
+            sent = _sent(message.content, message.role)
+            piece = piece if sent and _is_markable(sent[-1]) else b""
+        if not piece:
             return False
         if not piece.endswith(_MARK) and self.take(1):
             pieces[index] = piece[:-1] + _MARK

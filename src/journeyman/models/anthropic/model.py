@@ -12,7 +12,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from journeyman.errors import ModelUnavailable
 from journeyman.model import Facts, Part, Request, ThinkingLevel
 from journeyman.models.answers import RequestedStream
 from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
@@ -24,11 +23,12 @@ from journeyman.models.requests import (
     check_key,
     environment,
     limits,
+    missing,
     refused_here,
     with_extra,
     written,
 )
-from journeyman.models.transport import HttpAnswer, Timeouts, lease, open_stream
+from journeyman.models.transport import Timeouts, lease, open_stream
 from journeyman.types import JsonObject, Price
 
 if TYPE_CHECKING:
@@ -79,11 +79,15 @@ class AnthropicModel:
         for key in (self.api_key, self.auth_token):
             check_key(key, model=self.name)
         known = _known_of(self.name)
+        loads_tools = self.deferred_loading
+        if loads_tools is None:  # Anthropic's models from the fourth on do
+            is_late = self.name.startswith("claude-") and not self.name.startswith("claude-3-")
+            loads_tools = is_late and self.base_url == BASE_URL
         facts = Facts(
             max_output_tokens=known.max_output_tokens,
             context_window=known.context_window,
             price=self.price,
-            loads_tools=self._loads_tools(),
+            loads_tools=loads_tools,
         )
         object.__setattr__(self, "facts", facts)
         object.__setattr__(self, "_url", self.base_url.rstrip("/").removesuffix("/v1") + "/v1/messages")
@@ -102,12 +106,14 @@ class AnthropicModel:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
-
-        def post() -> AbstractAsyncContextManager[HttpAnswer]:
-            return open_stream(self._url, headers=self._headers, body=self.body(request), timeouts=self.timeouts)
-
-        decoder = Decoder(self.price, deltas=request.deltas)
-        return RequestedStream(post, decoder, kinds=KINDS, overflow=OVERFLOW, expected="a Messages API stream")
+        url, headers, timeouts = self._url, self._headers, self.timeouts
+        return RequestedStream(
+            lambda: open_stream(url, headers=headers, body=self.body(request), timeouts=timeouts),
+            Decoder(self.price, deltas=request.deltas),
+            KINDS,
+            OVERFLOW,
+            "a Messages API stream",
+        )
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as it is sent.
@@ -117,8 +123,7 @@ class AnthropicModel:
         """
         prefix, messages, cache = request.prefix, request.messages, request.settings.cache
         return written(
-            self._head(request),
-            lambda head, more_tools: encode(head, prefix, messages, cache=cache, more_tools=more_tools),
+            self._head(request), lambda head, more: encode(head, prefix, messages, cache=cache, more_tools=more)
         )
 
     def _head(self, request: Request) -> JsonObject:
@@ -145,7 +150,7 @@ class AnthropicModel:
             return {"thinking": {"type": known.off}}
         if known.reasoning == "budget":
             return _budget(min(_BUDGETS[asked], limit * 3 // 4), limit)
-        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": _EFFORTS[asked]}}
+        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low" if asked == "minimal" else asked}}
 
     def _checked_budget(self, budget: int, known: _Known, ceiling: int) -> int:
         if known.reasoning == "adaptive":
@@ -154,12 +159,6 @@ class AnthropicModel:
             said = f"A thinking budget of {budget} is not between {_LEAST_BUDGET} and max_tokens, which is {ceiling}."
             raise refused_here(f"{said} Change one of the two.")
         return budget
-
-    def _loads_tools(self) -> bool:
-        """Tell whether it loads deferred tools itself: Anthropic's models from the fourth on do."""
-        if self.deferred_loading is not None:
-            return self.deferred_loading
-        return self.base_url == BASE_URL and self.name.startswith("claude-") and not self.name.startswith("claude-3-")
 
     def _all_headers(self) -> dict[str, str]:
         headers = {
@@ -203,11 +202,8 @@ def from_environment(
         api_key = environment("ANTHROPIC_API_KEY")
         auth_token = environment("ANTHROPIC_AUTH_TOKEN") if api_key is None else None
     if api_key is None and auth_token is None:
-        raise ModelUnavailable(
-            f"There is no key for the model {name!r}.",
-            model=f"{PROVIDER}:{name}",
-            hint="Set the environment variable ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a bearer token.",
-        )
+        hint = "Set the environment variable ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a bearer token."
+        raise missing("key", model=f"{PROVIDER}:{name}", shown=name, hint=hint)
     base_url = base_url or environment("ANTHROPIC_BASE_URL") or BASE_URL
     if price is None and base_url.rstrip("/").removesuffix("/v1") == BASE_URL:
         price = price_for(PROVIDER, name)
@@ -262,20 +258,7 @@ _KNOWN: Final[Mapping[str, _Known]] = {
     "": _Known(8_192, None, "budget", "disabled"),
 }
 
-_EFFORTS: Final[Mapping[ThinkingLevel, str]] = {
-    "minimal": "low",
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "max": "max",
-}
-_BUDGETS: Final[Mapping[ThinkingLevel, int]] = {
-    "minimal": 1_024,
-    "low": 4_096,
-    "medium": 12_288,
-    "high": 24_576,
-    "max": 49_152,
-}
+_BUDGETS: Final[Mapping[str, int]] = {"minimal": 1_024, "low": 4_096, "medium": 12_288, "high": 24_576, "max": 49_152}
 _LEAST_BUDGET: Final = 1_024
 
 

@@ -7,6 +7,7 @@ provider may go on with an earlier one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -53,24 +54,22 @@ _STOP_REASONS: Final[Mapping[FinishReason, StopReason]] = {
 }
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class Decoder:
     """Turns the events of one answer into parts."""
 
-    __slots__ = ("_calls", "_deltas", "_ids", "_is_remote", "_owner", "_price", "_started", "_stream")
-
-    def __init__(
-        self, stream: StreamedResponse, *, owner: str, is_remote: bool, price: Price | None, deltas: bool
-    ) -> None:
-        """`owner` is written into the blocks that only this provider can read; a remote one must say why it stops."""
-        self._stream = stream
-        self._owner = owner
-        self._is_remote = is_remote
-        self._price = price
-        self._deltas = deltas
-        self._started = False
-        self._calls: dict[int, ToolUse] = {}
-        """The calls that have begun, by their place in the message: their ids and names only."""
-        self._ids: set[str] = set()
+    _stream: StreamedResponse
+    _: KW_ONLY
+    owner: str
+    """It is written into the blocks that only this provider can read."""
+    is_remote: bool
+    """A remote one must say why it stops."""
+    price: Price | None
+    deltas: bool
+    _started: bool = field(default=False, init=False)
+    _calls: dict[int, ToolUse] = field(default_factory=dict[int, ToolUse], init=False)
+    """The calls that have begun, by their place in the message: their ids and names only."""
+    _ids: set[str] = field(default_factory=set[str], init=False)
 
     def feed(self, event: ModelResponseStreamEvent) -> Sequence[Part]:
         """Return the parts that an event brings."""
@@ -90,7 +89,7 @@ class Decoder:
                         pieces = ()
             case _:
                 pieces = ()
-        return (*started, *pieces) if self._deltas else started
+        return (*started, *pieces) if self.deltas else started
 
     def end(self) -> Sequence[Part]:
         """Return the blocks and the end, when the events have ended.
@@ -107,7 +106,7 @@ class Decoder:
             blocks.append(Text(refusal, extra={"refusal": True}))
         return (
             *started,
-            *((TextPart(refusal),) if refusal and self._deltas else ()),
+            *((TextPart(refusal),) if refusal and self.deltas else ()),
             *map(BlockFinished, blocks),
             ResponseFinished(stop, detail, self.usage() or Usage(requests=1)),
         )
@@ -126,7 +125,7 @@ class Decoder:
             reasoning_tokens=_reasoning(seen),
             exact=exact and not seen.unmeasured_requests,
         )
-        return usage if self._price is None else self._price.charged(usage)
+        return usage if self.price is None else self.price.charged(usage)
 
     def _start(self) -> ResponseStarted:
         self._started = True
@@ -164,7 +163,7 @@ class Decoder:
         reason, details = response.finish_reason, response.provider_details or {}
         told = details.get("finish_reason")
         # Some of pydantic-ai's models call an answer complete that has only ended.
-        if response.state == "incomplete" or (self._is_remote and told is None and reason in (None, "stop")):
+        if response.state == "incomplete" or (self.is_remote and told is None and reason in (None, "stop")):
             raise damaged("it ended before the provider said why")
         if reason == "error":
             usage = self.usage(exact=False)
@@ -180,27 +179,24 @@ class Decoder:
     def _blocks(self, index: int, part: ModelResponsePart) -> Sequence[Block]:
         match part:
             case ForeignText(content=text):
-                return (Text(text, extra=self._extra(part)),) if text else ()
+                details = _details(part)
+                if part.citations:
+                    details["citations"] = to_jsonable_python(part.citations)
+                return (Text(text, extra={self.owner: details} if details else None),) if text else ()
             case ForeignThinking(content=text):
                 envelope = _envelope(part, signature=part.signature)
                 if text:
-                    return (Thinking(text, envelope or None, self._owner),)
-                return (RedactedThinking(envelope, self._owner),) if envelope else ()
+                    return (Thinking(text, envelope or None, self.owner),)
+                return (RedactedThinking(envelope, self.owner),) if envelope else ()
             case ToolCallPart():
                 call, given = self._call(index, part), part.args
                 arguments = given if isinstance(given, str) else orjson.dumps(given or {}).decode()
                 call = tool_use(call.id, call.name, arguments, wire_id=call.wire_id)
                 envelope = _envelope(part, call=call.id)
-                return (RedactedThinking(envelope, self._owner), call) if envelope else (call,)
+                return (RedactedThinking(envelope, self.owner), call) if envelope else (call,)
             case _:
                 whole = ModelMessagesTypeAdapter.dump_python([ModelResponse(parts=[part])], mode="json")[0]
-                return (Opaque(self._owner, to_json({"type": part.part_kind, "response": whole}).decode()),)
-
-    def _extra(self, part: ForeignText) -> JsonObject | None:
-        details = _details(part)
-        if part.citations:
-            details["citations"] = to_jsonable_python(part.citations)
-        return {self._owner: details} if details else None
+                return (Opaque(self.owner, to_json({"type": part.part_kind, "response": whole}).decode()),)
 
 
 def _told(usage: RequestUsage, name: str) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final, TypeAlias, TypeVar
 
@@ -57,7 +57,6 @@ from journeyman.types import (
 _KEPT_AT_MOST: Final = 20_000  # messages; when there are more, the oldest are translated again
 _ID_CHARACTERS: Final = 64
 _NAME_CHARACTERS: Final = 64
-
 _File: TypeAlias = BinaryContent | ImageUrl | DocumentUrl
 _Key = TypeVar("_Key")
 _Kept = TypeVar("_Kept")
@@ -66,8 +65,6 @@ _Made = TypeVar("_Made")
 
 class Encoder:
     """Translates conversations for one provider, and remembers what it has translated."""
-
-    __slots__ = ("_messages", "_owner", "_prefixes", "_taken")
 
     def __init__(self, owner: str, profile: ModelProfile) -> None:
         """`owner` stands in the blocks that only this provider can read; `profile` says what the model takes."""
@@ -110,27 +107,26 @@ class Encoder:
         return ModelRequest(parts=request_parts) if request_parts else None
 
 
+@dataclass(frozen=True, slots=True)
 class _Taken:
     """What the model takes, as far as pydantic-ai's models do not see to it."""
 
-    __slots__ = ("_documents", "_id_characters", "_images")
-
-    def __init__(self, profile: ModelProfile) -> None:
-        self._images = profile.get("supports_image_input", True)
-        self._documents = profile.get("supports_document_input", True)
-        self._id_characters = profile.get("tool_call_id_length")
+    profile: ModelProfile
 
     def file(self, file: Image | Document) -> bool:
         """Return whether the model can read a file of this kind in a tool's result."""
-        return self._images if isinstance(file, Image) else self._documents
+        if isinstance(file, Image):
+            return self.profile.get("supports_image_input", True)
+        return self.profile.get("supports_document_input", True)
 
     def id(self, id: str) -> str:
         """Return an id of letters, digits, `_` and `-`, always the same one; Mistral's have a fixed length."""
-        if self._id_characters is None:
+        n_characters = self.profile.get("tool_call_id_length")
+        if n_characters is None:
             return safe_id(id, longest=_ID_CHARACTERS)
-        if len(id) == self._id_characters and id.isalnum() and id.isascii():
+        if len(id) == n_characters and id.isalnum() and id.isascii():
             return id
-        return sha256(id.encode("utf-8", "replace")).hexdigest()[: self._id_characters]
+        return sha256(id.encode("utf-8", "replace")).hexdigest()[:n_characters]
 
 
 def _keep(kept: dict[_Key, tuple[_Kept, _Made]], key: _Key, original: _Kept, made: _Made) -> tuple[_Kept, _Made]:
@@ -222,7 +218,8 @@ def _response_parts(blocks: Iterable[Block], owner: str, taken: _Taken) -> list[
     for block in blocks:
         match block:
             case Text(text):
-                parts += [_text(block, owner)] if text else []
+                details_of_text = as_object((block.extra or {}).get(owner))
+                parts += [_with_details(TextPart(content=sendable(text)), details_of_text)] if text else []
             case Thinking(text, signature):
                 own = {"provider_name": owner.removeprefix("bridge:"), **_opened(signature or "")}
                 parts.append(_with_details(ThinkingPart(content=sendable(text)), own))
@@ -235,22 +232,12 @@ def _response_parts(blocks: Iterable[Block], owner: str, taken: _Taken) -> list[
             case ToolUse():
                 parts.append(_tool_call(block, details.get(block.id, {}), taken))
             case Opaque(json=json):
-                parts += _kept_verbatim(json)
+                # What `bridge/decode.py` kept as it was.
+                for message in ModelMessagesTypeAdapter.validate_python([from_json(json).get("response")]):
+                    parts += message.parts if isinstance(message, ModelResponse) else ()
             case Image() | Document() | ToolResult():
                 parts.append(TextPart(content=f"[A {block.type!r} block of the assistant's is left out.]"))
     return parts
-
-
-def _text(block: Text, owner: str) -> TextPart:
-    return _with_details(TextPart(content=sendable(block.text)), as_object((block.extra or {}).get(owner)))
-
-
-def _kept_verbatim(json: str) -> Sequence[ModelResponsePart]:
-    """Return the part that `bridge/decode.py` kept as it was."""
-    for message in ModelMessagesTypeAdapter.validate_python([from_json(json).get("response")]):
-        if isinstance(message, ModelResponse):
-            return message.parts
-    return ()
 
 
 def _tool_call(call: ToolUse, details: JsonObject, taken: _Taken) -> ToolCallPart:

@@ -75,7 +75,7 @@ def _refused(error: ModelHTTPError, name: str) -> ProviderError:
     """Return the error that the service reports with a status. Such an answer is not billed."""
     headers: Mapping[str, str] = error.headers or {}
     kind, label = _kind_by_class(error) or kind_of_status(error.status_code), _label(error)
-    words = " ".join(filter(None, (f"answered {error.status_code}", label)))
+    words = f"answered {error.status_code} {label or ''}".rstrip()
     return ProviderError(
         f"{name} {words}: {_message(error.body) or said(error)}".rstrip(".") + ".",
         kind=kind,
@@ -105,12 +105,10 @@ def _message(body: object) -> str:
 
 
 def _known(error: Exception, *, begun: bool) -> Meaning:
-    if isinstance(error, _OWN_TIMEOUTS):
-        error = error if error.__cause__ is not None else TimeoutError(str(error))
-    if isinstance(error, AgentRunError | OSError) or begun:
-        known = meaning(error, begun=begun)
-        if known is not None:
-            return known
+    if isinstance(error, _OWN_TIMEOUTS) and error.__cause__ is None:
+        error = TimeoutError(str(error))
+    if (isinstance(error, AgentRunError | OSError) or begun) and (known := meaning(error, begun=begun)) is not None:
+        return known
     if begun:
         return Meaning("stream_cut", "could not be understood any further")
     if isinstance(error, ModelConnectionError):
@@ -134,18 +132,14 @@ def unavailable(error: Exception, name: str, secrets: Iterable[str]) -> ModelUna
         extra = _EXTRA.search(text)
         package = f"pydantic-ai-slim[{extra[1]}]" if extra else error.name or "the provider's package"
         message = f"The model {name!r} needs a package that is not installed."
-        return ModelUnavailable(
-            message, model=name, hint=f"Install it: pip install 'journeyman[providers]' '{package}'"
-        )
+        hint = f"Install it: pip install 'journeyman[providers]' '{package}'"
+        return ModelUnavailable(message, model=name, hint=hint)
     first_sentence = re.split(r"(?<=[.!?])\s", text)[0].rstrip(".")
-    variables = sorted({*_VARIABLE.findall(first_sentence)})
-    message = f"The model {name!r} cannot be used: {first_sentence}."
-    if variables:
-        return ModelUnavailable(
-            message, model=name, hint=f"Set {' or '.join(variables)}, or give its option to connect."
-        )
-    hint = f"{_suggestion(name)}Look at its name, and at the options that were given to connect."
-    return ModelUnavailable(message, model=name, hint=hint)
+    if variables := sorted({*_VARIABLE.findall(first_sentence)}):
+        hint = f"Set {' or '.join(variables)}, or give its option to connect."
+    else:
+        hint = f"{_suggestion(name)}Look at its name, and at the options that were given to connect."
+    return ModelUnavailable(f"The model {name!r} cannot be used: {first_sentence}.", model=name, hint=hint)
 
 
 def _suggestion(name: str) -> str:

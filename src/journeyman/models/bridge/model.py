@@ -47,11 +47,12 @@ from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import ModelResponseStreamEvent
 from pydantic_ai.models import Model as ForeignModel
 from pydantic_ai.models import StreamedResponse, infer_model
-from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import CacheSetting, ModelSettings, ThinkingLevel
 
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.model import Facts, Part, Request, Settings
+from journeyman.models.answers import Parts
 from journeyman.models.bridge.decode import Decoder
 from journeyman.models.bridge.encode import Encoder
 from journeyman.models.bridge.failure import failure, unavailable
@@ -63,7 +64,6 @@ from journeyman.types import Price
 
 if TYPE_CHECKING:
     from journeyman.model import HasFacts, Model, Opens
-
 
 PATIENCE: Final = Timeouts(idle_s=300.0)
 """Longer than over our own wire: what keeps a connection alive is not seen here, only what it says."""
@@ -220,13 +220,7 @@ def from_name(
 
 
 def _made(name: str, options: Mapping[str, object]) -> ForeignModel:
-    if not options:
-        return infer_model(name)
-
-    def provider(named: str) -> Provider[object]:
-        return infer_provider_class(named)(**options)
-
-    return infer_model(name, provider)
+    return infer_model(name, lambda named: infer_provider_class(named)(**options)) if options else infer_model(name)
 
 
 # -- settings: what a provider cannot be asked for is refused ----------------------------------------------------------
@@ -333,21 +327,16 @@ def _take(names: Iterable[str], unsupported: frozenset[str], model: ForeignModel
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-class _Parts:
+@dataclass(slots=True, repr=False, eq=False)
+class _Parts(Parts):
     """The parts of an answer, and the request that brings them."""
 
-    __slots__ = ("_bridge", "_carrier", "_decoder", "_events", "_is_over", "_lease", "_ready", "_request")
-
-    def __init__(self, bridge: BridgeModel, lease: _Lease, request: Request) -> None:
-        self._bridge = bridge
-        self._lease = lease
-        self._request = request
-        self._carrier: AbstractAsyncContextManager[StreamedResponse] | None = None
-        self._decoder: Decoder | None = None
-        self._events: AsyncIterator[ModelResponseStreamEvent] | None = None
-        self._ready: list[Part] = []
-        """The next parts, the last one first."""
-        self._is_over = False
+    _bridge: BridgeModel
+    _lease: _Lease
+    _request: Request
+    _carrier: AbstractAsyncContextManager[StreamedResponse] | None = None
+    _decoder: Decoder | None = None
+    _events: AsyncIterator[ModelResponseStreamEvent] | None = None
 
     async def open(self) -> None:
         """Send the request, and wait for the answer to begin.
@@ -362,7 +351,7 @@ class _Parts:
         except ProviderError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever class a provider's package raises
-            failed = self._failure(error, begun=False)
+            failed = self._meaning(error, begun=False)
         else:
             self._carrier, self._events = carrier, aiter(stream)
             self._decoder = Decoder(
@@ -390,32 +379,19 @@ class _Parts:
         try:
             await carrier.__aexit__(None, None, None)
         except Exception as error:  # noqa: BLE001 - as above
-            if self._is_over:
+            if self._has_ended:
                 return  # the answer is complete; only its connection is lost
-            failed = self._failure(error, begun=True)
+            failed = self._meaning(error, begun=True)
         else:
             return
         raise failed.with_traceback(None)
 
-    def __aiter__(self) -> _Parts:
-        return self
-
-    async def __anext__(self) -> Part:
-        try:
-            while not self._ready:
-                if self._is_over:
-                    raise StopAsyncIteration
-                self._ready = [*reversed(await self._more())]
-            return self._ready.pop()
-        except ProviderError as error:
-            failed = error
-            if failed.usage is None and self._decoder is not None:
-                failed.usage = self._decoder.usage(exact=False)
-        except StopAsyncIteration:
-            raise
-        except Exception as error:  # noqa: BLE001 - as above
-            failed = self._failure(error, begun=True)
-        raise failed.with_traceback(None)
+    def _failure(self, error: Exception) -> ProviderError:
+        if not isinstance(error, ProviderError):
+            return self._meaning(error, begun=True)
+        if error.usage is None and self._decoder is not None:
+            error.usage = self._decoder.usage(exact=False)
+        return error
 
     async def _more(self) -> Sequence[Part]:
         if self._events is None or self._decoder is None:
@@ -424,10 +400,10 @@ class _Parts:
             event = await anext(self._events, None)
         if event is not None:
             return self._decoder.feed(event)
-        self._is_over = True
+        self._has_ended = True
         return self._decoder.end()
 
-    def _failure(self, error: Exception, *, begun: bool) -> ProviderError:
+    def _meaning(self, error: Exception, *, begun: bool) -> ProviderError:
         model = self._lease.model
         usage = self._decoder.usage(exact=False) if self._decoder is not None else None
         secrets = [*self._bridge.secrets, *_held_secrets(getattr(model.provider, "client", None))]

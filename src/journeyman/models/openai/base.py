@@ -13,16 +13,16 @@ from functools import partial
 from typing import ClassVar, Final
 from urllib.parse import quote, urlencode
 
-from journeyman.errors import ModelUnavailable
 from journeyman.model import Facts, Part, Request, ThinkingLevel
 from journeyman.models.answers import Decoder, RequestedStream
 from journeyman.models.openai.endpoint import KINDS, OPENAI, OVERFLOW, Endpoint, known_of
-from journeyman.models.requests import check_key, refused_here, written
-from journeyman.models.transport import HttpAnswer, Timeouts, lease, open_stream
+from journeyman.models.requests import check_key, missing, refused_here, written
+from journeyman.models.transport import Timeouts, lease, open_stream
 from journeyman.types import JsonObject, Price
 
 _TOOL_CHOICES: Final = {"any": "required", "none": "none"}
 _EFFORTS: Final[Mapping[ThinkingLevel, tuple[str, ...]]] = {
+    "off": ("none",),
     "minimal": ("minimal", "low"),
     "low": ("low",),
     "medium": ("medium",),
@@ -65,12 +65,9 @@ class OpenAIStyleModel(ABC):
         check_key(self.api_key, model=self.name)
         endpoint, known = self.endpoint, known_of(self.name)
         longest, window = endpoint.max_output_tokens, endpoint.context_window
-        facts = Facts(
-            max_output_tokens=known.max_output_tokens if longest is None else longest,
-            context_window=known.context_window if window is None else window,
-            price=self.price,
-        )
-        object.__setattr__(self, "facts", facts)
+        longest = known.max_output_tokens if longest is None else longest
+        window = known.context_window if window is None else window
+        object.__setattr__(self, "facts", Facts(max_output_tokens=longest, context_window=window, price=self.price))
         object.__setattr__(self, "url", self._whole_url())
         object.__setattr__(self, "_headers", self._all_headers())
 
@@ -87,11 +84,14 @@ class OpenAIStyleModel(ABC):
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
-
-        def post() -> AbstractAsyncContextManager[HttpAnswer]:
-            return open_stream(self.url, headers=self._headers, body=self.body(request), timeouts=self.timeouts)
-
-        return RequestedStream(post, self._decoder(request), kinds=KINDS, overflow=OVERFLOW, expected=self._expected)
+        url, headers, timeouts = self.url, self._headers, self.timeouts
+        return RequestedStream(
+            lambda: open_stream(url, headers=headers, body=self.body(request), timeouts=timeouts),
+            self._decoder(request),
+            KINDS,
+            OVERFLOW,
+            self._expected,
+        )
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as it is sent.
@@ -125,10 +125,7 @@ class OpenAIStyleModel(ABC):
     def _decoder(self, request: Request) -> Decoder:
         """Return what reads the answer."""
 
-    # -- requests
-
     def _tool_fields(self, request: Request) -> JsonObject:
-        """Return the fields that say how tools are used; none for a request without tools."""
         fields: JsonObject = {}
         if not request.prefix.tools:
             return fields
@@ -148,11 +145,9 @@ class OpenAIStyleModel(ABC):
         name = f"{self.provider}:{self.name}"
         if not taken:
             raise refused_here(f"{name} takes no effort for reasoning. Leave Settings.thinking at None.")
-        if level == "off":
-            if "none" not in taken:
-                raise refused_here(f"{name} always reasons. Ask for thinking='minimal' instead of 'off'.")
-            return "none"
         word = next((word for word in _EFFORTS[level] if word in taken), None)
+        if word is None and level == "off":
+            raise refused_here(f"{name} always reasons. Ask for thinking='minimal' instead of 'off'.")
         if word is None:
             raise refused_here(f"{name} takes no effort {level!r} for reasoning. It takes: {', '.join(taken)}.")
         return word
@@ -162,11 +157,8 @@ class OpenAIStyleModel(ABC):
     def _whole_url(self) -> str:
         base_url, query = self.base_url or self.endpoint.base_url, self.endpoint.query
         if base_url is None:
-            raise ModelUnavailable(
-                f"There is no address for the model {self.name!r}.",
-                model=f"{self.provider}:{self.name}",
-                hint="Give base_url, or set that of the endpoint.",
-            )
+            hint = "Give base_url, or set that of the endpoint."
+            raise missing("address", model=f"{self.provider}:{self.name}", shown=self.name, hint=hint)
         path = self._path.replace("{model}", quote(self.name, safe=""))
         return base_url.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
 

@@ -76,17 +76,15 @@ class OpenAIChatModel(OpenAIStyleModel):
         return fields
 
     def _effort_field(self, level: ThinkingLevel) -> JsonObject:
-        match self.endpoint.effort_field:
-            case "reasoning_effort":
-                return {"reasoning_effort": self._effort(level)}
-            case "reasoning":
-                return {"reasoning": {"effort": self._effort(level)}}
-            case None:
-                raise refused_here(
-                    f"{self.provider}:{self.name} has no known field for the effort of reasoning. Leave"
-                    " Settings.thinking at None and put what the server takes into Settings.extra, or replace"
-                    " effort_field and efforts of the endpoint."
-                )
+        field = self.endpoint.effort_field
+        if field is None:
+            raise refused_here(
+                f"{self.provider}:{self.name} has no known field for the effort of reasoning. Leave Settings.thinking"
+                " at None and put what the server takes into Settings.extra, or replace effort_field and efforts of the"
+                " endpoint."
+            )
+        effort = self._effort(level)
+        return {field: effort if field == "reasoning_effort" else {"effort": effort}}
 
     def _budget(self, budget: int, *, ceiling: int, limit: int) -> JsonObject:
         """Return the field for a budget; `limit` is `ceiling` or less, when a budget of the run leaves less."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 import orjson
@@ -41,50 +41,30 @@ _LEAST_CHUNK_BYTES: Final = 32
 _GROWING_DETAILS: Final = ("text", "summary", "data")
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class Decoder:
     """Turns the chunks of one answer into parts."""
 
-    __slots__ = (
-        "_annotations",
-        "_calls",
-        "_deltas",
-        "_details",
-        "_finish_reason",
-        "_price",
-        "_provider",
-        "_reasoning",
-        "_refusal",
-        "_started",
-        "_stop_sequence",
-        "_tells_cost",
-        "_text",
-        "_usage",
-        "complete",
-    )
-
-    def __init__(
-        self, provider: str, price: Price | None = None, *, deltas: bool = True, tells_cost: bool = False
-    ) -> None:
-        """`provider` is whose reasoning it is. Without `deltas` the pieces of blocks make no parts, only the blocks.
-
-        With `tells_cost` the cost that the answer tells is in US dollars; without, it may be anything.
-        """
-        self._provider = provider
-        self._price = price
-        self._tells_cost = tells_cost
-        self._deltas = deltas
-        self._text: list[str] = []
-        self._refusal: list[str] = []
-        self._reasoning: list[str] = []
-        self._details: list[JsonObject] = []
-        self._annotations: list[JsonValue] = []
-        self._calls = _Calls()
-        self._usage: JsonObject = {}
-        self._started = False
-        self._finish_reason: str | None = None
-        self._stop_sequence: str | None = None
-        self.complete = False
-        """True when the last part was given."""
+    provider: str
+    """Whose reasoning it is."""
+    price: Price | None = None
+    _: KW_ONLY
+    deltas: bool = True
+    """False: the pieces of blocks make no parts, only the blocks."""
+    tells_cost: bool = False
+    """Whether the cost that the answer tells is in US dollars; if not, it may be anything."""
+    complete: bool = field(default=False, init=False)
+    """True when the last part was given."""
+    _text: list[str] = field(default_factory=list[str], init=False)
+    _refusal: list[str] = field(default_factory=list[str], init=False)
+    _reasoning: list[str] = field(default_factory=list[str], init=False)
+    _details: list[JsonObject] = field(default_factory=list[JsonObject], init=False)
+    _annotations: list[JsonValue] = field(default_factory=list[JsonValue], init=False)
+    _calls: _Calls = field(default_factory=lambda: _Calls(), init=False)
+    _usage: JsonObject = field(default_factory=dict[str, JsonValue], init=False)
+    _started: bool = field(default=False, init=False)
+    _finish_reason: str | None = field(default=None, init=False)
+    _stop_sequence: str | None = field(default=None, init=False)
 
     def parts(self, events: Iterable[tuple[bytes, bytes]]) -> Iterator[Part]:
         """Yield the parts that some events bring; see `feed`."""
@@ -107,11 +87,16 @@ class Decoder:
         parts: list[Part] = []
         # Azure begins with a chunk about its filters, in which everything else is empty.
         if not self._started and (chunk.get("choices") or chunk.get("id") or chunk.get("model")):
-            parts.append(self._start(chunk))
+            self._started = True
+            usage = self.usage() or Usage(requests=1, exact=False)
+            parts.append(ResponseStarted(as_text(chunk.get("model")), as_text(chunk.get("id")), usage))
         for choice in as_list(chunk.get("choices")):
             self._read_choice(as_object(choice), parts)
         if chunk.get("usage"):
-            self._count(as_object(chunk["usage"]), parts)
+            usage = as_object(chunk["usage"])  # totals so far: later ones replace
+            if any(isinstance(usage.get(name), int) for name in ("prompt_tokens", "completion_tokens")):
+                self._usage = usage
+                parts.append(UsageSeen(self.usage() or Usage(requests=1, exact=False)))
         return parts
 
     def document(self, data: bytes) -> Sequence[Part]:
@@ -144,13 +129,8 @@ class Decoder:
         """Return what the answer has reported as used so far; None before it has reported anything."""
         if not self._usage:
             return None
-        usage = usage_of(self._usage, tells_cost=self._tells_cost)
-        return usage if self._price is None else self._price.charged(usage)
-
-    def _start(self, chunk: JsonObject) -> Part:
-        self._started = True
-        usage = self.usage() or Usage(requests=1, exact=False)
-        return ResponseStarted(as_text(chunk.get("model")), as_text(chunk.get("id")), usage)
+        usage = usage_of(self._usage, tells_cost=self.tells_cost)
+        return usage if self.price is None else self.price.charged(usage)
 
     def _read_choice(self, choice: JsonObject, parts: list[Part]) -> None:
         if choice.get("index"):
@@ -164,7 +144,7 @@ class Decoder:
                 continue
             if key == "content" and isinstance(value, str):
                 self._text.append(value)
-                if self._deltas:
+                if self.deltas:
                     parts.append(TextPart(value))
             elif key != "role":
                 self._read_field(key, value, delta, parts)
@@ -175,14 +155,16 @@ class Decoder:
     def _read_field(self, key: str, value: JsonValue, delta: JsonObject, parts: list[Part]) -> None:
         """Take in a field of a message; one that is not known here is ignored."""
         match key:
-            case "reasoning_content":
-                self._add(self._reasoning, as_text(value), parts, ThinkingPart)
-            case "reasoning" if not delta.get("reasoning_content"):
+            case "reasoning" if delta.get("reasoning_content"):
+                return
+            case "reasoning_content" | "reasoning":
                 self._add(self._reasoning, as_text(value), parts, ThinkingPart)
             case "content":
-                thought, text = _split(as_list(value))
-                self._add(self._reasoning, thought, parts, ThinkingPart)
-                self._add(self._text, text, parts, TextPart)
+                listed = [as_object(part) for part in as_list(value)]
+                thoughts = [_thought(part.get("thinking")) for part in listed if part.get("type") == "thinking"]
+                texts = [as_text(part.get("text")) for part in listed if part.get("type") == "text"]
+                self._add(self._reasoning, "".join(thoughts), parts, ThinkingPart)
+                self._add(self._text, "".join(texts), parts, TextPart)
             case "refusal":
                 self._add(self._refusal, as_text(value), parts, TextPart)
             case "tool_calls":
@@ -199,20 +181,14 @@ class Decoder:
     def _read_calls(self, deltas: Sequence[JsonObject], parts: list[Part]) -> None:
         for delta in deltas:
             part = self._calls.add(delta)
-            if part is not None and self._deltas:
+            if part is not None and self.deltas:
                 parts.append(part)
 
     def _add(self, pieces: list[str], text: str, parts: list[Part], kind: type[TextPart] | type[ThinkingPart]) -> None:
         if text:
             pieces.append(text)
-            if self._deltas:
+            if self.deltas:
                 parts.append(kind(text))
-
-    def _count(self, usage: JsonObject, parts: list[Part]) -> None:
-        """Take over the counts, which are totals so far: later ones replace."""
-        if isinstance(usage.get("prompt_tokens"), int) or isinstance(usage.get("completion_tokens"), int):
-            self._usage = usage
-            parts.append(UsageSeen(self.usage() or Usage(requests=1, exact=False)))
 
     def _blocks(self) -> list[Block]:
         blocks = [self._thinking()]
@@ -226,17 +202,14 @@ class Decoder:
         text = "".join(self._reasoning)
         details = orjson.dumps(self._details).decode() if self._details else None
         if text:
-            return Thinking(text, details, self._provider)
-        return RedactedThinking(details, self._provider) if details else None
+            return Thinking(text, details, self.provider)
+        return RedactedThinking(details, self.provider) if details else None
 
     def _stop(self, reason: str) -> tuple[StopReason, str | None]:
+        """Return why the model stopped; if by itself, what it made says more than the word that the server used."""
         told: StopReason = _STOP_REASONS.get(reason, "other")
-        if told in ("end_turn", "tool_use"):
-            return self._natural_stop()
-        return told, reason if told in ("other", "refusal") else None
-
-    def _natural_stop(self) -> tuple[StopReason, str | None]:
-        """Return why the model stopped by itself; what it made says more than the word that the server used."""
+        if told not in ("end_turn", "tool_use"):
+            return told, reason if told in ("other", "refusal") else None
         if self._calls.all:
             return "tool_use", None
         if self._refusal:
@@ -251,14 +224,6 @@ def _raise_reported(chunk: JsonObject, *, is_error: bool) -> None:
         raise reported_within(chunk)
 
 
-def _split(content: list[JsonValue]) -> tuple[str, str]:
-    """Return the reasoning and the text of a content that is a list of parts."""
-    parts = [as_object(part) for part in content]
-    thoughts = [_thought(part.get("thinking")) for part in parts if part.get("type") == "thinking"]
-    texts = [as_text(part.get("text")) for part in parts if part.get("type") == "text"]
-    return "".join(thoughts), "".join(texts)
-
-
 def _thought(value: JsonValue | None) -> str:
     return as_text(value) or "".join([as_text(as_object(part).get("text")) for part in as_list(value)])
 
@@ -269,17 +234,13 @@ def _add_details(details: list[JsonObject], added: Sequence[JsonValue]) -> None:
         last = details[-1] if details else None
         if last is None or last.get("type") != detail.get("type") or last.get("index") != detail.get("index"):
             details.append(detail)
-        else:
-            _extend(last, detail)
-
-
-def _extend(last: JsonObject, detail: JsonObject) -> None:
-    for key, value in detail.items():
-        before = last.get(key)
-        if key in _GROWING_DETAILS and isinstance(before, str) and isinstance(value, str):
-            last[key] = before + value
-        elif value is not None:
-            last[key] = value
+            continue
+        for key, value in detail.items():
+            before = last.get(key)
+            if key in _GROWING_DETAILS and isinstance(before, str) and isinstance(value, str):
+                last[key] = before + value
+            elif value is not None:
+                last[key] = value
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
@@ -293,23 +254,17 @@ class _WrittenCall:
     name: str
     pieces: list[str] = field(default_factory=list[str])
 
-    @property
-    def json(self) -> str:
-        return "".join(self.pieces)
-
     def finish(self) -> Block:
-        return tool_use(self.id, self.name, self.json, wire_id=self.wire_id)
+        return tool_use(self.id, self.name, "".join(self.pieces), wire_id=self.wire_id)
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class _Calls:
     """The calls of one answer, in the order in which they began."""
 
-    __slots__ = ("_by_index", "_ids", "all")
-
-    def __init__(self) -> None:
-        self.all: list[_WrittenCall] = []
-        self._by_index: dict[JsonValue, _WrittenCall] = {}
-        self._ids: set[str] = set()
+    all: list[_WrittenCall] = field(default_factory=list[_WrittenCall])
+    _by_index: dict[JsonValue, _WrittenCall] = field(default_factory=dict[JsonValue, _WrittenCall])
+    _ids: set[str] = field(default_factory=set[str])
 
     def add(self, delta: JsonObject) -> Part | None:
         """Take in a call, or a piece of one."""
@@ -347,7 +302,7 @@ def _begins_another(known: _WrittenCall, *, id: str, name: str, arguments: str) 
         return False
     if id:
         return id != known.told_id
-    return name != known.name or (bool(arguments) and is_object(known.json))
+    return name != known.name or (bool(arguments) and is_object("".join(known.pieces)))
 
 
 # -- usage -------------------------------------------------------------------------------------------------------------

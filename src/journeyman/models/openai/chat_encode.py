@@ -87,7 +87,7 @@ def encode(
         piece = message.wire.get(id)
         if piece is None:
             piece = codec.kept(message)
-            if codec.marks and is_marked(piece):
+            if codec.marks and _MARK in piece:
                 by_hand.append(len(pieces))
         pieces.append(piece)
     system, tools = _system(prefix, endpoint, marks=codec.marks), _tools(prefix, endpoint)
@@ -123,7 +123,7 @@ class _Codec:
         wire, marked = message.wire, f"{self.id}/marked"
         if marked not in wire:
             piece = self.message(message)
-            wire[marked if self.marks and is_marked(piece) else self.id] = piece
+            wire[marked if self.marks and _MARK in piece else self.id] = piece
             return piece
         return wire[marked]
 
@@ -149,8 +149,7 @@ class _Codec:
             text = result.content
         else:
             text = "\n".join([self._in_result(block) for block in result.parts])
-        if result.is_error and not text.lower().startswith("error"):
-            text = f"Error: {text or '(no output)'}"
+        text = with_error(text, result)
         content = [self._text(text, marked=is_marked_inside(result))] if self.marks and text else text
         return to_json({"role": "tool", "tool_call_id": self._id(result.tool_use_id), "content": content})
 
@@ -195,9 +194,9 @@ class _Codec:
 
     def _image(self, image: Image) -> JsonObject:
         taken = self.endpoint.images and (isinstance(image.source, Base64) or self.endpoint.image_urls)
-        return (
-            {"type": "image_url", "image_url": {"url": url_of(image.source)}} if taken else _text_part(missing(image))
-        )
+        if not taken:
+            return _text_part(missing(image))
+        return {"type": "image_url", "image_url": {"url": url_of(image.source)}}
 
     def _document(self, document: Document) -> JsonObject:
         if (text := plain_text(document)) is not None:
@@ -239,6 +238,13 @@ class _Codec:
 
     def _id(self, id: str) -> str:
         return safe_id(id, longest=self.endpoint.longest_id)
+
+
+def with_error(text: str, result: ToolResult) -> str:
+    """Return the text of a result; that of an error says so, as the APIs have no other place for it."""
+    if not result.is_error or text.lower().startswith("error"):
+        return text
+    return f"Error: {text or '(no output)'}"
 
 
 def _message(role: str, content: object) -> bytes:
@@ -289,7 +295,6 @@ def _details(block: Block | None) -> list[JsonValue]:
 
 
 def _tools(prefix: Prefix, endpoint: Endpoint) -> bytes:
-    """Return the elements of `tools`."""
     key = f"{CODEC}/tools/{endpoint.strict}"
     if key not in prefix.wire:
         prefix.wire[key] = b",".join([_tool(spec, strict=endpoint.strict) for spec in prefix.tools])
@@ -322,11 +327,6 @@ def _system(prefix: Prefix, endpoint: Endpoint, *, marks: bool) -> bytes:
 # -- marks for the prompt cache ----------------------------------------------------------------------------------------
 
 
-def is_marked(piece: bytes) -> bool:
-    """Return whether the user has set a mark in these bytes of a message."""
-    return _MARK in piece
-
-
 def set_marks(
     pieces: list[bytes],
     messages: Sequence[Message],
@@ -350,7 +350,9 @@ def set_marks(
         return system, tools
     left -= _mark_last(pieces, messages, left)
     if left:
-        system, tools = _marked_prefix(system, tools)
+        # The end of the system prompt, which stands behind the tools, or of these.
+        tools = tools[:-1] + _MARK + tools[-1:] if tools and not system else tools
+        system = _marked(system) or system
         left -= 1
     if left and len(messages) > 2 and sum(len(message.content) for message in messages[-2:]) >= _LOOK_BACK_BLOCKS:
         pieces[-3] = _marked_message(messages[-3], pieces[-3]) or pieces[-3]
@@ -373,13 +375,6 @@ def _mark_last(pieces: list[bytes], messages: Sequence[Message], left: int) -> i
             pieces[index] = marked if is_new else pieces[index]
             return int(is_new)
     return 0
-
-
-def _marked_prefix(system: bytes, tools: bytes) -> tuple[bytes, bytes]:
-    """Mark the end of the system prompt, which stands behind the tools, or of these."""
-    if system:
-        return _marked(system) or system, tools
-    return system, tools[:-1] + _MARK + tools[-1:] if tools else tools
 
 
 def _marked_message(message: Message, piece: bytes) -> bytes | None:

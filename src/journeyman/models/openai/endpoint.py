@@ -8,15 +8,15 @@ BerriAI/litellm#34569).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.models.answers import kind_of_status, with_overflow
+from journeyman.models.answers import kind_of_status, kinds_of_labels, with_overflow
 from journeyman.models.requests import by_longest_prefix
 
 KeyHeader: TypeAlias = Literal["authorization", "api-key"]
@@ -64,7 +64,6 @@ class Endpoint:
     """Whether Chat Completions fetch documents by themselves."""
     refusals: bool = False
     """Whether Chat Completions take a refusal of the model back as one; where not, it is a text like any other."""
-
     longest_id: int | None = None
     """The longest id of a call that Chat Completions take, in characters; None: any."""
 
@@ -121,21 +120,15 @@ OPENAI: Final = Endpoint(
     effort_field="reasoning_effort",
 )
 """OpenAI's own service."""
-AZURE: Final = Endpoint(
+AZURE: Final = replace(
+    OPENAI,
     provider="azure",
+    base_url=None,
     base_url_variable="AZURE_OPENAI_ENDPOINT",
     key_variable="AZURE_OPENAI_API_KEY",
-    needs_key=True,
     key_header="api-key",
     chat_path="/openai/v1/chat/completions",
     responses_path="/openai/v1/responses",
-    strict=True,
-    documents=True,
-    refusals=True,
-    longest_id=40,
-    max_tokens_field="max_completion_tokens",
-    store=False,
-    effort_field="reasoning_effort",
 )
 """OpenAI's models on Azure; the address is the resource's own."""
 OPENROUTER: Final = Endpoint(
@@ -167,25 +160,21 @@ OLLAMA: Final = Endpoint(
     efforts=("none", "low", "medium", "high"),
 )
 """An Ollama server, by default on this machine."""
-VLLM: Final = Endpoint(
+VLLM: Final = replace(
+    OLLAMA,
     provider="vllm",
     base_url="http://localhost:8000/v1",
     base_url_variable="VLLM_BASE_URL",
     key_variable="VLLM_API_KEY",
-    reasoning_field="reasoning",
-    echoes_reasoning=True,
-    effort_field="reasoning_effort",
-    efforts=("none", "low", "medium", "high"),
 )
 """A vLLM server, by default on this machine."""
-LLAMA_CPP: Final = Endpoint(
+LLAMA_CPP: Final = replace(
+    OLLAMA,
     provider="llama-cpp",
     base_url="http://localhost:8080/v1",
     base_url_variable="LLAMA_CPP_BASE_URL",
     key_variable="LLAMA_CPP_API_KEY",
-    echoes_reasoning=True,
-    effort_field="reasoning_effort",
-    efforts=("none", "low", "medium", "high"),
+    reasoning_field="reasoning_content",
 )
 """A llama.cpp server, by default on this machine."""
 LM_STUDIO: Final = Endpoint(
@@ -271,38 +260,20 @@ def known_of(name: str) -> Known:
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 
-KINDS: Final[Mapping[str, ProviderErrorKind]] = {
-    "account_deactivated": "auth",
-    "api_error": "overloaded",
-    "authentication_error": "auth",
-    "billing_hard_limit_reached": "quota",
-    "billing_not_active": "quota",
-    "content_filter": "content_filtered",
-    "content_policy_violation": "content_filtered",
-    "context_length_exceeded": "context_overflow",
-    "DeploymentNotFound": "not_found",
-    "engine_overloaded": "overloaded",
-    "exceed_context_size_error": "context_overflow",
-    "insufficient_quota": "quota",
-    "invalid_api_key": "auth",
-    "invalid_authentication": "auth",
-    "invalid_prompt": "content_filtered",
-    "model_not_found": "not_found",
-    "not_found_error": "not_found",
-    "overloaded_error": "overloaded",
-    "permission_error": "auth",
-    "rate_limit_error": "rate_limited",
-    "rate_limit_exceeded": "rate_limited",
-    "ResponsibleAIPolicyViolation": "content_filtered",
-    "server_error": "overloaded",
-    "server_is_overloaded": "overloaded",
-    "slow_down": "overloaded",
-    "timeout_error": "timeout",
-    "tokens_exceeded_error": "context_overflow",
-    "unavailable_error": "overloaded",
-}
+KINDS: Final = kinds_of_labels(
+    {
+        "auth": "account_deactivated authentication_error invalid_api_key invalid_authentication permission_error",
+        "content_filtered": "content_filter content_policy_violation invalid_prompt ResponsibleAIPolicyViolation",
+        "context_overflow": "context_length_exceeded exceed_context_size_error tokens_exceeded_error",
+        "not_found": "DeploymentNotFound model_not_found not_found_error",
+        "overloaded": "api_error engine_overloaded overloaded_error server_error server_is_overloaded slow_down"
+        " unavailable_error",
+        "quota": "billing_hard_limit_reached billing_not_active insufficient_quota",
+        "rate_limited": "rate_limit_error rate_limit_exceeded",
+        "timeout": "timeout_error",
+    }
+)
 """Error codes and types that say what happened; `invalid_request_error` does not, it has many statuses."""
-
 
 OVERFLOW: Final = ("maximum context length", "context window of this model", "exceeds the available context size")
 """What the services that give no code say of a conversation that is too long: vLLM and OpenRouter (`maximum context
@@ -316,14 +287,12 @@ def reported_within(error: JsonValue) -> ProviderError:
     labels = [label for label in (code, fields.get("type")) if isinstance(label, str) and label]
     said = message if isinstance(message, str) and message else "no message"
     text = f"The answer broke off with {labels[0] if labels else code or 'an error'}: {said}"
-    failure = ProviderError(text, kind=_kind(labels, code), type=labels[0] if labels else None)
+    failure = ProviderError(text, kind="unknown", type=labels[0] if labels else None)
+    known: list[ProviderErrorKind] = [KINDS[label] for label in labels if label in KINDS]
+    if known:
+        failure.kind = known[0]
+    elif isinstance(code, int):
+        failure.kind = kind_of_status(code)
+    elif "invalid_request_error" in labels:
+        failure.kind = "bad_request"
     return with_overflow(failure, OVERFLOW)
-
-
-def _kind(labels: Sequence[str], code: object) -> ProviderErrorKind:
-    for label in labels:
-        if label in KINDS:
-            return KINDS[label]
-    if isinstance(code, int):
-        return kind_of_status(code)
-    return "bad_request" if "invalid_request_error" in labels else "unknown"

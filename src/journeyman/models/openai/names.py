@@ -13,12 +13,11 @@ from urllib.parse import urlsplit
 
 from typing_extensions import Unpack
 
-from journeyman.errors import ModelUnavailable
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import AZURE, LLAMA_CPP, LM_STUDIO, OLLAMA, OPENAI, OPENROUTER, VLLM, Endpoint
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.prices import price_for
-from journeyman.models.requests import environment
+from journeyman.models.requests import environment, missing
 from journeyman.models.transport import Timeouts
 from journeyman.types import Price
 
@@ -136,11 +135,8 @@ def _made(kind: type[_Model], full_name: str, preset: Endpoint, options: Options
 def _base_url(endpoint: Endpoint, model: str, *, given: str | None) -> str:
     address = given or environment(endpoint.base_url_variable) or endpoint.base_url
     if address is None:
-        raise ModelUnavailable(
-            f"There is no address for the model {model!r}.",
-            model=model,
-            hint=f"Set the environment variable {endpoint.base_url_variable}, or give base_url.",
-        )
+        hint = f"Set the environment variable {endpoint.base_url_variable}, or give base_url."
+        raise missing("address", model=model, hint=hint)
     # An address without a path gets that of the endpoint's own: everybody forgets the `/v1`.
     bare = urlsplit(address).path in ("", "/")
     return address.rstrip("/") + urlsplit(endpoint.base_url or "").path if bare else address
@@ -149,11 +145,8 @@ def _base_url(endpoint: Endpoint, model: str, *, given: str | None) -> str:
 def _key(endpoint: Endpoint, model: str, *, given: str | None) -> str | None:
     key = given if given is not None else environment(endpoint.key_variable)
     if key is None and endpoint.needs_key:
-        raise ModelUnavailable(
-            f"There is no key for the model {model!r}.",
-            model=model,
-            hint=f"Set the environment variable {endpoint.key_variable}, or give api_key.",
-        )
+        hint = f"Set the environment variable {endpoint.key_variable}, or give api_key."
+        raise missing("key", model=model, hint=hint)
     return key
 
 

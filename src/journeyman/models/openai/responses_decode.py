@@ -7,7 +7,7 @@ Items of unknown kinds are kept as they are, and unknown events are ignored, so 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 import orjson
@@ -25,7 +25,7 @@ from journeyman.model import (
 )
 from journeyman.models.openai.endpoint import reported_within
 from journeyman.models.wire import as_list, as_object, as_text, damaged, own_id, parsed, shown, tool_use
-from journeyman.types import Block, JsonObject, Opaque, Price, StopReason, Text, Thinking, Usage
+from journeyman.types import Block, JsonObject, Opaque, Price, StopReason, Text, Thinking, ToolUse, Usage
 
 BETWEEN_THOUGHTS: Final = "\n\n"
 """What stands between the texts of one reasoning item."""
@@ -41,52 +41,37 @@ _INCOMPLETE: Final[Mapping[str, tuple[StopReason, str | None]]] = {
 }
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class Decoder:
     """Turns the events of one answer into parts."""
 
-    __slots__ = (
-        "_calls",
-        "_counts",
-        "_deltas",
-        "_ids",
-        "_n_added",
-        "_n_done",
-        "_pair",
-        "_price",
-        "_provider",
-        "_reasoning",
-        "_refused",
-        "_shown",
-        "_started",
-        "_thought",
-        "complete",
-    )
-
-    def __init__(self, provider: str, price: Price | None = None, *, deltas: bool = True) -> None:
-        """`provider` is whose reasoning it is. Without `deltas` the pieces of items make no parts, only the blocks."""
-        self._provider = provider
-        self._price = price
-        self._deltas = deltas
-        self._counts: dict[str, int] = {}
-        self._calls: dict[int, WrittenCall] = {}
-        self._ids: set[str] = set()
-        self._shown: set[int] = set()
-        self._thought: tuple[JsonValue, ...] = ()
-        self._reasoning: JsonObject | None = None
-        self._pair = ""
-        self._n_added = 0
-        self._n_done = 0
-        self._refused = False
-        self._started = False
-        self.complete = False
-        """True when the last part was given."""
+    provider: str
+    """Whose reasoning it is."""
+    price: Price | None = None
+    _: KW_ONLY
+    deltas: bool = True
+    """False: the pieces of items make no parts, only the blocks."""
+    complete: bool = field(default=False, init=False)
+    """True when the last part was given."""
+    _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
+    _calls: dict[int, ToolUse] = field(default_factory=dict[int, ToolUse], init=False)
+    """The calls that have begun: their ids and names only."""
+    _ids: set[str] = field(default_factory=set[str], init=False)
+    _shown: set[int] = field(default_factory=set[int], init=False)
+    _thought: tuple[JsonValue, ...] = field(default=(), init=False)
+    _reasoning: JsonObject | None = field(default=None, init=False)
+    _pair: str = field(default="", init=False)
+    _n_added: int = field(default=0, init=False)
+    _n_done: int = field(default=0, init=False)
+    _refused: bool = field(default=False, init=False)
+    _started: bool = field(default=False, init=False)
 
     def parts(self, events: Iterable[tuple[bytes, bytes]]) -> Iterator[Part]:
         """Yield the parts that some events bring, up to the last part of the answer; see `feed`."""
         for name, data in events:
             if self.complete:
                 return
-            if self._deltas or not name.endswith(b".delta"):
+            if self.deltas or not name.endswith(b".delta"):
                 yield from self.feed(data)
 
     def feed(self, data: bytes) -> Sequence[Part]:
@@ -100,7 +85,7 @@ class Decoder:
         event = parsed(data)
         kind = as_text(event.get("type"))
         if kind.endswith(".delta"):
-            return self._piece(kind, event) if self._deltas else ()
+            return self._piece(kind, event) if self.deltas else ()
         parts: Sequence[Part] = ()
         match kind:
             case "response.output_item.added":
@@ -157,9 +142,7 @@ class Decoder:
             reasoning_tokens=counts.get("reasoning_tokens"),
             exact="input_tokens" in counts and "output_tokens" in counts,
         )
-        return usage if self._price is None else self._price.charged(usage)
-
-    # -- the answer as a whole
+        return usage if self.price is None else self.price.charged(usage)
 
     def _start(self, response: JsonObject) -> Sequence[Part]:
         if self._started:
@@ -243,7 +226,7 @@ class Decoder:
         item = as_object(event.get("item"))
         self._n_added += 1
         if item.get("type") == "function_call":
-            self._calls[self._index(event)] = open_call(item, self._ids)
+            self._calls[self._index(event)] = _open_call(item, self._ids)
         return self._give_reasoning(item)
 
     def _finish_item(self, event: JsonObject) -> Sequence[Part]:
@@ -253,7 +236,7 @@ class Decoder:
         parts = [*self._give_reasoning(item)]
         self._n_done += 1
         blocks = self._blocks(item, index)
-        if self._deltas and index not in self._shown:
+        if self.deltas and index not in self._shown:
             visible = (Thinking(thoughts(item)),) if self._reasoning is item else blocks
             parts += [part for block in visible if (part := shown(block)) is not None]
         return [*parts, *map(BlockFinished, blocks)]
@@ -267,18 +250,19 @@ class Decoder:
         """Return the blocks of an item; none for reasoning, which waits for what follows it."""
         match item.get("type"):
             case "message":
-                blocks = texts(item, self._pair, self._provider)
-                self._refused = self._refused or any(map(is_refusal, blocks))
+                blocks = texts(item, self._pair, self.provider)
+                refused = [block for block in blocks if isinstance(block, Text) and "refusal" in (block.extra or {})]
+                self._refused = self._refused or bool(refused)
                 return blocks
             case "function_call":
-                call = self._calls.pop(index, None) or open_call(item, self._ids)
+                call = self._calls.pop(index, None) or _open_call(item, self._ids)
                 name = as_text(item.get("name")) or call.name
                 return (tool_use(call.id, name, as_text(item.get("arguments")), wire_id=call.wire_id),)
             case "reasoning":
                 self._reasoning = item
                 return ()
             case str():
-                return (opaque(item, self._provider),)
+                return (opaque(item, self.provider),)
             case _:
                 return ()
 
@@ -288,7 +272,7 @@ class Decoder:
         if item is None:
             return ()
         pair = pair_of(following)
-        block = reasoning(item, pair, self._provider)
+        block = reasoning(item, pair, self.provider)
         if block is None:
             return ()
         self._pair = pair
@@ -298,19 +282,10 @@ class Decoder:
 # -- items as blocks ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class WrittenCall:
-    """What the block and the pieces of one call go by."""
-
-    id: str
-    name: str
-    wire_id: str | None
-
-
-def open_call(item: JsonObject, ids: set[str]) -> WrittenCall:
+def _open_call(item: JsonObject, ids: set[str]) -> ToolUse:
     """Return the call that begins, with an id that is not among `ids`, and add that."""
     id, wire_id = own_id(as_text(item.get("call_id")), ids)
-    return WrittenCall(id, as_text(item.get("name")), wire_id)
+    return ToolUse(id, as_text(item.get("name")), wire_id=wire_id)
 
 
 def opaque(item: JsonObject, provider: str) -> Opaque:
@@ -355,29 +330,16 @@ def texts(item: JsonObject, pair: str, provider: str) -> list[Block]:
         part = as_object(content)
         match part.get("type"):
             case "output_text":
-                blocks.append(Text(as_text(part.get("text")), extra=_extra(item, part)))
+                extra = {key: part[key] for key in _KEPT_WITH_TEXT if part.get(key)}
+                extra |= {"phase": item["phase"]} if item.get("phase") else {}
+                blocks.append(Text(as_text(part.get("text")), extra=extra or None))
             case "refusal":
                 blocks.append(Text(as_text(part.get("refusal")), extra={"refusal": True}))
             case _:
                 blocks.append(opaque({**item, "content": [content]}, provider))
-    if pair != pair_of(item):
-        _keep_id(blocks, as_text(item.get("id")))
+    first, id = blocks[0] if blocks else None, as_text(item.get("id"))
+    # Annotations go back with an id only: it is kept with the first text, if that has some.
+    extra = first.extra if isinstance(first, Text) else None
+    if extra and "annotations" in extra and pair != pair_of(item) and 0 < len(id) <= _ID_CHARACTERS:
+        extra["id"] = id
     return [block for block in blocks if not isinstance(block, Text) or block.text]
-
-
-def is_refusal(block: Block) -> bool:
-    return isinstance(block, Text) and block.extra is not None and "refusal" in block.extra
-
-
-def _extra(item: JsonObject, part: JsonObject) -> JsonObject | None:
-    extra = {key: part[key] for key in _KEPT_WITH_TEXT if part.get(key)}
-    if phase := item.get("phase"):
-        extra["phase"] = phase
-    return extra or None
-
-
-def _keep_id(blocks: list[Block], id: str) -> None:
-    """Keep the id of a message with its first text, if that has annotations: they go back with an id only."""
-    first = blocks[0] if blocks else None
-    if isinstance(first, Text) and first.extra and "annotations" in first.extra and 0 < len(id) <= _ID_CHARACTERS:
-        first.extra["id"] = id

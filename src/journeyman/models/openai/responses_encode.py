@@ -20,7 +20,7 @@ from typing import Final
 import orjson
 
 from journeyman.model import Prefix, ToolSpec
-from journeyman.models.openai.chat_encode import file_name, missing, plain_text, url_of
+from journeyman.models.openai.chat_encode import file_name, missing, plain_text, url_of, with_error
 from journeyman.models.openai.endpoint import Endpoint
 from journeyman.models.strict import is_enforceable
 from journeyman.models.wire import as_object, joined, readable, safe_id, safe_name, to_json
@@ -82,7 +82,6 @@ def codec_of(endpoint: Endpoint) -> str:
 
 
 def _tools(prefix: Prefix, *, strict: bool) -> bytes:
-    """Return the elements of `tools`."""
     key = f"{_TOOLS}/{strict}"
     if key not in prefix.wire:
         prefix.wire[key] = b",".join([_tool(spec, may_be_strict=strict) for spec in prefix.tools])
@@ -226,20 +225,13 @@ def _function_call_output(block: ToolResult, endpoint: Endpoint) -> bytes:
     id = to_json(safe_id(block.tool_use_id, longest=_ID_CHARACTERS))
     content = block.content
     if isinstance(content, str):
-        output = to_json(_with_error(content, block))
+        output = to_json(with_error(content, block))
     else:
         parts = [_part(part, endpoint) for part in block.parts if not isinstance(part, Text) or part.text]
-        if said := _with_error(block.text, block).removesuffix(block.text):
+        if said := with_error(block.text, block).removesuffix(block.text):
             parts.insert(0, _text(said))
         output = b"[%b]" % b",".join(parts) if parts else b'""'
     return b'{"type":"function_call_output","call_id":%b,"output":%b}' % (id, output)
-
-
-def _with_error(text: str, result: ToolResult) -> str:
-    """Return the text of a result; that of an error says so, as the API has no other place for it."""
-    if not result.is_error or text.lower().startswith("error"):
-        return text
-    return f"Error: {text or '(no output)'}"
 
 
 # -- what users and tools say ------------------------------------------------------------------------------------------
