@@ -13,25 +13,12 @@ from typing import Any
 import orjson
 import pytest
 
+from journeyman import Document, ToolResult, Usage
 from journeyman.errors import ProviderError
 from journeyman.model import Facts, Settings, ThinkingLevel
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.openai import LM_STUDIO, OLLAMA, VLLM, Endpoint, OpenAIChatModel, OpenAIModel
-from journeyman.types import (
-    Base64,
-    Block,
-    Document,
-    Image,
-    JsonObject,
-    Opaque,
-    RedactedThinking,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    Url,
-    Usage,
-)
+from journeyman.types import Base64, Block, Image, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse, Url
 from tests.contracts.test_cross_provider import calls_and_results
 from tests.models.asking import HELLO, QUERY
 from tests.models.encoding import (

@@ -14,26 +14,12 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
+from journeyman import Document, Message, ToolResult, Usage
 from journeyman.errors import ProviderError
 from journeyman.model import CachePolicy, Prefix, Request, Settings, ThinkingLevel, ToolSpec
 from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.endpoint import AZURE, LLAMA_CPP, LM_STUDIO, OLLAMA, OPENAI, OPENROUTER, VLLM, Endpoint
-from journeyman.types import (
-    Base64,
-    Block,
-    Document,
-    Image,
-    JsonObject,
-    Message,
-    Opaque,
-    RedactedThinking,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    Url,
-    Usage,
-)
+from journeyman.types import Base64, Block, Image, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse, Url
 from tests.models.asking import HELLO, QUERY
 from tests.models.encoding import JUDGED_HEADERS, Json, assistant, body_of, request, user
 from tests.support.openai_request import Service

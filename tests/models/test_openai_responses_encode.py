@@ -11,24 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from journeyman import Document, ToolResult
 from journeyman.model import Settings
 from journeyman.models.openai.endpoint import AZURE, OPENAI, VLLM
 from journeyman.models.openai.responses import OpenAIModel
-from journeyman.types import (
-    Base64,
-    Block,
-    Document,
-    Image,
-    JsonObject,
-    Message,
-    Opaque,
-    Role,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    Url,
-)
+from journeyman.types import Base64, Block, Image, JsonObject, Message, Opaque, Role, Text, Thinking, ToolUse, Url
 from tests.models.asking import HELLO
 from tests.models.encoding import PLAIN, assistant, body_of, closed, faults_of, request, strict_tool, user
 
