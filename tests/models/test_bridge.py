@@ -33,7 +33,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from journeyman import Agent, Document, Output, Settings, Success, ToolResult, dump_messages, load_messages, run, tool
 from journeyman.connect import connect
-from journeyman.errors import ModelUnavailable, ProviderError
+from journeyman.errors import ModelUnavailable, ProviderError, Usage
 from journeyman.model import (
     Collector,
     InputPart,
@@ -49,20 +49,7 @@ from journeyman.model import (
 from journeyman.models.bridge import model as bridge
 from journeyman.models.bridge.encode import Encoder
 from journeyman.models.bridge.model import BridgeModel
-from journeyman.types import (
-    Block,
-    Image,
-    Message,
-    Opaque,
-    Price,
-    RedactedThinking,
-    Role,
-    Text,
-    Thinking,
-    ToolUse,
-    Url,
-    Usage,
-)
+from journeyman.types import Block, Image, Message, Opaque, Price, RedactedThinking, Role, Text, Thinking, ToolUse, Url
 from tests.models.asking import HELLO, QUERY
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import (
     BlockFinished,
-    Collector,
     InputPart,
     Part,
-    Response,
     ResponseFinished,
     ResponseStarted,
     TextPart,
@@ -26,11 +24,10 @@ from journeyman.model import (
 from journeyman.models.openai.chat_decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, Price, RedactedThinking, StopReason, Text, Thinking, ToolUse, Usage
+from tests.models.decoding import Json, failed, fed, summed
 from tests.support.messages_answers import SERIAL
 from tests.support.openai_answers import Answer, Counted, answer, call, reasoning, refusal
 from tests.support.openai_chat_sse import chat_parts
-
-Json = dict[str, Any]
 
 USAGE = {"prompt_tokens": 25, "completion_tokens": 9, "total_tokens": 34}
 
@@ -56,16 +53,7 @@ def document(message: Json, reason: str | None = "stop", **more: Any) -> bytes: 
 
 
 def decoded(events: Iterable[Json | bytes], decoder: Decoder | None = None) -> list[Part]:
-    decoder = decoder or Decoder("openai")
-    given = (event if isinstance(event, bytes) else orjson.dumps(event) for event in events)
-    return [*(part for data in given for part in decoder.feed(data)), *decoder.end()]
-
-
-def summed(parts: Iterable[Part]) -> Response:
-    collector = Collector()
-    for part in parts:
-        collector.add(part)
-    return collector.response()
+    return fed(decoder or Decoder("openai"), events)
 
 
 def content_of(*chunks: Json, reason: str = "stop", provider: str = "openai") -> tuple[Block, ...]:
@@ -90,9 +78,7 @@ def usage_of(usage: Json, price: Price | None = None, *, tells_cost: bool = Fals
 
 
 def failure_of(*chunks: Json | bytes) -> ProviderError:
-    with pytest.raises(ProviderError) as caught:
-        decoded(chunks)
-    return caught.value
+    return failed(Decoder("openai"), chunks)
 
 
 # -- the parts of an answer --------------------------------------------------------------------------------------------
@@ -274,7 +260,6 @@ def test_annotations_stay_with_the_text() -> None:
             [calls(piece("a", {"x": 1}, index=0, id="1"))], [("1", "a", '{"x":1}')], id="arguments that are an object"
         ),
         pytest.param([calls(piece("a", None, index=0, id="1"))], [("1", "a", "{}")], id="no arguments"),
-        pytest.param([calls(piece("a", " ", index=0, id="1"))], [("1", "a", "{}")], id="blank arguments"),
         pytest.param(
             [chunk({"function_call": {"name": "a", "arguments": '{"x"'}}),
              chunk({"function_call": {"arguments": ":1}"}})],
@@ -299,12 +284,6 @@ def test_an_id_that_had_to_be_made_is_unique_and_keeps_the_providers() -> None:
     assert [use.wire_id for use in uses] == [None, "1", ""]
     assert len({use.id for use in uses}) == 3
     assert all(use.id.startswith("call_") for use in uses[1:])
-
-
-@pytest.mark.parametrize("written", ["{", "[1]", "select 1", '{"a": NaN}'])
-def test_arguments_that_are_no_object_are_kept_beside_empty_ones(written: str) -> None:
-    [use] = content_of(calls(piece("a", written, index=0, id="1")))
-    assert use == ToolUse("1", "a", malformed=written)
 
 
 def test_a_free_text_call_keeps_its_text() -> None:
@@ -497,24 +476,6 @@ def test_a_document_is_an_answer_in_one_piece() -> None:
     )
     assert (response.id, response.model, response.stop_reason) == ("chatcmpl-1", "m", "tool_use")
     assert response.usage == Usage(requests=1, input_tokens=25, output_tokens=9)
-
-
-@pytest.mark.parametrize(
-    ("data", "kind", "said"),
-    [
-        (b"{}", "unknown", "it is no chat completion"),
-        (b'{"choices": []}', "unknown", "it is no chat completion"),
-        (b"<html>", "stream_cut", "<html>"),
-        (document({"content": "Hi"}, None), "stream_cut", "it ended before it was complete"),
-        (b'{"error": {"message": "Busy", "type": "server_error"}}', "overloaded", "Busy"),
-        (b'{"error": "model not loaded"}', "unknown", "model not loaded"),
-    ],
-)
-def test_a_document_that_is_no_answer_is_an_error(data: bytes, kind: ProviderErrorKind, said: str) -> None:
-    with pytest.raises(ProviderError) as caught:
-        Decoder("openai").document(data)
-    assert caught.value.kind == kind
-    assert said in str(caught.value)
 
 
 # -- streamed or not ---------------------------------------------------------------------------------------------------
