@@ -12,8 +12,6 @@ from journeyman.errors import ProviderError
 from journeyman.model import (
     BlockFinished,
     InputPart,
-    Part,
-    Response,
     ResponseFinished,
     ResponseStarted,
     TextPart,
@@ -23,7 +21,7 @@ from journeyman.model import (
 from journeyman.models.anthropic.decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, Opaque, Price, RedactedThinking, Text, Thinking, ToolUse, Usage
-from tests.models.decoding import Json, failed, fed, summed
+from tests.models.decoding import Json, Part, Response, failed, fed, summed
 from tests.support.messages_answers import (
     Answer,
     answer,

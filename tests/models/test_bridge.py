@@ -64,7 +64,8 @@ PAPER = Document.from_bytes(b"%PDF-1.4", "application/pdf", title="Plan")
 
 def request(*messages: Message, **settings: Any) -> Request:  # noqa: ANN401 - as Settings, and `system`
     prefix = Prefix(system=settings.pop("system", (Text("Be brief."),)), tools=(QUERY,))
-    return Request(prefix=prefix, messages=messages or (HELLO,), settings=Settings(**{"max_tokens": 1_000, **settings}))
+    settings.setdefault("max_tokens", 1_000)
+    return Request(prefix=prefix, messages=messages or (HELLO,), settings=Settings(**settings))
 
 
 async def ask(model: BridgeModel, *messages: Message, **settings: Any) -> Response:  # noqa: ANN401 - as Settings

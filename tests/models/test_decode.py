@@ -100,6 +100,7 @@ def test_an_answer_means_the_same_wherever_its_bytes_are_cut(name: str, places: 
 
 BUSY = b'{"error": {"message": "Busy", "type": "server_error"}}'
 SORRY = b'{"type": "error", "error": {"type": "overloaded_error", "message": "Sorry."}}'
+FAILED = b'{"status": "failed", "output": [], "error": {"code": "server_error"}}'
 OOPS = b'{"error": {"code": "server_error", "message": "Oops"}}'
 
 
@@ -121,12 +122,7 @@ OOPS = b'{"error": {"code": "server_error", "message": "Oops"}}'
         (responses.Decoder, b"[]", "unknown", "it is no response"),
         (responses.Decoder, b'{"object": "chat.completion"}', "unknown", "it is no response"),
         (responses.Decoder, OOPS, "overloaded", "Oops"),
-        (
-            responses.Decoder,
-            b'{"status": "failed", "output": [], "error": {"code": "server_error"}}',
-            "overloaded",
-            "no",
-        ),
+        (responses.Decoder, FAILED, "overloaded", "no message"),
     ],
 )
 def test_a_document_that_is_no_answer_is_an_error(decoder: Any, document: bytes, kind: str, said: str) -> None:  # noqa: ANN401

@@ -34,7 +34,7 @@ CITED: dict[str, object] = {
     **{"type": "url_citation", "url": "https://example.com", "title": "t"},
     **{"start_index": 0, "end_index": 4},
 }
-DEEP = {"sql": 'a "quoted" ü😀', "deep": [1, {"x": None}]}
+DEEP: dict[str, object] = {"sql": 'a "quoted" ü😀', "deep": [1, {"x": None}]}
 
 
 def sse(*events: object) -> bytes:
@@ -381,13 +381,13 @@ async def by_the_sdk(carrier: Examined, url: str, **body: Any) -> Any:  # noqa: 
             return await client.messages.create(**body)
     async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{url}/v1") as client:
         api = client.chat.completions if carrier is CHAT else client.responses
-        made = await cast("Any", api).create(**body)
-        return [event async for event in made] if body.get("stream") else made
+        made: Any = await cast("Any", api).create(**body)
+        return cast("list[Any]", [event async for event in made]) if body.get("stream") else made
 
 
 @each(ANTHROPIC, CHAT, RESPONSES)
 async def test_the_official_sdk_sends_the_same_request(carrier: Examined) -> None:
-    async with carrier.server(lambda _: carrier.says.answer("Hi.")) as api:
+    async with carrier.server([carrier.says.answer("Hi.")] * 2) as api:
         asked = request(HELLO, Message("assistant", SAID[carrier.name]), ANSWERED)
         async with carrier.model(api.url) as model, model.stream(asked) as parts:
             await collect(parts)
@@ -426,7 +426,7 @@ PLAIN_QUESTION = [{"role": "user", "content": "Hello"}]
     ],
 )
 async def test_the_official_sdk_reads_the_same_message(reply: object) -> None:
-    async with ANTHROPIC.server(lambda _: reply) as api, ANTHROPIC.model(api.url) as model:
+    async with ANTHROPIC.server([reply] * 2) as api, ANTHROPIC.model(api.url) as model:
         ours = await ask(model)
         asked = {"model": "claude-sonnet-5-5", "max_tokens": 1_000, "messages": PLAIN_QUESTION}
         async with (
@@ -468,7 +468,7 @@ SEARCH = item(type="web_search_call", id="ws_1", status="completed", action={"ty
     ],
 )
 @pytest.mark.parametrize("streaming", [True, False])
-async def test_the_official_sdk_reads_the_same_completion(reply: object, streaming: bool) -> None:
+async def test_the_official_sdk_reads_the_same_completion(reply: openai_says.Answer, streaming: bool) -> None:
     async with OpenAiApi(lambda _: reply) as api, CHAT.model(api.url, streaming=streaming) as model:
         ours = await ask(model)
         completion = await by_the_sdk(CHAT, api.url, model="gpt-4.1", messages=PLAIN_QUESTION)
@@ -503,7 +503,7 @@ async def test_the_official_sdk_reads_the_same_completion(reply: object, streami
     ],
 )
 @pytest.mark.parametrize("streaming", [True, False])
-async def test_the_official_sdk_reads_the_same_response(reply: object, streaming: bool) -> None:
+async def test_the_official_sdk_reads_the_same_response(reply: openai_says.Answer, streaming: bool) -> None:
     asked = {"model": "m", "input": "Hello", "store": False, "include": ["reasoning.encrypted_content"]}
     async with OpenAiApi(lambda _: reply) as api, RESPONSES.model(api.url, streaming=streaming) as model:
         ours = await ask(model)

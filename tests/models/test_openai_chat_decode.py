@@ -14,7 +14,6 @@ from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import (
     BlockFinished,
     InputPart,
-    Part,
     ResponseFinished,
     ResponseStarted,
     TextPart,
@@ -24,7 +23,7 @@ from journeyman.model import (
 from journeyman.models.openai.chat_decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, Price, RedactedThinking, StopReason, Text, Thinking, ToolUse, Usage
-from tests.models.decoding import Json, failed, fed, summed
+from tests.models.decoding import Json, Part, failed, fed, summed
 from tests.support.messages_answers import SERIAL
 from tests.support.openai_answers import Answer, Counted, answer, call, reasoning, refusal
 from tests.support.openai_chat_sse import chat_parts
@@ -206,75 +205,59 @@ def test_annotations_stay_with_the_text() -> None:
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("deltas", "uses"),
-    [
-        pytest.param(
-            [calls(piece("a", '{"x"', index=0, id="1"), piece("b", "{", index=1, id="2")),
-             calls(piece(None, "}", index=1), piece(None, ":1}", index=0))],
-            [("1", "a", '{"x":1}'), ("2", "b", "{}")],
-            id="in turns",
-        ),
-        pytest.param(
-            [calls(piece("a", "{}", index=0, id="1"), piece("b", "{}", index=0, id="2"))],
-            [("1", "a", "{}"), ("2", "b", "{}")],
-            id="whole calls, all with the index 0",
-        ),
-        pytest.param(
-            [calls(piece("a", '{"x":1}', id="1")), calls(piece("a", '{"x":2}', id="2"))],
-            [("1", "a", '{"x":1}'), ("2", "a", '{"x":2}')],
-            id="whole calls without an index",
-        ),
-        pytest.param(
-            [calls(piece("a", '{"x":1}')), calls(piece("a", '{"x":2}')), calls(piece("b", "{}"))],
-            [("*", "a", '{"x":1}'), ("*", "a", '{"x":2}'), ("*", "b", "{}")],
-            id="whole calls without index and id",
-        ),
-        pytest.param(
-            [calls(piece("a"), piece("b"))], [("*", "a", "{}"), ("*", "b", "{}")], id="nothing but names"
-        ),
-        pytest.param(
-            [calls(piece("a", '{"x"')), calls(piece(None, ":1}"))], [("*", "a", '{"x":1}')], id="pieces without index"
-        ),
-        pytest.param(
-            [calls(piece("a", '{"x"', index=0, id="1")), calls(piece("a", ":1}", index=0, id="1"))],
-            [("1", "a", '{"x":1}')],
-            id="id and name with every piece",
-        ),
-        pytest.param(
-            [calls(piece("a", '{"x"', index=0, id="1")), calls(piece(None, ":1}", index=0, id="other"))],
-            [("1", "a", '{"x":1}')],
-            id="another id with every piece",
-        ),
-        pytest.param(
-            [calls(piece("a", '{"x"', index=0)), calls(piece("a", ":1}", index=0))],
-            [("*", "a", '{"x":1}')],
-            id="a name with every piece",
-        ),
-        pytest.param(
-            [calls(piece(None, "", index=0, id="1")), calls(piece("a", "{}", index=0))],
-            [("1", "a", "{}")],
-            id="the name later",
-        ),
-        pytest.param(
-            [calls(piece("a", {"x": 1}, index=0, id="1"))], [("1", "a", '{"x":1}')], id="arguments that are an object"
-        ),
-        pytest.param([calls(piece("a", None, index=0, id="1"))], [("1", "a", "{}")], id="no arguments"),
-        pytest.param(
-            [chunk({"function_call": {"name": "a", "arguments": '{"x"'}}),
-             chunk({"function_call": {"arguments": ":1}"}})],
-            [("*", "a", '{"x":1}')],
-            id="the old form",
-        ),
-        pytest.param(
-            [calls(piece("a", "{}", index=0, id="")), calls(piece("b", "{}", index=1, id="1")),
-             calls(piece("c", "{}", index=2, id="1"))],
-            [("*", "a", "{}"), ("1", "b", "{}"), ("*", "c", "{}")],
-            id="empty and repeated ids",
-        ),
-    ],
-)  # fmt: skip
-def test_calls_are_told_apart_however_they_are_sent(deltas: list[Json], uses: list[tuple[str, str, str]]) -> None:
+REPEATED = (("a", ""), ("b", "1"), ("c", "1"))
+X1, X2 = '{"x":1}', '{"x":2}'
+CALLS: dict[str, tuple[list[Json], list[tuple[str, str, str]]]] = {
+    "in turns": (
+        [
+            calls(piece("a", '{"x"', index=0, id="1"), piece("b", "{", index=1, id="2")),
+            calls(piece(None, "}", index=1), piece(None, ":1}", index=0)),
+        ],
+        [("1", "a", X1), ("2", "b", "{}")],
+    ),
+    "whole calls, all with the index 0": (
+        [calls(piece("a", "{}", index=0, id="1"), piece("b", "{}", index=0, id="2"))],
+        [("1", "a", "{}"), ("2", "b", "{}")],
+    ),
+    "whole calls without an index": (
+        [calls(piece("a", X1, id="1")), calls(piece("a", X2, id="2"))],
+        [("1", "a", X1), ("2", "a", X2)],
+    ),
+    "whole calls without index and id": (
+        [calls(piece("a", X1)), calls(piece("a", X2)), calls(piece("b", "{}"))],
+        [("*", "a", X1), ("*", "a", X2), ("*", "b", "{}")],
+    ),
+    "nothing but names": ([calls(piece("a"), piece("b"))], [("*", "a", "{}"), ("*", "b", "{}")]),
+    "pieces without index": ([calls(piece("a", '{"x"')), calls(piece(None, ":1}"))], [("*", "a", X1)]),
+    "id and name with every piece": (
+        [calls(piece("a", '{"x"', index=0, id="1")), calls(piece("a", ":1}", index=0, id="1"))],
+        [("1", "a", X1)],
+    ),
+    "another id with every piece": (
+        [calls(piece("a", '{"x"', index=0, id="1")), calls(piece(None, ":1}", index=0, id="other"))],
+        [("1", "a", X1)],
+    ),
+    "a name with every piece": (
+        [calls(piece("a", '{"x"', index=0)), calls(piece("a", ":1}", index=0))],
+        [("*", "a", X1)],
+    ),
+    "the name later": ([calls(piece(None, "", index=0, id="1")), calls(piece("a", "{}", index=0))], [("1", "a", "{}")]),
+    "arguments that are an object": ([calls(piece("a", {"x": 1}, index=0, id="1"))], [("1", "a", X1)]),
+    "no arguments": ([calls(piece("a", None, index=0, id="1"))], [("1", "a", "{}")]),
+    "the old form": (
+        [chunk({"function_call": {"name": "a", "arguments": '{"x"'}}), chunk({"function_call": {"arguments": ":1}"}})],
+        [("*", "a", X1)],
+    ),
+    "empty and repeated ids": (
+        [calls(piece(name, "{}", index=n, id=id)) for n, (name, id) in enumerate(REPEATED)],
+        [("*", "a", "{}"), ("1", "b", "{}"), ("*", "c", "{}")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_are_told_apart_however_they_are_sent(name: str) -> None:
+    deltas, uses = CALLS[name]
     assert uses_of(*deltas) == uses
 
 

@@ -12,7 +12,6 @@ from journeyman.errors import ProviderError
 from journeyman.model import (
     BlockFinished,
     InputPart,
-    Part,
     ResponseFinished,
     ResponseStarted,
     TextPart,
@@ -22,7 +21,7 @@ from journeyman.model import (
 from journeyman.models.openai.responses_decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, Opaque, Price, Text, Thinking, ToolUse, Usage
-from tests.models.decoding import Json, failed, fed, summed
+from tests.models.decoding import Json, Part, failed, fed, summed
 from tests.support.openai_answers import Answer, answer, call, item, reasoning, refusal, text
 from tests.support.openai_responses_sse import responses_parts
 
