@@ -378,11 +378,11 @@ async def by_the_sdk(carrier: Examined, url: str, **body: Any) -> Any:  # noqa: 
     """Return what the official SDK makes of an answer, having sent this body."""
     if carrier is ANTHROPIC:
         async with anthropic.AsyncAnthropic(api_key=KEY, base_url=url) as client:
-            return await client.messages.create(**body)
+            return cast("object", await cast("Any", client.messages).create(**body))
     async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{url}/v1") as client:
         api = client.chat.completions if carrier is CHAT else client.responses
         made: Any = await cast("Any", api).create(**body)
-        return cast("list[Any]", [event async for event in made]) if body.get("stream") else made
+        return [event async for event in made] if body.get("stream") else made
 
 
 @each(ANTHROPIC, CHAT, RESPONSES)
