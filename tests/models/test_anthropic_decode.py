@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from journeyman.errors import ProviderError
 from journeyman.model import (
     BlockFinished,
-    Collector,
     InputPart,
-    Part,
-    Response,
     ResponseFinished,
     ResponseStarted,
     TextPart,
@@ -27,6 +21,7 @@ from journeyman.model import (
 from journeyman.models.anthropic.decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, Opaque, Price, RedactedThinking, Text, Thinking, ToolUse, Usage
+from tests.models.decoding import Json, Part, Response, failed, fed, summed
 from tests.support.messages_answers import (
     Answer,
     answer,
@@ -39,8 +34,6 @@ from tests.support.messages_answers import (
     web_search_tool_result,
 )
 from tests.support.messages_sse import body_parts
-
-Json = dict[str, Any]
 
 
 def start(usage: Json | None = None, **more: Any) -> Json:  # noqa: ANN401 - JSON
@@ -65,16 +58,7 @@ def stop(reason: str | None = "end_turn", usage: Json | None = None, **delta: ob
 
 
 def decoded(events: Iterable[Json | bytes], decoder: Decoder | None = None) -> list[Part]:
-    decoder = decoder or Decoder()
-    given = (event if isinstance(event, bytes) else orjson.dumps(event) for event in events)
-    return [*(part for data in given for part in decoder.feed(data)), *decoder.end()]
-
-
-def summed(parts: Iterable[Part]) -> Response:
-    collector = Collector()
-    for part in parts:
-        collector.add(part)
-    return collector.response()
+    return fed(decoder or Decoder(), events)
 
 
 def content_of(*events: Json) -> tuple[Block, ...]:
@@ -169,18 +153,6 @@ def test_every_kind_of_block_is_read_whole() -> None:  # A41
     ]
 
 
-@given(st.lists(st.integers(0, 4_000), max_size=8))
-def test_an_answer_means_the_same_wherever_its_bytes_are_cut(places: list[int]) -> None:
-    stream = b"".join(body_parts(EVERYTHING, stream=True, model="claude-x", seed=1, serial=1))
-    cuts = sorted({0, len(stream), *(place for place in places if place < len(stream))})
-    parser, decoder = Parser(1_000_000), Decoder()
-    parts: list[Part] = []
-    for first, last in pairwise(cuts):
-        for _, data in parser.feed(stream[first:last]):
-            parts += decoder.feed(data)
-    assert summed(parts) == streamed(EVERYTHING)
-
-
 def as_value(block: Block) -> object:
     """Return what the block means, so that white space in its JSON does not matter."""
     match block:
@@ -223,55 +195,6 @@ def test_what_a_block_brings_along_is_kept() -> None:
         *block(1, {"type": "thinking", "thinking": "Hm", "signature": "sig"}),
         *block(2, {"type": "tool_use", "id": "t", "name": "query", "input": {"sql": 1}}),
     ) == (Text("Hi", extra={"mood": "good"}), Thinking("Hm", "sig", "anthropic"), ToolUse("t", "query", '{"sql":1}'))
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        '{"a": ',
-        '{"a": 1,}',
-        "[1]",
-        '"text"',
-        "null",
-        "{'a': 1}",
-        '{"a": NaN}',
-        '{"a": "\\ud83d"}',
-        "[" * 300 + "]" * 300,
-    ],
-)
-def test_arguments_that_are_no_json_object_are_kept_aside(written: str) -> None:
-    call = block(
-        0, {"type": "tool_use", "id": "t", "name": "query"}, {"type": "input_json_delta", "partial_json": written}
-    )
-    assert content_of(*call) == (ToolUse("t", "query", malformed=written),)
-
-
-@pytest.mark.parametrize("written", ["", "  ", "{}"])
-def test_no_arguments_are_an_empty_object(written: str) -> None:
-    call = block(
-        0, {"type": "tool_use", "id": "t", "name": "query"}, {"type": "input_json_delta", "partial_json": written}
-    )
-    assert content_of(*call) == (ToolUse("t", "query", "{}"),)
-
-
-def test_arguments_are_kept_as_they_were_written() -> None:
-    written = '{ "n":1.50e3,"n" : 2 , "big": 123456789012345678901234567890 }'
-    call = block(
-        0, {"type": "tool_use", "id": "t", "name": "query"}, {"type": "input_json_delta", "partial_json": written}
-    )
-    [kept] = content_of(*call)
-    assert isinstance(kept, ToolUse)
-    assert kept.input_json == written
-    assert kept.input["big"] == 123456789012345678901234567890
-
-
-def test_an_empty_or_repeated_id_is_replaced_and_remembered() -> None:
-    calls = [block(n, {"type": "tool_use", "id": id, "name": "query"}) for n, id in enumerate(["t", "t", "", "u"])]
-    content = content_of(*(event for call in calls for event in call))
-    ids = [(call.id, call.wire_id) for call in content if isinstance(call, ToolUse)]
-    assert (ids[0], ids[3]) == (("t", None), ("u", None))
-    assert (ids[1][1], ids[2][1]) == ("t", "")
-    assert len({id for id, _ in ids}) == 4
 
 
 def test_deltas_of_a_block_that_is_not_known_are_applied() -> None:
@@ -357,9 +280,7 @@ def test_a_price_gives_the_cost() -> None:
 
 
 def failure_of(events: Sequence[Json | bytes], decoder: Decoder | None = None) -> ProviderError:
-    with pytest.raises(ProviderError) as caught:
-        decoded(events, decoder)
-    return caught.value
+    return failed(decoder or Decoder(), events)
 
 
 TEXT = block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Hi"})
@@ -423,19 +344,3 @@ def test_an_error_within_an_answer_has_its_kind(type: str | None, code: str | No
     assert (error.kind, error.type, error.request_id) == (kind, code or type, "req_7")
     assert "Sorry." in str(error)
     assert decoder.usage() == Usage(requests=1, input_tokens=25, output_tokens=1)
-
-
-@pytest.mark.parametrize(
-    ("document", "kind"),
-    [
-        (b'{"type": "error", "error": {"type": "overloaded_error", "message": "Sorry."}}', "overloaded"),
-        (b'{"object": "chat.completion"}', "unknown"),
-        (b"[]", "unknown"),
-        (b"", "stream_cut"),
-        (b"<html>", "stream_cut"),
-    ],
-)
-def test_a_document_that_is_no_answer_is_an_error(document: bytes, kind: str) -> None:
-    with pytest.raises(ProviderError) as caught:
-        Decoder().document(document)
-    assert caught.value.kind == kind

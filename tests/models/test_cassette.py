@@ -18,28 +18,11 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import BaseModel
 
-from journeyman import (
-    Abort,
-    Agent,
-    Failure,
-    Host,
-    Limits,
-    Output,
-    Price,
-    ProviderError,
-    Result,
-    Settings,
-    Success,
-    ToolContext,
-    Usage,
-    run,
-    run_sync,
-    tool,
-)
+from journeyman import Abort, Agent, Failure, Host, Limits, Output, Result, Success, ToolContext, run, run_sync, tool
 from journeyman.endings import ApiErrorContext, RateLimitContext
-from journeyman.errors import CassetteError, NotRecorded
+from journeyman.errors import CassetteError, NotRecorded, ProviderError, Usage
 from journeyman.events import Event, ModelRetried, TextDelta, ToolFinished
-from journeyman.model import Model, Part, Request
+from journeyman.model import Model, Part, Price, Request, Settings
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.cassette.cassette import Cassette, Mode
 from journeyman.models.cassette.record import Secret
@@ -61,6 +44,11 @@ looked: list[str] = []
 @pytest.fixture(autouse=True)
 def _nothing_looked_at() -> None:
     looked.clear()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.jsonl"
 
 
 @tool(parallel=True)
@@ -200,8 +188,7 @@ async def test_a_recorded_conversation_replays_with_the_same_bodies_history_even
     assert b"sk-ant-0123456789" not in path.read_bytes()
 
 
-async def test_a_recording_with_nobody_watching_replays_its_deltas_to_a_listener(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+async def test_a_recording_with_nobody_watching_replays_its_deltas_to_a_listener(path: Path) -> None:
     async with MessagesApi([answer("Nice and warm.", delta_chars=5)]) as api:
         wire = AnthropicModel("claude-sonnet-5-5", api_key="key", base_url=api.url)
         with Cassette(path) as cassette:
@@ -213,8 +200,7 @@ async def test_a_recording_with_nobody_watching_replays_its_deltas_to_a_listener
     assert sum(isinstance(event, TextDelta) for event in events) > 1
 
 
-def test_a_failed_run_fails_again_in_the_same_way(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_a_failed_run_fails_again_in_the_same_way(path: Path) -> None:
     usage = Usage(requests=1, input_tokens=7, exact=False)
     last = ProviderError("Later.", kind="rate_limited", status=429, request_id="req_1", retry_after_s=99, usage=usage)
     record(path, [call("look", city="Oslo"), last])
@@ -276,8 +262,7 @@ async def test_timing_is_kept_and_replayed_at_once_or_in_real_time() -> None:
     assert took == [9, 0, 9]
 
 
-def test_pictures_are_compared_and_not_kept(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_pictures_are_compared_and_not_kept(path: Path) -> None:
     picture, other = Image.from_bytes(b"\x89PNG" * 999, "image/png"), Image.from_bytes(b"\x89PNH" * 999, "image/png")
     record(path, ["A cat."], agent=replace(forecaster, prompt=(Text("What is it?"), picture)))
     assert path.stat().st_size < 2_000
@@ -286,8 +271,7 @@ def test_pictures_are_compared_and_not_kept(tmp_path: Path) -> None:
     assert "messages[0].content[1].source.data differs" in str(result)
 
 
-def test_text_that_is_no_proper_unicode_replays(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_text_that_is_no_proper_unicode_replays(path: Path) -> None:
     record(path, ["na\udcefve"], text="caf\udce9")
     assert ask(path, text="caf\udce9").unwrap() == "na?ve"
 
@@ -336,8 +320,7 @@ def differing(path: Path, **changed: Any) -> str:  # noqa: ANN401 - fields of an
 LONG = "\n".join(f"Rule {number}: be kind." for number in range(40))
 
 
-def test_what_differs_is_named_and_shown(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_what_differs_is_named_and_shown(path: Path) -> None:
     record(path, [call("look", city="Oslo", id="1"), "Clouds."], agent=replace(forecaster, system=LONG))
     changed = LONG.replace("Rule 20: be kind.", "Rule 20: be stern.").replace("Rule 31: be kind.\n", "")
     assert differing(path, system=changed) == snapshot("""\
@@ -378,8 +361,7 @@ request 1: settings.thinking differs (a.jsonl, line 3; - recorded, + now):
 """)
 
 
-def test_a_changed_tool_shows_in_the_request_that_follows_it(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_a_changed_tool_shows_in_the_request_that_follows_it(path: Path) -> None:
     long = "x" * 300
     record(path, [call("look", city=long, id="1"), "Clouds."])
     with Cassette(path, tools="run") as cassette:
@@ -394,8 +376,7 @@ def test_a_changed_tool_shows_in_the_request_that_follows_it(tmp_path: Path) -> 
     assert looked == [long, long]
 
 
-def test_a_request_more_than_recorded_is_a_miss(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_a_request_more_than_recorded_is_a_miss(path: Path) -> None:
     record(path, ["Once."])
     with Cassette(path) as cassette:
         assert asyncio.run(play(forecaster, cassette)).unwrap() == "Once."
@@ -405,8 +386,7 @@ def test_a_request_more_than_recorded_is_a_miss(tmp_path: Path) -> None:
     assert len(cassette.misses) == 1
 
 
-def test_another_model_is_another_conversation(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_another_model_is_another_conversation(path: Path) -> None:
     record(path, ["Once."])
     with Cassette(path) as cassette:
         result = asyncio.run(play(forecaster, cassette, "anthropic:claude-sonnet-5-5"))
@@ -415,8 +395,7 @@ def test_another_model_is_another_conversation(tmp_path: Path) -> None:
     assert '- model: "scripted:scripted"\n+ model: "anthropic:claude-sonnet-5-5"\n' in result.error.message
 
 
-def test_a_miss_is_not_retried(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_a_miss_is_not_retried(path: Path) -> None:
     record(path, ["Once."])
     events: list[Event] = []
     with Cassette(path) as cassette:
@@ -426,8 +405,7 @@ def test_a_miss_is_not_retried(tmp_path: Path) -> None:
     assert not [event for event in events if isinstance(event, ModelRetried)]
 
 
-def test_what_was_not_asked_for_can_be_asserted(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_what_was_not_asked_for_can_be_asserted(path: Path) -> None:
     record(path, [call("look", city="Oslo", id="1"), "Clouds."])
     with Cassette(path) as cassette:
         run_sync(replace(forecaster, gate=None), "Something else.", host=Host(model=cassette.model()))
@@ -451,14 +429,12 @@ def test_once_records_where_there_is_no_file_and_replays_where_there_is(tmp_path
         assert script.remaining == replaying
 
 
-def test_none_without_a_file_fails_at_the_first_request_and_writes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_none_without_a_file_fails_at_the_first_request_and_writes_nothing(path: Path, tmp_path: Path) -> None:
     assert f"request 1: there is no file {path}." in str(ask(path))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_new_replays_what_is_known_and_adds_what_is_not(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_new_replays_what_is_known_and_adds_what_is_not(path: Path) -> None:
     record(path, [call("look", city="Oslo", id="1"), "Clouds."])
     before = path.read_bytes().splitlines()
     looked.clear()
@@ -472,8 +448,7 @@ def test_new_replays_what_is_known_and_adds_what_is_not(tmp_path: Path) -> None:
     assert (ask(path).unwrap(), ask(path, text="And Rome?").unwrap()) == ("Clouds.", "Sun.")
 
 
-def test_all_records_anew_and_leaves_the_old_file_until_it_is_complete(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_all_records_anew_and_leaves_the_old_file_until_it_is_complete(path: Path, tmp_path: Path) -> None:
     record(path, ["Old."])
     old = path.read_bytes()
     with Cassette(path, "all") as cassette:
@@ -486,8 +461,7 @@ def test_all_records_anew_and_leaves_the_old_file_until_it_is_complete(tmp_path:
     assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl"]
 
 
-def test_a_process_that_dies_while_it_records_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_a_process_that_dies_while_it_records_leaves_the_old_file(path: Path, tmp_path: Path) -> None:
     record(path, ["Old."])
     old = path.read_bytes()
     program = f"""
@@ -520,8 +494,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 # -- tools ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_replay_runs_no_tool_and_puts_back_results_errors_and_states(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_a_replay_runs_no_tool_and_puts_back_results_errors_and_states(path: Path) -> None:
     agent = replace(reporter, output=Agent(name="x", model="a:b").output, validators=[])
     record(path, [[call("count", id="1"), call("fall", id="2")], call("count", id="3"), "Done."], agent=agent)
     looked.clear()
@@ -536,8 +509,7 @@ def test_a_replay_runs_no_tool_and_puts_back_results_errors_and_states(tmp_path:
     assert texts == ["1", "Error: it is slippery", "2"]
 
 
-def test_a_cached_result_is_cached_again(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_a_cached_result_is_cached_again(path: Path) -> None:
     cached = replace_tool(look, effect="pure", cache="run")
     agent = replace(forecaster, tools=[cached])
     record(path, [call("look", city="Oslo", id="1"), call("look", city="Oslo", id="2"), "Done."], agent=agent)
@@ -551,8 +523,7 @@ def replace_tool(one: Any, **options: Any) -> Any:  # noqa: ANN401 - any tool
 
 
 @pytest.mark.parametrize(("effect", "runs"), [("pure", True), ("idempotent", False), ("once", False)])
-def test_a_call_that_was_not_recorded_runs_only_if_it_is_pure(tmp_path: Path, effect: str, runs: bool) -> None:
-    path = tmp_path / "a.jsonl"
+def test_a_call_that_was_not_recorded_runs_only_if_it_is_pure(path: Path, effect: str, runs: bool) -> None:
     with Cassette(path) as cassette:  # without the journal
         model = cassette.model(
             Scripted([[call("look", city="Oslo", id="1"), call("look", city="Rome", id="2")], "Done."])
@@ -592,9 +563,8 @@ def asker(helper: Agent[Any, Any], cassette: Cassette, effect: Any) -> Agent[str
 
 @pytest.mark.parametrize(("effect", "again"), [("idempotent", ["delegate"]), ("once", [])])
 async def test_an_agent_that_is_called_runs_again_unless_its_call_must_not(
-    tmp_path: Path, effect: str, again: list[str]
+    path: Path, effect: str, again: list[str]
 ) -> None:
-    path = tmp_path / "a.jsonl"
     helper = replace(forecaster, model=Scripted([call("look", city="Oslo", id="1"), "Clouds."]))
     for expected in (["delegate", "Oslo"], again):
         looked.clear()
@@ -607,8 +577,7 @@ async def test_an_agent_that_is_called_runs_again_unless_its_call_must_not(
 # -- several runs -----------------------------------------------------------------------------------------------------
 
 
-async def test_runs_that_ask_the_same_at_the_same_time_each_keep_to_one_recorded_run(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+async def test_runs_that_ask_the_same_at_the_same_time_each_keep_to_one_recorded_run(path: Path) -> None:
     served: list[int] = []
 
     async def number(request: Request) -> Answer:
@@ -634,8 +603,7 @@ async def test_runs_that_ask_the_same_at_the_same_time_each_keep_to_one_recorded
     assert {line["run"] for line in lines_of(path) if line.get("event") == "call"} == {1, 2, 3, 4, 5}
 
 
-def test_equal_requests_are_answered_in_the_order_in_which_they_were(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_equal_requests_are_answered_in_the_order_in_which_they_were(path: Path) -> None:
     script = Scripted(["One.", "Two.", "Three."])
     for _ in range(2):
         with Cassette(path) as cassette:
@@ -644,8 +612,7 @@ def test_equal_requests_are_answered_in_the_order_in_which_they_were(tmp_path: P
         assert said == ["One.", "Two.", "Three."]
 
 
-async def test_an_answer_that_nobody_waited_for_ends_the_replay_where_it_ended(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+async def test_an_answer_that_nobody_waited_for_ends_the_replay_where_it_ended(path: Path) -> None:
     agent, abort = Agent(name="a", model="anthropic:claude-sonnet-5-5"), Abort()
 
     def stop(event: Event) -> None:
@@ -666,8 +633,7 @@ async def test_an_answer_that_nobody_waited_for_ends_the_replay_where_it_ended(t
         assert (await play(agent, cassette)).unwrap() == "Whole."
 
 
-async def test_an_answer_that_broke_off_breaks_off_again(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+async def test_an_answer_that_broke_off_breaks_off_again(path: Path) -> None:
     agent = Agent(name="a", model="anthropic:claude-sonnet-5-5", retries=0)
     results: list[Result[Any]] = []
     async with MessagesApi([cut(answer("One.", "Two."), after_events=5)]) as api:
@@ -707,9 +673,9 @@ HIDDEN = {
 
 @pytest.mark.parametrize("kind", SECRETS)
 def test_a_secret_is_nowhere_in_the_file_and_the_replay_matches_without_it(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, secret = tmp_path / "a.jsonl", SECRETS[kind]
+    secret = SECRETS[kind]
     monkeypatch.setenv("SHOP_DB_PASSWORD", SECRETS["environment"])
     answers: list[Answer] = [
         say(Thinking(f"I know {secret}."), f"It is {secret}, is it?", call("look", {"city": f"{secret} "}, id="1")),
@@ -725,8 +691,8 @@ def test_a_secret_is_nowhere_in_the_file_and_the_replay_matches_without_it(
     assert "[redacted]" in str(result.unwrap())
 
 
-def test_a_secret_that_comes_in_pieces_is_taken_out_of_all_of_them(tmp_path: Path) -> None:
-    path, secret = tmp_path / "a.jsonl", SECRETS["anthropic"]
+def test_a_secret_that_comes_in_pieces_is_taken_out_of_all_of_them(path: Path) -> None:
+    secret = SECRETS["anthropic"]
 
     async def go() -> None:
         script = [
@@ -748,17 +714,15 @@ def test_a_secret_that_comes_in_pieces_is_taken_out_of_all_of_them(tmp_path: Pat
 
 
 def test_a_recording_made_with_a_secret_in_the_environment_replays_without_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "a.jsonl"
     monkeypatch.setenv("SHOP_TOKEN", "open-sesame")
     record(path, [call("look", city="open-sesame", id="1"), "You said open-sesame."])
     monkeypatch.delenv("SHOP_TOKEN")
     assert ask(path).unwrap() == "You said [redacted]."
 
 
-def test_fields_with_the_names_of_secrets_are_redacted_and_others_are_not(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_fields_with_the_names_of_secrets_are_redacted_and_others_are_not(path: Path) -> None:
     arguments = {"password": "hunter2", "api_key": "k", "city": "Oslo", "nested": {"Authorization": "me"}, "token": "x"}
     record(path, [call("look", arguments, id="1"), "basic understanding; bearer certificates; https://me@host/a:b"])
     (use,) = [part["block"] for part in lines_of(path)[3]["parts"] if part["part"] == "block"]
@@ -767,8 +731,7 @@ def test_fields_with_the_names_of_secrets_are_redacted_and_others_are_not(tmp_pa
     assert ask(path).unwrap() == "basic understanding; bearer certificates; https://me@host/a:b"
 
 
-def test_users_take_out_more_by_texts_patterns_and_functions_or_nothing_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_users_take_out_more_by_texts_patterns_and_functions_or_nothing_at_all(path: Path) -> None:
     secret = SECRETS["anthropic"]
 
     def without_cities(text: str) -> str:
@@ -835,9 +798,8 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_file_is_named_with_the_line_and_the_next_step(case: str, tmp_path: Path) -> None:
+def test_a_wrong_file_is_named_with_the_line_and_the_next_step(case: str, path: Path) -> None:
     content, said = WRONG[case]
-    path = tmp_path / "a.jsonl"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(CassetteError) as raised:
         Cassette(path)
@@ -846,8 +808,7 @@ def test_a_wrong_file_is_named_with_the_line_and_the_next_step(case: str, tmp_pa
     assert raised.value.hint.endswith(".")
 
 
-def test_a_recording_can_be_changed_by_hand_where_its_digest_is_taken_out(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_a_recording_can_be_changed_by_hand_where_its_digest_is_taken_out(path: Path) -> None:
     record(path, ["Clouds."], text="In Oslo?")
     lines = [{name: value for name, value in line.items() if name != "digest"} for line in lines_of(path)]
     changed = "".join(f"{json.dumps(line)}\n" for line in lines).replace("In Oslo?", "In Rome?")
@@ -855,8 +816,7 @@ def test_a_recording_can_be_changed_by_hand_where_its_digest_is_taken_out(tmp_pa
     assert ask(path, text="In Rome?").unwrap() == "Clouds."
 
 
-def test_the_file_is_readable(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+def test_the_file_is_readable(path: Path) -> None:
     record(path, [call("look", city="Zürich", id="1"), "Clouds."])
     first, model, *events = lines_of(path)
     assert (first["format"], first["version"], model["model"]) == ("journeyman cassette", 1, "scripted:scripted")

@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import (
     BlockFinished,
-    Collector,
     InputPart,
-    Part,
-    Response,
     ResponseFinished,
     ResponseStarted,
     TextPart,
@@ -26,11 +23,10 @@ from journeyman.model import (
 from journeyman.models.openai.chat_decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, Price, RedactedThinking, StopReason, Text, Thinking, ToolUse, Usage
+from tests.models.decoding import Json, Part, failed, fed, summed
 from tests.support.messages_answers import SERIAL
 from tests.support.openai_answers import Answer, Counted, answer, call, reasoning, refusal
 from tests.support.openai_chat_sse import chat_parts
-
-Json = dict[str, Any]
 
 USAGE = {"prompt_tokens": 25, "completion_tokens": 9, "total_tokens": 34}
 
@@ -56,16 +52,7 @@ def document(message: Json, reason: str | None = "stop", **more: Any) -> bytes: 
 
 
 def decoded(events: Iterable[Json | bytes], decoder: Decoder | None = None) -> list[Part]:
-    decoder = decoder or Decoder("openai")
-    given = (event if isinstance(event, bytes) else orjson.dumps(event) for event in events)
-    return [*(part for data in given for part in decoder.feed(data)), *decoder.end()]
-
-
-def summed(parts: Iterable[Part]) -> Response:
-    collector = Collector()
-    for part in parts:
-        collector.add(part)
-    return collector.response()
+    return fed(decoder or Decoder("openai"), events)
 
 
 def content_of(*chunks: Json, reason: str = "stop", provider: str = "openai") -> tuple[Block, ...]:
@@ -90,9 +77,7 @@ def usage_of(usage: Json, price: Price | None = None, *, tells_cost: bool = Fals
 
 
 def failure_of(*chunks: Json | bytes) -> ProviderError:
-    with pytest.raises(ProviderError) as caught:
-        decoded(chunks)
-    return caught.value
+    return failed(Decoder("openai"), chunks)
 
 
 # -- the parts of an answer --------------------------------------------------------------------------------------------
@@ -220,76 +205,59 @@ def test_annotations_stay_with_the_text() -> None:
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("deltas", "uses"),
-    [
-        pytest.param(
-            [calls(piece("a", '{"x"', index=0, id="1"), piece("b", "{", index=1, id="2")),
-             calls(piece(None, "}", index=1), piece(None, ":1}", index=0))],
-            [("1", "a", '{"x":1}'), ("2", "b", "{}")],
-            id="in turns",
-        ),
-        pytest.param(
-            [calls(piece("a", "{}", index=0, id="1"), piece("b", "{}", index=0, id="2"))],
-            [("1", "a", "{}"), ("2", "b", "{}")],
-            id="whole calls, all with the index 0",
-        ),
-        pytest.param(
-            [calls(piece("a", '{"x":1}', id="1")), calls(piece("a", '{"x":2}', id="2"))],
-            [("1", "a", '{"x":1}'), ("2", "a", '{"x":2}')],
-            id="whole calls without an index",
-        ),
-        pytest.param(
-            [calls(piece("a", '{"x":1}')), calls(piece("a", '{"x":2}')), calls(piece("b", "{}"))],
-            [("*", "a", '{"x":1}'), ("*", "a", '{"x":2}'), ("*", "b", "{}")],
-            id="whole calls without index and id",
-        ),
-        pytest.param(
-            [calls(piece("a"), piece("b"))], [("*", "a", "{}"), ("*", "b", "{}")], id="nothing but names"
-        ),
-        pytest.param(
-            [calls(piece("a", '{"x"')), calls(piece(None, ":1}"))], [("*", "a", '{"x":1}')], id="pieces without index"
-        ),
-        pytest.param(
-            [calls(piece("a", '{"x"', index=0, id="1")), calls(piece("a", ":1}", index=0, id="1"))],
-            [("1", "a", '{"x":1}')],
-            id="id and name with every piece",
-        ),
-        pytest.param(
-            [calls(piece("a", '{"x"', index=0, id="1")), calls(piece(None, ":1}", index=0, id="other"))],
-            [("1", "a", '{"x":1}')],
-            id="another id with every piece",
-        ),
-        pytest.param(
-            [calls(piece("a", '{"x"', index=0)), calls(piece("a", ":1}", index=0))],
-            [("*", "a", '{"x":1}')],
-            id="a name with every piece",
-        ),
-        pytest.param(
-            [calls(piece(None, "", index=0, id="1")), calls(piece("a", "{}", index=0))],
-            [("1", "a", "{}")],
-            id="the name later",
-        ),
-        pytest.param(
-            [calls(piece("a", {"x": 1}, index=0, id="1"))], [("1", "a", '{"x":1}')], id="arguments that are an object"
-        ),
-        pytest.param([calls(piece("a", None, index=0, id="1"))], [("1", "a", "{}")], id="no arguments"),
-        pytest.param([calls(piece("a", " ", index=0, id="1"))], [("1", "a", "{}")], id="blank arguments"),
-        pytest.param(
-            [chunk({"function_call": {"name": "a", "arguments": '{"x"'}}),
-             chunk({"function_call": {"arguments": ":1}"}})],
-            [("*", "a", '{"x":1}')],
-            id="the old form",
-        ),
-        pytest.param(
-            [calls(piece("a", "{}", index=0, id="")), calls(piece("b", "{}", index=1, id="1")),
-             calls(piece("c", "{}", index=2, id="1"))],
-            [("*", "a", "{}"), ("1", "b", "{}"), ("*", "c", "{}")],
-            id="empty and repeated ids",
-        ),
-    ],
-)  # fmt: skip
-def test_calls_are_told_apart_however_they_are_sent(deltas: list[Json], uses: list[tuple[str, str, str]]) -> None:
+REPEATED = (("a", ""), ("b", "1"), ("c", "1"))
+X1, X2 = '{"x":1}', '{"x":2}'
+CALLS: dict[str, tuple[list[Json], list[tuple[str, str, str]]]] = {
+    "in turns": (
+        [
+            calls(piece("a", '{"x"', index=0, id="1"), piece("b", "{", index=1, id="2")),
+            calls(piece(None, "}", index=1), piece(None, ":1}", index=0)),
+        ],
+        [("1", "a", X1), ("2", "b", "{}")],
+    ),
+    "whole calls, all with the index 0": (
+        [calls(piece("a", "{}", index=0, id="1"), piece("b", "{}", index=0, id="2"))],
+        [("1", "a", "{}"), ("2", "b", "{}")],
+    ),
+    "whole calls without an index": (
+        [calls(piece("a", X1, id="1")), calls(piece("a", X2, id="2"))],
+        [("1", "a", X1), ("2", "a", X2)],
+    ),
+    "whole calls without index and id": (
+        [calls(piece("a", X1)), calls(piece("a", X2)), calls(piece("b", "{}"))],
+        [("*", "a", X1), ("*", "a", X2), ("*", "b", "{}")],
+    ),
+    "nothing but names": ([calls(piece("a"), piece("b"))], [("*", "a", "{}"), ("*", "b", "{}")]),
+    "pieces without index": ([calls(piece("a", '{"x"')), calls(piece(None, ":1}"))], [("*", "a", X1)]),
+    "id and name with every piece": (
+        [calls(piece("a", '{"x"', index=0, id="1")), calls(piece("a", ":1}", index=0, id="1"))],
+        [("1", "a", X1)],
+    ),
+    "another id with every piece": (
+        [calls(piece("a", '{"x"', index=0, id="1")), calls(piece(None, ":1}", index=0, id="other"))],
+        [("1", "a", X1)],
+    ),
+    "a name with every piece": (
+        [calls(piece("a", '{"x"', index=0)), calls(piece("a", ":1}", index=0))],
+        [("*", "a", X1)],
+    ),
+    "the name later": ([calls(piece(None, "", index=0, id="1")), calls(piece("a", "{}", index=0))], [("1", "a", "{}")]),
+    "arguments that are an object": ([calls(piece("a", {"x": 1}, index=0, id="1"))], [("1", "a", X1)]),
+    "no arguments": ([calls(piece("a", None, index=0, id="1"))], [("1", "a", "{}")]),
+    "the old form": (
+        [chunk({"function_call": {"name": "a", "arguments": '{"x"'}}), chunk({"function_call": {"arguments": ":1}"}})],
+        [("*", "a", X1)],
+    ),
+    "empty and repeated ids": (
+        [calls(piece(name, "{}", index=n, id=id)) for n, (name, id) in enumerate(REPEATED)],
+        [("*", "a", "{}"), ("1", "b", "{}"), ("*", "c", "{}")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_are_told_apart_however_they_are_sent(name: str) -> None:
+    deltas, uses = CALLS[name]
     assert uses_of(*deltas) == uses
 
 
@@ -299,12 +267,6 @@ def test_an_id_that_had_to_be_made_is_unique_and_keeps_the_providers() -> None:
     assert [use.wire_id for use in uses] == [None, "1", ""]
     assert len({use.id for use in uses}) == 3
     assert all(use.id.startswith("call_") for use in uses[1:])
-
-
-@pytest.mark.parametrize("written", ["{", "[1]", "select 1", '{"a": NaN}'])
-def test_arguments_that_are_no_object_are_kept_beside_empty_ones(written: str) -> None:
-    [use] = content_of(calls(piece("a", written, index=0, id="1")))
-    assert use == ToolUse("1", "a", malformed=written)
 
 
 def test_a_free_text_call_keeps_its_text() -> None:
@@ -497,24 +459,6 @@ def test_a_document_is_an_answer_in_one_piece() -> None:
     )
     assert (response.id, response.model, response.stop_reason) == ("chatcmpl-1", "m", "tool_use")
     assert response.usage == Usage(requests=1, input_tokens=25, output_tokens=9)
-
-
-@pytest.mark.parametrize(
-    ("data", "kind", "said"),
-    [
-        (b"{}", "unknown", "it is no chat completion"),
-        (b'{"choices": []}', "unknown", "it is no chat completion"),
-        (b"<html>", "stream_cut", "<html>"),
-        (document({"content": "Hi"}, None), "stream_cut", "it ended before it was complete"),
-        (b'{"error": {"message": "Busy", "type": "server_error"}}', "overloaded", "Busy"),
-        (b'{"error": "model not loaded"}', "unknown", "model not loaded"),
-    ],
-)
-def test_a_document_that_is_no_answer_is_an_error(data: bytes, kind: ProviderErrorKind, said: str) -> None:
-    with pytest.raises(ProviderError) as caught:
-        Decoder("openai").document(data)
-    assert caught.value.kind == kind
-    assert said in str(caught.value)
 
 
 # -- streamed or not ---------------------------------------------------------------------------------------------------

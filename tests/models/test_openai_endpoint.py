@@ -14,19 +14,9 @@ from pydantic import JsonValue
 from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.model import Facts, Prefix, Request, Settings, ThinkingLevel, ToolSpec
+from journeyman.models.openai import LLAMA_CPP, LM_STUDIO, OPENROUTER
 from journeyman.models.openai.chat import OpenAIChatModel
-from journeyman.models.openai.endpoint import (
-    AZURE,
-    LLAMA_CPP,
-    LM_STUDIO,
-    OLLAMA,
-    OPENAI,
-    OPENROUTER,
-    VLLM,
-    Endpoint,
-    known_of,
-    reported_within,
-)
+from journeyman.models.openai.endpoint import AZURE, OLLAMA, OPENAI, VLLM, Endpoint, known_of, reported_within
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import JsonObject, Message, Price, Text

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from journeyman.errors import ProviderError
 from journeyman.model import (
     BlockFinished,
-    Collector,
     InputPart,
-    Part,
-    Response,
     ResponseFinished,
     ResponseStarted,
     TextPart,
@@ -27,10 +21,9 @@ from journeyman.model import (
 from journeyman.models.openai.responses_decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, Opaque, Price, Text, Thinking, ToolUse, Usage
+from tests.models.decoding import Json, Part, failed, fed, summed
 from tests.support.openai_answers import Answer, answer, call, item, reasoning, refusal, text
 from tests.support.openai_responses_sse import responses_parts
-
-Json = dict[str, Any]
 
 
 def created(**more: Any) -> Json:  # noqa: ANN401 - JSON
@@ -83,16 +76,7 @@ def thought(*summaries: str, **more: Any) -> Json:  # noqa: ANN401 - JSON
 
 
 def decoded(events: Iterable[Json | bytes], decoder: Decoder | None = None) -> list[Part]:
-    decoder = decoder or Decoder("openai")
-    given = (event if isinstance(event, bytes) else orjson.dumps(event) for event in events)
-    return [*(part for data in given for part in decoder.feed(data)), *decoder.end()]
-
-
-def summed(parts: Iterable[Part]) -> Response:
-    collector = Collector()
-    for part in parts:
-        collector.add(part)
-    return collector.response()
+    return fed(decoder or Decoder("openai"), events)
 
 
 def content_of(*outputs: Json) -> tuple[Block, ...]:
@@ -188,17 +172,6 @@ def test_every_kind_of_item_is_read_whole() -> None:  # A41
     ]
 
 
-@given(st.lists(st.integers(0, 12_000), max_size=8))
-def test_an_answer_means_the_same_wherever_its_bytes_are_cut(places: list[int]) -> None:
-    stream = stream_of(EVERYTHING)
-    cuts = sorted({0, len(stream), *(place for place in places if place < len(stream))})
-    parser, decoder = Parser(1_000_000), Decoder("openai")
-    parts: list[Part] = []
-    for first, last in pairwise(cuts):
-        parts += decoder.parts(parser.feed(stream[first:last]))
-    assert summed(parts) == summed(streamed(EVERYTHING))
-
-
 def test_an_answer_in_one_piece_has_the_same_parts_but_for_the_pieces() -> None:
     [document] = responses_parts(EVERYTHING, stream=False, encrypted=True, model="gpt-x", seed=1)
     parts = Decoder("openai").document(document)
@@ -289,45 +262,6 @@ def test_thoughts_are_set_apart_in_the_block_and_in_its_pieces() -> None:
     parts = decoded(events)
     assert [block.text for block in summed(parts).content if isinstance(block, Thinking)] == ["A\n\nB\n\nC", "D"]
     assert shown(parts)[1] == "A\n\nB\n\nCD"
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        '{"a": ',
-        '{"a": 1,}',
-        "[1]",
-        '"text"',
-        "null",
-        "{'a': 1}",
-        '{"a": NaN}',
-        '{"a": "\\ud83d"}',
-        "[" * 300 + "]" * 300,
-    ],
-)
-def test_arguments_that_are_no_json_object_are_kept_aside(written: str) -> None:
-    assert content_of(function_call(written)) == (ToolUse("call_1", "query", malformed=written),)
-
-
-@pytest.mark.parametrize("written", ["", "  ", "{}"])
-def test_no_arguments_are_an_empty_object(written: str) -> None:
-    assert content_of(function_call(written)) == (ToolUse("call_1", "query", "{}"),)
-
-
-def test_arguments_are_kept_as_they_were_written() -> None:
-    written = '{ "n":1.50e3,"n" : 2 , "big": 123456789012345678901234567890 }'
-    [kept] = content_of(function_call(written))
-    assert isinstance(kept, ToolUse)
-    assert kept.input_json == written
-    assert kept.input["big"] == 123456789012345678901234567890
-
-
-def test_an_empty_or_repeated_id_is_replaced_and_remembered() -> None:
-    content = content_of(*[function_call("{}", call_id=id) for id in ("t", "t", "", "u")])
-    ids = [(call.id, call.wire_id) for call in content if isinstance(call, ToolUse)]
-    assert (ids[0], ids[3]) == (("t", None), ("u", None))
-    assert (ids[1][1], ids[2][1]) == ("t", "")
-    assert len({id for id, _ in ids}) == 4
 
 
 def test_pieces_and_block_of_a_call_have_the_same_id() -> None:
@@ -443,9 +377,7 @@ def test_a_price_gives_the_cost() -> None:
 
 
 def failure_of(events: Sequence[Json | bytes], decoder: Decoder | None = None) -> ProviderError:
-    with pytest.raises(ProviderError) as caught:
-        decoded(events, decoder)
-    return caught.value
+    return failed(decoder or Decoder("openai"), events)
 
 
 TEXT = whole(0, message("Hi"), delta("output_text", "Hi"))
@@ -545,20 +477,3 @@ def test_a_failed_answer_tells_what_it_used() -> None:
     decoder = Decoder("openai")
     failure_of([created(), over("failed", error={"code": "server_error", "message": "x"})], decoder)
     assert decoder.usage() == Usage(requests=1, input_tokens=25, output_tokens=9)
-
-
-@pytest.mark.parametrize(
-    ("document", "kind", "said"),
-    [
-        (b"", "stream_cut", "cannot be read"),
-        (b"[]", "unknown", "it is no response"),
-        (b'{"object": "chat.completion"}', "unknown", "it is no response"),
-        (b'{"error": {"code": "server_error", "message": "Oops"}}', "overloaded", "Oops"),
-        (b'{"status": "failed", "output": [], "error": {"code": "server_error"}}', "overloaded", "no message"),
-    ],
-)
-def test_a_document_that_is_no_answer_is_an_error(document: bytes, kind: str, said: str) -> None:
-    with pytest.raises(ProviderError) as caught:
-        Decoder("openai").document(document)
-    assert caught.value.kind == kind
-    assert said in str(caught.value)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import inspect
 import itertools
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,35 +129,6 @@ async def test_leaving_early_closes_the_request() -> None:
         await server.until(lambda: server.n_hung_up == 1)
 
 
-async def test_cancelling_closes_the_request() -> None:
-    async with RawServer(hanging_after(b"")) as server:
-        task = asyncio.create_task(ask(server.url))
-        await server.until(lambda: len(server.requests) == 1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await server.until(lambda: server.n_hung_up == 1)
-
-
-async def test_a_drained_answer_gives_its_connection_back_even_if_its_end_comes_late() -> None:
-    seen = asyncio.Event()
-
-    async def in_two_pieces(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(BEGINNING.replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n") + b"\r\n")
-        await seen.wait()
-        writer.write(b"0\r\n\r\n")
-        await reader.readuntil(b"\r\n\r\n{}")
-        writer.write(http(b"data: 2\n\n"))
-
-    async with RawServer(in_two_pieces) as server, lease():
-        async with stream(server.url) as answer:
-            assert await answer.events()
-            seen.set()
-            await answer.drain()
-        assert await ask(server.url) == [(b"", b"2")]
-        assert server.n_connections == 1
-
-
 async def test_draining_does_not_wait_for_a_server_that_never_ends() -> None:
     async with RawServer(hanging_after(BEGINNING)) as server:
         async with stream(server.url) as answer:
@@ -238,9 +207,9 @@ async def test_the_environment_names_the_proxy_and_who_goes_without(monkeypatch:
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
-async def failure_of(url: str, timeouts: Timeouts = PATIENT) -> ProviderError:
+async def failure_of(url: str) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        await ask(url, timeouts)
+        await ask(url)
     return caught.value
 
 
@@ -278,35 +247,11 @@ async def test_a_bad_address_is_a_bad_request(url: str) -> None:
     assert (error.kind, error.usage) == ("bad_request", Usage())
 
 
-async def test_a_connection_closed_before_the_answer_may_have_cost_something() -> None:
-    async with RawServer(closing_after(b"")) as server:
-        error = await failure_of(server.url)
-    assert (error.kind, error.usage) == ("network", None)
-
-
-async def test_silence_before_the_answer_is_a_timeout() -> None:
-    async with RawServer(hanging_after(b"")) as server:
-        error = await failure_of(server.url, HASTY)
-    assert (error.kind, error.usage) == ("timeout", None)
-
-
 async def test_garbage_instead_of_http_is_told_apart_from_a_bad_request() -> None:
     async with RawServer(b"\x00\x01\x02 garbage\r\n\r\n") as server:
         error = await failure_of(server.url)
     assert (error.kind, error.status, error.usage) == ("unknown", None, None)
     assert "did not answer in HTTP" in str(error)
-
-
-async def test_a_body_that_ends_too_early_is_a_cut_stream() -> None:
-    async with RawServer(closing_after(http(b"data: 1\n\ndata: 2")[:-3])) as server:
-        error = await failure_of(server.url)
-    assert (error.kind, error.usage) == ("stream_cut", None)
-
-
-async def test_silence_within_the_answer_is_an_idle_stream() -> None:
-    async with RawServer(hanging_after(BEGINNING)) as server:
-        error = await failure_of(server.url, HASTY)
-    assert (error.kind, error.usage) == ("stream_idle", None)
 
 
 async def test_an_enormous_event_is_an_error() -> None:
@@ -329,16 +274,8 @@ def made(kind: type[Exception]) -> Exception:
     info = aiohttp.RequestInfo(url, "POST", CIMultiDictProxy(CIMultiDict(HEADERS)), url)
     key = ConnectionKey("host", 80, False, True, None, None, None)
     error = OSError(1, "no")
-    for arguments in (
-        (),
-        (url,),
-        (key, error),
-        (info, ()),
-        (b"a", b"b", "host", 80),
-        ("path", key, error),
-        ("a", "b"),
-        ("a",),
-    ):
+    by_parts = (b"a", b"b", "host", 80)
+    for arguments in ((), (url,), (key, error), (info, ()), by_parts, ("path", key, error), ("a", "b"), ("a",)):
         try:
             exception = kind(*arguments)
             str(exception)
@@ -465,24 +402,13 @@ async def test_the_providers_label_says_more_than_the_status(
     ("headers", "seconds"),
     [
         ({}, None),  # may be a spending limit
-        ({"retry-after": "7"}, 7.0),
         ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after": "-3"}, 0.0),
         ({"retry-after": "nan"}, None),
-        ({"retry-after": "soon"}, None),
         ({"retry-after": "7", "retry-after-ms": "250"}, 0.25),
-        ({"retry-after": "Thu, 01 Jan 2015 00:00:00 GMT"}, 0.0),
     ],
 )
 async def test_the_wait_that_a_provider_asks_for_is_read(headers: dict[str, str], seconds: float | None) -> None:
     assert (await refusal(http(status=429, headers=headers))).retry_after_s == seconds
-
-
-async def test_the_wait_may_be_a_date() -> None:
-    moment = email.utils.formatdate(time.time() + 30, usegmt=True)
-    seconds = (await refusal(http(status=429, headers={"Retry-After": moment}))).retry_after_s
-    assert seconds is not None
-    assert 28 < seconds <= 30
 
 
 @pytest.mark.parametrize("name", ["request-id", "X-Request-Id"])

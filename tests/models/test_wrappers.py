@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from journeyman import Agent, DefinitionError, Failure, Host, Limits, Price, Success, Text, Usage, run
+from journeyman import Agent, DefinitionError, Failure, Host, Limits, Model, Price, Settings, Success, Text, Usage, run
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.events import ModelAnswered, ModelResponded, ModelRestarted
 from journeyman.model import (
@@ -18,7 +18,6 @@ from journeyman.model import (
     BlockFinished,
     Collector,
     Facts,
-    Model,
     Part,
     Prefix,
     Request,
@@ -26,7 +25,6 @@ from journeyman.model import (
     ResponseFinished,
     ResponseStarted,
     Restarted,
-    Settings,
     TextPart,
     context_window_of,
     max_output_tokens_of,

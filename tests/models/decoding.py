@@ -1,0 +1,39 @@
+"""Answers as the decoders read them, without a server: what the tests of all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import orjson
+import pytest
+
+from journeyman.errors import ProviderError
+from journeyman.model import Collector, Part, Response
+
+Json = dict[str, Any]
+
+
+class AnyDecoder(Protocol):
+    def feed(self, data: bytes, /) -> Sequence[Part]: ...
+
+    def end(self) -> Sequence[Part]: ...
+
+
+def fed(decoder: AnyDecoder, events: Iterable[Json | bytes]) -> list[Part]:
+    """Return the parts of whole events, given as JSON or as bytes."""
+    given = (event if isinstance(event, bytes) else orjson.dumps(event) for event in events)
+    return [*(part for data in given for part in decoder.feed(data)), *decoder.end()]
+
+
+def failed(decoder: AnyDecoder, events: Iterable[Json | bytes]) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        fed(decoder, events)
+    return caught.value
+
+
+def summed(parts: Iterable[Part]) -> Response:
+    collector = Collector()
+    for part in parts:
+        collector.add(part)
+    return collector.response()

@@ -1,0 +1,132 @@
+"""Answers of the three APIs as blocks, side by side: calls and their ids, streams that are cut, what is no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journeyman.errors import ProviderError
+from journeyman.model import Part
+from journeyman.models.anthropic import decode as anthropic
+from journeyman.models.openai import chat_decode as chat
+from journeyman.models.openai import responses_decode as responses
+from journeyman.models.sse import Parser
+from journeyman.types import Block, ToolUse
+from tests.models import test_anthropic_decode as by_anthropic
+from tests.models import test_openai_chat_decode as by_chat
+from tests.models import test_openai_responses_decode as by_responses
+from tests.models.decoding import Json, fed, summed
+from tests.support.messages_sse import body_parts
+
+Calls = Callable[..., tuple[Block, ...]]
+
+
+def anthropics(*calls: tuple[str, str]) -> tuple[Block, ...]:
+    events: list[Json] = []
+    for index, (id, written) in enumerate(calls):
+        first, piece = {"type": "tool_use", "id": id, "name": "query"}, {"type": "input_json_delta"}
+        events += by_anthropic.block(index, first, {**piece, "partial_json": written})
+    return by_anthropic.content_of(*events)
+
+
+def chats(*calls: tuple[str, str]) -> tuple[Block, ...]:
+    pieces = [by_chat.piece("query", written, index=index, id=id) for index, (id, written) in enumerate(calls)]
+    return by_chat.content_of(by_chat.calls(*pieces), reason="tool_calls")
+
+
+def responded(*calls: tuple[str, str]) -> tuple[Block, ...]:
+    return by_responses.content_of(*[by_responses.function_call(written, call_id=id) for id, written in calls])
+
+
+each = pytest.mark.parametrize("calls", [anthropics, chats, responded])
+NO_OBJECTS = ['{"a": ', '{"a": 1,}', "[1]", '"text"', "null", "{'a': 1}", "select 1", '{"a": NaN}']
+
+
+@each
+@pytest.mark.parametrize("written", [*NO_OBJECTS, '{"a": "\\ud83d"}', "[" * 300 + "]" * 300])
+def test_arguments_that_are_no_json_object_are_kept_aside(calls: Calls, written: str) -> None:
+    assert calls(("t", written)) == (ToolUse("t", "query", malformed=written),)
+
+
+@each
+@pytest.mark.parametrize("written", ["", "  ", "{}"])
+def test_no_arguments_are_an_empty_object(calls: Calls, written: str) -> None:
+    assert calls(("t", written)) == (ToolUse("t", "query", "{}"),)
+
+
+@each
+def test_arguments_are_kept_as_they_were_written(calls: Calls) -> None:
+    written = '{ "n":1.50e3,"n" : 2 , "big": 123456789012345678901234567890 }'
+    [kept] = calls(("t", written))
+    assert isinstance(kept, ToolUse)
+    assert kept.input_json == written
+    assert kept.input["big"] == 123456789012345678901234567890
+
+
+@each
+def test_an_empty_or_repeated_id_is_replaced_and_remembered(calls: Calls) -> None:
+    content = calls(("t", "{}"), ("t", "{}"), ("", "{}"), ("u", "{}"))
+    ids = [(call.id, call.wire_id) for call in content if isinstance(call, ToolUse)]
+    assert (ids[0], ids[3]) == (("t", None), ("u", None))
+    assert (ids[1][1], ids[2][1]) == ("t", "")
+    assert len({id for id, _ in ids}) == 4
+
+
+STREAMS: dict[str, tuple[bytes, Callable[[], Any]]] = {
+    "anthropic": (
+        b"".join(body_parts(by_anthropic.EVERYTHING, stream=True, model="claude-x", seed=1, serial=1)),
+        anthropic.Decoder,
+    ),
+    "responses": (by_responses.stream_of(by_responses.EVERYTHING), lambda: responses.Decoder("openai")),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@given(places=st.lists(st.integers(0, 12_000), max_size=8))
+def test_an_answer_means_the_same_wherever_its_bytes_are_cut(name: str, places: list[int]) -> None:
+    stream, new = STREAMS[name]
+    cuts = sorted({0, len(stream), *(place for place in places if place < len(stream))})
+    parser, decoder = Parser(1_000_000), new()
+    parts: list[Part] = []
+    for first, last in pairwise(cuts):
+        parts += decoder.parts(parser.feed(stream[first:last]))
+    assert summed(parts) == summed(fed(new(), [data for _, data in Parser(1_000_000).feed(stream)]))
+
+
+BUSY = b'{"error": {"message": "Busy", "type": "server_error"}}'
+SORRY = b'{"type": "error", "error": {"type": "overloaded_error", "message": "Sorry."}}'
+FAILED = b'{"status": "failed", "output": [], "error": {"code": "server_error"}}'
+OOPS = b'{"error": {"code": "server_error", "message": "Oops"}}'
+
+
+@pytest.mark.parametrize(
+    ("decoder", "document", "kind", "said"),
+    [
+        (anthropic.Decoder, SORRY, "overloaded", "Sorry."),
+        (anthropic.Decoder, b'{"object": "chat.completion"}', "unknown", "it is no message"),
+        (anthropic.Decoder, b"[]", "unknown", "it is no message"),
+        (anthropic.Decoder, b"", "stream_cut", "cannot be read"),
+        (anthropic.Decoder, b"<html>", "stream_cut", "cannot be read"),
+        (chat.Decoder, b"{}", "unknown", "it is no chat completion"),
+        (chat.Decoder, b'{"choices": []}', "unknown", "it is no chat completion"),
+        (chat.Decoder, b"<html>", "stream_cut", "<html>"),
+        (chat.Decoder, by_chat.document({"content": "Hi"}, None), "stream_cut", "it ended before it was complete"),
+        (chat.Decoder, BUSY, "overloaded", "Busy"),
+        (chat.Decoder, b'{"error": "model not loaded"}', "unknown", "model not loaded"),
+        (responses.Decoder, b"", "stream_cut", "cannot be read"),
+        (responses.Decoder, b"[]", "unknown", "it is no response"),
+        (responses.Decoder, b'{"object": "chat.completion"}', "unknown", "it is no response"),
+        (responses.Decoder, OOPS, "overloaded", "Oops"),
+        (responses.Decoder, FAILED, "overloaded", "no message"),
+    ],
+)
+def test_a_document_that_is_no_answer_is_an_error(decoder: Any, document: bytes, kind: str, said: str) -> None:  # noqa: ANN401
+    with pytest.raises(ProviderError) as caught:
+        (decoder() if decoder is anthropic.Decoder else decoder("openai")).document(document)
+    assert caught.value.kind == kind
+    assert said in str(caught.value)

@@ -1,0 +1,620 @@
+"""Requests as the three APIs get them, side by side: what becomes of each block, field and setting.
+
+What only one API has is in its own file. The exact bytes of one rich conversation are in `tests/contracts/bodies`.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from journeyman import Document, ToolResult, Usage
+from journeyman.errors import ProviderError
+from journeyman.model import Settings, ThinkingLevel
+from journeyman.models.anthropic import AnthropicModel
+from journeyman.models.openai import LM_STUDIO, OLLAMA, VLLM, Endpoint, OpenAIChatModel, OpenAIModel
+from journeyman.types import Base64, Block, Image, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse, Url
+from tests.contracts.test_cross_provider import calls_and_results
+from tests.models.asking import HELLO, QUERY
+from tests.models.encoding import (
+    PLAIN,
+    AnyModel,
+    Json,
+    assistant,
+    body_of,
+    closed,
+    faults_of,
+    request,
+    strict_tool,
+    user,
+)
+
+SONNET = AnthropicModel("claude-sonnet-5-5", api_key="k")
+CHAT = OpenAIChatModel("gpt-4.1", api_key="k")
+GPT = OpenAIModel("gpt-5.2", api_key="k")
+MODELS = (SONNET, CHAT, GPT)
+each = pytest.mark.parametrize("model", MODELS, ids=["anthropic", "chat", "responses"])
+each_of_openai = pytest.mark.parametrize("model", MODELS[1:], ids=["chat", "responses"])
+
+LIMIT = {AnthropicModel: "max_tokens", OpenAIChatModel: "max_completion_tokens", OpenAIModel: "max_output_tokens"}
+
+
+def limit_of(model: AnyModel, **more: Any) -> int:  # noqa: ANN401 - as request
+    return body_of(model, **more)[LIMIT[type(model)]]
+
+
+def conversation_of(body: Json) -> list[Any]:
+    return body.get("messages") or body["input"]
+
+
+# -- blocks ------------------------------------------------------------------------------------------------------------
+
+PICTURE, PDF = Base64("aGk=", "image/png"), Base64("aGk=", "application/pdf")
+MARKDOWN = Base64(b64encode("Grüße".encode()).decode(), "text/markdown")
+PICTURE_URL, PDF_URL = "https://example.com/a.png", "https://example.com/a.pdf"
+IN_LINE, PDF_IN_LINE = "data:image/png;base64,aGk=", "data:application/pdf;base64,aGk="
+AT_PICTURE, AT_PDF = {"type": "url", "url": PICTURE_URL}, {"type": "url", "url": PDF_URL}
+SENT_PICTURE = {"type": "base64", "media_type": "image/png", "data": "aGk="}
+SENT_PDF = {"type": "base64", "media_type": "application/pdf", "data": "aGk="}
+SENT_MARKDOWN = {"type": "text", "media_type": "text/plain", "data": "Grüße"}
+
+
+def text(said: str) -> Json:
+    return {"type": "text", "text": said}
+
+
+def input_text(said: str) -> Json:
+    return {"type": "input_text", "text": said}
+
+
+def image(source: Json) -> Json:
+    return {"type": "image", "source": source}
+
+
+def document(source: Json, **more: str) -> Json:
+    return {"type": "document", "source": source, **more}
+
+
+def image_url(url: str) -> list[Json]:
+    return [{"type": "image_url", "image_url": {"url": url}}]
+
+
+def file(name: str) -> list[Json]:
+    return [{"type": "file", "file": {"filename": name, "file_data": PDF_IN_LINE}}]
+
+
+def input_image(url: str) -> Json:
+    return {"type": "input_image", "detail": "auto", "image_url": url}
+
+
+def input_file(name: str) -> Json:
+    return {"type": "input_file", "filename": name, "file_data": PDF_IN_LINE}
+
+
+NO_ADDRESS = "[A document (https://example.com/a.pdf) that cannot be sent to this model is left out.]"
+BY_USERS: dict[str, tuple[Block, Json | None, object, Json | None]] = {
+    "a text": (Text("Hé"), text("Hé"), "Hé", input_text("Hé")),
+    "an empty text": (Text(""), None, None, None),
+    "a blank text": (Text(" \n"), None, " \n", input_text(" \n")),
+    "a lone surrogate": (Text("a\ud83d"), text("a?"), "a?", input_text("a?")),
+    "citations": (Text("A", extra={"citations": [{}]}), text("A"), "A", input_text("A")),
+    "an image's bytes": (Image(PICTURE), image(SENT_PICTURE), image_url(IN_LINE), input_image(IN_LINE)),
+    "an image's address": (
+        Image(Url(PICTURE_URL)),
+        image(AT_PICTURE),
+        image_url(PICTURE_URL),
+        input_image(PICTURE_URL),
+    ),
+    "a PDF": (Document(PDF, "Plan"), document(SENT_PDF, title="Plan"), file("Plan.pdf"), input_file("Plan.pdf")),
+    "a PDF with the name of a file": (
+        Document(PDF, "a.b.PDF"),
+        document(SENT_PDF, title="a.b.PDF"),
+        file("a.b.PDF"),
+        input_file("a.b.PDF"),
+    ),
+    "a text document": (Document(MARKDOWN), document(SENT_MARKDOWN), [text("Grüße")], input_text("Grüße")),
+    "a text document with a name": (
+        Document(MARKDOWN, "Letter"),
+        document(SENT_MARKDOWN, title="Letter"),
+        [text("Letter:\nGrüße")],
+        input_text("Letter:\nGrüße"),
+    ),
+    "a document's address": (
+        Document(Url(PDF_URL)),
+        document(AT_PDF),
+        [text(NO_ADDRESS)],
+        {"type": "input_file", "file_url": PDF_URL},
+    ),
+}
+
+
+def only(values: list[Any]) -> Any:  # noqa: ANN401 - JSON
+    """Return the one value that there is, if there is one."""
+    assert len(values) <= 1
+    return values[0] if values else None
+
+
+@pytest.mark.parametrize("name", BY_USERS)
+def test_what_a_user_says_is_sent_as(name: str) -> None:
+    block, *expected = BY_USERS[name]
+    bodies = [conversation_of(body_of(model, HELLO, user(block), HELLO))[1:-1] for model in MODELS]
+    assert [item["role"] for body in bodies for item in body] == ["user"] * sum(one is not None for one in expected)
+    anthropic, chat, responses = [only([item["content"] for item in body]) for body in bodies]
+    assert [anthropic and only(anthropic), chat, responses and only(responses)] == expected
+
+
+def left_out(kind: str, provider: str) -> str:
+    return f"[A {kind!r} block that only {provider} can read is left out.]"
+
+
+def signed(said: str) -> Json:
+    return {"type": "thinking", "thinking": said, "signature": "sig"}
+
+
+def output_text(said: str, **more: object) -> list[Json]:
+    return [{"type": "message", "role": "assistant", "content": said, **more}]
+
+
+ITEM = '{"type": "web_search_call", "id": "ws_1", "status": "completed", "n": 1.0}'
+USE = '{"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"q": 1.0}}'
+CITED: list[Any] = [{"type": "char_location"}]
+NOTED: list[Any] = [{"type": "file_path", "file_id": "f", "index": 0}]
+NO_PLACE = "[A 'web_search_call' block that has no place in Chat Completions is left out.]"
+PHASED = Text("A", extra={"phase": "commentary", "citations": CITED, "annotations": []})
+WITH_ID = Text("A", extra={"id": "msg_7", "annotations": NOTED})
+SENT_WITH_ID = [{"type": "output_text", "text": "A", "annotations": NOTED}]
+REFUSED = [{"type": "refusal", "refusal": "A"}]
+TAGGED = "<thinking>\nHm.\n</thinking>"
+NO_IMAGE = "[An image (image/png) that cannot be sent to this model is left out.]"
+
+BY_MODELS: dict[str, tuple[Block, Json | None, object, list[Json]]] = {
+    "an empty text": (Text(""), None, None, []),
+    "a blank text stays": (Text(" "), text(" "), " ", output_text(" ")),
+    "what the API knows goes back": (
+        PHASED,
+        {**text("A"), "citations": CITED},
+        "A",
+        output_text("A", phase="commentary"),
+    ),
+    "a refusal": (Text("A", extra={"refusal": True}), text("A"), REFUSED, output_text("A")),
+    "annotations with an id": (
+        WITH_ID,
+        text("A"),
+        "A",
+        [{**output_text("A")[0], "content": SENT_WITH_ID, "id": "msg_7", "status": "completed"}],
+    ),
+    "annotations without an id": (Text("A", extra={"annotations": NOTED}), text("A"), "A", output_text("A")),
+    "signed thinking of nobody": (Thinking("Hm.", "sig"), signed("Hm."), None, []),
+    "omitted thinking": (Thinking("", "sig", "anthropic"), signed(""), None, []),
+    "thinking without a signature": (Thinking("Hm."), None, None, []),
+    "another provider's thinking": (Thinking("Hm.", "sig", "mistral"), text(TAGGED), TAGGED, output_text(TAGGED)),
+    "redacted thinking of nobody": (RedactedThinking("x9"), {"type": "redacted_thinking", "data": "x9"}, None, []),
+    "another provider's redacted thinking": (RedactedThinking("x9", "mistral"), None, None, []),
+    "a block of Anthropic's": (
+        Opaque("anthropic", USE),
+        orjson.loads(USE),
+        left_out("server_tool_use", "anthropic"),
+        output_text(left_out("server_tool_use", "anthropic")),
+    ),
+    "an item of OpenAI's": (
+        Opaque("openai", f" {ITEM}\n"),
+        text(left_out("web_search_call", "openai")),
+        NO_PLACE,
+        [orjson.loads(ITEM)],
+    ),
+    "a picture": (Image(PICTURE), image(SENT_PICTURE), None, output_text(NO_IMAGE)),
+}
+
+
+@pytest.mark.parametrize("name", BY_MODELS)
+def test_what_a_model_said_goes_back_as(name: str) -> None:
+    block, *expected = BY_MODELS[name]
+    anthropic, chat, responses = [conversation_of(body_of(m, HELLO, assistant(block), HELLO))[1:-1] for m in MODELS]
+    assert {item.get("role") for item in (*anthropic, *chat)} <= {"assistant"}
+    told = [only([item["content"] for item in said]) for said in (anthropic, chat)]
+    assert [told[0] and only(told[0]), told[1], responses] == expected
+
+
+def wrong(content: object) -> Json:
+    return {"content": content, "is_error": True}
+
+
+SILENT = "(no output)"
+TOLD_SILENT = f"Error: {SILENT}"
+SAID = (Text("a"), Text(""), Text("b"))
+RESULTS: dict[str, tuple[ToolResult, Json, str, object]] = {
+    "nothing": (ToolResult(""), {"content": ""}, "", ""),
+    "no blocks": (ToolResult(()), {"content": []}, "", ""),
+    "texts": (ToolResult(SAID), {"content": [text("a"), text("b")]}, "a\n\nb", [input_text("a"), input_text("b")]),
+    "an error": (ToolResult("no", True), wrong("no"), "Error: no", "Error: no"),
+    "an error that says so": (ToolResult("error: no", True), wrong("error: no"), "error: no", "error: no"),
+    "an error of nothing": (  # M4
+        ToolResult("", True),
+        wrong(SILENT),
+        TOLD_SILENT,
+        TOLD_SILENT,
+    ),
+    "an error of no blocks": (  # M4
+        ToolResult((), True),
+        wrong(SILENT),
+        TOLD_SILENT,
+        [input_text(TOLD_SILENT)],
+    ),
+    "an error of blocks": (
+        ToolResult((Text("boom"),), True),
+        wrong([text("boom")]),
+        "Error: boom",
+        [input_text("Error: "), input_text("boom")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_is_sent_as(name: str) -> None:
+    result, *expected = RESULTS[name]
+    call, answer = assistant(ToolUse("t", "query")), user(replace(result, tool_use_id="t"))
+    sent, chat, responses = [conversation_of(body_of(model, HELLO, call, answer))[-1] for model in MODELS]
+    [anthropic] = sent["content"]
+    assert {name: anthropic[name] for name in anthropic if name not in ("type", "tool_use_id")} == expected[0]
+    assert [chat["content"], responses["output"]] == expected[1:]
+    assert (anthropic["tool_use_id"], chat["tool_call_id"], responses["call_id"]) == ("t", "t", "t")
+
+
+def test_pictures_in_results_stay_in_them_where_they_may() -> None:  # for Chat Completions see its own file
+    call = assistant(ToolUse("t", "query"))
+    answer = user(ToolResult((Text("a"), Text(""), Image(Url(PICTURE_URL))), tool_use_id="t"))
+    sent, told = [conversation_of(body_of(model, HELLO, call, answer))[-1] for model in (SONNET, GPT)]
+    assert sent["content"][0]["content"] == [text("a"), image(AT_PICTURE)]
+    assert told["output"] == [input_text("a"), input_image(PICTURE_URL)]
+
+
+@each
+def test_arguments_go_back_as_the_model_wrote_them(model: AnyModel) -> None:
+    written = '{ "n":1.50e3,"n" : 2 , "text":"\\u00fc \\ud83d\\ude00" }'
+    answer = user(ToolResult("1", tool_use_id="t"))
+    body = model.body(request(HELLO, assistant(ToolUse("t", "query", written)), answer))
+    assert (b'"input":' + written.encode() + b"}" if model is SONNET else orjson.dumps(written)) in body
+
+
+@each
+def test_ids_and_names_that_the_api_refuses_are_rewritten_alike_for_call_and_result(model: AnyModel) -> None:
+    calls = (ToolUse("call:1", "functions.query", malformed="{"), ToolUse("", ""), ToolUse("c" * 65, "n" * 200))
+    results = user(*[ToolResult("1", tool_use_id=call.id) for call in calls])
+    body = body_of(model, HELLO, assistant(*calls), results)
+    longest = 128 if model is SONNET else 64
+    written = orjson.dumps(body).decode()
+    for name in ("functions_query", "_", "n" * longest):
+        assert f'"name":"{name}"' in written
+    asked, answered = calls_and_results(body)
+    assert asked == answered
+    assert len({*asked}) == 3
+    assert faults_of(model, body) == []
+
+
+@each
+def test_a_message_of_which_nothing_can_be_sent_is_left_out(model: AnyModel) -> None:
+    body = body_of(model, HELLO, assistant(Thinking("cut off"), Text("")), user(Text("")), user(Text("Go on.")))
+    assert [item["role"] for item in conversation_of(body)] == ["user", "user"]  # which the API merges
+    assert faults_of(model, body) == []
+
+
+@each
+def test_each_message_tool_and_prefix_is_encoded_once(model: AnyModel) -> None:
+    system, tool = (Text("Be brief."),), replace(QUERY)
+    asked = request(replace(HELLO), assistant(Text("Hi.")), user(Text("More.")), system=system, tools=(tool,))
+    kept: list[list[list[int]]] = []
+    for more in ([], [assistant(Text("Ok."))]):
+        model.body(replace(asked, messages=[*asked.messages, *more]))
+        things = (*asked.messages, tool, asked.prefix)
+        assert all(thing.wire for thing in things)
+        kept.append([[id(value) for value in thing.wire.values()] for thing in things])
+    assert kept[0] == kept[1]
+
+
+NOT_HERE = "that cannot be sent to this model is left out.]"
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChatModel, OpenAIModel])
+@pytest.mark.parametrize(
+    ("endpoint", "block", "said"),
+    [
+        (LM_STUDIO, Image(Url(PICTURE_URL)), f"[An image ({PICTURE_URL}) {NOT_HERE}"),
+        (replace(OLLAMA, images=False), Image(PICTURE), f"[An image (image/png) {NOT_HERE}"),
+        (VLLM, Document(PDF, "Plan"), f"[A document 'Plan' (application/pdf) {NOT_HERE}"),
+    ],
+    ids=["address", "picture", "document"],
+)
+def test_what_the_service_does_not_take_is_a_text_that_says_what_is_missing(
+    adapter: type[OpenAIChatModel | OpenAIModel], endpoint: Endpoint, block: Block, said: str
+) -> None:
+    [message] = conversation_of(body_of(adapter("m", endpoint=endpoint), user(block)))
+    assert message["content"] == [text(said) if adapter is OpenAIChatModel else input_text(said)]
+
+
+# -- fields and settings -----------------------------------------------------------------------------------------------
+
+
+def test_a_request_has_these_fields() -> None:
+    settings = Settings(max_tokens=1_000, tool_choice="any")
+    system = (Text("Be brief."), Text(""), Text("Be right.", cache_mark=True))
+    stops = replace(settings, stop_sequences=("END",))
+    asked = {"system": system, "max_tokens": 2_000}
+    anthropic = body_of(SONNET, settings=replace(stops, extra={"service_tier": "auto"}), **asked)
+    chat = body_of(CHAT, settings=replace(stops, extra={"seed": 7}), **asked)
+    responses = body_of(GPT, settings=replace(settings, thinking="low", extra={"service_tier": "flex"}), **asked)
+    query = {"name": "query", "description": "Run a query."}
+    mark = {"cache_control": {"type": "ephemeral"}}
+    assert anthropic == {
+        "model": "claude-sonnet-5-5",
+        "max_tokens": 1_000,
+        "stream": True,
+        "tool_choice": {"type": "any"},
+        "stop_sequences": ["END"],
+        "service_tier": "auto",
+        "tools": [{**query, "input_schema": QUERY.input_schema}],
+        "system": [text("Be brief."), {**text("Be right."), **mark}],
+        "messages": [{"role": "user", "content": [{**text("Hello"), **mark}]}],
+    }
+    assert chat == {
+        "model": "gpt-4.1",
+        "max_completion_tokens": 1_000,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "store": False,
+        "tool_choice": "required",
+        "stop": ["END"],
+        "seed": 7,
+        "tools": [{"type": "function", "function": {**query, "parameters": QUERY.input_schema}}],
+        "messages": [{"role": "system", "content": "Be brief.\n\nBe right."}, {"role": "user", "content": "Hello"}],
+    }
+    assert responses == {
+        "model": "gpt-5.2",
+        "max_output_tokens": 1_000,
+        "stream": True,
+        "store": False,
+        "tool_choice": "required",
+        "include": ["reasoning.encrypted_content"],
+        "reasoning": {"effort": "low"},
+        "service_tier": "flex",
+        "tools": [{"type": "function", **query, "parameters": QUERY.input_schema, "strict": False}],
+        "instructions": "Be brief.\n\nBe right.",
+        "input": [{"type": "message", "role": "user", "content": [input_text("Hello")]}],
+    }
+    assert [faults_of(*pair) for pair in zip(MODELS, (anthropic, chat, responses), strict=True)] == [[], [], []]
+
+
+def test_a_request_without_system_and_tools_has_neither_field() -> None:
+    anthropic, chat, responses = [body_of(model, tools=()) for model in MODELS]
+    assert list(anthropic) == ["model", "max_tokens", "stream", "messages"]
+    assert list(chat) == ["model", "max_completion_tokens", "stream", "stream_options", "store", "messages"]
+    assert list(responses) == ["model", "max_output_tokens", "stream", "store", "include", "input"]
+    assert faults_of(GPT, responses) == []
+
+
+@each
+def test_a_budget_lowers_the_longest_answer(model: AnyModel) -> None:
+    assert limit_of(model, max_tokens=500) == 500
+    assert limit_of(model, settings=Settings(max_tokens=300), max_tokens=500) == 300
+    assert limit_of(model, settings=Settings(max_tokens=500), max_tokens=300) == 300
+    assert limit_of(model, settings=Settings(max_tokens=300)) == 300
+
+
+@pytest.mark.parametrize(
+    ("adapter", "name", "max_output_tokens", "context_window"),
+    [
+        (AnthropicModel, "claude-opus-5-5", 128_000, 1_000_000),
+        (AnthropicModel, "claude-sonnet-5-5", 128_000, 1_000_000),
+        (AnthropicModel, "claude-haiku-5-5", 128_000, 1_000_000),
+        (AnthropicModel, "claude-mythos-5-2", 128_000, 1_000_000),
+        (AnthropicModel, "claude-sonnet-4-6", 128_000, 1_000_000),
+        (AnthropicModel, "claude-haiku-4-5-20251001", 64_000, 200_000),
+        (AnthropicModel, "claude-sonnet-4-20250514", 64_000, 200_000),
+        (AnthropicModel, "claude-opus-4-1-20250805", 32_000, 200_000),
+        (AnthropicModel, "claude-3-haiku-20240307", 4_096, 200_000),
+        (AnthropicModel, "us.anthropic.claude-sonnet-5-5", 128_000, 1_000_000),
+        (AnthropicModel, "claude-unheard-of", 8_192, None),
+        (AnthropicModel, "glm-9", 8_192, None),
+        (OpenAIChatModel, "gpt-4.1", 32_768, 1_047_576),
+        (OpenAIModel, "gpt-5.2", 128_000, 400_000),
+        (OpenAIModel, "o3", 100_000, 200_000),
+        (OpenAIModel, "gpt-4o", 16_384, 128_000),
+        (OpenAIModel, "glm-9", 8_192, None),
+    ],
+)
+def test_the_longest_answer_defaults_to_the_documented_maximum(
+    adapter: Callable[[str], AnyModel], name: str, max_output_tokens: int, context_window: int | None
+) -> None:
+    model = adapter(name)
+    assert (model.facts.max_output_tokens, model.facts.context_window) == (max_output_tokens, context_window)
+    assert limit_of(model) == max_output_tokens
+
+
+@each
+def test_a_choice_of_tools_is_sent_only_where_there_are_some(model: AnyModel) -> None:
+    none = Settings(tool_choice="none")
+    assert body_of(model, settings=none)["tool_choice"] == ({"type": "none"} if model is SONNET else "none")
+    for choice in ("none", "any"):
+        body = body_of(model, tools=(), settings=Settings(tool_choice=choice))
+        assert not body.keys() & {"tools", "tool_choice"}
+    assert "tool_choice" not in body_of(model, settings=Settings(tool_choice="auto"))
+
+
+@each
+def test_the_providers_own_tools_follow_ours(model: AnyModel) -> None:
+    search: JsonObject = {"type": "web_search_20250305" if model is SONNET else "web_search", "name": "web_search"}
+    settings = Settings(extra={"tools": [search]}, cache="off")
+    ours = body_of(model)["tools"]
+    assert body_of(model, settings=settings)["tools"] == [*ours, search]
+    assert body_of(model, tools=(), settings=settings)["tools"] == [search]
+
+
+ALWAYS, NO_BUDGET = "always reasons. Ask for thinking='minimal'", "takes no thinking budget. Ask for a level"
+PRO = "openai:gpt-5-pro takes no effort 'low' for reasoning. It takes: high"
+STOPS = "openai:gpt-5 takes no stop sequences over the Responses API"
+BUDGET = "budget of 1023 is not between 1024 and max_tokens, which is 64000"
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "said"),
+    [
+        (AnthropicModel("claude-opus-5-5"), Settings(thinking="off"), ALWAYS),
+        (SONNET, Settings(thinking=2_000), NO_BUDGET),
+        (AnthropicModel("claude-haiku-4-5"), Settings(thinking=1_023), BUDGET),
+        (AnthropicModel("claude-haiku-4-5"), Settings(thinking=2_000, max_tokens=2_000), "2000 is not between 1024"),
+        *[
+            row
+            for adapter in (OpenAIChatModel, OpenAIModel)
+            for row in (
+                (adapter("o3"), Settings(thinking="off"), f"openai:o3 {ALWAYS}"),
+                (adapter("gpt-4.1"), Settings(thinking="low"), "openai:gpt-4.1 takes no effort for reasoning"),
+                (adapter("gpt-5-pro"), Settings(thinking="low"), PRO),
+                (adapter("o3"), Settings(thinking=2_000), f"openai:o3 {NO_BUDGET}"),
+            )
+        ],
+        (OpenAIModel("gpt-5"), Settings(stop_sequences=("END",)), STOPS),
+        (SONNET, Settings(extra={"messages": []}), "Settings.extra has ['messages']"),
+        (CHAT, Settings(extra={"messages": []}), "Settings.extra has ['messages']"),
+        (CHAT, Settings(extra={"stream": []}), "Settings.extra has ['stream']"),
+        (GPT, Settings(extra={"input": []}), "Settings.extra has ['input']"),
+        (GPT, Settings(extra={"previous_response_id": "r"}), "Settings.extra has ['previous_response_id']"),
+        *[(model, Settings(extra={"x": {1, 2}}), "cannot be written as JSON") for model in MODELS],  # type: ignore[dict-item]
+    ],
+)
+def test_settings_that_the_api_would_refuse_are_refused_before_anything_is_sent(
+    model: AnyModel, settings: Settings, said: str
+) -> None:
+    with pytest.raises(ProviderError) as caught:
+        body_of(model, settings=settings, tools=())
+    assert said in str(caught.value)
+    assert (caught.value.kind, caught.value.usage) == ("bad_request", Usage())
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChatModel, OpenAIModel])
+@pytest.mark.parametrize(
+    ("name", "level", "effort"),
+    [
+        ("gpt-5", "minimal", "minimal"),
+        ("gpt-5", "max", "high"),
+        ("gpt-5.1", "minimal", "low"),
+        ("gpt-5.1", "off", "none"),
+        ("gpt-5.1", "medium", "medium"),
+        ("gpt-5.1", "max", "high"),
+        ("gpt-5.2", "off", "none"),
+        ("gpt-5.2", "minimal", "low"),
+        ("gpt-5.2", "low", "low"),
+        ("gpt-5.2", "medium", "medium"),
+        ("gpt-5.2", "high", "high"),
+        ("gpt-5.2", "max", "xhigh"),
+        ("gpt-5.6-sol", "max", "max"),
+        ("o3", "high", "high"),
+        ("o3", "max", "high"),
+        ("unknown", "low", "low"),
+    ],
+)
+def test_a_level_of_thinking_becomes_the_effort_that_the_model_knows(
+    adapter: type[OpenAIChatModel | OpenAIModel], name: str, level: ThinkingLevel, effort: str
+) -> None:
+    body = body_of(adapter(name), settings=Settings(thinking=level), tools=())
+    assert body.get("reasoning_effort", body.get("reasoning")) in (effort, {"effort": effort})
+    assert faults_of(adapter(name), body) == []
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+def nested(levels: int) -> JsonObject:
+    schema = closed()
+    for _ in range(levels - 1):
+        schema = closed(a=schema)
+    return schema
+
+
+DATE_OR_NOT: JsonObject = {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]}
+IN_ITSELF: JsonObject = {"A": closed(a={"$ref": "#/$defs/A"})}
+LISTED: JsonObject = {"type": "array", "items": closed(c={"type": "string", "enum": ["x"]}), "minItems": 1}
+TO_A: JsonObject = {"$ref": "#/$defs/A"}
+LOSSLESS: dict[str, tuple[JsonObject, str]] = {
+    "nothing": (closed(), "anthropic openai"),
+    "a list of objects": (closed(a=PLAIN, b=LISTED), "anthropic openai"),
+    "unions": (closed(a=DATE_OR_NOT, b={"type": ["integer", "null"]}), "anthropic openai"),
+    "a constant": ({**closed(a=TO_A), "$defs": {"A": closed(b={"type": "integer", "const": 3})}}, "anthropic openai"),
+    "choices of many kinds": (closed(a={"enum": ["x", 1, None]}), "anthropic"),
+    "a constant without type": ({**closed(a=TO_A), "$defs": {"A": closed(b={"const": 3})}}, "anthropic"),
+    "numbers": (closed(a={"type": "integer", "minimum": 1, "exclusiveMaximum": 9}), "openai"),
+    "two items": (closed(a={"type": "array", "items": PLAIN, "minItems": 2}), "openai"),
+    "recursion": ({**closed(a=TO_A), "$defs": {"A": closed(a={"anyOf": [TO_A, PLAIN]})}}, "openai"),
+    "five levels": (nested(5), "anthropic openai"),
+    "a hundred fields": (closed(**{f"p{n}": PLAIN for n in range(100)}), "anthropic openai"),
+    "an open object": ({"type": "object", "properties": {"a": PLAIN}, "required": ["a"]}, ""),
+    "other properties": ({**closed(a=PLAIN), "additionalProperties": True}, ""),
+    "an optional field": ({**closed(a=PLAIN), "required": []}, ""),
+    "a pattern": (closed(a={"type": "string", "pattern": "^x"}), ""),
+    "a list of anything": (closed(a={"type": "array"}), ""),
+    "a choice of objects": (closed(a={"enum": [{"b": 1}]}), ""),
+    "anything": (closed(a={}), ""),
+    "a schema elsewhere": (closed(a={"$ref": "https://example.com/schema"}), ""),
+    "a definition that is missing": (closed(a={"$ref": "#/$defs/missing"}), ""),
+    "a reference by name": ({**closed(a={"$ref": "A"}), "$defs": {"A": closed()}}, ""),
+    "one of none": ({**closed(a=PLAIN), "oneOf": []}, ""),
+}
+LOST_TO: dict[str, tuple[str, JsonObject]] = {
+    "a definition in itself": ("anthropic", {**closed(a=TO_A), "$defs": IN_ITSELF}),
+    "bytes": ("anthropic", closed(a={"type": "string", "format": "binary"})),
+    "a shortest text": ("openai", closed(a={"type": "string", "minLength": 1})),
+    "an address": ("openai", closed(a={"type": "string", "format": "uri"})),
+    "a default": ("openai", closed(a={"type": "string", "default": "x"})),
+    "a list of any items": ("openai", closed(a={"type": "array", "items": {}})),
+    "choices of two kinds": ("openai", closed(a={"enum": ["x", 1]})),
+    "a text that is an object": ("openai", closed(a={"type": "string", "enum": [{"b": 1}]})),
+    "a type that there is not": ("openai", closed(a={"type": "file"})),
+    "a type that is an object": ("openai", closed(a={"type": {"b": 1}})),
+    "words beside a reference": ("openai", {**closed(a={**TO_A, "description": "b"}), "$defs": {"A": closed()}}),
+    "an open definition": ("openai", {**closed(a=PLAIN), "$defs": {"A": {"type": "object"}}}),
+    "a choice of whole schemas": ("openai", {**closed(a=PLAIN), "anyOf": [closed()]}),
+    "six levels": ("openai", nested(6)),
+    "a hundred and one fields": ("openai", closed(**{f"p{n}": PLAIN for n in range(101)})),
+    "501 choices": ("openai", closed(a={"type": "integer", "enum": [*range(501)]})),
+}
+
+
+def enforced(model: AnyModel, schema: JsonObject) -> bool:
+    body = body_of(model, tools=(strict_tool(schema),))
+    [sent] = body["tools"]
+    is_strict = sent["strict"] if model is GPT else sent.get("strict", False)  # left out, it would be true for GPT
+    assert not is_strict or faults_of(model, body) == []
+    return is_strict
+
+
+@pytest.mark.parametrize("name", LOSSLESS)
+def test_a_schema_is_enforced_where_that_loses_nothing(name: str) -> None:
+    schema, by = LOSSLESS[name]
+    assert [enforced(model, schema) for model in (SONNET, GPT)] == ["anthropic" in by, "openai" in by]
+
+
+@pytest.mark.parametrize("name", LOST_TO)
+def test_a_schema_that_would_lose_something_or_be_refused_is_not_enforced(name: str) -> None:
+    service, schema = LOST_TO[name]
+    assert not enforced(SONNET if service == "anthropic" else GPT, schema)
+
+
+@each_of_openai
+def test_a_tool_without_parameters_has_an_empty_object_of_them(model: AnyModel) -> None:
+    body = body_of(model, tools=(strict_tool({"type": "object"}),))
+    [tool] = body["tools"]
+    assert tool.get("function", tool)["parameters"] == {"type": "object", "properties": {}}
+    assert faults_of(model, body) == []
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChatModel, OpenAIModel])
+def test_a_model_without_tools_is_not_asked_to_use_some(adapter: type[OpenAIChatModel | OpenAIModel]) -> None:
+    model = adapter("m", endpoint=replace(VLLM, tools=False))
+    with pytest.raises(ProviderError) as caught:
+        body_of(model)
+    assert str(caught.value).startswith("vllm:m is set up without tools, and the request has some.")
+    assert "supports tools" in str(caught.value)
+    assert len(conversation_of(body_of(model, tools=()))) == 1
