@@ -9,6 +9,7 @@ import json
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, replace
+from dataclasses import Field as DataclassField
 from functools import cache
 from operator import attrgetter
 from reprlib import recursive_repr
@@ -39,14 +40,7 @@ def frozen(kind: type[T]) -> type[T]:
 
     def start(self: object, **given: object) -> None:
         for each in every:
-            if each.name in given:
-                fact = given.pop(each.name)
-            elif each.default_factory is not MISSING:
-                fact = each.default_factory()
-            elif each.default is not MISSING:
-                fact = each.default
-            else:
-                raise TypeError(f"{made.__qualname__}() needs {each.name}.")
+            fact = given.pop(each.name) if each.name in given else _default(each, made)
             object.__setattr__(self, each.name, fact)
         if given:
             raise TypeError(f"{made.__qualname__}() has no {', '.join(given)}.")
@@ -65,6 +59,14 @@ def frozen(kind: type[T]) -> type[T]:
     made.__setattr__ = made.__delattr__ = _refuse
     made.__getstate__, made.__setstate__ = _state, _set_state
     return made
+
+
+def _default(missing: DataclassField[Any], made: type[object]) -> object:
+    if missing.default_factory is not MISSING:
+        return missing.default_factory()
+    if missing.default is MISSING:
+        raise TypeError(f"{made.__qualname__}() needs {missing.name}.")
+    return missing.default
 
 
 def _refuse(self: object, name: str, fact: object = None) -> None:

@@ -16,7 +16,7 @@ from journeyman.models.scripted import Answer, call
 from journeyman.types import Text, ToolResult
 from journeyman.window import AnyStrategy
 from tests.compaction.players import MARK, SmallWindow, looker, summary_call, tokens_of
-from tests.loop.players import succeeded
+from tests.loop.results import succeeded
 from tests.properties.examples import patient
 from tests.support.messages_answers import Reply, answer, thinking, tool_use
 from tests.support.messages_api import MessagesApi
