@@ -114,7 +114,7 @@ class Provider:
                 return say("No.", stop_reason="refusal", usage=Usage(requests=1))
             return say(summary_call(facts=["f" * self.world.summary_size]), usage=Usage(requests=1))
         raw = WIRE.body(request)
-        judged = Judged(as_object(orjson.loads(raw)), HEADERS, len(raw), self.memory)
+        judged = Judged(as_object(orjson.loads(raw)), HEADERS, self.memory)
         self.faults += violations(judged, bind_thinking=True)
         self.bodies.append(judged.body)
         self.requests.append(list(request.messages))

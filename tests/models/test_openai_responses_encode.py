@@ -158,7 +158,7 @@ def test_a_request_begins_with_the_bytes_of_the_one_before(requests: list[tuple[
         assert later.startswith(earlier.removesuffix(b"]}"))
 
 
-RULES_OF_PAIRS = ("every_function_call_is_answered", "every_output_has_its_call", "there_is_input", "content_fits")
+RULES_OF_PAIRS = ("every_call_is_answered", "every_result_has_its_call", "there_is_a_message", "content_fits")
 
 
 @given(histories())

@@ -305,6 +305,14 @@ def limit_faults(record: RunRecord) -> Iterator[str]:
         yield f"an overshoot of {metadata.overshoot_tokens} without a limit"
 
 
+def event_order_faults(record: RunRecord) -> Iterator[str]:
+    """The run's own events are in order."""
+    events = own_events(record)
+    yield from invariants_events.order_faults(events)
+    if record.result is not None and not invariants_events.has_ended(events):
+        yield f"no ending was told: {events[-1:]}"
+
+
 def thread_faults(record: RunRecord) -> Iterator[str]:
     """A thread that is still at work was told as abandoned, if anybody listened."""
     if record.watch == "nobody":
@@ -320,12 +328,12 @@ _RULES_OF_WATCHED_RUNS = (
     told_usage_faults,
     record_faults,
     analytics_faults,
-    invariants_events.frame_faults,
-    invariants_events.attempt_faults,
-    invariants_events.iteration_faults,
+    event_order_faults,
+    invariants_events.ending_faults,
+    invariants_events.success_faults,
     invariants_events.committed_faults,
-    invariants_events.call_faults,
-    invariants_events.layer_faults,
+    invariants_events.result_faults,
+    invariants_events.layer_name_faults,
     invariants_events.stop_faults,
     invariants_events.mistaken_faults,
     invariants_events.callback_faults,

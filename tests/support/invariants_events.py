@@ -13,43 +13,26 @@ from itertools import pairwise
 from typing import TypeVar
 
 from journeyman import Failure, Success, ToolResult
-from journeyman.events import (
-    AttemptCompleted,
-    AttemptStarted,
-    CallAbandoned,
-    ContextCompacted,
-    Event,
-    IterationStarted,
-    LayerCompleted,
-    LayerStarted,
-    MessageCommitted,
-    ModelAnswered,
-    ModelResponded,
-    ModelRestarted,
-    ModelRetried,
-    OutputDelta,
-    RunFailed,
-    RunStarted,
-    RunSucceeded,
-    TextDelta,
-    ThinkingDelta,
-    ToolCalled,
-    ToolFinished,
-    ToolInputDelta,
-    ToolProgress,
-    ValidationFailed,
-)
+from journeyman import events as kinds
+from journeyman.events import Event
 from journeyman.types import Message
 from tests.support.run_record import RunRecord
 
 E = TypeVar("E")
 
 _WHILE_ASKING = (
-    *(TextDelta, ThinkingDelta, ToolInputDelta, OutputDelta),
-    *(ModelRetried, ModelRestarted, ModelAnswered, ContextCompacted),
+    *(kinds.TextDelta, kinds.ThinkingDelta, kinds.ToolInputDelta, kinds.OutputDelta),
+    *(kinds.ModelRetried, kinds.ModelRestarted, kinds.ModelAnswered, kinds.ContextCompacted),
 )
-_LAST = (RunSucceeded, RunFailed)
-_OF_THE_RUN = (RunStarted, RunSucceeded, RunFailed, MessageCommitted, CallAbandoned, ToolProgress)
+LAST = (kinds.RunSucceeded, kinds.RunFailed)
+_OF_THE_RUN = (
+    kinds.RunStarted,
+    kinds.RunSucceeded,
+    kinds.RunFailed,
+    kinds.MessageCommitted,
+    kinds.CallAbandoned,
+    kinds.ToolProgress,
+)
 
 
 def own_events(record: RunRecord) -> list[Event]:
@@ -57,91 +40,93 @@ def own_events(record: RunRecord) -> list[Event]:
     return [event for event in record.events if event.path == record.path]
 
 
-def frame_faults(record: RunRecord) -> Iterator[str]:
-    """RunStarted first; exactly one ending, last, and the one that was returned."""
-    events = own_events(record)
-    if not events:
-        if record.result is not None:
-            yield "there are no events"
-        return
-    if [type(event) for event in events].index(RunStarted) != 0 or len(_of(events, RunStarted)) != 1:
+def order_faults(events: Sequence[Event]) -> Iterator[str]:
+    """What the order of one run's events must hold, whoever recorded them: see each of the rules."""
+    for rule in (frame_faults, attempt_faults, iteration_faults, call_faults, layer_faults):
+        yield from rule(events)
+
+
+def has_ended(events: Sequence[Event]) -> bool:
+    """Tell whether an ending was told: what was begun must then be complete."""
+    return any(isinstance(event, LAST) for event in events)
+
+
+def frame_faults(events: Sequence[Event]) -> Iterator[str]:
+    """RunStarted first; at most one ending, last."""
+    if events and (not isinstance(events[0], kinds.RunStarted) or len(_of(events, kinds.RunStarted)) != 1):
         yield "RunStarted is not the first event, or not the only one"
-    endings = [event for event in events if isinstance(event, _LAST)]
-    if record.result is None:
-        if len(endings) > 1:
-            yield f"several endings: {endings}"
-        return
-    if len(endings) != 1 or events[-1] is not endings[0]:
+    endings = [event for event in events if isinstance(event, LAST)]
+    if len(endings) > 1 or (endings and events[-1] is not endings[0]):
         yield f"not exactly one ending, last: {endings}"
+
+
+def ending_faults(record: RunRecord) -> Iterator[str]:
+    """The ending that was told is the one that was returned."""
+    ending = next((event for event in reversed(own_events(record)) if isinstance(event, LAST)), None)
+    if record.result is None or ending is None:
         return
-    yield from _ending_faults(record.result, endings[0])
-
-
-def _ending_faults(result: Success[object] | Failure, told: Event) -> Iterator[str]:
-    match result, told:
-        case Success(output=output), RunSucceeded(output=told_output) if output is told_output:
+    match record.result, ending:
+        case Success(output=output), kinds.RunSucceeded(output=told_output) if output is told_output:
             pass
-        case Failure(error=error), RunFailed(error=told_error) if error is told_error:
+        case Failure(error=error), kinds.RunFailed(error=told_error) if error is told_error:
             pass
         case _:
-            yield f"told {told}, returned {result}"
-    if isinstance(told, _LAST):
-        without = replace(result.metadata, callback_errors=told.metadata.callback_errors)
-        if told.metadata != without:
-            yield f"told {told.metadata}, returned {result.metadata}"
+            yield f"told {ending}, returned {record.result}"
+    if ending.metadata != replace(record.result.metadata, callback_errors=ending.metadata.callback_errors):
+        yield f"told {ending.metadata}, returned {record.result.metadata}"
 
 
-def attempt_faults(record: RunRecord) -> Iterator[str]:
+def attempt_faults(events: Sequence[Event]) -> Iterator[str]:
     """Attempts are numbered, balanced and never overlap; what belongs to one happens inside it."""
     opened = 0
     is_open = False
-    for event in own_events(record):
-        if isinstance(event, AttemptStarted):
+    for event in events:
+        if isinstance(event, kinds.AttemptStarted):
             if is_open or event.attempt != opened + 1:
                 yield f"attempt {event.attempt} starts after {opened}, which is open: {is_open}"
             opened, is_open = event.attempt, True
-        elif isinstance(event, AttemptCompleted):
+        elif isinstance(event, kinds.AttemptCompleted):
             if not is_open or event.attempt != opened:
                 yield f"attempt {event.attempt} completes, and {opened} is open: {is_open}"
             is_open = False
         elif not isinstance(event, _OF_THE_RUN) and not (is_open and getattr(event, "attempt", opened) == opened):
             yield f"{event} outside of its attempt: {opened} is open: {is_open}"
-    if is_open and record.result is not None:
+    if is_open and has_ended(events):
         yield f"attempt {opened} never completes"
-    if (isinstance(record.result, Success) or _may_pass(record)) != any(_passed(record)):
-        yield f"attempts passed: {_passed(record)}, and the run ended with {record.result}"
 
 
-def _passed(record: RunRecord) -> list[bool]:
-    return [event.succeeded for event in _of(own_events(record), AttemptCompleted)]
-
-
-def _may_pass(record: RunRecord) -> bool:
-    """Whether the run failed although an attempt passed: what still may go wrong comes in between."""
+def success_faults(record: RunRecord) -> Iterator[str]:
+    """An attempt passed if, and only if, the run succeeded; but for what may still go wrong in between."""
+    passed = [event.succeeded for event in _of(own_events(record), kinds.AttemptCompleted)]
     code = record.result.code if isinstance(record.result, Failure) else None
-    return (code is None or code in _AFTER_SUCCESS) and _passed(record)[-1:] == [True]
+    may_pass = (code is None or code in _AFTER_SUCCESS) and passed[-1:] == [True]
+    if (isinstance(record.result, Success) or may_pass) != any(passed):
+        yield f"attempts passed: {passed}, and the run ended with {record.result}"
 
 
 _AFTER_SUCCESS = ("STATE_PROJECTION_FAILED", "EXECUTION_CANCELLED", "BUDGET_EXCEEDED")
 
 
-def iteration_faults(record: RunRecord) -> Iterator[str]:
-    """Iterations are numbered from 1 in each attempt; each has at most one response, and its deltas before that."""
+def iteration_faults(events: Sequence[Event]) -> Iterator[str]:
+    """Iterations are numbered from 1 in each attempt; each has at most one response, its deltas before that and its
+    calls after it."""
     number, is_asking = 0, False
-    for event in own_events(record):
+    for event in events:
         match event:
-            case AttemptStarted():
+            case kinds.AttemptStarted():
                 number, is_asking = 0, False
-            case IterationStarted(iteration=iteration):
+            case kinds.IterationStarted(iteration=iteration):
                 if iteration != number + 1 or is_asking:
                     yield f"iteration {iteration} starts after {number}, which waits for the model: {is_asking}"
                 number, is_asking = iteration, True
-            case ModelResponded() if event.iteration != number or not is_asking:
+            case kinds.ModelResponded() if event.iteration != number or not is_asking:
                 yield f"{event} in iteration {number}, which waits for the model: {is_asking}"
-            case ModelResponded():
+            case kinds.ModelResponded():
                 is_asking = False
-            case ToolCalled() | ToolFinished() if event.iteration != number:
+            case kinds.ToolCalled() | kinds.ToolFinished() if event.iteration != number:
                 yield f"{event} in iteration {number}"
+            case kinds.ToolCalled() if is_asking:
+                yield f"{event} while the model is still answering"
             case _ if not is_asking and _is_while_asking(event):
                 yield f"{event} while nobody asks the model"
             case _:
@@ -149,7 +134,7 @@ def iteration_faults(record: RunRecord) -> Iterator[str]:
 
 
 def _is_while_asking(event: Event) -> bool:
-    is_said = isinstance(event, MessageCommitted) and event.message.role == "assistant"
+    is_said = isinstance(event, kinds.MessageCommitted) and event.message.role == "assistant"
     return is_said or isinstance(event, _WHILE_ASKING)
 
 
@@ -157,7 +142,7 @@ def committed_faults(record: RunRecord) -> Iterator[str]:
     """The messages that were told are the history, in order; one that grew before it was sent is told again."""
     told: list[Message] = []
     for event in own_events(record):
-        if isinstance(event, MessageCommitted):
+        if isinstance(event, kinds.MessageCommitted):
             grows = told and told[-1].role == event.message.role == "user"
             if grows and event.message.content[: len(told[-1].content)] == told[-1].content:
                 told.pop()
@@ -166,34 +151,32 @@ def committed_faults(record: RunRecord) -> Iterator[str]:
         yield f"told {told}, and the history is {record.result.history}"
 
 
-def call_faults(record: RunRecord) -> Iterator[str]:
-    """Calls are told in call order, and each is finished once, with the result that the history has."""
-    events = own_events(record)
-    called, finished = _of(events, ToolCalled), _of(events, ToolFinished)
-    yield from _order_faults(record, events)
+def call_faults(events: Sequence[Event]) -> Iterator[str]:
+    """Calls are told in call order, and each is finished once."""
+    called, finished = _of(events, kinds.ToolCalled), _of(events, kinds.ToolFinished)
+    yield from _call_order_faults(events)
     for id, times in Counter(event.tool_use_id for event in called).items():
         if times > 1:
             yield f"call {id} is told {times} times"
-    places = {event.tool_use_id: place for place, event in enumerate(events) if isinstance(event, ToolCalled)}
+    places = {event.tool_use_id: place for place, event in enumerate(events) if isinstance(event, kinds.ToolCalled)}
     ends = Counter(event.tool_use_id for event in finished)
     for event in called:
         n_ends = ends.pop(event.tool_use_id, 0)
-        if n_ends > 1 or (n_ends == 0 and record.result is not None):
+        if n_ends > 1 or (n_ends == 0 and has_ended(events)):
             yield f"call {event.tool_use_id} finishes {n_ends} times"
     if ends:
         yield f"calls finish that were never told: {ends}"
     for place, event in enumerate(events):
-        if isinstance(event, ToolFinished | ToolProgress | CallAbandoned):
+        if isinstance(event, kinds.ToolFinished | kinds.ToolProgress | kinds.CallAbandoned):
             yield from _inside_faults(events, places.get(event.tool_use_id, place), event)
-    yield from _result_faults(record, finished)
 
 
-def _order_faults(record: RunRecord, events: Sequence[Event]) -> Iterator[str]:
+def _call_order_faults(events: Sequence[Event]) -> Iterator[str]:
     """All calls of a response that asks for calls are told, in order; on a run that was stopped, the first ones."""
-    said = [event.message for event in events if isinstance(event, MessageCommitted)]
+    said = [event.message for event in events if isinstance(event, kinds.MessageCommitted)]
     asked = {call.id: message for message in said if message.role == "assistant" for call in message.tool_uses}
     told: dict[int, list[str]] = {}
-    for event in _of(events, ToolCalled):
+    for event in _of(events, kinds.ToolCalled):
         message = asked.get(event.tool_use_id)
         if message is None:
             yield f"a call that nobody asked for: {event}"
@@ -204,84 +187,94 @@ def _order_faults(record: RunRecord, events: Sequence[Event]) -> Iterator[str]:
         seen = told.get(id(message), [])
         if seen != ids[: len(seen)]:
             yield f"asked for {ids}, told {seen}"
-    for before, after in pairwise(event for event in events if isinstance(event, ModelResponded | IterationStarted)):
-        if isinstance(before, ModelResponded) and isinstance(after, IterationStarted):
+    for before, after in pairwise(
+        event for event in events if isinstance(event, kinds.ModelResponded | kinds.IterationStarted)
+    ):
+        if isinstance(before, kinds.ModelResponded) and isinstance(after, kinds.IterationStarted):
             yield from _complete_faults(events, before)
 
 
-def _complete_faults(events: Sequence[Event], responded: ModelResponded) -> Iterator[str]:
+def _complete_faults(events: Sequence[Event], responded: kinds.ModelResponded) -> Iterator[str]:
     """The run went on after this response, so all its calls have been told."""
     place = events.index(responded)
-    said = [event.message for event in events[:place] if isinstance(event, MessageCommitted)]
+    said = [event.message for event in events[:place] if isinstance(event, kinds.MessageCommitted)]
     if responded.stop_reason != "tool_use" or not said or said[-1].role != "assistant":
         return
     asked = [call.id for call in said[-1].tool_uses]
-    told = [event.tool_use_id for event in _of(events[place:], ToolCalled)]
+    told = [event.tool_use_id for event in _of(events[place:], kinds.ToolCalled)]
     if told[: len(asked)] != asked:
         yield f"went on from a response that asks for {asked}, and told {told}"
 
 
 def _inside_faults(
-    events: Sequence[Event], called_at: int, event: ToolFinished | ToolProgress | CallAbandoned
+    events: Sequence[Event], called_at: int, event: kinds.ToolFinished | kinds.ToolProgress | kinds.CallAbandoned
 ) -> Iterator[str]:
     place = next(place for place, each in enumerate(events) if each is event)
     called = events[called_at]
-    if not isinstance(called, ToolCalled) or place < called_at:
+    if not isinstance(called, kinds.ToolCalled) or place < called_at:
         yield f"{event} before its ToolCalled"
         return
     if called.tool_name != event.tool_name:
         yield f"{event} is not of {called}"
-    if isinstance(event, ToolFinished):
+    if isinstance(event, kinds.ToolFinished):
         if (called.kind, called.attempt, called.iteration) != (event.kind, event.attempt, event.iteration):
             yield f"{event} is not of {called}"
     elif any(
-        isinstance(each, ToolFinished) and each.tool_use_id == event.tool_use_id for each in events[called_at:place]
+        isinstance(each, kinds.ToolFinished) and each.tool_use_id == event.tool_use_id
+        for each in events[called_at:place]
     ):
         yield f"{event} after its ToolFinished"
 
 
-def _result_faults(record: RunRecord, finished: Sequence[ToolFinished]) -> Iterator[str]:
+def result_faults(record: RunRecord) -> Iterator[str]:
+    """Each call finishes with the result that the history has."""
     if record.result is None:
         return
     blocks = [block for message in record.result.history for block in message.content]
     results = {block.tool_use_id: block for block in blocks if isinstance(block, ToolResult)}
-    for event in finished:
+    for event in _of(own_events(record), kinds.ToolFinished):
         result = results.get(event.tool_use_id)
         if result is None or (result.text, result.is_error) != (event.tool_result, event.is_error):
             yield f"{event}, and the history has {result}"
 
 
-def layer_faults(record: RunRecord) -> Iterator[str]:
-    """Layers come in the order of the definition, balanced, up to the first that does not pass."""
-    names = _layer_names(record)
-    current: list[str] = []
-    is_open = failed = False
-    for event in own_events(record):
+def layer_faults(events: Sequence[Event]) -> Iterator[str]:
+    """Layers are balanced, and none follows one that does not pass; an attempt with such a one does not succeed."""
+    open_layer: str | None = None
+    failed = False
+    for event in events:
         match event:
-            case AttemptStarted():
-                current, failed = [], False
-            case LayerStarted(name=name):
-                if is_open or failed:
-                    yield f"layer {name} starts; another is open: {is_open}; one has failed: {failed}"
-                current, is_open = [*current, name], True
-                if current != names[: len(current)]:
-                    yield f"layers {current}, not {names}"
-            case LayerCompleted(outcome=outcome):
-                if not is_open or outcome.name != current[-1]:
-                    yield f"layer {outcome.name} completes, and {current} have started"
-                is_open, failed = False, not outcome.passed
-            case ValidationFailed() if not failed or is_open:
+            case kinds.AttemptStarted():
+                failed = False
+            case kinds.LayerStarted(name=name):
+                if open_layer is not None or failed:
+                    yield f"layer {name} starts; open is {open_layer}; one has failed: {failed}"
+                open_layer = name
+            case kinds.LayerCompleted(outcome=outcome):
+                if outcome.name != open_layer:
+                    yield f"layer {outcome.name} completes, and {open_layer} is open"
+                open_layer, failed = None, not outcome.passed
+            case kinds.ValidationFailed() if not failed or open_layer is not None:
                 yield "ValidationFailed, and no layer has failed"
-            case AttemptCompleted() | RunSucceeded() | RunFailed() if is_open:
-                yield f"layer {current[-1]} never completes"
-                is_open = False
+            case kinds.AttemptCompleted() | kinds.RunSucceeded() | kinds.RunFailed() if open_layer is not None:
+                yield f"layer {open_layer} never completes"
+                open_layer = None
+            case kinds.AttemptCompleted(succeeded=True) | kinds.RunSucceeded() if failed:
+                yield "it succeeds although a layer has failed"
             case _:
                 pass
 
 
-def _layer_names(record: RunRecord) -> list[str]:
+def layer_name_faults(record: RunRecord) -> Iterator[str]:
+    """Layers come in the order of the definition."""
     schema = [] if record.agent.plan.output is None else ["schema"]
-    return [*schema, *(getattr(each, "__name__", type(each).__name__) for each in record.agent.validators)]
+    names = [*schema, *(getattr(each, "__name__", type(each).__name__) for each in record.agent.validators)]
+    begun: dict[int, list[str]] = {}
+    for event in _of(own_events(record), kinds.LayerStarted):
+        begun.setdefault(event.attempt, []).append(event.name)
+    for layers in begun.values():
+        if layers != names[: len(layers)]:
+            yield f"layers {layers}, not {names}"
 
 
 def stop_faults(record: RunRecord) -> Iterator[str]:
@@ -289,7 +282,7 @@ def stop_faults(record: RunRecord) -> Iterator[str]:
     is_seen_at_once = record.watch == "listener" and not record.is_nested
     if record.stopped_at is not None and is_seen_at_once and not (record.was_cancelled and record.was_swallowed):
         for event in record.events[record.stopped_at :]:
-            if isinstance(event, AttemptStarted | IterationStarted | LayerStarted):
+            if isinstance(event, kinds.AttemptStarted | kinds.IterationStarted | kinds.LayerStarted):
                 yield f"{event} after the run was stopped"
 
 
@@ -328,18 +321,18 @@ def callback_faults(record: RunRecord) -> Iterator[str]:
 
 
 _CALLBACKS: dict[type[object], str] = {
-    RunStarted: "on_run_start",
-    AttemptStarted: "on_attempt_start",
-    AttemptCompleted: "on_attempt_complete",
-    IterationStarted: "on_iteration_start",
-    ModelResponded: "on_model_response",
-    ToolCalled: "on_tool_call",
-    ToolFinished: "on_tool_result",
-    LayerStarted: "on_layer_start",
-    LayerCompleted: "on_layer_complete",
-    ValidationFailed: "on_validation_failure",
-    RunSucceeded: "on_success",
-    RunFailed: "on_failure",
+    kinds.RunStarted: "on_run_start",
+    kinds.AttemptStarted: "on_attempt_start",
+    kinds.AttemptCompleted: "on_attempt_complete",
+    kinds.IterationStarted: "on_iteration_start",
+    kinds.ModelResponded: "on_model_response",
+    kinds.ToolCalled: "on_tool_call",
+    kinds.ToolFinished: "on_tool_result",
+    kinds.LayerStarted: "on_layer_start",
+    kinds.LayerCompleted: "on_layer_complete",
+    kinds.ValidationFailed: "on_validation_failure",
+    kinds.RunSucceeded: "on_success",
+    kinds.RunFailed: "on_failure",
 }
 
 

@@ -8,7 +8,7 @@ import base64
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, pairwise
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import orjson
@@ -154,7 +154,8 @@ def answer(
     An empty stop reason means: refusal if there are stop details, tool_use if there is a call, else end_turn.
     `usage` is laid over the defaults; its fields are those of the API.
     """
-    content = _with_ids(text(block) if isinstance(block, str) else block for block in blocks)
+    made = (text(block) if isinstance(block, str) else block for block in blocks)
+    content = with_ids(made, kind="tool_use", prefix="toolu")
     return Answer(
         content=content,
         stop_reason=_stop_reason(content, stop_details) if stop_reason == "" else stop_reason,
@@ -236,12 +237,13 @@ def late(reply: AnyReply, *, until: asyncio.Event | None = None, seconds: float 
     return replace(reply, wait=seconds if until is None else until)
 
 
-def by_turn(script: Sequence[Reply]) -> Policy:
+def by_turn(script: Sequence[AnyReply]) -> Callable[[Json], AnyReply]:
     """Let every conversation walk through the script on its own: the n-th turn gets the n-th reply."""
 
-    def reply(request: Json) -> Reply:
-        messages = [as_object(message) for message in as_list(request.get("messages"))]
-        n_answers = sum(1 for message in messages if message.get("role") == "assistant")
+    def reply(request: Json) -> AnyReply:
+        items = [as_object(each) for each in as_list(request.get("messages")) or as_list(request.get("input"))]
+        said = [item.get("role") == "assistant" or item.get("type") in ("function_call", "reasoning") for item in items]
+        n_answers = sum(now and not before for before, now in pairwise([False, *said]))
         if n_answers >= len(script):
             raise LookupError(f"the conversation has {n_answers} answers, the script has {len(script)}")
         return script[n_answers]
@@ -249,11 +251,12 @@ def by_turn(script: Sequence[Reply]) -> Policy:
     return reply
 
 
-def _with_ids(blocks: Iterable[Json]) -> tuple[Json, ...]:
+def with_ids(blocks: Iterable[Json], *, kind: str, prefix: str) -> tuple[Json, ...]:
+    """Give the calls, which are blocks of this `kind`, an id where they have none."""
     numbers = count(1)
     return tuple(
-        {**block, "id": f"toolu_{SERIAL}_{next(numbers)}"}
-        if block.get("type") == "tool_use" and block.get("id") is None
+        {**block, "id": f"{prefix}_{SERIAL}_{next(numbers)}"}
+        if block.get("type") == kind and block.get("id") is None
         else block
         for block in blocks
     )

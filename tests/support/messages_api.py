@@ -21,9 +21,9 @@ from tests.support.messages_json import Json, as_list, as_object
 from tests.support.messages_memory import THINKING, Memory
 from tests.support.messages_request import Request
 from tests.support.messages_rules import judge, violations
-from tests.support.messages_rules_settings import api_key
 from tests.support.messages_schema import request_validator
 from tests.support.messages_sse import body_parts, with_serial
+from tests.support.strict_request import api_key
 
 __all__ = ["MessagesApi", "Recorded", "judge"]
 
@@ -43,7 +43,7 @@ class _MessagesWire:
     """The Messages API as `Loopback` sees it."""
 
     name = "Messages API"
-    status_of_rule: Mapping[str, int] = MappingProxyType({"the_body_fits": 413, "a_key_is_given": 401})
+    status_of_rule: Mapping[str, int] = MappingProxyType({"a_key_is_given": 401})
 
     def __init__(self, *, bind_thinking: bool) -> None:
         self._bind_thinking = bind_thinking
@@ -64,7 +64,7 @@ class _MessagesWire:
         return raw(orjson.dumps({"input_tokens": max(1, len(recorded.raw) // 4)}))
 
     def violations(self, recorded: Recorded) -> list[str]:
-        request = Request(recorded.body, recorded.headers, len(recorded.raw), self._memory)
+        request = Request(recorded.body, recorded.headers, self._memory)
         return violations(request, bind_thinking=self._bind_thinking)
 
     def fault(self, status: int, message: str) -> Raw:
@@ -78,7 +78,7 @@ class _MessagesWire:
     def remember(self, answer: Answer, recorded: Recorded) -> None:
         served = map(_mended, answer.content)
         content = orjson.loads(with_serial(orjson.dumps([*served]), recorded.serial))
-        request = Request(recorded.body, recorded.headers, 0, self._memory)
+        request = Request(recorded.body, recorded.headers, self._memory)
         thinks = any(as_object(block).get("type") in THINKING for block in as_list(content))
         prefix = request.prefix() if thinks else ""
         taken = self._memory.repeated(content) and request.call_ids

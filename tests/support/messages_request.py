@@ -1,57 +1,25 @@
-"""A Messages API request as the rules see it: typed views over untrusted JSON.
+"""A Messages API request as the rules see it: typed views over untrusted JSON. Nothing here judges."""
 
-Nothing here judges.
-"""
-
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from tests.support.messages_json import Json, as_list, as_object, as_text
 from tests.support.messages_memory import Echo, Memory, comparable, digest
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One content block, tool or system block, and where it stands in the request."""
-
-    where: str
-    data: Json
-    type: str = ""
-
-    def text(self, key: str) -> str:
-        """Return a string field, empty if it is missing."""
-        return as_text(self.data.get(key))
-
-    def nested(self) -> list["Block"]:
-        """Return the blocks inside a tool result."""
-        return blocks_of(self.data.get("content"), f"{self.where}.content") if self.type == "tool_result" else []
-
-
-def blocks_of(content: object, where: str) -> list[Block]:
-    """Return the blocks of a content list; a string has none."""
-    items = [as_object(item) for item in as_list(content)]
-    return [Block(f"{where}.{index}", item, as_text(item.get("type"))) for index, item in enumerate(items)]
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One entry of `messages`; a string content is seen as one text block."""
-
-    where: str
-    role: str
-    blocks: tuple[Block, ...]
+from tests.support.strict_request import Exchange, Item, StrictRequest, items_of
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Consecutive messages of one role, merged, as the API merges them."""
+    """One entry of `messages`, or consecutive ones of one role, merged, as the API merges them."""
 
     where: str
     role: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[Item, ...]
 
-    def of_type(self, *types: str) -> list[Block]:
+    def of_type(self, *types: str) -> list[Item]:
         """Return the blocks of these types, in order."""
         return [block for block in self.blocks if block.type in types]
 
@@ -60,22 +28,25 @@ class Turn:
         return list(comparable(block.data for block in self.blocks))
 
 
-class Request:
-    """One request with its views.
+NO_TURN = Turn("", "", ())
 
-    `headers` get lower-case names; `size` is the body's in bytes; `memory` holds what the server has said.
-    """
 
-    def __init__(self, body: Json, headers: Mapping[str, str], size: int, memory: Memory) -> None:
-        self.body = body
-        self.headers = {name.lower(): value for name, value in headers.items()}
-        self.size = size
+class Request(StrictRequest):
+    """One request with its views. `headers` get lower-case names; `memory` holds what the server has said."""
+
+    tool_name = re.compile(r"^[a-zA-Z0-9_-]{1,128}\Z")
+    schema_key = "input_schema"
+    not_on_top = ("anyOf", "oneOf", "allOf")
+    call_key, result_key = "id", "tool_use_id"
+
+    def __init__(self, body: Json, headers: Mapping[str, str], memory: Memory) -> None:
+        super().__init__(body, headers)
         self.memory = memory
 
     @cached_property
-    def messages(self) -> list[Message]:
-        """The messages as sent."""
-        return [_message(block.where, block.data) for block in blocks_of(self.body.get("messages"), "messages")]
+    def messages(self) -> list[Turn]:
+        """The messages as sent; a string content is seen as one text block."""
+        return [_message(message) for message in items_of(self.body.get("messages"), "messages")]
 
     @cached_property
     def turns(self) -> list[Turn]:
@@ -86,8 +57,15 @@ class Request:
                 last = turns.pop()
                 turns.append(Turn(last.where, last.role, last.blocks + message.blocks))
             else:
-                turns.append(Turn(message.where, message.role, message.blocks))
+                turns.append(message)
         return turns
+
+    @cached_property
+    def exchanges(self) -> Sequence[Exchange]:
+        return [
+            Exchange(turn.where, turn.of_type("tool_use"), following.of_type("tool_result"))
+            for turn, following in pairwise([NO_TURN, *self.turns, NO_TURN])
+        ]
 
     @cached_property
     def echoes(self) -> list[tuple[Turn, Echo]]:
@@ -101,8 +79,12 @@ class Request:
         return {block.text("id") for turn in self.turns for block in turn.of_type("tool_use")}
 
     @cached_property
-    def tools(self) -> list[Block]:
-        return blocks_of(self.body.get("tools"), "tools")
+    def tools(self) -> list[Item]:
+        return items_of(self.body.get("tools"), "tools")
+
+    @property
+    def schemas(self) -> list[Item]:
+        return [tool.under("input_schema") for tool in self.tools if tool.data.get("type") in (None, "custom")]
 
     @property
     def thinking(self) -> str:
@@ -113,20 +95,19 @@ class Request:
     @property
     def continues_a_pause(self) -> bool:
         """Whether the last message is a paused answer, to be continued by the model."""
-        if not self.turns or self.turns[-1].role != "assistant":
+        last = self.turns[-1] if self.turns else NO_TURN
+        if last.role != "assistant":
             return False
-        last = self.turns[-1]
-        if any(turn is last and echo.served.paused for turn, echo in self.echoes):
-            return True
-        return bool(last.blocks) and is_server_side(last.blocks[-1])
+        was_paused = any(turn is last and echo.served.paused for turn, echo in self.echoes)
+        return was_paused or (bool(last.blocks) and is_server_side(last.blocks[-1]))
 
     @cached_property
-    def cacheable(self) -> list[Block]:
+    def cacheable(self) -> list[Item]:
         """Every place that may carry a cache mark, in the order in which the cache reads them."""
-        places = [*self.tools, *blocks_of(self.body.get("system"), "system")]
+        places = [*self.tools, *items_of(self.body.get("system"), "system")]
         for message in self.messages:
             for block in message.blocks:
-                places += [*block.nested(), block]
+                places += [*nested(block), block]
         return places
 
     def prefix(self, turn: Turn | None = None, start: int = 0) -> str:
@@ -141,20 +122,25 @@ class Request:
         return digest(parts)
 
 
-def is_server_side(block: Block) -> bool:
+def nested(block: Item) -> list[Item]:
+    """Return the blocks inside a tool result."""
+    return block.each("content") if block.type == "tool_result" else []
+
+
+def is_server_side(block: Item) -> bool:
     """Tell whether a block is a call or a result of a tool that the provider runs."""
     return block.type == "server_tool_use" or is_server_result(block)
 
 
-def is_server_result(block: Block) -> bool:
+def is_server_result(block: Item) -> bool:
     """Tell whether a block is the result of a tool that the provider ran."""
     return block.type.endswith("_tool_result")
 
 
-def _message(where: str, data: Json) -> Message:
-    content = data.get("content")
+def _message(message: Item) -> Turn:
+    content = message.data.get("content")
     if isinstance(content, str):
-        blocks = [Block(f"{where}.content", {"text": content, "type": "text"}, "text")] if content else []
+        blocks = [Item(f"{message.where}.content", {"text": content, "type": "text"})] if content else []
     else:
-        blocks = blocks_of(content, f"{where}.content")
-    return Message(where, as_text(data.get("role")), tuple(blocks))
+        blocks = items_of(as_list(content), f"{message.where}.content")
+    return Turn(message.where, message.role, tuple(blocks))

@@ -5,7 +5,6 @@ request.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise, takewhile
 
@@ -13,22 +12,16 @@ import orjson
 
 from tests.support.messages_json import Json, as_text
 from tests.support.messages_memory import THINKING
-from tests.support.messages_request import Block, Request, Turn, is_server_result, is_server_side
+from tests.support.messages_request import Request, Turn, is_server_result, is_server_side, nested
+from tests.support.strict_request import Item, Rule, rules_of
 
 _ID = re.compile(r"^[a-zA-Z0-9_-]+\Z")
-_NO_TURN = Turn("", "", ())
 
 
 def there_is_a_message(request: Request) -> Iterator[str]:
     """At least one message (langchain-ai/langchain#31657)."""
     if not request.messages:
         yield "messages: at least one message is required"
-
-
-def the_first_message_is_no_system_prompt(request: Request) -> Iterator[str]:
-    """The system prompt is a parameter; a system message comes later (anthropics/claude-code#64147)."""
-    if request.messages and request.messages[0].role == "system":
-        yield "messages.0.role: the first message cannot be a system message, use the system parameter"
 
 
 def content_is_not_empty(request: Request) -> Iterator[str]:
@@ -77,24 +70,6 @@ def block_types_fit_the_role(request: Request) -> Iterator[str]:
                 yield f"{block.where}: `{block.type}` blocks can only be in {owner} messages"
 
 
-def every_tool_use_is_answered(request: Request) -> Iterator[str]:
-    """Each call has a result in the next message (P handle-tool-calls, anthropics/claude-code#5060)."""
-    for turn, following in pairwise([*request.turns, _NO_TURN]):
-        answered = {block.text("tool_use_id") for block in following.of_type("tool_result")}
-        for block in turn.of_type("tool_use"):
-            if block.text("id") not in answered:
-                yield f"{block.where}: `tool_use` {block.text('id')} has no `tool_result` in the next message"
-
-
-def every_tool_result_has_its_tool_use(request: Request) -> Iterator[str]:
-    """Each result has its call in the message before (anthropics/claude-code#13460)."""
-    for before, turn in pairwise([_NO_TURN, *request.turns]):
-        called = {block.text("id") for block in before.of_type("tool_use")}
-        for block in turn.of_type("tool_result"):
-            if block.text("tool_use_id") not in called:
-                yield f"{block.where}: no `tool_use` {block.text('tool_use_id')} in the message before"
-
-
 def tool_results_come_first(request: Request) -> Iterator[str]:
     """Results stand before other content (P handle-tool-calls, anthropics/anthropic-sdk-typescript#653)."""
     for turn in request.turns:
@@ -102,20 +77,6 @@ def tool_results_come_first(request: Request) -> Iterator[str]:
         for block in turn.blocks[leading:]:
             if turn.role == "user" and block.type == "tool_result":
                 yield f"{block.where}: `tool_result` blocks must come before other content"
-
-
-def there_is_one_result_per_tool_use(request: Request) -> Iterator[str]:
-    """No call is answered twice (vectorize-io/hindsight#4250)."""
-    for turn in request.turns:
-        for tool_use_id in _repeated(turn.of_type("tool_result"), "tool_use_id"):
-            yield f"{turn.where}: each tool_use must have a single result, found several for {tool_use_id}"
-
-
-def tool_use_ids_are_unique_in_a_turn(request: Request) -> Iterator[str]:
-    """No two calls of a turn share an id; over the whole history they may (BerriAI/litellm#23510)."""
-    for turn in request.turns:
-        for tool_use_id in _repeated(turn.of_type("tool_use"), "id"):
-            yield f"{turn.where}: `tool_use` ids must be unique, {tool_use_id} is repeated"
 
 
 def tool_use_ids_fit_the_pattern(request: Request) -> Iterator[str]:
@@ -132,7 +93,7 @@ def error_results_have_content(request: Request) -> Iterator[str]:
     for turn in request.turns:
         for block in turn.of_type("tool_result"):
             content = block.data.get("content")
-            empty = not content or all(item.type == "text" and not item.text("text") for item in block.nested())
+            empty = not content or all(item.type == "text" and not item.text("text") for item in nested(block))
             if block.data.get("is_error") is True and empty and not as_text(content):
                 yield f"{block.where}: content cannot be empty if `is_error` is true"
 
@@ -142,8 +103,8 @@ def references_name_deferred_tools(request: Request) -> Iterator[str]:
     deferred = {tool.text("name") for tool in request.tools if tool.data.get("defer_loading") is True}
     for turn in request.turns:
         for result in turn.of_type("tool_result"):
-            references = [block for block in result.nested() if block.type == "tool_reference"]
-            if references and len(references) < len(result.nested()):
+            references = [block for block in nested(result) if block.type == "tool_reference"]
+            if references and len(references) < len(nested(result)):
                 yield f"{result.where}: `tool_reference` blocks cannot stand beside other content"
             for block in references:
                 if block.text("tool_name") not in deferred:
@@ -172,13 +133,18 @@ def an_open_server_call_takes_only_results(request: Request) -> Iterator[str]:
 
 def the_tool_turn_starts_with_thinking(request: Request) -> Iterator[str]:
     """With manual thinking a turn that calls tools begins with its thinking (anomalyco/opencode#3077)."""
-    answers = _current_answers(request)
+    answers: list[Turn] = []  # the assistant's, since the user last spoke without sending results
+    for turn in request.turns:
+        if turn.role == "assistant":
+            answers.append(turn)
+        elif turn.role == "user" and not turn.of_type("tool_result"):
+            answers.clear()
     if request.thinking != "enabled" or not any(turn.of_type("tool_use") for turn in answers):
         return
     was_served = any(
         turn is answers[0] and echo.start == 0 and not echo.served.is_bare for turn, echo in request.echoes
     )
-    first = answers[0].blocks[0] if answers[0].blocks else Block(answers[0].where, {})
+    first = answers[0].blocks[0] if answers[0].blocks else Item(answers[0].where, {})
     if first.type not in THINKING and not was_served:
         yield f"{first.where}: expected `thinking` or `redacted_thinking`, but found `{first.type}`"
 
@@ -216,45 +182,8 @@ def thinking_keeps_its_conversation(request: Request) -> Iterator[str]:
             yield f"{turn.where}: the conversation before this thinking was changed since"
 
 
-def _current_answers(request: Request) -> list[Turn]:
-    """Return the assistant's turns since the user last spoke without sending results."""
-    answers: list[Turn] = []
-    for turn in request.turns:
-        if turn.role == "assistant":
-            answers.append(turn)
-        elif turn.role == "user" and not turn.of_type("tool_result"):
-            answers.clear()
-    return answers
-
-
-def _repeated(blocks: list[Block], key: str) -> list[str]:
-    return [value for value, times in Counter(block.text(key) for block in blocks).items() if times > 1]
-
-
 def _short(block: Json | None) -> str:
     return orjson.dumps(block).decode()[:200]
 
 
-HISTORY_RULES = (
-    there_is_a_message,
-    the_first_message_is_no_system_prompt,
-    content_is_not_empty,
-    text_is_not_empty,
-    user_text_is_not_blank,
-    the_final_answer_has_no_trailing_space,
-    block_types_fit_the_role,
-    every_tool_use_is_answered,
-    every_tool_result_has_its_tool_use,
-    tool_results_come_first,
-    there_is_one_result_per_tool_use,
-    tool_use_ids_are_unique_in_a_turn,
-    tool_use_ids_fit_the_pattern,
-    error_results_have_content,
-    references_name_deferred_tools,
-    server_results_have_their_call,
-    an_open_server_call_takes_only_results,
-    the_tool_turn_starts_with_thinking,
-    thinking_is_signed,
-    answers_come_back_unchanged,
-    thinking_keeps_its_conversation,
-)
+HISTORY_RULES: tuple[Rule[Request], ...] = rules_of(globals())

@@ -8,15 +8,15 @@ Faults inside a body (`cut`, `stall`, `insert`, `late`) and bytes that are no an
 import asyncio
 import base64
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Literal, TypeAlias
 
 import orjson
 
-from tests.support.messages_answers import SERIAL, Raw, Twist, raw
-from tests.support.messages_json import Json, as_list, as_object, as_text
+from tests.support.messages_answers import SERIAL, Raw, Twist, raw, with_ids
+from tests.support.messages_answers import by_turn as by_turn
+from tests.support.messages_json import Json
 
 Ending: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 """Why the model stopped, in the words of Chat Completions."""
@@ -114,7 +114,8 @@ def answer(
     delta_chars: int | None = None,
 ) -> Answer:
     """Return an answer of these blocks (a string is a text block); the ending defaults to what fits them."""
-    content = _with_ids(text(block) if isinstance(block, str) else block for block in blocks)
+    made = (text(block) if isinstance(block, str) else block for block in blocks)
+    content = with_ids(made, kind="call", prefix="call")
     calls = any(block["type"] == "call" for block in content)
     return Answer(
         content=content,
@@ -150,32 +151,3 @@ def broken_off(
     event = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": 99, "error": error}
     data = b"event: error\ndata: " + orjson.dumps(event) + b"\n\n"
     return replace(whole, twist=Twist(after_events=after_events, insert=data))
-
-
-def by_turn(script: Sequence[Reply]) -> Policy:
-    """Let every conversation walk through the script on its own: the n-th turn gets the n-th reply."""
-
-    def reply(request: Json) -> Reply:
-        n_answers = _answers_in(request)
-        if n_answers >= len(script):
-            raise LookupError(f"the conversation has {n_answers} answers, the script has {len(script)}")
-        return script[n_answers]
-
-    return reply
-
-
-def _answers_in(request: Json) -> int:
-    """Count runs of neighbours that the model said."""
-    items = [as_object(each) for each in as_list(request.get("messages")) or as_list(request.get("input"))]
-    said = [
-        as_text(each.get("role")) == "assistant" or each.get("type") in ("function_call", "reasoning") for each in items
-    ]
-    return sum(1 for before, now in zip([False, *said], said, strict=False) if now and not before)
-
-
-def _with_ids(blocks: Iterable[Json]) -> tuple[Json, ...]:
-    numbers = count(1)
-    return tuple(
-        {**block, "id": f"call_{SERIAL}_{next(numbers)}"} if block["type"] == "call" and block["id"] is None else block
-        for block in blocks
-    )

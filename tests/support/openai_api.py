@@ -23,8 +23,8 @@ from tests.support.openai_chat_sse import chat_parts
 from tests.support.openai_request import Memory, Service
 from tests.support.openai_responses_sse import output_items, responses_parts
 from tests.support.openai_rules import judge
-from tests.support.openai_rules_settings import api_key
 from tests.support.openai_schema import Api, request_validator
+from tests.support.strict_request import api_key
 
 __all__ = ["OpenAiApi", "Recorded", "Service", "judge"]
 

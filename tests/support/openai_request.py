@@ -3,46 +3,19 @@
 Nothing here judges.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tests.support.messages_json import Json, as_list, as_object, as_text
+import orjson
+
+from tests.support.messages_json import Json, as_object, as_text
 from tests.support.openai_schema import Api
+from tests.support.strict_request import Exchange, Item, StrictRequest, items_of
 
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One message, input item, part of content, call or tool, and where it stands in the request."""
-
-    where: str
-    data: Json
-
-    @property
-    def type(self) -> str:
-        return self.text("type")
-
-    @property
-    def role(self) -> str:
-        return self.text("role")
-
-    def text(self, key: str) -> str:
-        """Return a string field, empty if it is missing."""
-        return as_text(self.data.get(key))
-
-    def under(self, key: str) -> "Item":
-        """Return the object in a field."""
-        return Item(f"{self.where}.{key}", as_object(self.data.get(key)))
-
-    def each(self, key: str) -> list["Item"]:
-        """Return the objects in a list."""
-        return items_of(self.data.get(key), f"{self.where}.{key}")
-
-
-def items_of(value: object, where: str) -> list[Item]:
-    """Return the objects of a list; anything else has none."""
-    return [Item(f"{where}.{index}", as_object(each)) for index, each in enumerate(as_list(value))]
+NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,39 +70,66 @@ class Service:
     """Whether parts of content and tools may have `cache_control`."""
 
 
-class Request:
+class Request(StrictRequest):
     """One request with its views. `headers` get lower-case names; `memory` holds what the server has said."""
+
+    tool_name = NAME
+    not_on_top = ("oneOf", "anyOf", "allOf", "enum", "not")
 
     def __init__(
         self, api: Api, body: Json, headers: Mapping[str, str], memory: Memory, service: Service | None = None
     ) -> None:
+        super().__init__(body, headers)
         self.api: Api = api
-        self.body = body
-        self.headers = {name.lower(): value for name, value in headers.items()}
         self.memory = memory
         self.service = Service() if service is None else service
-
-    @cached_property
-    def messages(self) -> list[Item]:
-        """The messages of Chat Completions."""
-        return items_of(self.body.get("messages"), "messages")
+        self.call_key, self.result_key = ("id", "tool_call_id") if api == "chat" else ("call_id", "call_id")
 
     @cached_property
     def items(self) -> list[Item]:
-        """The input of Responses; a string is one message."""
-        given = self.body.get("input")
+        """The messages of Chat Completions, or the input of Responses, of which a string is one message."""
+        given = self.body.get("messages" if self.api == "chat" else "input")
         if isinstance(given, str):
             return [Item("input", {"role": "user", "content": given})] if given else []
-        return items_of(given, "input")
+        return items_of(given, "messages" if self.api == "chat" else "input")
+
+    @cached_property
+    def exchanges(self) -> Sequence[Exchange]:
+        found = [Exchange("", [], [])]
+        for item in self.items:
+            if item.role == "tool" or item.type == "function_call_output":
+                found[-1] = replace(found[-1], results=[*found[-1].results, item])
+            elif item.type == "function_call" and not found[-1].results:
+                found[-1] = replace(found[-1], calls=[*found[-1].calls, item])
+            elif self.api == "chat" or item.role in ("user", "system", "developer") or found[-1].results:
+                calls = [item] if item.type == "function_call" else item.each("tool_calls")
+                found.append(Exchange(item.where, calls, []))
+        return found
+
+    @property
+    def calls(self) -> list[Item]:
+        """All calls of the conversation."""
+        return [call for exchange in self.exchanges for call in exchange.calls]
 
     @cached_property
     def tools(self) -> list[Item]:
-        """The functions that are offered, each with its `name`, `parameters` and `strict`."""
         tools = [tool for tool in items_of(self.body.get("tools"), "tools") if tool.type == "function"]
         return [tool.under("function") for tool in tools] if self.api == "chat" else tools
 
     @property
     def parts(self) -> list[Item]:
         """Every part of content in messages, items and results."""
-        owners = [*self.messages, *self.items]
-        return [part for owner in owners for key in ("content", "output") for part in owner.each(key)]
+        return [part for owner in self.items for key in ("content", "output") for part in owner.each(key)]
+
+
+def function_of(call: Item) -> Item:
+    """Return what has the name and the arguments of a call."""
+    return call.under("function") if call.type == "function" else call
+
+
+def is_object_text(value: object) -> bool:
+    """Tell whether a value is the text of a JSON object."""
+    try:
+        return isinstance(value, str) and isinstance(orjson.loads(value), dict)
+    except orjson.JSONDecodeError:
+        return False

@@ -1,4 +1,4 @@
-"""Rules about the input of Responses: what an item may hold, and how calls, outputs and reasoning belong together.
+"""Rules about the input of Responses alone: what an item may hold, and how reasoning belongs to it.
 
 Each rule yields one text per fault and names its source: P is developers.openai.com/api/docs, # an issue or pull
 request.
@@ -9,37 +9,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tests.support.messages_json import Json, as_text
-from tests.support.openai_request import Item, Request
-from tests.support.openai_rules_chat import is_object_text
-from tests.support.openai_rules_settings import NAME
-
-MAX_ID = 64
+from tests.support.openai_request import NAME, Request, is_object_text
+from tests.support.strict_request import Item, Rule, rules_of
 
 _PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 _COMPARED = ("summary", "content", "encrypted_content", "call_id", "name", "arguments")
-
-
-def there_is_input(request: Request) -> Iterator[str]:
-    """At least one item (P api-reference/responses)."""
-    if not request.items:
-        yield "input: there must be at least one item"
-
-
-def every_function_call_is_answered(request: Request) -> Iterator[str]:
-    """An output with the call's id follows before the user speaks (BerriAI/litellm#28995)."""
-    for index, item in enumerate(request.items):
-        if item.type == "function_call" and item.text("call_id") not in _outputs_after(request.items[index + 1 :]):
-            yield f"{item.where}: no tool output found for function call {item.text('call_id')}"
-
-
-def every_output_has_its_call(request: Request) -> Iterator[str]:
-    """A function_call_output follows the call of its id (james-6-23/codex2api#414)."""
-    called: set[str] = set()
-    for item in request.items:
-        if item.type == "function_call":
-            called.add(item.text("call_id"))
-        elif item.type == "function_call_output" and item.text("call_id") not in called:
-            yield f"{item.where}: no tool call found for function call output with call_id {item.text('call_id')}"
 
 
 def ids_are_unique(request: Request) -> Iterator[str]:
@@ -51,29 +25,12 @@ def ids_are_unique(request: Request) -> Iterator[str]:
             yield f"input: duplicate item found with {key}"
 
 
-def ids_fit(request: Request) -> Iterator[str]:
-    """Ids have 1 to 64 characters and an item's has its prefix (decolua/9router#393, nodetool-ai/nodetool#4252)."""
+def item_ids_fit(request: Request) -> Iterator[str]:
+    """The id of an item has its prefix, and characters (decolua/9router#393, nodetool-ai/nodetool#4252)."""
     for item in request.items:
-        for key in ("id", "call_id"):
-            if key in item.data and item.data[key] is not None and not 1 <= len(item.text(key)) <= MAX_ID:
-                yield f"{item.where}.{key}: must have 1 to {MAX_ID} characters, not {item.text(key)!r}"
         prefix = _PREFIXES.get(item.type, "")
-        if item.text("id") and not item.text("id").startswith(prefix):
+        if item.data.get("id") is not None and not (item.text("id").startswith(prefix) and item.text("id")):
             yield f"{item.where}.id: {item.text('id')!r}. Expected an ID that begins with {prefix!r}"
-
-
-def called_names_fit_the_pattern(request: Request) -> Iterator[str]:
-    """The name in a call matches ^[a-zA-Z0-9_-]{1,64}$ (P guides/function-calling)."""
-    for item in request.items:
-        if item.type == "function_call" and not NAME.match(item.text("name")):
-            yield f"{item.where}.name: {item.text('name')!r} should match '^[a-zA-Z0-9_-]{{1,64}}$'"
-
-
-def arguments_are_the_text_of_an_object(request: Request) -> Iterator[str]:
-    """Arguments are text; vLLM parses it (vllm-project/vllm#48922)."""
-    for item in request.items:
-        if item.type == "function_call" and not is_object_text(item.data.get("arguments")):
-            yield f"{item.where}.arguments: must be the text of a JSON object"
 
 
 def content_fits_the_role(request: Request) -> Iterator[str]:
@@ -83,13 +40,6 @@ def content_fits_the_role(request: Request) -> Iterator[str]:
         for part in item.each("content") if item.role else ():
             if (part.type in ("output_text", "refusal")) != said:
                 yield f"{part.where}.type: {part.type!r} is no content of {item.role}"
-
-
-def content_is_given(request: Request) -> Iterator[str]:
-    """A message says something (vllm-project/vllm#49130)."""
-    for item in request.items:
-        if item.role and not item.data.get("content"):
-            yield f"{item.where}.content: must not be empty"
 
 
 def reasoning_can_be_read_back(request: Request) -> Iterator[str]:
@@ -126,17 +76,6 @@ def items_come_back_unchanged(request: Request) -> Iterator[str]:
             yield f"{item.where}: served {served.items[place]}, came back {item.data}"
 
 
-def _outputs_after(items: list[Item]) -> set[str]:
-    """Return the ids of the outputs up to the user's next word."""
-    found: set[str] = set()
-    for item in items:
-        if item.role in ("user", "system", "developer"):
-            break
-        if item.type == "function_call_output":
-            found.add(item.text("call_id"))
-    return found
-
-
 def _stands_after(before: Item, served: tuple[Json, ...], place: int) -> bool:
     led = served[place - 1] if place else {}
     if led.get("type") != "reasoning":
@@ -155,18 +94,4 @@ def _is_echo(item: Item, served: Json) -> bool:
     return item.text("id") in ("", served.get("id"))
 
 
-RESPONSES_RULES = (
-    there_is_input,
-    every_function_call_is_answered,
-    every_output_has_its_call,
-    ids_are_unique,
-    ids_fit,
-    called_names_fit_the_pattern,
-    arguments_are_the_text_of_an_object,
-    content_fits_the_role,
-    content_is_given,
-    reasoning_can_be_read_back,
-    reasoning_has_its_following_item,
-    items_have_their_reasoning,
-    items_come_back_unchanged,
-)
+RESPONSES_RULES: tuple[Rule[Request], ...] = rules_of(globals())

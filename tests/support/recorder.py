@@ -8,36 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
 from journeyman.events import (
-    AttemptCompleted,
-    AttemptStarted,
     CallbackContext,
     Callbacks,
-    ContextCompacted,
     Event,
-    IterationStarted,
-    LayerCompleted,
-    LayerStarted,
     MessageCommitted,
-    ModelAnswered,
-    ModelResponded,
-    ModelRestarted,
-    ModelRetried,
     OutputDelta,
-    RunFailed,
-    RunStarted,
-    RunSucceeded,
     TextDelta,
     ThinkingDelta,
     ToolCalled,
     ToolFinished,
     ToolInputDelta,
-    ToolProgress,
-    ValidationFailed,
 )
-from journeyman.types import Block, Message, RunPath, Text, ToolResult, ToolUse
+from journeyman.types import Block, Message, Text, ToolResult, ToolUse
+from tests.support.invariants_events import has_ended, order_faults
 from tests.support.stage_wire import neutral
 
 E = TypeVar("E")
@@ -141,129 +128,18 @@ def _block_line(block: Block) -> str:
 
 
 def check_balance(events: Sequence[Event]) -> None:
-    """Fail if the events of a run that returned break a promise of order.
+    """Fail if the events of a run that returned break a promise of order: see `invariants_events.order_faults`.
 
     One `RunStarted` first, one final event last, all on one path; attempts and layers open and close in turn; deltas
     only while the model answers; every announced call finishes once, and no other does; messages alternate.
     """
-    state = _Balance(path=events[0].path if events else ())
-    for number, event in enumerate(events):
-        assert not state.is_over, f"{_at(number, event)}: nothing may follow the final event."
-        assert event.path == state.path, f"{_at(number, event)}: another path."
-        problem = state.problem(event, is_first=number == 0)
-        assert problem is None, f"{_at(number, event)}: {problem}"
-    assert state.is_over, "There is no final event."
-
-
-def _at(number: int, event: Event) -> str:
-    return f"Event {number}, {type(event).__name__}"
-
-
-@dataclass(slots=True)
-class _Balance:
-    path: RunPath
-    is_over: bool = False
-    attempt: int | None = None
-    n_attempts: int = 0
-    iteration: int = 0
-    is_asking: bool = False
-    layer: str | None = None
-    layers_failed: bool = False
-    open_calls: dict[str, str] = field(default_factory=dict[str, str])
-    last_role: str = ""
-
-    def problem(self, event: Event, *, is_first: bool) -> str | None:
-        """Say what is wrong with `event` here."""
-        if isinstance(event, RunStarted) != is_first:
-            return "RunStarted is the first event, and only that."
-        match event:
-            case AttemptStarted() | AttemptCompleted():
-                return self._attempt_problem(event)
-            case IterationStarted() | ModelResponded():
-                return self._iteration_problem(event)
-            case LayerStarted() | LayerCompleted() | ValidationFailed():
-                return self._layer_problem(event)
-            case ToolCalled() | ToolFinished() | ToolProgress():
-                return self._call_problem(event)
-            case _:
-                return self._other_problem(event)
-
-    def _attempt_problem(self, event: AttemptStarted | AttemptCompleted) -> str | None:
-        if isinstance(event, AttemptStarted):
-            if self.attempt is not None or event.attempt != self.n_attempts + 1:
-                return "the attempt before has not completed, or a number was left out."
-            self.attempt = self.n_attempts = event.attempt
-            self.iteration, self.layers_failed = 0, False
-            return None
-        if self.attempt != event.attempt or self.open_calls or self.layer is not None:
-            return f"not this attempt's turn, or open: calls {self.open_calls}, layer {self.layer}."
-        if event.succeeded and self.layers_failed:
-            return "it succeeded although a layer failed."
-        self.attempt, self.is_asking = None, False
-        return None
-
-    def _iteration_problem(self, event: IterationStarted | ModelResponded) -> str | None:
-        if event.attempt != self.attempt:
-            return "it belongs to no open attempt."
-        if isinstance(event, IterationStarted):
-            if self.open_calls or event.iteration != self.iteration + 1:
-                return f"calls are open: {self.open_calls}, or the number does not follow {self.iteration}."
-            self.iteration, self.is_asking = event.iteration, True
-            return None
-        if not self.is_asking or event.iteration != self.iteration:
-            return "the model was not asked, or twice answered."
-        self.is_asking = False
-        return None
-
-    def _layer_problem(self, event: LayerStarted | LayerCompleted | ValidationFailed) -> str | None:
-        if event.attempt != self.attempt:
-            return "it belongs to no open attempt."
-        match event:
-            case LayerStarted(name=name):
-                if self.layer is not None or self.layers_failed:
-                    return "a layer is open, or one failed."
-                self.layer = name
-            case LayerCompleted(outcome=outcome):
-                if outcome.name != self.layer:
-                    return f"the open layer is {self.layer}."
-                self.layer, self.layers_failed = None, not outcome.passed
-            case ValidationFailed():
-                if not self.layers_failed:
-                    return "no layer failed."
-        return None
-
-    def _call_problem(self, event: ToolCalled | ToolFinished | ToolProgress) -> str | None:
-        if isinstance(event, ToolCalled):
-            if event.tool_use_id in self.open_calls or self.is_asking:
-                return "it is called already, or the model is still answering."
-            self.open_calls[event.tool_use_id] = event.tool_name
-            return None
-        if self.open_calls.get(event.tool_use_id) != event.tool_name:
-            return "it was not called, or has finished before."
-        if isinstance(event, ToolFinished):
-            del self.open_calls[event.tool_use_id]
-        return None
-
-    def _final_problem(self, *, succeeded: bool) -> str | None:
-        self.is_over = True
-        if self.attempt is not None or self.open_calls or self.layer is not None:
-            return f"open: attempt {self.attempt}, calls {self.open_calls}, layer {self.layer}."
-        if succeeded and self.layers_failed:
-            return "it succeeded although a layer failed."
-        return None
-
-    def _other_problem(self, event: Event) -> str | None:
-        match event:
-            case RunSucceeded() | RunFailed():
-                return self._final_problem(succeeded=isinstance(event, RunSucceeded))
-            case MessageCommitted(message=message):
-                if message.role == self.last_role and not message.continues:
-                    return f"two messages of the {message.role} in a row."
-                self.last_role = message.role
-            case TextDelta() | ThinkingDelta() | ToolInputDelta() | OutputDelta():
-                return None if self.is_asking else "the model is not answering."
-            case ModelRetried() | ModelRestarted() | ModelAnswered() | ContextCompacted():
-                return None if self.is_asking else "the model is not asked."
-            case _:
-                pass
-        return None
+    faults = [*order_faults(events)]
+    if not has_ended(events) or {event.path for event in events} != {events[0].path}:
+        faults.append("there is no final event, or another path")
+    said = [event.message for event in events if isinstance(event, MessageCommitted)]
+    faults += [
+        f"two messages of the {after.role} in a row"
+        for before, after in pairwise(said)
+        if before.role == after.role and not after.continues
+    ]
+    assert not faults, "\n".join(faults)

@@ -1,6 +1,6 @@
 """Good requests with one fault each: how a fault is planted, and what is found."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import cast
@@ -36,9 +36,12 @@ class Mutant:
         return request
 
 
-def mutants(rule: str, base: str, *changes: Change) -> Iterator[Mutant]:
-    """Return one mutant for each change."""
-    return (Mutant(rule, base, change) for change in changes)
+def refusals(table: dict[str, dict[str, list[Change]]]) -> list[Mutant]:
+    """Return a mutant for each change, listed by the rule that must find it and the good request that is changed."""
+    rows = [
+        (rule, base, change) for rule, bases in table.items() for base, changes in bases.items() for change in changes
+    ]
+    return [Mutant(*row) for row in rows]
 
 
 def put(path: str, value: object) -> Change:
