@@ -81,7 +81,7 @@ class Stop:
     reason: str = "stopped by the approver"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GateRequest:
     """One call, after its arguments were validated."""
 
@@ -150,7 +150,7 @@ class Settles(Protocol):
 # -- gates with a memory ----------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """The result of a call, as the model will read it with the next model call."""
 

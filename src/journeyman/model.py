@@ -52,7 +52,7 @@ class ToolSpec:
     """The bytes of the tool as it is sent, by codec id: it is encoded once."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prefix:
     """What stays the same from call to call of one run: the system prompt and the tools."""
 
@@ -230,7 +230,7 @@ class Opens(Protocol):
     def open(self) -> AbstractAsyncContextManager[object]: ...
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What is known about a model before it is asked."""
 

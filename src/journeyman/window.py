@@ -40,7 +40,7 @@ MOST_RESERVE_TOKENS: Final = 16_384
 _RESERVED_SHARE: Final = 0.13
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shortened:
     """The messages to send."""
 

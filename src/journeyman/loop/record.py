@@ -29,13 +29,13 @@ from journeyman.model import Model, Response
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
 from journeyman.tools.context import States
 from journeyman.tools.tools import Tool
-from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent, adapter_of, frozen
+from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent, adapter_of
 from journeyman.window import View
 
 # -- what a caller says of a run --------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """How a sub-agent got its task."""
 

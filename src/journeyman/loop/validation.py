@@ -22,7 +22,6 @@ from journeyman.loop.record import Candidate, Layer, Run
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.issues import written_path
 from journeyman.tools.schema import OutputSchema
-from journeyman.types import frozen
 
 T = TypeVar("T")
 
@@ -122,7 +121,7 @@ async def complete_layer(run: Run, outcome: LayerOutcome) -> None:
 # -- one validator -----------------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checking:
     """What a validator may know besides the output."""
 

@@ -22,7 +22,7 @@ from journeyman.tools.context import ToolContext
 from journeyman.tools.raw_schema import RawSchema
 from journeyman.tools.schema import Arguments, Fields, schema_problems
 from journeyman.tools.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
-from journeyman.types import Effect, JsonObject, ToolResult, frozen
+from journeyman.types import Effect, JsonObject, ToolResult
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -34,7 +34,7 @@ CacheScope: TypeAlias = Literal["attempt", "run"]
 # -- what may wrap a call ---------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MiddlewareCall:
     """One call on its way to the tool."""
 
