@@ -28,8 +28,8 @@ from journeyman.types import (
     Effect,
     JsonObject,
     Message,
-    Origin,
     Text,
+    TextOrigin,
     ToolResult,
     ToolUse,
     canonical_json,
@@ -339,7 +339,7 @@ def _heard_or_seen(message: Message) -> Iterator[Text | ToolUse | ToolResult]:
             yield block
 
 
-def _told(text: str, origin: Origin) -> Seen:
+def _told(text: str, origin: TextOrigin) -> Seen:
     """Return a notification, or mail, as gates see it: it is not the user who wrote what it quotes."""
     source = "task_output" if origin == "notice" else "send_message"
     return Seen(tool_use_id="", tool_name=source, arguments={}, text=text, untrusted=True, n_model_calls=0)

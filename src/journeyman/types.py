@@ -117,7 +117,7 @@ class Url:
 Source: TypeAlias = Annotated[Base64 | Url, Field(discriminator="type")]
 
 
-Origin: TypeAlias = Literal["notice", "mail"]
+TextOrigin: TypeAlias = Literal["notice", "mail"]
 """`notice`: that background work has ended. `mail`: another agent's."""
 
 
@@ -130,7 +130,7 @@ class Text:
     """End a cached prefix here (see `Settings.cache`); ignored by providers that cache by themselves."""
     extra: JsonObject | None = field(default=None, kw_only=True)
     """Provider fields beside the text, such as citations, kept verbatim."""
-    origin: Origin | None = field(default=None, kw_only=True, compare=False, repr=False)
+    origin: TextOrigin | None = field(default=None, kw_only=True, compare=False, repr=False)
     """Who speaks where the user does, when it is not the user. Never sent, and never trusted as the user's words."""
     type: Literal["text"] = field(default="text", repr=False, kw_only=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from journeyman.events import (
     ToolInputDelta,
 )
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, call, say
+from journeyman.models.scripted import Answer, Scripted, call, say
 from journeyman.types import Thinking, Usage
 from tests.loop.players import Report, report, reporter, talker
 from tests.loop.results import failed, succeeded
@@ -228,3 +229,9 @@ async def test_a_stream_must_be_open() -> None:  # R74
     events = stream(talker("nobody:nothing"), "Go.")
     with pytest.raises(RuntimeError, match="not open"):
         await anext(events)
+
+
+async def test_a_wrong_option_is_refused_at_the_call() -> None:
+    options: dict[str, Any] = {"max_atempts": 3}
+    with pytest.raises(TypeError, match=r"stream\(\) got an unexpected keyword argument 'max_atempts'"):
+        stream(Agent(name="a", model=Scripted(["Hello."])), "Go.", **options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
 from journeyman.budget import UNLIMITED, Budget
@@ -31,16 +31,6 @@ from journeyman.types import Message, Text, ToolResult
 
 ACCEPTED = "Accepted."
 """The result of the call that handed in an output that passed."""
-
-
-class RunOptions(TypedDict, total=False):
-    """What may be said of one run; `run` explains it."""
-
-    max_attempts: int | None
-    callbacks: Callbacks | None
-    abort: Abort | None
-    history: Sequence[Message]
-    host: Host | None
 
 
 async def run(
@@ -74,14 +64,33 @@ async def run(
 
 
 def run_sync(
-    agent: Agent[Out, In], input: In, *, on_event: Listener | None = None, **options: Unpack[RunOptions]
+    agent: Agent[Out, In],
+    input: In,
+    *,
+    max_attempts: int | None = None,
+    callbacks: Callbacks | None = None,
+    on_event: Listener | None = None,
+    abort: Abort | None = None,
+    history: Sequence[Message] = (),
+    host: Host | None = None,
 ) -> Result[Out]:
     """Run `agent` from a program that has no event loop; the same as `run`.
 
     Raises:
         RuntimeError: an event loop is running here; await `run` instead.
     """
-    return asyncio.run(run(agent, input, on_event=on_event, **options))
+    return asyncio.run(
+        run(
+            agent,
+            input,
+            max_attempts=max_attempts,
+            callbacks=callbacks,
+            on_event=on_event,
+            abort=abort,
+            history=history,
+            host=host,
+        )
+    )
 
 
 async def carry_out(run: Run) -> Result[Any]:

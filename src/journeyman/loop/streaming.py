@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Any, Generic, Unpack
+from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from journeyman.agent import Agent, In, Out
-from journeyman.cancel import ended
-from journeyman.events import Event
-from journeyman.loop.attempts import RunOptions, run
+from journeyman.agent import Agent, Host, In, Out
+from journeyman.cancel import Abort, ended
+from journeyman.events import Callbacks, Event
+from journeyman.loop.attempts import run
 from journeyman.result import Result
+from journeyman.types import Message
 
 Given = TypeVar("Given", default=str)
 
@@ -75,7 +76,16 @@ class Events(Generic[Given]):
         return self._task.result()
 
 
-def stream(agent: Agent[Out, In], input: In, **options: Unpack[RunOptions]) -> Events[Out]:
+def stream(
+    agent: Agent[Out, In],
+    input: In,
+    *,
+    max_attempts: int | None = None,
+    callbacks: Callbacks | None = None,
+    abort: Abort | None = None,
+    history: Sequence[Message] = (),
+    host: Host | None = None,
+) -> Events[Out]:
     """Run `agent` on `input`, and show every event as it happens.
 
     Use it as `async with stream(agent, input) as events:`, iterate over `events`, then read `events.result`. The same
@@ -83,6 +93,15 @@ def stream(agent: Agent[Out, In], input: In, **options: Unpack[RunOptions]) -> E
     """
 
     def start(put: Callable[[Event], None]) -> Coroutine[Any, Any, Result[Out]]:
-        return run(agent, input, on_event=put, **options)
+        return run(
+            agent,
+            input,
+            max_attempts=max_attempts,
+            callbacks=callbacks,
+            on_event=put,
+            abort=abort,
+            history=history,
+            host=host,
+        )
 
     return Events(start)
