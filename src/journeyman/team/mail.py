@@ -44,8 +44,8 @@ class TeamHooks:
     When a hook raises, the error is recorded, and the same happens as when the hook is None."""
 
     format: Callable[[Mail], str] = as_text
-    """Makes the text that a model reads of mail, and of its first task. Mail is never taken for the user's words; of the
-    first task this is known only by the mark that `as_text` makes."""
+    """Makes the text that a model reads of mail, and of its first task. Mail is never taken for the user's words; of
+    the first task this is known only by the mark that `as_text` makes."""
     pick: Callable[[Sequence[Mail]], Sequence[Mail]] | None = None
     """Chooses from the mail that waits what is read now, and in which order; the rest waits. None: all is read, as it
     came."""
