@@ -23,7 +23,7 @@ from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_p
 from journeyman.tools.context import BackgroundTasks, States
 from journeyman.tools.schema import OutputSchema, output_schema
 from journeyman.tools.tools import TOOL_NAME, Middleware, Tool, tool_problems
-from journeyman.types import JsonObject, Message, Text, ToolResult, frozen
+from journeyman.types import JsonObject, Message, Text, ToolResult, frozen, value_class
 from journeyman.window import AnyStrategy, Compaction
 
 Co = TypeVar("Co", covariant=True)
@@ -48,7 +48,7 @@ Validator: TypeAlias = Callable[[Contra], Awaitable[None] | None]
 """Raises to reject an output: `Rejected(text, path=…)` or any exception, whose text the model reads."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Observability:
     """What a result reports."""
 
@@ -67,14 +67,14 @@ class Stopping:
     trigger: Literal["answer", "stop_after"]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class KeepGoing:
     """The run continues; the model reads `text`. A blank text lets it stop."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Escalate:
     """The run ends with `Failure(STOP_GUARD)`."""
 
@@ -89,7 +89,7 @@ StopAfter: TypeAlias = Sequence[str] | Callable[[str, ToolResult], bool | Awaita
 """Which successful call ends the run: names of tools, or a predicate on the tool's name and result."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Host:
     """What surrounds a run: the same for it and for the runs it starts."""
 

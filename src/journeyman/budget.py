@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from journeyman.errors import BudgetRefused
 from journeyman.result import ToolKind, ToolStats
-from journeyman.types import NOTHING_USED, Price, Usage, frozen
+from journeyman.types import NOTHING_USED, Price, Usage, frozen, record_class, value_class
 
 SMALLEST_ANSWER_TOKENS: Final = 256
 """A model call for which less output than this is left is not made."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Allowance:
     """How much may be spent. None: without limit."""
 
@@ -37,7 +37,7 @@ class Allowance:
 UNLIMITED: Final = Allowance()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Limits:
     """How far a run may go. Attempts and iterations are always finite."""
 
@@ -103,7 +103,7 @@ class BudgetPolicy(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Grant:
     """A reservation for one model call."""
 
@@ -250,7 +250,7 @@ UNKNOWN_TOOLS: Final = "(unknown)"
 """Under this name all calls of tools that do not exist are counted: the names are the model's, and endless."""
 
 
-@dataclass(slots=True)
+@record_class()
 class _Tally:
     """The calls of one tool."""
 

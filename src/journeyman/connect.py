@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from journeyman.errors import ModelUnavailable, Problem
 from journeyman.model import Model
-from journeyman.session import Session
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from journeyman.session import Session
 
 Maker: TypeAlias = Callable[..., Model]
 

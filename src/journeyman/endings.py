@@ -6,12 +6,12 @@ The code follows from the class, so that a code can never carry another's facts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from journeyman.errors import ModelUnavailable, ProviderErrorKind
-from journeyman.types import StopReason, frozen
+from journeyman.types import StopReason, frozen, value_class
 
 Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
 """Where a run was when it ended. `iteration` lasts from the first call of an attempt until its output is extracted."""
@@ -393,7 +393,7 @@ Context: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Ending:
     """Why a run failed."""
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal, Protocol, TypeAlias, cast, get_args, runtime_checkable
 
 import orjson
@@ -34,6 +34,8 @@ from journeyman.types import (
     ToolUse,
     canonical_json,
     frozen,
+    record_class,
+    value_class,
 )
 
 Extent: TypeAlias = Literal["once", "session", "always"]
@@ -42,7 +44,7 @@ Extent: TypeAlias = Literal["once", "session", "always"]
 ONCE: Final[tuple[Extent, ...]] = ("once",)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Allow:
     """The call may happen."""
 
@@ -50,14 +52,14 @@ class Allow:
     """As the answer to an `Ask`: how far it reaches. More than `once` only has a meaning for a gate that offers it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Deny:
     """The call must not happen; the model reads why."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Ask:
     """Somebody must decide. Without an approver it is a denial, with this as its reason."""
 
@@ -66,7 +68,7 @@ class Ask:
     """How far an approval may reach."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Rewrite:
     """The call may happen with other arguments. They are validated again, and the model is told."""
 
@@ -74,14 +76,14 @@ class Rewrite:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Stop:
     """The call must not happen, and the run ends, with those that it is part of."""
 
     reason: str = "stopped by the approver"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class GateRequest:
     """One call, after its arguments were validated."""
 
@@ -150,7 +152,7 @@ class Settles(Protocol):
 # -- gates with a memory ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Seen:
     """The result of a call, as the model will read it with the next model call."""
 
@@ -265,7 +267,7 @@ async def _answer(approval: Approval, approve: Approver) -> Decision:
             return Deny(f"the gate gave no verdict, but {type(decision).__name__}")
 
 
-@dataclass(slots=True, kw_only=True)
+@record_class(kw_only=True)
 class Guard:
     """What guards the calls of one run."""
 
@@ -381,10 +383,17 @@ current_guard: ContextVar[Guard | None] = ContextVar("journeyman_guard", default
 """What guards the run that is going on here."""
 
 
-@contextmanager
-def guarding(guard: Guard | None) -> Generator[None]:
+def guarding(guard: Guard | None) -> AbstractContextManager[None]:
     """Let the runs that are started in this block pass the guard of this run, too. None: that of the run above."""
-    token = current_guard.set(guard or current_guard.get())
+    return _UNGUARDED if guard is None else _guarding(guard)
+
+
+_UNGUARDED: Final = nullcontext()
+
+
+@contextmanager
+def _guarding(guard: Guard) -> Generator[None]:
+    token = current_guard.set(guard)
     try:
         yield
     finally:

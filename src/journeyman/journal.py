@@ -7,11 +7,11 @@ JSON.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeVar
 
 from journeyman.errors import OutcomeUnknown
-from journeyman.types import Effect
+from journeyman.types import Effect, record_class, value_class
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class Steps(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class StoredStep:
     """The place of a step in a journal that stores the steps itself.
 
@@ -83,7 +83,7 @@ class StoredStep:
         return value
 
 
-@dataclass(slots=True)
+@record_class()
 class InMemoryJournal(Journal):
     """A journal that lives as long as the process. Give the same one to the next run to go on from this one."""
 
@@ -105,7 +105,7 @@ class InMemoryJournal(Journal):
             self.finished[key] = value
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Section(Journal):
     """A part of a journal, where every key begins with `prefix`: for one of several runs that share it."""
 

@@ -8,17 +8,29 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
 from journeyman.errors import ModelUnavailable, ProviderError
-from journeyman.types import NOTHING_USED, Block, JsonObject, Message, Price, StopReason, Text, Usage, frozen
+from journeyman.types import (
+    NOTHING_USED,
+    Block,
+    JsonObject,
+    Message,
+    Price,
+    StopReason,
+    Text,
+    Usage,
+    frozen,
+    record_class,
+    value_class,
+)
 
 ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "max"]
 CachePolicy: TypeAlias = Literal["off", "auto", "explicit"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Settings:
     """How a model is asked. None always means: the provider's default."""
 
@@ -52,7 +64,7 @@ class ToolSpec:
     """The bytes of the tool as it is sent, by codec id: it is encoded once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Prefix:
     """What stays the same from call to call of one run: the system prompt and the tools."""
 
@@ -67,7 +79,7 @@ class Prefix:
         return frozenset([tool.name for tool in self.tools if tool.deferred])
 
 
-@dataclass(slots=True, kw_only=True)
+@record_class(kw_only=True)
 class Request:
     """One model call. To be read, not changed.
 
@@ -84,7 +96,7 @@ class Request:
     """False: nobody looks at the pieces, so a model may leave out `TextPart`, `ThinkingPart` and `InputPart`."""
 
 
-@dataclass(slots=True, kw_only=True)
+@record_class(kw_only=True)
 class Response:
     """One complete answer. To be read, not changed, like `Request`."""
 
@@ -105,7 +117,7 @@ class Response:
 # benchmark `over-http` needs it.
 
 
-@dataclass(slots=True)
+@record_class()
 class ResponseStarted:
     """The first part: it says who answers, and how much input was counted already."""
 
@@ -114,21 +126,21 @@ class ResponseStarted:
     usage: Usage
 
 
-@dataclass(slots=True)
+@record_class()
 class TextPart:
     """A piece of text, for display: the whole comes as `BlockFinished`."""
 
     text: str
 
 
-@dataclass(slots=True)
+@record_class()
 class ThinkingPart:
     """A piece of reasoning, for display."""
 
     text: str
 
 
-@dataclass(slots=True)
+@record_class()
 class InputPart:
     """A piece of a call's arguments, for display: JSON text, cut anywhere."""
 
@@ -137,21 +149,21 @@ class InputPart:
     json: str
 
 
-@dataclass(slots=True)
+@record_class()
 class BlockFinished:
     """One block is complete. Blocks come in the order of the message."""
 
     block: Block
 
 
-@dataclass(slots=True)
+@record_class()
 class UsageSeen:
     """The use counted so far; replaces what earlier parts of this response said."""
 
     usage: Usage
 
 
-@dataclass(slots=True)
+@record_class()
 class ResponseFinished:
     """The last part: it says why the model stopped."""
 
@@ -161,7 +173,7 @@ class ResponseFinished:
     """The use of the whole response, when it was not seen before."""
 
 
-@dataclass(slots=True)
+@record_class()
 class Retried:
     """A request failed and is repeated after a wait. Comes before the wait."""
 
@@ -172,7 +184,7 @@ class Retried:
     error: ProviderError
 
 
-@dataclass(slots=True)
+@record_class()
 class Restarted:
     """Forget the blocks and deltas of this call so far: it starts again. The usage they reported stays counted."""
 
@@ -180,7 +192,7 @@ class Restarted:
     """What the request that failed has used, if its failure told; None: what its parts told."""
 
 
-@dataclass(slots=True)
+@record_class()
 class Answered:
     """Which of several models gives the answer that follows (from a model around models)."""
 
@@ -230,7 +242,7 @@ class Opens(Protocol):
     def open(self) -> AbstractAsyncContextManager[object]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Facts:
     """What is known about a model before it is asked."""
 
@@ -303,9 +315,10 @@ def unpriced(model: Model) -> ModelUnavailable:
 def opened(model: Model) -> AbstractAsyncContextManager[object]:
     """Return what holds open what an `Opens` model needs; nothing for any other."""
     opens: Callable[[], AbstractAsyncContextManager[object]] | None = getattr(model, "open", None)
-    return nullcontext() if opens is None else opens()
+    return _NOTHING_TO_OPEN if opens is None else opens()
 
 
+_NOTHING_TO_OPEN: Final = nullcontext()
 _FOR_DISPLAY = frozenset({TextPart, ThinkingPart, InputPart})
 
 

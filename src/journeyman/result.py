@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from typing import Any, Generic, Literal, NoReturn, TypeAlias
 
 from pydantic import JsonValue
@@ -16,13 +16,13 @@ from typing_extensions import TypeVar
 
 from journeyman.endings import Ending, ErrorCode, Phase
 from journeyman.errors import RunError
-from journeyman.types import JsonObject, Message, Usage, adapter_of
+from journeyman.types import JsonObject, Message, Usage, adapter_of, frozen, value_class
 
 Out = TypeVar("Out", default=str, covariant=True)
 Other = TypeVar("Other")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class LayerOutcome:
     """What one validation layer said."""
 
@@ -36,7 +36,7 @@ class LayerOutcome:
     """What the layer raised, as it is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class ValidationReport:
     """What the layers said, in order, up to and with the first that did not pass."""
 
@@ -52,7 +52,7 @@ class ValidationReport:
         return self.layers[-1].feedback if self.layers and not self.passed else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class AttemptRecord:
     """One attempt, after the fact."""
 
@@ -66,7 +66,7 @@ class AttemptRecord:
 ToolKind: TypeAlias = Literal["tool", "output", "submit", "unknown"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class ToolStats:
     """How one tool was used in a run."""
 
@@ -81,7 +81,7 @@ class ToolStats:
     """Seconds spent in the handler, all calls together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallbackError:
     """A callback or listener raised. The run went on."""
 
@@ -89,7 +89,7 @@ class CallbackError:
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class ChildRecord:
     """What a run that this run started used. Its usage is part of this run's."""
 
@@ -109,7 +109,7 @@ class ChildRecord:
     """The runs that it started in turn."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Metadata:
     """What a run took. The same on success and on failure."""
 
@@ -128,7 +128,7 @@ class Metadata:
     """US dollars, likewise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Success(Generic[Out]):
     """The output passed every check."""
 
@@ -160,7 +160,7 @@ class Success(Generic[Out]):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Failure:
     """The run ended without an output that passed; `error` says why."""
 

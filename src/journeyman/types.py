@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, replace
 from dataclasses import Field as DataclassField
 from functools import cache
@@ -24,19 +24,14 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def frozen(kind: type[T]) -> type[T]:
-    """Make a class a frozen, slotted dataclass with keyword arguments.
+    """Make a class a frozen, slotted dataclass with keyword arguments, for what is made seldom.
 
-    Its methods are not compiled anew for each class, as those of `dataclass(frozen=True)` are: that would be a third of
-    what `from journeyman import Agent, run` costs, as the benchmark of starting shows. What is made in every iteration
-    is an ordinary dataclass instead.
+    This and the two decorators below give their classes shared methods where `dataclass` compiles new ones for each:
+    that would be more than a third of what `from journeyman import Agent, run` costs, as the benchmark of starting
+    shows. This one compiles none.
     """
-    made: Any = dataclass(slots=True, kw_only=True, init=False, eq=False, repr=False)(kind)
+    made: Any = _sharing(dataclass(slots=True, kw_only=True, init=False, eq=False, repr=False)(kind))
     every = fields(made)
-    compared = tuple([each.name for each in every if each.compare])
-    shown = tuple([each.name for each in every if each.repr])
-
-    def facts(self: object) -> tuple[object, ...]:
-        return tuple([getattr(self, name) for name in compared])
 
     def start(self: object, **given: object) -> None:
         for each in every:
@@ -44,6 +39,38 @@ def frozen(kind: type[T]) -> type[T]:
             object.__setattr__(self, each.name, fact)
         if given:
             raise TypeError(f"{made.__qualname__}() has no {', '.join(given)}.")
+
+    made.__init__ = start
+    made.__setattr__ = made.__delattr__ = _refuse
+    made.__getstate__, made.__setstate__ = _state, _set_state
+    return made
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def value_class(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
+    """Make a class a frozen, slotted dataclass whose constructor is compiled, for what is made in every iteration."""
+    return lambda kind: _sharing(dataclass(frozen=True, slots=True, kw_only=kw_only, eq=False, repr=False)(kind))
+
+
+@dataclass_transform(field_specifiers=(field,))
+def record_class(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
+    """Make a class a slotted dataclass that changes, and whose constructor is compiled."""
+
+    def make(kind: type[T]) -> type[T]:
+        made: Any = _sharing(dataclass(slots=True, kw_only=kw_only, eq=False, repr=False)(kind))
+        made.__hash__ = None
+        return made
+
+    return make
+
+
+def _sharing(made: type[T]) -> type[T]:
+    """Give a dataclass the methods by which it is compared, hashed and shown."""
+    compared = tuple([each.name for each in fields(made) if each.compare])  # pyright: ignore[reportArgumentType] - a dataclass
+    shown = tuple([each.name for each in fields(made) if each.repr])  # pyright: ignore[reportArgumentType] - a dataclass
+
+    def facts(self: object) -> tuple[object, ...]:
+        return tuple([getattr(self, name) for name in compared])
 
     def is_equal(self: object, other: object) -> bool:
         return facts(self) == facts(other) if other.__class__ is made else NotImplemented
@@ -55,9 +82,8 @@ def frozen(kind: type[T]) -> type[T]:
     def digest(self: object) -> int:
         return hash(facts(self))
 
-    made.__init__, made.__eq__, made.__hash__, made.__repr__ = start, is_equal, digest, text
-    made.__setattr__ = made.__delattr__ = _refuse
-    made.__getstate__, made.__setstate__ = _state, _set_state
+    kind: Any = made
+    kind.__eq__, kind.__hash__, kind.__repr__ = is_equal, digest, text
     return made
 
 
@@ -95,7 +121,7 @@ know; the provider's own word is in `Response.stop_detail`."""
 Role: TypeAlias = Literal["user", "assistant"]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Base64:
     """Bytes inside the message."""
 
@@ -106,7 +132,7 @@ class Base64:
     type: Literal["base64"] = field(default="base64", repr=False, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Url:
     """Bytes that the provider fetches by itself."""
 
@@ -121,7 +147,7 @@ TextOrigin: TypeAlias = Literal["notice", "mail"]
 """`notice`: that background work has ended. `mail`: another agent's."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Text:
     """Words: the user's, a tool's or the model's."""
 
@@ -135,7 +161,7 @@ class Text:
     type: Literal["text"] = field(default="text", repr=False, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Image:
     """A picture in user input or in a tool's result."""
 
@@ -147,7 +173,7 @@ class Image:
         return cls(Base64(b64encode(data).decode(), media_type))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Document:
     """A document (PDF or plain text) in user input or in a tool's result."""
 
@@ -160,7 +186,7 @@ class Document:
         return cls(Base64(b64encode(data).decode(), media_type), title)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Thinking:
     """The model's reasoning; sent back unchanged, signature included."""
 
@@ -171,7 +197,7 @@ class Thinking:
     type: Literal["thinking"] = field(default="thinking", repr=False, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class RedactedThinking:
     """Reasoning that the provider encrypted; sent back unchanged."""
 
@@ -181,7 +207,7 @@ class RedactedThinking:
     type: Literal["redacted_thinking"] = field(default="redacted_thinking", repr=False, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class ToolUse:
     """The model asks for one call."""
 
@@ -203,7 +229,7 @@ class ToolUse:
         return from_json(self.input_json)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class ToolReference:
     """In a tool's result: a deferred tool that was found. A provider that loads deferred tools itself shows it to the
     model; for all others it is left out."""
@@ -212,7 +238,7 @@ class ToolReference:
     type: Literal["tool_reference"] = field(default="tool_reference", repr=False, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class ToolResult:
     """The answer to one call. A tool may return one to give content blocks or to report an error."""
 
@@ -239,7 +265,7 @@ class ToolResult:
         return parts or ((Text(f"Found: {names}."),) if names else ())
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Opaque:
     """A block that this library has no class for: kept verbatim, sent back to its own provider only."""
 
@@ -263,7 +289,7 @@ Block: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Message:
     """One message of the conversation. Never changed; an edit makes another."""
 
@@ -287,7 +313,7 @@ class Message:
         return tuple([block for block in self.content if isinstance(block, ToolUse)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Usage:
     """What requests used. Add two with `+`; `Usage()` is nothing used."""
 
@@ -365,7 +391,7 @@ def _cost(costs: Sequence[float | None]) -> float | None:
 NOTHING_USED: Final = Usage()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Price:
     """What a model costs, in US dollars per million tokens."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from journeyman.errors import DefinitionError, Problem
@@ -30,6 +30,7 @@ from journeyman.types import (
     Url,
     Usage,
     frozen,
+    value_class,
 )
 
 _BLOCK_TOKENS = 8
@@ -40,7 +41,7 @@ MOST_RESERVE_TOKENS: Final = 16_384
 _RESERVED_SHARE: Final = 0.13
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Shortened:
     """The messages to send."""
 
@@ -96,7 +97,7 @@ class Informed(Protocol):
 AnyStrategy: TypeAlias = Strategy | Informed
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Compaction:
     """Strategies, and the length at which they are asked. `Agent.compaction` takes it in place of the strategies."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from journeyman.agent import Agent, Escalate, KeepGoing, StopAfter, StopGuard, Stopping
@@ -27,7 +26,7 @@ from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated
 from journeyman.output import Reflection
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.schema import OutputSchema
-from journeyman.types import Message, Text, ToolResult, ToolUse
+from journeyman.types import Message, Text, ToolResult, ToolUse, value_class
 
 SUPERSEDED = "Error: superseded by a later call in the same response."
 
@@ -72,7 +71,7 @@ class OutputHandIn:
         return Candidate(_raw(call.use), call.use)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class _Draft:
     raw: str
     clean: bool

@@ -25,7 +25,7 @@ from journeyman.endings import (
 )
 from journeyman.errors import InvalidArguments, ModelUnavailable, name_and_words
 from journeyman.events import Callbacks, Listener, MessageCommitted
-from journeyman.gate import Guard, guard_for
+from journeyman.gate import Gate, Guard, guard_for
 from journeyman.history import History
 from journeyman.loop.hand_in import hand_in_of
 from journeyman.loop.record import Attempt, Calls, Children, Clock, Options, Run, current_path, current_run
@@ -255,7 +255,9 @@ async def _made(
 
 
 def _guard(run: Run) -> Guard | None:
-    given = (run.agent.gate, run.options.host.gate)
-    gates = [gate for each in given if each is not None for gate in (each if isinstance(each, Sequence) else (each,))]
+    gates: list[Gate] = []
+    for given in (run.agent.gate, run.options.host.gate):
+        if given is not None:
+            gates += given if isinstance(given, Sequence) else [given]
     approve = run.options.host.approve
     return guard_for(gates, approve, path=run.path, stop=run.scope.stop)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cache
 from typing import Any, Literal, Protocol
 
@@ -29,13 +29,23 @@ from journeyman.model import Model, Response
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
 from journeyman.tools.context import States
 from journeyman.tools.tools import Tool
-from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent, adapter_of
+from journeyman.types import (
+    Message,
+    RunPath,
+    Text,
+    ToolResult,
+    ToolUse,
+    UserContent,
+    adapter_of,
+    record_class,
+    value_class,
+)
 from journeyman.window import View
 
 # -- what a caller says of a run --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Origin:
     """How a sub-agent got its task."""
 
@@ -46,7 +56,7 @@ class Origin:
     """Tells it from other runs of the same agent; None outside a run."""
 
 
-@dataclass(slots=True, kw_only=True)
+@record_class(kw_only=True)
 class Options:
     """What a caller may say about one run."""
 
@@ -77,7 +87,7 @@ class Options:
 # -- one run ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@record_class()
 class Clock:
     """The event loop's clock, and when the run began on it, in seconds."""
 
@@ -91,7 +101,7 @@ class Clock:
         return self.now() - self.started_s
 
 
-@dataclass(slots=True)
+@record_class()
 class Attempt:
     """What belongs to the attempt that is under way, and to no other; before the first, to the preparations."""
 
@@ -115,7 +125,7 @@ class Attempt:
     cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
 
 
-@dataclass(slots=True)
+@record_class()
 class Calls:
     """What has to be known before the next call."""
 
@@ -129,7 +139,7 @@ class Calls:
     """Results that hold for the whole run."""
 
 
-@dataclass(slots=True)
+@record_class()
 class Children:
     """The runs that a run starts."""
 
@@ -143,7 +153,7 @@ class Children:
         return tuple([self.ended[number] for number in sorted(self.ended)])
 
 
-@dataclass(slots=True, kw_only=True)
+@record_class(kw_only=True)
 class Run:
     """One run. `prepare` sets what has no value at first."""
 
@@ -314,7 +324,7 @@ def detached() -> Generator[None]:
 # -- what its steps leave behind --------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@record_class()
 class Candidate:
     """An output that was handed in and not validated yet."""
 
@@ -351,7 +361,7 @@ class HandIn(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@record_class()
 class Call:
     """One call of a response, after it ended."""
 
@@ -360,7 +370,7 @@ class Call:
     """None: withheld until the output was validated."""
 
 
-@dataclass(slots=True)
+@record_class()
 class Iterated:
     """What one iteration brought."""
 
@@ -371,7 +381,7 @@ class Iterated:
     """In call order; empty unless the model stopped for them."""
 
 
-@dataclass(slots=True)
+@record_class()
 class Finished:
     """The run has an output that passed."""
 
@@ -379,7 +389,7 @@ class Finished:
     terminal_result: str | None
 
 
-@dataclass(slots=True)
+@record_class()
 class Layer:
     """A validation layer that is about to judge."""
 
@@ -395,7 +405,7 @@ class Layer:
         )
 
 
-@dataclass(slots=True)
+@record_class()
 class Outcome:
     """The result of a call, and how it came about."""
 
@@ -416,7 +426,7 @@ class Outcome:
         return replace(self, result=replace(self.result, content=noted))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class _Stored:
     """One call in a journal: what came of it, and the states it left."""
 
@@ -427,7 +437,7 @@ class _Stored:
     cached: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class OutcomeCodec:
     """Stores a call's outcome together with the states it left, and puts those back when it is read."""
 
@@ -448,7 +458,7 @@ def _like(state: object, stored: object) -> object:
     return TypeAdapter[object](type(state)).validate_python(stored)
 
 
-@dataclass(slots=True)
+@record_class()
 class HandInTool:
     """A tool that belongs to the loop itself: the output tool or submit."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal
 
 from journeyman.cancel import is_failure
@@ -19,7 +19,7 @@ from journeyman.history import encodable
 from journeyman.loop.record import Run
 from journeyman.loop.retry import respond
 from journeyman.model import Model, Part, Prefix, Request, Response, price_of, unpriced
-from journeyman.types import NOTHING_USED, Message, Usage, adapter_of
+from journeyman.types import NOTHING_USED, Message, Usage, adapter_of, record_class, value_class
 from journeyman.window import (
     AnyStrategy,
     CompactedView,
@@ -38,7 +38,7 @@ from journeyman.window import (
 # -- one call, within the budget and from the journal -----------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@record_class()
 class ModelCall:
     """A model call that is about to be made."""
 
@@ -103,7 +103,7 @@ async def _reserved(run: Run, call: ModelCall) -> AsyncGenerator[Request]:
         budget.settle(grant, Usage.total(call.used))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class _StoredResponse:
     """What a journal keeps of a call."""
 
@@ -174,7 +174,7 @@ def _threshold(run: Run, view: CompactedView) -> int | None:
     return min([limit for limit in (known, view.ceiling_tokens) if limit is not None], default=None)
 
 
-@dataclass(slots=True)
+@record_class()
 class _Shortening:
     """One compaction under way."""
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from journeyman.agent import Validator
 from journeyman.cancel import Abort, is_failure
@@ -22,6 +21,7 @@ from journeyman.loop.record import Candidate, Layer, Run
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.issues import written_path
 from journeyman.tools.schema import OutputSchema
+from journeyman.types import record_class, value_class
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ _SCHEMA_LAYER = "schema"
 _SCHEMA_DESCRIPTION = "The output must fit its type."
 
 
-@dataclass(slots=True)
+@record_class()
 class Verdict:
     """What the layers said of a candidate."""
 
@@ -39,11 +39,14 @@ class Verdict:
     """The output, when all passed."""
 
 
+_UNJUDGED: Final = ValidationReport(layers=())
+
+
 async def validate(run: Run, candidate: Candidate) -> Verdict | Ending:
     """Let one layer after the other judge the candidate, up to the first that does not pass."""
     await run.scope.checkpoint()
     run.enter("validation", "validating the output")
-    run.attempt.report = ValidationReport(layers=())
+    run.attempt.report = _UNJUDGED
     value: Any = candidate.raw
     try:
         schema = run.agent.plan.output
@@ -121,7 +124,7 @@ async def complete_layer(run: Run, outcome: LayerOutcome) -> None:
 # -- one validator -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Checking:
     """What a validator may know besides the output."""
 
@@ -242,7 +245,7 @@ def layer_description(validator: Callable[..., object]) -> str:
     return (doc or "").partition("\n")[0]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class from_checker(Generic[T]):
     """Make a validator of a function that returns the value or raises: its return value is not used."""
 

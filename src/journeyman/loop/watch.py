@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from journeyman.cancel import is_failure
@@ -32,12 +32,12 @@ from journeyman.events import (
     ValidationFailed,
 )
 from journeyman.result import CallbackError, ToolKind
-from journeyman.types import RunPath
+from journeyman.types import RunPath, record_class, value_class
 
 _NOTHING = Callbacks()
 
 
-@dataclass(slots=True, kw_only=True)
+@record_class(kw_only=True)
 class Watch:
     """Who watches one run."""
 
@@ -115,7 +115,7 @@ class Watch:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class _CallFacts:
     """What a callback learns of the call it is about; nothing for the others."""
 

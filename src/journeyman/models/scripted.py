@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import orjson
@@ -82,7 +82,14 @@ class Scripted:
         return self._function.stream(request)
 
     async def _next(self, request: Request) -> Answer:
-        self.requests.append(replace(request, messages=tuple(request.messages)))
+        asked = Request(
+            prefix=request.prefix,
+            messages=tuple(request.messages),
+            settings=request.settings,
+            max_tokens=request.max_tokens,
+            deltas=request.deltas,
+        )
+        self.requests.append(asked)
         index = len(self.requests) - 1
         if index >= len(self._answers) and not (self._repeat and self._answers):
             raise ProviderError(
@@ -150,7 +157,8 @@ def _parts_of(model: FromFunction, request: Request, response: Response) -> list
         parts.append(ResponseStarted(response.model or model.name, response.id, _of_input(usage)))
     for number, block in enumerate(response.content):
         if isinstance(block, ToolUse) and not block.id:
-            block = replace(block, id=f"call_{len(request.messages)}_{number}")
+            id = f"call_{len(request.messages)}_{number}"
+            block = ToolUse(id, block.name, block.input_json, block.malformed, block.wire_id)
         if request.deltas and (part := shown(block)) is not None:
             parts.append(part)
         parts.append(BlockFinished(block))

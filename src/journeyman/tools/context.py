@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -21,6 +21,7 @@ from typing_extensions import is_typeddict
 
 from journeyman.cancel import Abort
 from journeyman.tools.background import TaskOptions, Work
+from journeyman.types import record_class
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ T = TypeVar("T")
 Which: TypeAlias = Literal["run", "attempt"]
 
 
-@dataclass(slots=True)
+@record_class()
 class States:
     """The state of a run. It is the loop's: a tool sees it through its `ToolContext` only."""
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import TypeAlias, cast
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
+
+from journeyman.types import value_class
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -27,7 +29,7 @@ class Rank(IntEnum):
     UNKNOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Fault:
     """One thing that is wrong with a value."""
 

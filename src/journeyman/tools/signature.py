@@ -12,7 +12,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from inspect import Parameter as Declared
 from itertools import pairwise, takewhile
@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, ge
 
 from journeyman.errors import Problem
 from journeyman.tools.schema import REQUIRED, Parameter
-from journeyman.types import frozen
+from journeyman.types import frozen, value_class
 
 Function: TypeAlias = Callable[..., object]
 
@@ -226,7 +226,7 @@ _UNDERLINE = re.compile(r"-{3,}\s*")
 _SPHINX = re.compile(r":(?:param|parameter|arg|argument|key|keyword|type)\s")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class Described:
     """A docstring, taken apart."""
 

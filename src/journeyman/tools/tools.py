@@ -22,7 +22,7 @@ from journeyman.tools.context import ToolContext
 from journeyman.tools.raw_schema import RawSchema
 from journeyman.tools.schema import Arguments, Fields, schema_problems
 from journeyman.tools.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
-from journeyman.types import Effect, JsonObject, ToolResult
+from journeyman.types import Effect, JsonObject, ToolResult, value_class
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -34,7 +34,7 @@ CacheScope: TypeAlias = Literal["attempt", "run"]
 # -- what may wrap a call ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class MiddlewareCall:
     """One call on its way to the tool."""
 
@@ -71,7 +71,7 @@ class ToolOptions(TypedDict, total=False):
     untrusted: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value_class()
 class _Binding:
     """How a tool's arguments are checked, and how they reach its handler."""
 
