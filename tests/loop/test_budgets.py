@@ -229,8 +229,7 @@ async def test_each_attempt_may_have_time_of_its_own() -> None:  # R79, A10, A45
     model = Scripted(
         [[call("nap", seconds=6), report(7)], [call("nap", seconds=6), report(8)], [call("nap", seconds=20), report(2)]]
     )
-    agent = reporter(model, tools=[nap], limits=Limits(each_attempt=Allowance(seconds=10)))
-    result = await run(agent, "Go.")
+    result = await run(reporter(model, tools=[nap], limits=Limits(each_attempt=Allowance(seconds=10))), "Go.")
     assert len(result.metadata.attempts) == 3
     assert end_of(result) == (BudgetContext(policy="seconds", limit=10, used=10, scope="attempt"), 3, 1)
 

@@ -144,8 +144,7 @@ async def test_unknown_blocks_are_kept(stage: Stage) -> None:  # A41, M10
 
 async def long_talk(stage: Stage, settings: Settings, *system: Text) -> Sequence[Message]:
     model = stage.model([call("look"), [call("look"), call("look")], report(99), report(1)])
-    agent = reporter(model, system=system, settings=settings)
-    result = await run(agent, "Go.")
+    result = await run(reporter(model, system=system, settings=settings), "Go.")
     assert isinstance(result, Success)
     return result.history
 

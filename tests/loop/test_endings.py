@@ -100,8 +100,7 @@ class Case:
         if self.aborted:
             abort.abort()
         options: dict[str, Any] = {"name": "a", "model": stage.model(self.answers), "tools": [look], **self.options}
-        agent = Agent[Any, Any](**options)
-        return await run(agent, self.input, abort=abort, **more)
+        return await run(Agent[Any, Any](**options), self.input, abort=abort, **more)
 
 
 SMALL: Final[dict[str, Any]] = {"output": PLAIN, "validators": [small]}
@@ -254,8 +253,7 @@ async def test_every_history_can_be_sent_and_stored(stage: Stage, case: Case) ->
     assert History(history).export() == result.history
     assert load_messages(dump_messages(history)) == history
     if history and case.code != ErrorCode.EXECUTION_CANCELLED:
-        agent = talker(stage.model(["Went on."]))
-        again = await run(agent, "And now?", history=history)
+        again = await run(talker(stage.model(["Went on."])), "And now?", history=history)
         assert again.unwrap() == "Went on."
 
 
@@ -396,8 +394,7 @@ async def test_a_state_function_that_raises_is_an_internal_error(stage: Stage) -
     def state(given: str) -> object:
         raise ValueError("no state")
 
-    agent = talker(stage.model(["Hello."]), run_state=state)
-    failure = failed(await run(agent, "Go."))
+    failure = failed(await run(talker(stage.model(["Hello."]), run_state=state), "Go."))
     assert failure.error.context == InternalContext(where="Agent.run_state", error="ValueError: no state")
     assert isinstance(failure.error.cause, ValueError)
     assert stage.n_requests == 0
@@ -417,8 +414,7 @@ async def test_a_success_gives_its_output() -> None:  # X26
 async def broke_down(stage: Stage) -> Failure:
     """Run into the wall after a draft, a rejection and a tool."""
     model = stage.model([report(99, "a"), call("look", id="b"), ProviderError("No.", kind="bad_request")])
-    agent = reporter(model)
-    return failed(await run(agent, "Go."))
+    return failed(await run(reporter(model), "Go."))
 
 
 async def test_a_failure_can_be_unwrapped_mapped_or_replaced(stage: Stage) -> None:  # A46, X26

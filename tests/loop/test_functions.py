@@ -332,8 +332,7 @@ async def test_a_model_that_cannot_even_be_asked_has_failed_as_a_provider() -> N
         def stream(self, request: Request) -> Any:  # noqa: ANN401 - it gives nothing
             raise OSError("closed")
 
-    failure = failed(await run(talker(Closed()), "Go."))
-    assert failure.code == ErrorCode.API_ERROR
+    assert failed(await run(talker(Closed()), "Go.")).code == ErrorCode.API_ERROR
 
 
 async def test_a_model_that_does_not_open_is_a_failure(recorder: Recorder) -> None:  # D39
@@ -343,8 +342,7 @@ async def test_a_model_that_does_not_open_is_a_failure(recorder: Recorder) -> No
             raise OSError("shut")
             yield
 
-    failure = failed(await run(talker(Shut()), "Go.", on_event=recorder))
-    assert failure.code == ErrorCode.INTERNAL_ERROR
+    assert failed(await run(talker(Shut()), "Go.", on_event=recorder)).code == ErrorCode.INTERNAL_ERROR
 
 
 async def test_a_model_given_by_the_host_is_asked_instead_of_the_agents(stage: Stage) -> None:  # D39, D46
@@ -356,5 +354,4 @@ async def test_a_conversion_that_leaves_nothing_to_send_is_a_failure(stage: Stag
         return ()
 
     model = FromFunction(lambda request: "Done." if request.messages else ProviderError("No.", kind="bad_request"))
-    failure = failed(await run(talker(model, convert=nothing), "Go."))
-    assert failure.code == ErrorCode.API_ERROR
+    assert failed(await run(talker(model, convert=nothing), "Go.")).code == ErrorCode.API_ERROR

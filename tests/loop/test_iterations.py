@@ -299,8 +299,7 @@ async def test_the_calls_of_a_response_that_was_cut_do_not_run(stage: Stage, rea
 
 # A30
 async def test_a_response_that_was_cut_may_be_repeated_once_with_more_room(stage: Stage, recorder: Recorder) -> None:
-    cut = stopped("I will", call("look", id="x"), reason="max_tokens")
-    model = stage.model([cut, report(1)])
+    model = stage.model([stopped("I will", call("look", id="x"), reason="max_tokens"), report(1)])
     agent = reporter(model, settings=Settings(max_tokens=1_000), limits=Limits(extended_max_tokens=4_000, iterations=1))
     result = await run(agent, "Go.", on_event=recorder)
     assert result.unwrap() == Report(total=1)
@@ -314,8 +313,7 @@ async def test_a_response_that_was_cut_may_be_repeated_once_with_more_room(stage
 async def test_a_response_that_is_cut_twice_is_the_end(stage: Stage) -> None:  # A30
     model = stage.model([stopped("I", reason="max_tokens")], repeat=True)
     agent = talker(model, settings=Settings(max_tokens=1_000), limits=Limits(extended_max_tokens=4_000))
-    failure = failed(await run(agent, "Go."))
-    assert (failure.code, stage.n_requests) == (ErrorCode.TOKEN_LIMIT_EXCEEDED, 2)
+    assert (failed(await run(agent, "Go.")).code, stage.n_requests) == (ErrorCode.TOKEN_LIMIT_EXCEEDED, 2)
 
 
 @pytest.mark.parametrize("typed", [True, False], ids=["typed", "text"])

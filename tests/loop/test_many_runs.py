@@ -121,8 +121,7 @@ async def test_runs_at_the_same_time_over_http_do_not_meet() -> None:  # A48
         return answer(f"It is {number}.")
 
     async with MessagesApi(reply) as api:
-        model = Stage(over_http=True, url=api.url).model([])
-        agent = talker(model)
+        agent = talker(Stage(over_http=True, url=api.url).model([]))
         results = await asyncio.gather(*(run(agent, f"number {n}") for n in range(20)))
     assert [result.unwrap() for result in results] == [f"It is {n}." for n in range(20)]
     assert [transcript(result.history)[2][1].partition(": ")[2] for result in results] == [

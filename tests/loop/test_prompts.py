@@ -62,8 +62,7 @@ async def test_system_and_user_prompt_are_built_once_and_the_error_prompt_for_ea
 
 async def test_a_text_is_sent_as_it_is_and_any_other_input_as_json(stage: Stage) -> None:  # X16
     await run(talker(stage.model(["Hello."])), "  Go\n")
-    asking = Agent(name="tester", model=stage.model(["Hello."]), input=Question)
-    await run(asking, Question(about="moles"))
+    await run(Agent(name="tester", model=stage.model(["Hello."]), input=Question), Question(about="moles"))
     await run(talker(stage.model(["Hello."]), prompt="Always this."), "Ignored.")
     assert stage.texts(0) == ["  Go\n"]
     assert stage.texts(1) == ['{"about":"moles","depth":1}']
@@ -197,8 +196,7 @@ async def test_sampling_settings_are_sent_only_when_somebody_sets_them(stage: St
 
 async def long_talk(stage: Stage, settings: Settings, *system: Text) -> Sequence[Message]:
     model = stage.model([call("look"), [call("look"), call("look")], report(99), report(1)])
-    agent = reporter(model, system=system, settings=settings)
-    result = await run(agent, "Go.")
+    result = await run(reporter(model, system=system, settings=settings), "Go.")
     assert isinstance(result, Success)
     return result.history
 

@@ -83,8 +83,7 @@ async def test_run_state_survives_a_rejection_and_attempt_state_does_not(stage: 
         ]
     )
     agent = reporter(model, tools=[put, mark], run_state=new_cart, attempt_state=no_marks, project=all_of)
-    result = succeeded(await run(agent, "Go."))
-    assert result.state == States(run=Cart(["a", "b"]), attempt=["y"])
+    assert succeeded(await run(agent, "Go.")).state == States(run=Cart(["a", "b"]), attempt=["y"])
 
 
 async def test_states_begin_with_the_input_and_the_runs_state(stage: Stage) -> None:  # X5
@@ -189,8 +188,7 @@ async def test_a_reference_kept_from_one_call_does_not_reach_the_next(stage: Sta
         given = Cart(["own"])
         ctx.set_run_state(given)
         kept.extend([given, ctx.run_state(Cart)])
-        marks = ctx.attempt_state(list[str])
-        marks.append("kept")
+        ctx.attempt_state(list[str]).append("kept")
         return found
 
     agent = shopper(stage, call("keep"), call("keep"), call("put", item="fig"), tools=[keep, put])

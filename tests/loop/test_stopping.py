@@ -619,8 +619,7 @@ async def test_the_signal_may_be_fired_from_another_thread(stage: Stage) -> None
 
     @tool
     async def wait() -> str:
-        thread = threading.Thread(target=abort.abort, args=("from a thread",))
-        thread.start()
+        threading.Thread(target=abort.abort, args=("from a thread",)).start()
         await asyncio.Event().wait()
         return "unreachable"
 

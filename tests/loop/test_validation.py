@@ -417,8 +417,7 @@ class Order(BaseModel):
 async def test_fields_with_a_default_are_not_required_of_the_model(stage: Stage) -> None:  # D26, X8
     result = await run(Agent(name="a", model=stage.model([call("output", item="pear")]), output=Output(Order)), "Go.")
     assert result.unwrap() == Order(item="pear")
-    schema = stage.requests[0].prefix.tools[0].input_schema
-    assert schema["required"] == ["item"]
+    assert stage.requests[0].prefix.tools[0].input_schema["required"] == ["item"]
 
 
 async def test_a_type_that_transforms_its_values_may_be_an_output(stage: Stage) -> None:  # D26

@@ -132,8 +132,7 @@ def test_its_effect_is_that_of_the_riskiest_tool_behind_it(agents: list[Agent[An
 
 
 def test_it_is_untrusted_if_a_tool_behind_it_is() -> None:
-    fetch = tool(_nothing, name="fetch", untrusted=True)
-    inner = Subagents(agent("reader", tools=[fetch]))
+    inner = Subagents(agent("reader", tools=[tool(_nothing, name="fetch", untrusted=True)]))
     assert inner.untrusted
     assert Subagents(agent("boss", tools=[inner])).untrusted
     assert not Subagents(agent("scout")).untrusted
