@@ -14,7 +14,7 @@ from journeyman.events import ModelResponded
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.result import LayerOutcome
 from journeyman.types import JsonObject
-from tests.loop.players import PLAIN, REFLECTED, Report, fail, hand_in, look, report, reporter, submit, talker
+from tests.loop.players import PLAIN, REFLECTED, Report, fail, hand_in, look, meddle, report, reporter, submit, talker
 from tests.loop.results import STOPPED, SUPERSEDED, failed, rejected, succeeded
 from tests.support.recorder import CallbackLog
 from tests.support.stage import Stage
@@ -79,10 +79,6 @@ async def test_the_end_of_the_terminator_is_told_after_validation(stage: Stage, 
 
 async def test_a_terminator_that_was_never_judged_has_an_end_too(stage: Stage) -> None:  # A26
     log = CallbackLog()
-
-    def meddle(report: Report) -> None:
-        report.total = 0
-
     failed(await run(reporter(stage.model([report(1, "a")]), validators=[meddle]), "Go.", callbacks=log.callbacks()))
     assert told_of_calls(log) == [
         ("call", "a", "output", None, "output", {"total": 1}),

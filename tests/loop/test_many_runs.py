@@ -11,7 +11,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.tools.context import States
 from journeyman.types import ToolResult
-from tests.loop.players import REFLECTED, Report, report, reporter, submit, talker
+from tests.loop.players import REFLECTED, Report, report, reporter, submit, talker, turn
 from tests.loop.results import failed
 from tests.support.messages_answers import Raw, Reply, answer, tool_use
 from tests.support.messages_api import MessagesApi
@@ -27,10 +27,6 @@ def total(states: States) -> object:
 def given(request: Request) -> int:
     """Return the number that a run is about."""
     return int(request.messages[0].text)
-
-
-def turn(request: Request) -> int:
-    return sum(message.role == "assistant" for message in request.messages)
 
 
 def counting(request: Request) -> Answer:

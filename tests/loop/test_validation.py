@@ -15,7 +15,7 @@ from journeyman.endings import AttemptsContext, ValidationContext
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.loop import from_checker
 from journeyman.models.scripted import call
-from tests.loop.players import Report, report, reporter, small
+from tests.loop.players import Report, Unspeakable, report, reporter, small
 from tests.loop.results import context_of, end_of, failed, succeeded
 from tests.support.naming import steady_repr
 from tests.support.recorder import Recorder
@@ -203,11 +203,6 @@ class Odd(Exception):
 
     def __str__(self) -> str:
         return " and ".join(f"{name} is {value}" for name, value in self.facts.items())
-
-
-class Unspeakable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
 
 
 class Quiet(ValueError):
