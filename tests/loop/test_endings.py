@@ -122,7 +122,8 @@ def case(code: str | None, *answers: Staged, attempts: int = 1, **options: Any) 
 REFUSED_KEY, BUSY = ProviderError("No.", kind="auth"), ProviderError("No.", kind="rate_limited")
 BAD, TOO_LONG = ProviderError("No.", kind="bad_request"), ProviderError("No.", kind="context_overflow")
 DEAR = Usage(requests=1, input_tokens=300, output_tokens=300)
-ONCE, DRAFTING = Limits(iterations=1), {"output": REFLECTED}
+DRAFTING: Final[dict[str, Any]] = {"output": REFLECTED}
+FIRST = Limits(attempts=1)
 
 ENDINGS: dict[str, Case] = {
     "text": case(None, call("look"), "Done."),
@@ -144,12 +145,10 @@ ENDINGS: dict[str, Case] = {
     "nothing said": case("INVALID_RESPONSE", say()),
     "early": case("SUBMIT_BEFORE_OUTPUT", [call("look"), submit()], **DRAFTING),
     "iterations": case("MAX_ITERATIONS", call("look"), [call("look"), call("nope")], limits=Limits(iterations=2)),
-    "iterations with a draft": case("MAX_ITERATIONS", report(1), limits=ONCE, **DRAFTING),
+    "iterations with a draft": case("MAX_ITERATIONS", report(1), limits=Limits(iterations=1), **DRAFTING),
     "attempts": case("MAX_ATTEMPTS_EXCEEDED", report(99), report(98), report(97), attempts=3, **SMALL),
     "schema": case(
-        "MAX_ATTEMPTS_EXCEEDED",
-        *(call("output", {}), [submit(), call("output", total="x")]),
-        **{"limits": Limits(attempts=1), **DRAFTING},
+        "MAX_ATTEMPTS_EXCEEDED", call("output", {}), [submit(), call("output", total="x")], limits=FIRST, **DRAFTING
     ),
     "budget": case("BUDGET_EXCEEDED", say(call("look"), usage=DEAR), limits=Limits(tokens=800)),
     "validator": case("VALIDATION_FAILED", [call("look"), report(1)], output=PLAIN, validators=[meddle]),

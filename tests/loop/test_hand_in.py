@@ -467,7 +467,8 @@ async def test_an_output_may_be_a_text_of_its_own_that_is_no_answer(stage: Stage
 def test_a_type_that_cannot_be_described_is_refused_at_definition() -> None:  # A16, D39
     class Handle: ...
 
-    for options in ({"output": Output(Handle)}, {"input": Handle}):
+    wrong: list[dict[str, Any]] = [{"output": Output(Handle)}, {"input": Handle}]
+    for options in wrong:
         with pytest.raises(DefinitionError):
             Agent[Any, Any](name="a", model=Scripted([]), **options)
 

@@ -75,21 +75,12 @@ async def test_after_the_first_rejection_no_layer_is_run(stage: Stage, recorder:
     def third(bill: Bill) -> None:
         judged.append("third")
 
-    agent = Agent(
-        name="clerk",
-        model=stage.model([bill()]),
-        output=Output(Bill),
-        validators=[first, second, third],
-        limits=Limits(attempts=1),
-    )
-    result = failed(await run(agent, "Go.", on_event=recorder))
+    agent = Agent(name="clerk", model=stage.model([bill()]), output=Output(Bill), validators=[first, second, third])
+    result = failed(await run(agent, "Go.", on_event=recorder, max_attempts=1))
     assert judged == ["first", "second"]
     outcomes = [event.outcome for event in recorder.of(LayerCompleted)]
-    assert [(outcome.name, outcome.passed, outcome.feedback) for outcome in outcomes] == [
-        ("schema", True, ""),
-        ("first", True, ""),
-        ("second", False, "closed"),
-    ]
+    told = [(outcome.name, outcome.passed, outcome.feedback) for outcome in outcomes]
+    assert told == [("schema", True, ""), ("first", True, ""), ("second", False, "closed")]
     assert outcomes[-1].error is error
     assert result.error.cause is error
 
@@ -349,12 +340,8 @@ def returning(value: object) -> Callable[[Report], None]:
 )
 async def test_a_validator_that_returns_a_value_is_a_bug_of_the_program(stage: Stage, value: object) -> None:
     failure = failed(await run(reporter(stage.model([report(1)]), validators=[returning(value)]), "Go."))
-    assert end_of(failure)[:2] == (
-        ValidationContext(
-            layer="check", reason=f"returned {type(value).__name__}; it must raise to reject, and return nothing"
-        ),
-        1,
-    )
+    reason = f"returned {type(value).__name__}; it must raise to reject, and return nothing"
+    assert end_of(failure)[:2] == (ValidationContext(layer="check", reason=reason), 1)
     assert (failure.phase, stage.n_requests) == ("validation", 1)
 
 
