@@ -98,14 +98,9 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
             """Stop."""
             return "stopped"
 
-        return Agent(
-            name="tester",
-            model=FromFunction(self._answer),
-            system=self._system,
-            tools=[work, peek, tool(stop.handler, thread=False)],
-            limits=Limits(iterations=4, parallel_calls=2),
-            stop_after=["stop"],
-        )
+        model, tools = FromFunction(self._answer), [work, peek, tool(stop.handler, thread=False)]
+        limits = Limits(iterations=4, parallel_calls=2)
+        return Agent(name="tester", model=model, system=self._system, tools=tools, limits=limits, stop_after=["stop"])
 
     async def _system(self, given: str) -> str:
         if not self.prepares_slowly:
@@ -268,10 +263,7 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         turn = self._last_turn()
         is_stopped = whole_chat or (turn is not None and not turn.is_over)
         self.n_markers += is_stopped and not _open(self.preparing)
-        if whole_chat or turn is None:
-            self._do(self.chat.abort if whole_chat else lambda: None)
-        else:
-            self._do(turn.abort)
+        self._do(self.chat.abort if whole_chat else turn.abort if turn is not None else lambda: None)
         error = self.chat.state.last_error
         assert not is_stopped or self.chat.state.is_running or (error is not None and str(error.code) == CANCELLED)
 

@@ -8,7 +8,7 @@ from threading import Barrier
 
 import pytest
 
-from journeyman import Abort, Limits, Output, ToolContext, ToolResult, run, tool
+from journeyman import Abort, Agent, Limits, Output, ToolContext, ToolResult, run, tool
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished
 from journeyman.models.scripted import Scripted, call
 from tests.loop.players import Report, look, preview, report, reporter, submit, talker
@@ -283,7 +283,9 @@ async def test_a_thread_that_takes_too_long_is_left_behind_and_its_late_result_d
         return "too late"
 
     model = stage.model([call("block", id="a"), "Done."])
-    agent = talker(model, tools=[block], run_state=lambda given: "in time", project=lambda final: final.run)  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType]
+    agent = Agent(
+        name="a", model=model, tools=[block], run_state=lambda given: "in time", project=lambda final: final.run
+    )
     result = succeeded(await run(agent, "Go.", on_event=recorder))
     released.set()
     assert stage.tool_results(1) == [ToolResult("Error: block timed out after 0.02s", is_error=True, tool_use_id="a")]

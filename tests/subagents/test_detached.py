@@ -47,12 +47,9 @@ async def test_it_returns_at_once_and_the_task_can_be_seen_by_then(stage: Stage)
     async with Tasks(notify=told) as tasks:
         crew = Subagents(scout(stage, door.before("found")), tasks=tasks)
         result = await play(stage, crew, {**LATER, "description": "a look"})
-        assert read(result) == {
-            "task_id": "bg-1",
-            "description": "a look",
-            "status": "running",
-            "message": "Sub-agent 'scout' works in the background as task bg-1. You will be told when it ends.",
-        }
+        message = "Sub-agent 'scout' works in the background as task bg-1. You will be told when it ends."
+        facts = {"task_id": "bg-1", "description": "a look", "status": "running"}
+        assert read(result) == {**facts, "message": message}
         info = tasks.get("bg-1")
         assert (info.kind, info.agent, info.description, info.status) == ("agent", "scout", "a look", "running")
         door.opened.set()
@@ -248,12 +245,9 @@ JOIN = {"agent": "scout", "task": "look", "team_name": "night", "description": "
 async def test_a_team_call_asks_the_spawner_once(stage: Stage) -> None:  # S1.7
     spawner, agent = Spawner(), scout(stage)
     result = await play(stage, Subagents(agent, team=spawner), JOIN)
-    assert read(result) == {
-        "task_id": "tm-1",
-        "agent_id": "scout@night",
-        "status": "running",
-        "message": "'scout' is a member of team 'night' now, and works by itself.",
-    }
+    message = "'scout' is a member of team 'night' now, and works by itself."
+    facts = {"task_id": "tm-1", "agent_id": "scout@night", "status": "running"}
+    assert read(result) == {**facts, "message": message}
     wanted = TeamSpawnRequest(agent=agent, prompt="look", name="scout", team_name="night", description="d", color="red")
     assert spawner.requests == [wanted]
 
