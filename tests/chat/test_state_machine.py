@@ -263,7 +263,10 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         turn = self._last_turn()
         is_stopped = whole_chat or (turn is not None and not turn.is_over)
         self.n_markers += is_stopped and not _open(self.preparing)
-        self._do(self.chat.abort if whole_chat else turn.abort if turn is not None else lambda: None)
+        if whole_chat or turn is None:
+            self._do(self.chat.abort if whole_chat else lambda: None)
+        else:
+            self._do(turn.abort)
         error = self.chat.state.last_error
         assert not is_stopped or self.chat.state.is_running or (error is not None and str(error.code) == CANCELLED)
 

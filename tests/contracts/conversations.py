@@ -138,7 +138,10 @@ CONVERSATIONS: Final = (
     Conversation("a filtered answer", _texts, [say(stop_reason="refusal")]),
     Conversation("an answer that is cut", _texts, [say("Umbrel", stop_reason="max_tokens")]),
     Conversation(
-        "a call that is cut", _texts, [say("I look.", _cut("a", '{"n": 1'), stop_reason="max_tokens")], "malformed"
+        "a call that is cut",
+        _texts,
+        [say("I look.", _cut("a", '{"n": 1'), stop_reason="max_tokens")],
+        needs="malformed",
     ),
     Conversation("an empty answer", _texts, [say()]),
     Conversation("an empty answer after a call", _texts, [say(_look(1, "a")), say(), say("Done.")]),
@@ -146,7 +149,7 @@ CONVERSATIONS: Final = (
         "malformed arguments",
         _texts,
         [say(_cut("a", '{"n": 1'), _look(2, "b")), say(_cut("c", "[1]")), say("Done.")],
-        "malformed",
+        needs="malformed",
     ),
     Conversation("ids that are repeated", _texts, [say(_look(1, "a")), say(_look(2, "a")), say("Done.")]),
     Conversation(

@@ -54,8 +54,8 @@ WITH_LIMIT_OF_THE_ATTEMPT = replace(
 STOPPED: dict[str, tuple[World, Plan, str]] = {
     "an abort is a failure": (EVERYTHING, stopped.abort, "EXECUTION_CANCELLED"),
     "a cancellation is raised": (EVERYTHING, stopped.cancel, "CancelledError"),
-    "a cancellation and then an abort are the former": (EVERYTHING, stopped.cancel_then_abort, "CancelledError"),
-    "an abort and a cancellation at once are the latter": (EVERYTHING, stopped.both_at_once, "CancelledError"),
+    "a cancellation wins over an abort after it": (EVERYTHING, stopped.cancel_then_abort, "CancelledError"),
+    "a cancellation wins over an abort at the same time": (EVERYTHING, stopped.both_at_once, "CancelledError"),
     "a deadline is a failure": (WITH_LIMIT, stopped.let_time_run_out, "BUDGET_EXCEEDED"),
     "a deadline of the attempt is one too": (WITH_LIMIT_OF_THE_ATTEMPT, stopped.let_time_run_out, "BUDGET_EXCEEDED"),
 }
