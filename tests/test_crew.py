@@ -207,13 +207,9 @@ class Conversation:
         ]
         uses = [block for block in said if isinstance(block, ToolUse)]
         given = [each if isinstance(each, tuple) else (each, False) for each in results]
-        blocks = [
-            ToolResult(text, is_error=is_error, tool_use_id=use.id)
-            for use, (text, is_error) in zip(uses, given, strict=True)
-        ]
-        return replace(
-            self, messages=(*self.messages, Message("assistant", tuple(said)), Message("user", tuple(blocks)))
-        )
+        blocks = [ToolResult(*each, use.id) for use, each in zip(uses, given, strict=True)]
+        answered = (Message("assistant", tuple(said)), Message("user", tuple(blocks)))
+        return replace(self, messages=(*self.messages, *answered))
 
     def told(self, text: str) -> Conversation:
         said = answer(self.model, self.messages)
@@ -269,6 +265,5 @@ def test_a_reviewer_takes_out_what_does_not_stand(folder: Path, agents: ModuleTy
     reviewer = model_of(member(agents.crew(folder), "reviewer"))
     task = "Check it.\n\nIt is “right” (a.md:1) and “wrong” (a.md:2)."
     after = Conversation(reviewer, (Message("user", (Text(task),)),)).then("1\tright so", "2\tno")
-    assert after.calls == [
-        {"note": "It is “right” (a.md:1) and (a citation was taken out).", "removed": ["“wrong” (a.md:2)"]}
-    ]
+    note = "It is “right” (a.md:1) and (a citation was taken out)."
+    assert after.calls == [{"note": note, "removed": ["“wrong” (a.md:2)"]}]

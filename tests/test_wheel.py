@@ -14,9 +14,8 @@ ROOT = Path(__file__).parent.parent
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     """Run a command away from the source tree; return what it printed."""
-    done = subprocess.run(
-        command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=False
-    )
+    env = {**os.environ, **environment}
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -93,10 +93,8 @@ async def test_the_result_of_a_call_is_on_disk_before_the_next_call_begins(path:
         with Store(path) as store:
             results = store.messages(session_of(chat).id)[-1].content
         told = [(each.text, each.is_error) for each in results if isinstance(each, ToolResult)]
-        assert told == [
-            ("read", False),
-            ("Error: interrupted before it finished. Whether it took effect is unknown.", True),
-        ]
+        unknown = "Error: interrupted before it finished. Whether it took effect is unknown."
+        assert told == [("read", False), (unknown, True)]
         door.opened.set()
         await chat.wait_idle()
         assert on_disk(path, session_of(chat).id) == list(chat.messages)
@@ -261,12 +259,9 @@ def cut(*names: str) -> list[Message]:
 async def test_open_calls_are_closed_by_the_declared_effect(
     stage: Stage, are_idempotent: bool, plain_closed: str
 ) -> None:
-    fields: dict[str, Any] = {
-        "tools": [read, put, send, plain],
-        "tools_are_idempotent": are_idempotent,
-        "output": Output(Report),
-    }
-    async with chatting(stage.model([call("output", total=1)]), history=cut(*NAMES), **fields) as chat:
+    fields: dict[str, Any] = {"tools": [read, put, send, plain], "tools_are_idempotent": are_idempotent}
+    model = stage.model([call("output", total=1)])
+    async with chatting(model, history=cut(*NAMES), output=Output(Report), **fields) as chat:
         expected = (PURE, IDEMPOTENT, ONCE, plain_closed, ONCE, PURE)
         lines = (f"#{name}_1! {text}" for name, text in zip(NAMES, expected, strict=True))
         assert script_of(chat)[-1] == ("user", *lines)

@@ -98,14 +98,9 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
             """Stop."""
             return "stopped"
 
-        return Agent(
-            name="tester",
-            model=FromFunction(self._answer),
-            system=self._system,
-            tools=[work, peek, tool(stop.handler, thread=False)],
-            limits=Limits(iterations=4, parallel_calls=2),
-            stop_after=["stop"],
-        )
+        model, tools = FromFunction(self._answer), [work, peek, tool(stop.handler, thread=False)]
+        limits = Limits(iterations=4, parallel_calls=2)
+        return Agent(name="tester", model=model, system=self._system, tools=tools, limits=limits, stop_after=["stop"])
 
     async def _system(self, given: str) -> str:
         if not self.prepares_slowly:

@@ -113,8 +113,7 @@ async def test_a_follow_up_does_not_disturb_the_calls(stage: Stage, door: Door) 
 async def test_what_is_said_while_idle_waits_for_the_next_prompt(stage: Stage) -> None:
     async with chatting(stage.model(["One.", "Two."])) as chat:
         chat.follow_up("later")
-        receipt = chat.steer("by the way")
-        assert receipt.disposition == "queued"
+        assert chat.steer("by the way").disposition == "queued"
         await chat.prompt("Go.")
         assert script_of(chat)[::2] == [("user", "Go.", "by the way"), ("user", "later")]
         assert script_of(chat)[1::2] == [("assistant", "One."), ("assistant", "Two.")]

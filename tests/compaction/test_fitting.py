@@ -54,17 +54,18 @@ def the_end(messages: Sequence[Message]) -> Sequence[Message]:
     return [messages[0], *messages[-2:]] if len(messages) > 3 else messages
 
 
+LOOKS = Limits(iterations=100)
+
+
 async def looked(
-    model: Model, *strategies: window.AnyStrategy, host: Host | None = None, limits: Limits | None = None
+    model: Model, *strategies: window.AnyStrategy, host: Host | None = None, limits: Limits = LOOKS
 ) -> tuple[Result[str], list[ContextCompacted]]:
     recorder, short = Recorder(), Settings(max_tokens=1_000)
-    agent = looker(model, *strategies, settings=short, limits=limits or Limits(iterations=100))
+    agent = looker(model, *strategies, settings=short, limits=limits)
     return await run(agent, "Look at everything.", on_event=recorder, host=host), recorder.of(ContextCompacted)
 
 
-async def compacted(
-    model: Model, *strategies: window.AnyStrategy, limits: Limits | None = None
-) -> list[ContextCompacted]:
+async def compacted(model: Model, *strategies: window.AnyStrategy, limits: Limits = LOOKS) -> list[ContextCompacted]:
     """Return what is told of the compactions in a run that succeeds."""
     result, events = await looked(model, *strategies, limits=limits)
     succeeded(result)

@@ -21,14 +21,11 @@ async def test_old_results_are_cleared_and_the_newest_five_stay() -> None:
 
 
 async def test_of_equal_calls_only_the_newest_keeps_its_result() -> None:
-    same = [
-        message
-        for number in range(3)
-        for message in (
-            Message("assistant", (call("look", where="here", id=f"c{number}"),)),
-            Message("user", (ToolResult(f"{number} {'x' * 400}", tool_use_id=f"c{number}"),)),
-        )
-    ]
+    same: list[Message] = []
+    for number in range(3):
+        result = ToolResult(f"{number} {'x' * 400}", tool_use_id=f"c{number}")
+        same.append(Message("assistant", (call("look", where="here", id=f"c{number}"),)))
+        same.append(Message("user", (result,)))
     view = await ClearToolResults().view([asked(), *same, *exchange(9)], excess_tokens=1)
     assert texts_of(view.messages)[:3] == [REPEATED, REPEATED, "2 " + "x" * 400]
 

@@ -174,11 +174,7 @@ CONVERSATIONS: Final = (
     Conversation(
         "an output that does not fit, and a text instead of one",
         _reports,
-        [
-            say(call("output", product="umbrella", id="a")),
-            say("I have handed it in."),
-            say(_report("b", "umbrella", 12)),
-        ],
+        [say(call("output", product="umbrella", id="a")), say("I handed it in."), say(_report("b", "umbrella", 12))],
     ),
     Conversation(
         "reflection and submit",

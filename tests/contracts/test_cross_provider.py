@@ -108,15 +108,11 @@ def _own(draw_from: st.DrawFn, stop: Stop, number: int) -> tuple[types.Block, ..
     kinds: list[tuple[types.Block, ...]] = [()]
     match stop:
         case "anthropic":
-            asked = (
-                f'{{"type":"server_tool_use","id":"srvtoolu_{number:05}","name":"web_search","input":{{"query":"x"}}}}'
-            )
-            found = f'{{"type":"web_search_tool_result","tool_use_id":"srvtoolu_{number:05}","content":[]}}'
-            kinds += [
-                (thought,),
-                (thought, sealed),
-                (types.Opaque("anthropic", asked), types.Opaque("anthropic", found)),
-            ]
+            id = f"srvtoolu_{number:05}"
+            asked = f'{{"type":"server_tool_use","id":"{id}","name":"web_search","input":{{"query":"x"}}}}'
+            found = f'{{"type":"web_search_tool_result","tool_use_id":"{id}","content":[]}}'
+            searched = (types.Opaque("anthropic", asked), types.Opaque("anthropic", found))
+            kinds += [(thought,), (thought, sealed), searched]
         case "responses":
             action = '{"type":"search","query":"x"}'
             search = f'{{"type":"web_search_call","id":"ws_{number:05}","status":"completed","action":{action}}}'
@@ -165,14 +161,8 @@ class Journey:
         def prompt(input: str) -> Sequence[types.UserContent]:
             return [types.Text(input), PIXEL, PAPER] if leg.with_media else [types.Text(input)]
 
-        agent = Agent(
-            name="traveller",
-            model=self.models[leg.stop],
-            system="Be careful.",
-            tools=[look, fail, draw],
-            prompt=prompt,
-            retries=0,
-        )
+        model, tools = self.models[leg.stop], [look, fail, draw]
+        agent = Agent(name="traveller", model=model, system="Be careful.", tools=tools, prompt=prompt, retries=0)
         result = await run(agent, leg.prompt, history=self.history)
         assert not self.pending, f"{leg.stop} was not asked for {self.pending}: {result}"
         self.history = result.history

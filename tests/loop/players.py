@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
-from journeyman import Agent, Model, Output, tool
+from journeyman import Agent, Message, Model, Output, Settings, Text, Tool, run, tool
+from journeyman.model import Request
 from journeyman.models.scripted import call
-from journeyman.types import ToolUse
+from journeyman.types import JsonObject, ToolUse
+from tests.loop.results import succeeded
+from tests.support.stage import Stage
 
 
 class Report(BaseModel):
@@ -64,3 +69,73 @@ def talker(model: Model | str, **options: Any) -> Agent[str]:  # noqa: ANN401 - 
     """Return an agent that may look around and answers with text, or one that differs from it in `options`."""
     ready: dict[str, Any] = {"tools": [look], **options}
     return Agent(name="talker", model=model, **ready)
+
+
+def named(name: str) -> Tool[..., object]:
+    """Return a tool of that name, which returns its name."""
+
+    async def act() -> str:
+        return name
+
+    return tool(act, name=name)
+
+
+async def long_talk(stage: Stage, settings: Settings, *system: Text) -> Sequence[Message]:
+    """Return the history of a run of two attempts and several calls."""
+    model = stage.model([call("look"), [call("look"), call("look")], report(99), report(1)])
+    return succeeded(await run(reporter(model, system=system, settings=settings), "Go.")).history
+
+
+def first_input(stage: Stage) -> JsonObject:
+    """Return the arguments of the first call, as the second request sent them back."""
+    use = stage.messages(1)[1].content[0]
+    assert isinstance(use, ToolUse)
+    return use.input
+
+
+def turn(request: Request) -> int:
+    """Return how many answers went before this request."""
+    return sum(message.role == "assistant" for message in request.messages)
+
+
+# -- functions that go wrong: each stands for a function of any type ---------------------------------------------------
+
+
+def broken(*given: object) -> Any:  # noqa: ANN401
+    raise LookupError("broken")
+
+
+async def broken_later(*given: object) -> Any:  # noqa: ANN401
+    await asyncio.sleep(0)
+    raise LookupError("broken")
+
+
+class Unspeakable(Exception):
+    """An error that has no words."""
+
+    def __str__(self) -> str:
+        raise Unspeakable
+
+
+def unspeakable(*given: object) -> Any:  # noqa: ANN401
+    raise Unspeakable
+
+
+def leaking(*given: object) -> Any:  # noqa: ANN401
+    raise asyncio.CancelledError
+
+
+async def timing_out(*given: object) -> Any:  # noqa: ANN401
+    async with asyncio.timeout(0):
+        await asyncio.Event().wait()
+
+
+def meddle(report: Report) -> None:
+    """Change what is to be judged."""
+    report.total = 0
+
+
+def circular() -> list[object]:
+    ring: list[object] = []
+    ring.append(ring)
+    return ring

@@ -49,11 +49,8 @@ async def test_every_request_repeats_the_one_before_and_adds_to_it(stage: Stage)
 async def test_all_results_of_an_iteration_are_one_user_message(stage: Stage) -> None:  # R29, R30, R58
     response = [call("look", id="a"), call("fail", id="b"), call("fly", id="c"), call("look", where="x", id="d")]
     await run(reporter(stage.model([response, report()]), tools=[look, fail]), "Go.")
-    assert [(message.role, len(message.content)) for message in stage.messages(1)] == [
-        ("user", 1),
-        ("assistant", 4),
-        ("user", 4),
-    ]
+    sent = [(message.role, len(message.content)) for message in stage.messages(1)]
+    assert sent == [("user", 1), ("assistant", 4), ("user", 4)]
     assert stage.tool_results(1) == [
         ToolResult("found here", tool_use_id="a"),
         ToolResult("Error: broken", True, "b"),
@@ -72,8 +69,7 @@ async def test_running_out_of_iterations_ends_the_run_and_not_the_attempt_alone(
 
 async def test_a_run_makes_at_most_attempts_times_iterations_calls(stage: Stage) -> None:  # A10
     agent = reporter(stage.model([call("look"), report(99)] * 3), limits=Limits(attempts=3, iterations=2))
-    failure = failed(await run(agent, "Go."))
-    assert (failure.code, stage.n_requests) == (ErrorCode.MAX_ATTEMPTS_EXCEEDED, 6)
+    assert (failed(await run(agent, "Go.")).code, stage.n_requests) == (ErrorCode.MAX_ATTEMPTS_EXCEEDED, 6)
 
 
 async def test_a_retry_is_told_in_this_order(stage: Stage, recorder: Recorder) -> None:  # A38, A26, R2, R41
@@ -260,11 +256,9 @@ async def test_the_error_prompt_is_built_once_for_each_attempt_that_follows(stag
 
 
 async def test_three_attempts_are_the_default(stage: Stage) -> None:  # X36
-    result = await run(reporter(stage.model([report(7)], repeat=True)), "Go.")
-    assert failed(result).code == "MAX_ATTEMPTS_EXCEEDED"
-    assert context_of(result, AttemptsContext) == AttemptsContext(
-        attempts=3, max_attempts=3, last_error="7 is too much"
-    )
+    failure = failed(await run(reporter(stage.model([report(7)], repeat=True)), "Go."))
+    assert failure.error.context == AttemptsContext(attempts=3, max_attempts=3, last_error="7 is too much")
+    assert failure.code == "MAX_ATTEMPTS_EXCEEDED"
     assert stage.n_requests == 3
 
 
@@ -278,9 +272,8 @@ async def test_the_last_rejection_carries_all_there_is(stage: Stage) -> None:  #
     assert isinstance(failure.error.cause, ValueError)
     assert transcript(failure.history)[-1] == ("user", f"#o2! {rejected(8)}")
     assert [(record.number, record.iterations) for record in failure.metadata.attempts] == [(1, 1), (2, 1)]
-    assert [record.usage for record in failure.metadata.attempts] == [
-        Usage(requests=1, input_tokens=10, output_tokens=5)
-    ] * 2
+    used = Usage(requests=1, input_tokens=10, output_tokens=5)
+    assert [record.usage for record in failure.metadata.attempts] == [used, used]
     assert [each.report.passed for each in failure.metadata.attempts if each.report] == [False, False]
     assert failure.metadata.latency_s > 0
     assert (failure.metadata.children, failure.metadata.callback_errors) == ((), ())
@@ -303,9 +296,7 @@ async def test_a_number_of_attempts_that_is_none_fails_before_any_call(
     agent = talker(stage.model(["Never asked."]))
     told = CallbackLog()
     result = await run(agent, "Go.", max_attempts=cast("int", attempts), callbacks=told.callbacks(), on_event=recorder)
-    failure = failed(result)
-    assert failure.error.context == InvalidInputContext(
-        issues=(f"max_attempts is {attempts!r}, not a whole number of at least 1",)
-    )
+    failure, issue = failed(result), f"max_attempts is {attempts!r}, not a whole number of at least 1"
+    assert failure.error.context == InvalidInputContext(issues=(issue,))
     assert (failure.phase, stage.n_requests) == ("prompt_generation", 0)
     assert told.names == ["run_start", "failure"]

@@ -39,15 +39,11 @@ async def test_a_token_budget_that_is_used_up_ends_the_run_before_the_next_call(
 
 
 async def test_the_answer_may_be_as_long_as_the_budget_allows(stage: Stage) -> None:  # R79, design 4.7
-    model = stage.model([say(call("look"), usage=USED_900), "Done."])
-    settings, limits = Settings(max_tokens=4_000), Limits(tokens=10_000)
-    agent = talker(model, limits=limits, settings=settings)
-    assert succeeded(await run(agent, "Go."))
+    for limit in (10_000, 2_400):
+        model = stage.model([say(call("look"), usage=USED_900), "Done."])
+        agent = talker(model, limits=Limits(tokens=limit), settings=Settings(max_tokens=4_000))
+        assert succeeded(await run(agent, "Go."))
     assert stage.requests[0].max_tokens == 4_000
-    model = stage.model([say(call("look"), usage=USED_900), "Done."])
-    limits = Limits(tokens=2_400)
-    agent = talker(model, limits=limits, settings=settings)
-    assert succeeded(await run(agent, "Go."))
     first, second = (stage.requests[n].max_tokens or 0 for n in (2, 3))
     assert 2_200 < first < 2_400
     assert 500 < second < 2_400 - 900 - 900
@@ -158,10 +154,8 @@ async def test_neither_output_nor_submit_nor_unknown_tools_use_up_calls(stage: S
     result = await run(reporter(model, output=REFLECTED, limits=Limits(calls=1)), "Go.")
     assert result.unwrap() == Report(total=1)
     assert result.metadata.tools["look"].succeeded == 1
-    assert {name: stats.kind for name, stats in result.metadata.tools.items()} == {
-        **{"(unknown)": "unknown", "output": "output"},
-        **{"look": "tool", "submit": "submit"},
-    }
+    kinds = {name: stats.kind for name, stats in result.metadata.tools.items()}
+    assert kinds == {"(unknown)": "unknown", "output": "output", "look": "tool", "submit": "submit"}
 
 
 # -- time --------------------------------------------------------------------------------------------------------------
@@ -196,9 +190,8 @@ async def test_the_time_of_a_run_stops_a_tool_in_flight_and_keeps_what_was_gathe
         await asyncio.sleep(100)
         return "unreachable"
 
-    agent = talker(
-        Scripted([[call("look", id="a"), call("slow", id="b")]]), tools=[look, slow], limits=Limits(seconds=30)
-    )
+    model = Scripted([[call("look", id="a"), call("slow", id="b")]])
+    agent = talker(model, tools=[look, slow], limits=Limits(seconds=30))
     failure = failed(await run(agent, "Go.", on_event=recorder))
     assert end_of(failure) == (BudgetContext(policy="seconds", limit=30, used=30, scope="run"), 1, 1)
     assert failure.metadata.tools["slow"].errors == {"interrupted": 1}
@@ -226,11 +219,8 @@ async def test_a_time_budget_bounds_prompts_and_validators() -> None:  # R79
 
 @virtual_clock
 async def test_each_attempt_may_have_time_of_its_own() -> None:  # R79, A10, A45
-    model = Scripted(
-        [[call("nap", seconds=6), report(7)], [call("nap", seconds=6), report(8)], [call("nap", seconds=20), report(2)]]
-    )
-    agent = reporter(model, tools=[nap], limits=Limits(each_attempt=Allowance(seconds=10)))
-    result = await run(agent, "Go.")
+    model = Scripted([[call("nap", seconds=s), report(total)] for s, total in ((6, 7), (6, 8), (20, 2))])
+    result = await run(reporter(model, tools=[nap], limits=Limits(each_attempt=Allowance(seconds=10))), "Go.")
     assert len(result.metadata.attempts) == 3
     assert end_of(result) == (BudgetContext(policy="seconds", limit=10, used=10, scope="attempt"), 3, 1)
 
@@ -265,15 +255,10 @@ async def test_a_policy_of_ones_own_is_asked_before_each_call(stage: Stage) -> N
     agent = reporter(stage.model([[call("look"), call("look")], report(7), call("look"), "never"]), budget=[policy])
     result = await run(agent, "Go.")
     assert end_of(result) == (BudgetContext(policy="frugal", limit=3, used=3, scope="run"), 2, 2)
-    assert [(spent.iterations, spent.calls, spent.attempt) for spent in policy.seen] == [
-        (0, 0, 1),
-        (1, 2, 1),
-        (2, 3, 2),
-        (3, 4, 2),
-    ]
-    assert [(spent.usage.requests, spent.usage.total_tokens) for spent in policy.seen] == [
-        (n, 15 * n) for n in range(4)
-    ]
+    seen = [(spent.iterations, spent.calls, spent.attempt) for spent in policy.seen]
+    assert seen == [(0, 0, 1), (1, 2, 1), (2, 3, 2), (3, 4, 2)]
+    used = [(spent.usage.requests, spent.usage.total_tokens) for spent in policy.seen]
+    assert used == [(n, 15 * n) for n in range(4)]
     assert stage.n_requests == 3
 
 
@@ -284,9 +269,8 @@ async def test_a_policy_met_by_the_response_that_hands_in_does_not_matter(stage:
 
 async def test_policies_compose_and_the_first_to_object_is_named(stage: Stage) -> None:  # R79
     model = stage.model([call("look")], repeat=True)
-    agent = talker(
-        model, budget=[Frugal(5, "patient"), Frugal(2, "hasty")], limits=Limits(iterations=10, tokens=1_000_000)
-    )
+    policies = [Frugal(5, "patient"), Frugal(2, "hasty")]
+    agent = talker(model, budget=policies, limits=Limits(iterations=10, tokens=1_000_000))
     assert context_of(await run(agent, "Go."), BudgetContext).policy == "hasty"
     assert stage.n_requests == 2
 

@@ -9,7 +9,7 @@ import pytest
 from journeyman import Success, ToolContext, ToolResult, run, tool
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
-from tests.loop.players import report, reporter, talker
+from tests.loop.players import report, reporter, talker, turn
 from tests.support.recorder import CallbackLog, Recorder, calls
 from tests.support.stage import Stage
 
@@ -149,10 +149,6 @@ async def remember(n: int, ctx: ToolContext) -> str:
     return f"{n} for {ctx.input}"
 
 
-def turn(request: Request) -> int:
-    return sum(message.role == "assistant" for message in request.messages)
-
-
 async def test_a_cache_for_a_run_is_not_for_the_next_or_a_neighbour() -> None:  # A48, R75
     def ask(request: Request) -> Answer:
         return [call("remember", n=1), call("remember", n=1)] if turn(request) == 0 else "Done."
@@ -161,9 +157,8 @@ async def test_a_cache_for_a_run_is_not_for_the_next_or_a_neighbour() -> None:  
     results = await asyncio.gather(*(run(agent, str(n)) for n in range(5)))
     assert len(results) == 5
     for n, result in enumerate(results):
-        assert [block.text for block in result.history[2].content if isinstance(block, ToolResult)] == [
-            f"1 for {n}"
-        ] * 2
+        texts = [block.text for block in result.history[2].content if isinstance(block, ToolResult)]
+        assert texts == [f"1 for {n}"] * 2
         assert result.metadata.tools["remember"].cache_hits == 1
 
 

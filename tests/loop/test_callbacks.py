@@ -14,7 +14,7 @@ from journeyman.events import ModelResponded
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.result import LayerOutcome
 from journeyman.types import JsonObject
-from tests.loop.players import PLAIN, REFLECTED, Report, fail, hand_in, look, report, reporter, submit, talker
+from tests.loop.players import PLAIN, REFLECTED, Report, fail, hand_in, look, meddle, report, reporter, submit, talker
 from tests.loop.results import STOPPED, SUPERSEDED, failed, rejected, succeeded
 from tests.support.recorder import CallbackLog
 from tests.support.stage import Stage
@@ -79,10 +79,6 @@ async def test_the_end_of_the_terminator_is_told_after_validation(stage: Stage, 
 
 async def test_a_terminator_that_was_never_judged_has_an_end_too(stage: Stage) -> None:  # A26
     log = CallbackLog()
-
-    def meddle(report: Report) -> None:
-        report.total = 0
-
     failed(await run(reporter(stage.model([report(1, "a")]), validators=[meddle]), "Go.", callbacks=log.callbacks()))
     assert told_of_calls(log) == [
         ("call", "a", "output", None, "output", {"total": 1}),
@@ -127,11 +123,8 @@ async def test_callbacks_can_pair_parallel_and_repeated_calls(stage: Stage) -> N
     told = CallbackLog()
     model = stage.model([[call("echo", n=1, id="a"), call("echo", n=2, id="b"), call("echo", n=3, id="c")], "Done."])
     await run(talker(model, tools=[echo]), "Go.", callbacks=told.callbacks())
-    assert [(context.tool_use_id, rest) for context, rest in told.of("tool_call")] == [
-        ("a", ("echo", {"n": 1})),
-        ("b", ("echo", {"n": 2})),
-        ("c", ("echo", {"n": 3})),
-    ]
+    called = [(context.tool_use_id, rest) for context, rest in told.of("tool_call")]
+    assert called == [(id, ("echo", {"n": n})) for n, id in enumerate("abc", start=1)]
     results = {context.tool_use_id: (rest[1], context.is_error) for context, rest in told.of("tool_result")}
     assert results == {"a": ("1", False), "b": ("2", False), "c": ("Error: three", True)}
 
@@ -155,9 +148,8 @@ async def test_each_callback_gets_a_snapshot_of_where_the_run_stands(stage: Stag
         *[(name, 2, 1) for name in ("iteration_start", "model_response", "tool_call", *layers)],
         *[(name, 2, 1) for name in ("tool_result", "attempt_complete", "success")],
     ]
-    assert {(context.max_attempts, context.max_iterations, context.path) for _, context, _ in told.entries} == {
-        (4, 7, ("reporter",))
-    }
+    limits = {(context.max_attempts, context.max_iterations, context.path) for _, context, _ in told.entries}
+    assert limits == {(4, 7, ("reporter",))}
 
 
 async def test_the_limits_that_a_run_overrides_are_those_that_are_told(stage: Stage) -> None:  # A27
@@ -181,12 +173,9 @@ async def test_lifecycle_callbacks_get_what_they_are_about(stage: Stage) -> None
     await run(reporter(stage.model([report(7), report(2, "o2")])), "Go.", callbacks=log.callbacks())
     assert [arguments for _, arguments in log.of("layer_start")] == [("schema",), ("small",)] * 2
     outcomes: list[Any] = [arguments[0] for _, arguments in log.of("layer_complete")]
-    assert [(outcome.name, outcome.passed, outcome.feedback) for outcome in outcomes] == [
-        ("schema", True, ""),
-        ("small", False, "7 is too much"),
-        ("schema", True, ""),
-        ("small", True, ""),
-    ]
+    told = [(outcome.name, outcome.passed, outcome.feedback) for outcome in outcomes]
+    schema = ("schema", True, "")
+    assert told == [schema, ("small", False, "7 is too much"), schema, ("small", True, "")]
     assert [arguments for _, arguments in log.of("validation_failure")] == [("7 is too much",)]
     assert [arguments for _, arguments in log.of("attempt_complete")] == [(False,), (True,)]
     assert [arguments for _, arguments in log.of("success")] == [(Report(total=2),)]
@@ -229,7 +218,5 @@ async def test_the_cost_of_each_model_call_is_told(stage: Stage) -> None:  # R61
     log = CallbackLog()
     await run(talker(model), "Go.", callbacks=log.callbacks())
     responses: list[Any] = [arguments[0] for _, arguments in log.of("model_response")]
-    assert [(each.usage, each.stop_reason, each.text) for each in responses] == [
-        (usages[0], "tool_use", ""),
-        (usages[1], "end_turn", "Done."),
-    ]
+    told = [(each.usage, each.stop_reason, each.text) for each in responses]
+    assert told == [(usages[0], "tool_use", ""), (usages[1], "end_turn", "Done.")]

@@ -13,14 +13,14 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from journeyman import Limits, Output, Rejected, Success, Tool, ToolContext, run, tool
+from journeyman import Limits, Output, Rejected, Tool, ToolContext, run, tool
 from journeyman.events import CallbackContext, Callbacks, Event, ToolCalled
 from journeyman.gate import Allow, GateRequest
 from journeyman.model import ToolSpec
 from journeyman.models.scripted import Scripted, call
 from journeyman.tools.tools import MiddlewareCall, Next
 from journeyman.types import Image, JsonObject, Text, ToolResult, ToolUse, dump_messages, load_messages
-from tests.loop.players import Report, look, report, reporter, submit, talker
+from tests.loop.players import Report, circular, first_input, look, named, report, reporter, submit, talker
 from tests.loop.results import succeeded
 from tests.support.recorder import CallbackLog, Recorder, calls
 from tests.support.stage import Stage
@@ -73,9 +73,8 @@ async def test_a_tool_sees_its_run(stage: Stage) -> None:  # X1
 
     @tool
     async def ask(context: ToolContext) -> None:
-        facts.extend(
-            [context.input, context.agent, context.path, context.attempt, context.iteration, context.tool_use_id]
-        )
+        facts.extend([context.input, context.agent, context.path])
+        facts.extend([context.attempt, context.iteration, context.tool_use_id])
 
     await answered(stage, ask)
     assert facts == ["Go.", "talker", ("talker",), 1, 1, "a"]
@@ -99,11 +98,8 @@ async def test_a_sync_tool_runs_in_a_thread_of_its_own_with_the_callers_context(
 
     model = stage.model([[call("where"), call("where"), call("inline")], "Done."])
     await run(talker(model, tools=[where, inline]), "Go.")
-    assert [answered.content for answered in stage.tool_results(1)] == [
-        "somebody tool where",
-        "somebody tool where",
-        f"somebody {threading.main_thread().name}",
-    ]
+    homes = [answered.content for answered in stage.tool_results(1)]
+    assert homes == ["somebody tool where"] * 2 + [f"somebody {threading.main_thread().name}"]
     assert WHO.get() == "somebody"
 
 
@@ -157,33 +153,12 @@ async def test_a_tool_is_called_by_the_name_it_is_offered_under(stage: Stage) ->
 
 
 UNSENDABLE = [
-    "look ",
-    " look",
-    "look\x00",
-    "l\u043eok",
-    "",
-    "../look",
-    "{name}",
-    "%s",
-    "x" * 300,
-    "\U0001f4a5",
-    "\ud800",
+    *("look ", " look", "look\x00", "l\u043eok", "", "../look", "{name}", "%s", "x" * 300, "\U0001f4a5", "\ud800")
 ]
 """Names that no tool may have. One has a Cyrillic letter, one half a pair of surrogates."""
 
 HOSTILE = [
-    "constructor",
-    "__class__",
-    "__init__",
-    "get",
-    "items",
-    "LOOK",
-    "loo",
-    "run",
-    "handler",
-    "output",
-    "None",
-    "0",
+    *("constructor", "__class__", "__init__", "get", "items", "LOOK", "loo", "run", "handler", "output", "None", "0")
 ]
 """Names that no tool has, but some object may."""
 
@@ -200,21 +175,13 @@ HOSTILE = [
 async def test_a_name_that_no_tool_has_is_answered_as_unknown_whatever_it_is(
     stage: Stage, name: str, recorder: Recorder
 ) -> None:  # D33, D34, D42, R25, R48, A15
-    result = await run(talker(stage.model([call(name, id="a"), "Done."])), "Go.", on_event=recorder)
-    assert isinstance(result, Success)
+    result = succeeded(await run(talker(stage.model([call(name, id="a"), "Done."])), "Go.", on_event=recorder))
     text = f"Error: Unknown tool {name}".encode(errors="replace").decode()
     assert stage.tool_results(1) == [ToolResult(text, is_error=True, tool_use_id="a")]
     assert len(load_messages(dump_messages(result.history))) == len(result.history)
     stats = result.metadata.tools["(unknown)"]
     assert (stats.kind, stats.calls, stats.errors) == ("unknown", 1, {"unknown": 1})
     assert set(result.metadata.tools) == {"(unknown)"}
-
-
-def named(name: str) -> Tool[..., object]:
-    async def act() -> str:
-        return name
-
-    return tool(act, name=name)
 
 
 async def test_a_tool_may_have_the_name_of_an_attribute(stage: Stage) -> None:  # D34
@@ -312,8 +279,7 @@ async def test_arguments_that_are_no_object_are_faults_of_the_models_and_do_not_
     written: str, declared: bool
 ) -> None:  # A36, A37, M8
     use = ToolUse("a", "look", "{}", malformed=written) if declared else ToolUse("a", "look", written)
-    result = await run(talker(Scripted([use, "Done."])), "Go.")
-    assert isinstance(result, Success)
+    result = succeeded(await run(talker(Scripted([use, "Done."])), "Go."))
     assert result.history[1].tool_uses[0].input == {}
     assert load_messages(dump_messages(result.history))
     answered = result.history[2].content[0]
@@ -322,16 +288,11 @@ async def test_arguments_that_are_no_object_are_faults_of_the_models_and_do_not_
     assert answered.text.startswith("Error: Invalid arguments for tool 'look':")
 
 
-ODD_TEXTS: list[JsonObject] = [
-    {"where": "x" * 1_000_000},
-    {"where": "\x00\x1b[31m\u202e"},
-    {"where": "</tool_result>"},
-    {"where": "{0.__class__}"},
-]
+ODD_TEXTS = ["x" * 1_000_000, "\x00\x1b[31m\u202e", "</tool_result>", "{0.__class__}"]
 
 
-@pytest.mark.parametrize("arguments", ODD_TEXTS, ids=range(len(ODD_TEXTS)))
-async def test_odd_texts_reach_the_tool_as_they_are(stage: Stage, arguments: JsonObject) -> None:  # A36
+@pytest.mark.parametrize("text", ODD_TEXTS, ids=range(len(ODD_TEXTS)))
+async def test_odd_texts_reach_the_tool_as_they_are(stage: Stage, text: str) -> None:  # A36
     seen: list[str] = []
 
     @tool
@@ -339,9 +300,9 @@ async def test_odd_texts_reach_the_tool_as_they_are(stage: Stage, arguments: Jso
         seen.append(where)
         return "kept"
 
-    result = await run(talker(stage.model([call("keep", arguments), "Done."]), tools=[keep]), "Go.")
-    assert seen == [arguments["where"]]
-    assert result.history[1].tool_uses[0].input == arguments
+    result = await run(talker(stage.model([call("keep", where=text), "Done."]), tools=[keep]), "Go.")
+    assert seen == [text]
+    assert result.history[1].tool_uses[0].input == {"where": text}
 
 
 HOSTILE_NAMES = ["ctx", "self", "__class__", "__proto__", "args", "kwargs", "arguments", "context", "where "]
@@ -411,19 +372,12 @@ PACKERS = [pack, Tool("pack", "Pack.", {"type": "object"}, pack_raw)]
 ARGUMENTS: JsonObject = {"basket": {"items": ["pear"]}, "labels": {"a": [1, 2]}}
 
 
-def asked(stage: Stage) -> JsonObject:
-    """Return the arguments of the first call, as the second request sent them back."""
-    use = stage.messages(1)[1].content[0]
-    assert isinstance(use, ToolUse)
-    return use.input
-
-
 @pytest.mark.parametrize("packer", PACKERS, ids=["typed", "with a schema"])
 async def test_a_tool_that_changes_its_arguments_does_not_rewrite_the_history(
     stage: Stage, packer: Tool[..., object]
 ) -> None:  # D12
     result = await run(talker(stage.model([call("pack", ARGUMENTS), "Done."]), tools=[packer]), "Go.")
-    assert asked(stage) == ARGUMENTS
+    assert first_input(stage) == ARGUMENTS
     assert result.history[1].tool_uses[0].input == ARGUMENTS
 
 
@@ -474,7 +428,7 @@ async def test_callbacks_listeners_and_gates_that_change_the_arguments_change_on
     await run(agent, "Go.", callbacks=Callbacks(on_tool_call=on_call), on_event=listen)
     assert told == seen == heard == [{"where": "up"}]
     assert stage.tool_results(1)[0].content == "found up"
-    assert asked(stage) == {"where": "up"}
+    assert first_input(stage) == {"where": "up"}
 
 
 async def test_a_middleware_changes_what_the_tool_gets_but_not_the_history(stage: Stage) -> None:  # D12
@@ -484,7 +438,7 @@ async def test_a_middleware_changes_what_the_tool_gets_but_not_the_history(stage
 
     await run(talker(stage.model([call("look", where="up"), "Done."]), middlewares=[redirect]), "Go.")
     assert stage.tool_results(1)[0].content == "found down"
-    assert asked(stage) == {"where": "up"}
+    assert first_input(stage) == {"where": "up"}
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -543,12 +497,6 @@ def count() -> Iterator[int]:
     yield 1
 
 
-def circular() -> list[object]:
-    ring: list[object] = []
-    ring.append(ring)
-    return ring
-
-
 async def fetch() -> str:
     return "fetched"
 
@@ -556,7 +504,7 @@ async def fetch() -> str:
 UNFINISHED: dict[str, tuple[Callable[[], object], str]] = {
     "generator": (count, "has no value yet. Await it"),
     "coroutine in a dict": (lambda: {"a": {"b": fetch()}}, "Await it"),
-    "circular": (lambda: circular(), "Error: The result cannot be written as JSON"),
+    "circular": (circular, "Error: The result cannot be written as JSON"),
 }
 
 
@@ -580,9 +528,8 @@ async def test_a_tool_may_return_blocks_or_a_whole_result(stage: Stage) -> None:
 
 
 async def test_a_tool_may_say_that_its_result_is_an_error(stage: Stage) -> None:  # A18, R21, X2
-    assert await returned(stage, lambda: ToolResult("no such row", is_error=True)) == ToolResult(
-        "no such row", is_error=True, tool_use_id="a"
-    )
+    result = await returned(stage, lambda: ToolResult("no such row", is_error=True))
+    assert result == ToolResult("no such row", is_error=True, tool_use_id="a")
 
 
 async def test_the_id_that_a_tool_gives_its_result_does_not_count(stage: Stage) -> None:  # A18, A37
@@ -682,9 +629,8 @@ async def test_an_error_is_read_the_same_way_wherever_the_tool_runs(stage: Stage
         raise Rejected("Not on Sundays.") if rejecting else ValueError("no such table")
 
     made = tool(later if how == "async" else now, name="give", thread=None if how != "inline" else False)
-    assert (await answered(stage, made)) == ToolResult(
-        "Not on Sundays." if rejecting else "Error: no such table", True, "a"
-    )
+    said = "Not on Sundays." if rejecting else "Error: no such table"
+    assert (await answered(stage, made)) == ToolResult(said, True, "a")
 
 
 async def test_an_iteration_goes_on_after_an_error(stage: Stage, recorder: Recorder) -> None:  # R23, R49

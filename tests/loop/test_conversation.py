@@ -12,8 +12,8 @@ from journeyman.history import History
 from journeyman.model import Response, Settings
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import Block, Message, Opaque, RedactedThinking, Thinking, ToolUse
-from tests.loop.players import REFLECTED, Report, report, reporter, submit, talker
-from tests.loop.results import failed, rejected
+from tests.loop.players import REFLECTED, Report, long_talk, report, reporter, submit, talker
+from tests.loop.results import failed, rejected, succeeded
 from tests.support.recorder import CallbackLog, Recorder, transcript
 from tests.support.stage import Stage
 
@@ -31,21 +31,15 @@ ODD_IDS: list[list[str]] = [
 ]
 
 
-class Keeper:
-    """A model as a decoder without care would make it: it gives the ids as they are written."""
-
-    def __init__(self, *responses: Sequence[ToolUse]) -> None:
-        self.responses = responses
-
-    def model(self) -> Scripted:
-        return Scripted([list(each) for each in self.responses] + ["Done."])
+def keeping(*responses: Sequence[ToolUse]) -> Scripted:
+    """Return a model as a decoder without care would make it: it gives the ids as they are written."""
+    return Scripted([list(each) for each in responses] + ["Done."])
 
 
 @pytest.mark.parametrize("ids", ODD_IDS, ids=range(len(ODD_IDS)))
 async def test_calls_with_odd_or_equal_ids_each_have_an_id_and_a_result_of_their_own(
     ids: list[str], recorder: Recorder
-) -> None:
-    # A37, design 4.3
+) -> None:  # A37, design 4.3
     runs: list[int] = []
 
     @tool
@@ -54,9 +48,8 @@ async def test_calls_with_odd_or_equal_ids_each_have_an_id_and_a_result_of_their
         return f"acted {n}"
 
     told = CallbackLog()
-    agent = talker(Keeper([call("act", n=n, id=id) for n, id in enumerate(ids)]).model(), tools=[act])
-    result = await run(agent, "Go.", on_event=recorder, callbacks=told.callbacks())
-    assert isinstance(result, Success)
+    agent = talker(keeping([call("act", n=n, id=id) for n, id in enumerate(ids)]), tools=[act])
+    result = succeeded(await run(agent, "Go.", on_event=recorder, callbacks=told.callbacks()))
     uses = result.history[1].tool_uses
     made = [use.id for use in uses]
     assert len(set(made)) == len(ids)
@@ -70,15 +63,15 @@ async def test_calls_with_odd_or_equal_ids_each_have_an_id_and_a_result_of_their
 
 
 async def test_ids_are_unique_over_the_whole_history() -> None:  # A37, design 4.3
-    model = Keeper([call("look", id="a")], [call("look", id="a")], [call("look", id="call_1")]).model()
+    model = keeping([call("look", id="a")], [call("look", id="a")], [call("look", id="call_1")])
     result = await run(talker(model), "Go.")
     ids = [use.id for message in result.history for use in message.tool_uses]
     assert (len(ids), len(set(ids)), ids[0], ids[2]) == (3, 3, "a", "call_1")
 
 
 async def test_ids_are_unique_over_a_history_that_goes_on() -> None:  # A37
-    first = await run(talker(Keeper([call("look", id="a")]).model()), "Go.")
-    model = Keeper([call("look", id="a"), call("look", id="a")]).model()
+    first = await run(talker(keeping([call("look", id="a")])), "Go.")
+    model = keeping([call("look", id="a"), call("look", id="a")])
     second = await run(talker(model), "Again.", history=first.history)
     ids = [use.id for message in second.history for use in message.tool_uses]
     assert len(set(ids)) == len(ids) == 3
@@ -86,7 +79,7 @@ async def test_ids_are_unique_over_a_history_that_goes_on() -> None:  # A37
 
 
 async def test_two_outputs_of_one_id_are_two_calls(recorder: Recorder) -> None:  # A37, A3
-    agent = reporter(Keeper([report(99, "a"), report(1, "a")]).model())
+    agent = reporter(keeping([report(99, "a"), report(1, "a")]))
     assert (await run(agent, "Go.", on_event=recorder)).unwrap() == Report(total=1)
 
 
@@ -114,17 +107,15 @@ async def test_what_the_model_thought_and_searched_is_sent_back_as_it_came(stage
     first = (THOUGHT, HIDDEN, Text("I will search."), SEARCHING, FOUND, Text(" Found."), call("look", id="a"))
     second = (Thinking("Now the draft.", "ZHJhZnQ="), report(99, "b"))
     third = (Thinking("Smaller.", "c21hbGw="), report(1, "c"))
-    result = await run(reporter(stage.model([stopping(*first), stopping(*second), stopping(*third)])), "Go.")
-    assert isinstance(result, Success)
+    assert succeeded(await run(reporter(stage.model([stopping(*each) for each in (first, second, third)])), "Go."))
     assert stage.messages(1)[1].content == stage.messages(2)[1].content == first
     assert stage.messages(2)[3].content == second
     assert stage.messages(2)[:3] == stage.messages(1)
 
 
 async def test_a_call_of_the_providers_own_that_is_open_is_answered_with_results_only(stage: Stage) -> None:  # A41
-    searching_and_looking = stopping(SEARCHING, call("look", id="a"))
-    agent = reporter(stage.model([searching_and_looking, stopping(FOUND, report(1))]))
-    assert isinstance(await run(agent, "Go."), Success)
+    model = stage.model([stopping(SEARCHING, call("look", id="a")), stopping(FOUND, report(1))])
+    assert isinstance(await run(reporter(model), "Go."), Success)
     assert stage.messages(1)[-1].content == (ToolResult("found here", tool_use_id="a"),)
 
 
@@ -142,19 +133,10 @@ async def test_unknown_blocks_are_kept(stage: Stage) -> None:  # A41, M10
     assert result.history[1].content == (odd, call("look", id="a"))
 
 
-async def long_talk(stage: Stage, settings: Settings, *system: Text) -> Sequence[Message]:
-    model = stage.model([call("look"), [call("look"), call("look")], report(99), report(1)])
-    agent = reporter(model, system=system, settings=settings)
-    result = await run(agent, "Go.")
-    assert isinstance(result, Success)
-    return result.history
-
-
 async def test_a_history_is_loaded_as_it_was_saved(stage: Stage) -> None:  # A41, design 4.3
     history = await long_talk(stage, Settings())
     agent = reporter(stage.model([stopping(THOUGHT, report(2, "z")), submit("s")]), output=REFLECTED)
-    result = await run(agent, "And now?", history=load_messages(dump_messages(history)))
-    assert isinstance(result, Success)
+    result = succeeded(await run(agent, "And now?", history=load_messages(dump_messages(history))))
     assert result.history[: len(history) - 1] == tuple(history[:-1])
     assert History(result.history).export() == result.history
 
@@ -209,42 +191,32 @@ async def test_a_draft_of_an_earlier_run_cannot_be_submitted(stage: Stage) -> No
     assert (again.code, again.candidate) == (ErrorCode.SUBMIT_BEFORE_OUTPUT, None)
 
 
-BROKEN: list[tuple[str, list[Message]]] = [
-    ("a call without a result", [Message("user", (Text("a"),)), Message("assistant", (call("look", id="x"),))]),
-    ("a result without a call", [Message("user", (ToolResult("found", tool_use_id="x"), Text("a")))]),
-    ("two users in a row", [Message("user", (Text("a"),)), Message("user", (Text("b"),))]),
-    ("an empty message", [Message("user", ()), Message("assistant", ())]),
-    ("a blank text", [Message("user", (Text(" "),)), Message("assistant", (Text(""),))]),
-    ("an assistant first", [Message("assistant", (Text("Hello."),))]),
-    (
-        "a text before a result",
-        [
-            Message("user", (Text("a"),)),
-            Message("assistant", (call("look", id="x"),)),
-            Message("user", (Text("b"), ToolResult("found", tool_use_id="x"))),
-        ],
-    ),
-    (
-        "two results of one call",
-        [
-            Message("assistant", (call("look", id="x"),)),
-            Message("user", (ToolResult("1", tool_use_id="x"), ToolResult("2", tool_use_id="x"))),
-        ],
-    ),
-    (
-        "equal ids",
-        [
-            Message("user", (Text("a"),)),
-            Message("assistant", (call("look", id="x"), call("look", id="x"))),
-            Message("user", (ToolResult("1", tool_use_id="x"), ToolResult("2", tool_use_id="x"))),
-        ],
-    ),
-    ("a call of a tool that is gone", [Message("assistant", (ToolUse("x", "gone"),))]),
-]
+def user(*blocks: Block) -> Message:
+    return Message("user", blocks)
+
+
+def assistant(*blocks: Block) -> Message:
+    return Message("assistant", blocks)
+
+
+A, B, CALLED = Text("a"), Text("b"), call("look", id="x")
+FOUND_1, FOUND_2 = ToolResult("1", tool_use_id="x"), ToolResult("2", tool_use_id="x")
+UNSENDABLE: dict[str, list[Message]] = {
+    "a call without a result": [user(A), assistant(CALLED)],
+    "a result without a call": [user(FOUND_1, A)],
+    "two users in a row": [user(A), user(B)],
+    "an empty message": [user(), assistant()],
+    "a blank text": [user(Text(" ")), assistant(Text(""))],
+    "an assistant first": [assistant(Text("Hello."))],
+    "a text before a result": [user(A), assistant(CALLED), user(B, FOUND_1)],
+    "two results of one call": [assistant(CALLED), user(FOUND_1, FOUND_2)],
+    "equal ids": [user(A), assistant(CALLED, CALLED), user(FOUND_1, FOUND_2)],
+    "a call of a tool that is gone": [assistant(ToolUse("x", "gone"))],
+}
 
 
 # A46, design 4.3
-@pytest.mark.parametrize("history", [history for _, history in BROKEN], ids=[name for name, _ in BROKEN])
+@pytest.mark.parametrize("history", UNSENDABLE.values(), ids=UNSENDABLE)
 async def test_a_history_that_could_not_be_sent_is_mended(stage: Stage, history: list[Message]) -> None:
     result = await run(talker(stage.model(["Hello."])), "Go.", history=history)
     assert result.unwrap() == "Hello."
@@ -253,7 +225,7 @@ async def test_a_history_that_could_not_be_sent_is_mended(stage: Stage, history:
 
 
 async def test_the_history_that_is_given_is_not_changed(stage: Stage) -> None:  # A46, A48
-    history = [Message("user", (Text("a"),)), Message("assistant", (call("look", id="x"),))]
+    history = [user(A), assistant(CALLED)]
     before = list(history)
     await run(talker(stage.model(["Hello."])), "Go.", history=history)
     assert history == before

@@ -28,7 +28,7 @@ from journeyman.history import History
 from journeyman.model import Response
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import Message, StopReason, ToolUse, Usage, dump_messages, load_messages
-from tests.loop.players import PLAIN, REFLECTED, Report, look, report, reporter, small, submit, talker
+from tests.loop.players import PLAIN, REFLECTED, Report, broken, look, meddle, report, reporter, small, submit, talker
 from tests.loop.results import context_of, failed, rejected, succeeded
 from tests.support.naming import steady_repr
 from tests.support.recorder import CallbackLog, Recorder, check_balance, transcript
@@ -100,15 +100,10 @@ class Case:
         if self.aborted:
             abort.abort()
         options: dict[str, Any] = {"name": "a", "model": stage.model(self.answers), "tools": [look], **self.options}
-        agent = Agent[Any, Any](**options)
-        return await run(agent, self.input, abort=abort, **more)
+        return await run(Agent[Any, Any](**options), self.input, abort=abort, **more)
 
 
 SMALL: Final[dict[str, Any]] = {"output": PLAIN, "validators": [small]}
-
-
-def raises(*given: object) -> Any:  # noqa: ANN401 - stands for a function of any type
-    raise LookupError("broken")
 
 
 def escalate(stopping: object) -> Escalate:
@@ -119,94 +114,49 @@ def cut(reason: StopReason) -> Response:
     return Response(content=say("I").content, stop_reason=reason, usage=say().usage)
 
 
-def meddle(report: Report) -> None:
-    report.total = 0
+def case(code: str | None, *answers: Staged, attempts: int = 1, **options: Any) -> Case:  # noqa: ANN401 - of an agent
+    """Return a run that begins an attempt, unless said otherwise; `options` are those of its agent."""
+    return Case(code=None if code is None else ErrorCode(code), answers=answers, attempts=attempts, options=options)
 
+
+REFUSED_KEY, BUSY = ProviderError("No.", kind="auth"), ProviderError("No.", kind="rate_limited")
+BAD, TOO_LONG = ProviderError("No.", kind="bad_request"), ProviderError("No.", kind="context_overflow")
+DEAR = Usage(requests=1, input_tokens=300, output_tokens=300)
+DRAFTING: Final[dict[str, Any]] = {"output": REFLECTED}
+FIRST = Limits(attempts=1)
 
 ENDINGS: dict[str, Case] = {
-    "text": Case(answers=[call("look"), "Done."], attempts=1),
-    "output": Case(answers=[[call("look"), report(1)]], options=SMALL, attempts=1),
-    "submitted": Case(answers=[report(1), submit()], options={"output": REFLECTED}, attempts=1),
-    "second attempt": Case(answers=[report(99), report(1)], options=SMALL, attempts=2),
-    "no model": Case(options={"model": "nobody:nothing"}, code=ErrorCode.MODEL_UNAVAILABLE),
+    "text": case(None, call("look"), "Done."),
+    "output": case(None, [call("look"), report(1)], **SMALL),
+    "submitted": case(None, report(1), submit(), **DRAFTING),
+    "second attempt": case(None, report(99), report(1), attempts=2, **SMALL),
+    "no model": case("MODEL_UNAVAILABLE", attempts=0, model="nobody:nothing"),
     "no input": Case(input=5, code=ErrorCode.INVALID_INPUT),
-    "no system": Case(options={"system": raises}, code=ErrorCode.PROMPT_GENERATION_FAILED),
-    "no prompt": Case(options={"prompt": raises}, code=ErrorCode.PROMPT_GENERATION_FAILED),
-    "no error prompt": Case(
-        answers=[report(99)],
-        options={**SMALL, "error_prompt": raises},
-        code=ErrorCode.PROMPT_GENERATION_FAILED,
-        attempts=1,
+    "no system": case("PROMPT_GENERATION_FAILED", attempts=0, system=broken),
+    "no prompt": case("PROMPT_GENERATION_FAILED", attempts=0, prompt=broken),
+    "no error prompt": case("PROMPT_GENERATION_FAILED", report(99), error_prompt=broken, **SMALL),
+    "no key": case("API_ERROR", REFUSED_KEY),
+    "error later": case("API_ERROR", report(99), call("look"), BAD, attempts=2, **SMALL),
+    "rate": case("RATE_LIMIT_ERROR", BUSY, retries=0),
+    "too long": case("CONTEXT_OVERFLOW", TOO_LONG),
+    "cut": case("TOKEN_LIMIT_EXCEEDED", cut("max_tokens")),
+    "refused": case("MODEL_REFUSED", cut("refusal")),
+    "no output": case("INVALID_RESPONSE", "Hm.", **SMALL),
+    "nothing said": case("INVALID_RESPONSE", say()),
+    "early": case("SUBMIT_BEFORE_OUTPUT", [call("look"), submit()], **DRAFTING),
+    "iterations": case("MAX_ITERATIONS", call("look"), [call("look"), call("nope")], limits=Limits(iterations=2)),
+    "iterations with a draft": case("MAX_ITERATIONS", report(1), limits=Limits(iterations=1), **DRAFTING),
+    "attempts": case("MAX_ATTEMPTS_EXCEEDED", report(99), report(98), report(97), attempts=3, **SMALL),
+    "schema": case(
+        "MAX_ATTEMPTS_EXCEEDED", call("output", {}), [submit(), call("output", total="x")], limits=FIRST, **DRAFTING
     ),
-    "no key": Case(answers=[ProviderError("No.", kind="auth")], code=ErrorCode.API_ERROR, attempts=1),
-    "error later": Case(
-        answers=[report(99), call("look"), ProviderError("No.", kind="bad_request")],
-        options=SMALL,
-        code=ErrorCode.API_ERROR,
-        attempts=2,
-    ),
-    "rate": Case(
-        answers=[ProviderError("No.", kind="rate_limited")],
-        options={"retries": 0},
-        code=ErrorCode.RATE_LIMIT_ERROR,
-        attempts=1,
-    ),
-    "too long": Case(
-        answers=[ProviderError("No.", kind="context_overflow")], code=ErrorCode.CONTEXT_OVERFLOW, attempts=1
-    ),
-    "cut": Case(answers=[cut("max_tokens")], code=ErrorCode.TOKEN_LIMIT_EXCEEDED, attempts=1),
-    "refused": Case(answers=[cut("refusal")], code=ErrorCode.MODEL_REFUSED, attempts=1),
-    "no output": Case(answers=["Hm."], options=SMALL, code=ErrorCode.INVALID_RESPONSE, attempts=1),
-    "nothing said": Case(answers=[say()], code=ErrorCode.INVALID_RESPONSE, attempts=1),
-    "early": Case(
-        answers=[[call("look"), submit()]],
-        options={"output": REFLECTED},
-        code=ErrorCode.SUBMIT_BEFORE_OUTPUT,
-        attempts=1,
-    ),
-    "iterations": Case(
-        answers=[call("look"), [call("look"), call("nope")]],
-        options={"limits": Limits(iterations=2)},
-        code=ErrorCode.MAX_ITERATIONS,
-        attempts=1,
-    ),
-    "iterations with a draft": Case(
-        answers=[report(1)],
-        options={"output": REFLECTED, "limits": Limits(iterations=1)},
-        code=ErrorCode.MAX_ITERATIONS,
-        attempts=1,
-    ),
-    "attempts": Case(
-        answers=[report(99), report(98), report(97)], options=SMALL, code=ErrorCode.MAX_ATTEMPTS_EXCEEDED, attempts=3
-    ),
-    "schema": Case(
-        answers=[call("output", {}), [submit(), call("output", total="x")]],
-        options={"output": REFLECTED, "limits": Limits(attempts=1)},
-        code=ErrorCode.MAX_ATTEMPTS_EXCEEDED,
-        attempts=1,
-    ),
-    "budget": Case(
-        answers=[say(call("look"), usage=Usage(requests=1, input_tokens=300, output_tokens=300))],
-        options={"limits": Limits(tokens=800)},
-        code=ErrorCode.BUDGET_EXCEEDED,
-        attempts=1,
-    ),
-    "validator": Case(
-        answers=[[call("look"), report(1)]],
-        options={"output": PLAIN, "validators": [meddle]},
-        code=ErrorCode.VALIDATION_FAILED,
-        attempts=1,
-    ),
-    "projection": Case(
-        answers=[report(1)],
-        options={"output": PLAIN, "project": raises},
-        code=ErrorCode.STATE_PROJECTION_FAILED,
-        attempts=1,
-    ),
-    "guard": Case(answers=["Done."], options={"stop_guard": escalate}, code=ErrorCode.STOP_GUARD, attempts=1),
+    "budget": case("BUDGET_EXCEEDED", say(call("look"), usage=DEAR), limits=Limits(tokens=800)),
+    "validator": case("VALIDATION_FAILED", [call("look"), report(1)], output=PLAIN, validators=[meddle]),
+    "projection": case("STATE_PROJECTION_FAILED", report(1), output=PLAIN, project=broken),
+    "guard": case("STOP_GUARD", "Done.", stop_guard=escalate),
     "cancelled": Case(aborted=True, code=ErrorCode.EXECUTION_CANCELLED),
-    "no run state": Case(options={"run_state": raises}, code=ErrorCode.INTERNAL_ERROR),
-    "no attempt state": Case(options={"attempt_state": raises}, code=ErrorCode.INTERNAL_ERROR, attempts=1),
+    "no run state": case("INTERNAL_ERROR", attempts=0, run_state=broken),
+    "no attempt state": case("INTERNAL_ERROR", attempt_state=broken),
 }
 
 
@@ -254,8 +204,7 @@ async def test_every_history_can_be_sent_and_stored(stage: Stage, case: Case) ->
     assert History(history).export() == result.history
     assert load_messages(dump_messages(history)) == history
     if history and case.code != ErrorCode.EXECUTION_CANCELLED:
-        agent = talker(stage.model(["Went on."]))
-        again = await run(agent, "And now?", history=history)
+        again = await run(talker(stage.model(["Went on."])), "And now?", history=history)
         assert again.unwrap() == "Went on."
 
 
@@ -303,12 +252,8 @@ async def test_a_failed_model_call_carries_what_the_provider_said(stage: Stage, 
     error = ProviderError("No such model.", kind="not_found", status=404, type="not_found_error", request_id="req_7")
     result = failed(await run(reporter(stage.model([call("look"), error])), "Go.", on_event=recorder))
     context = context_of(result, ApiErrorContext)
-    assert (context.kind, context.status, context.type, context.request_id) == (
-        "not_found",
-        404,
-        "not_found_error",
-        "req_7",
-    )
+    facts = (context.kind, context.status, context.type, context.request_id)
+    assert facts == ("not_found", 404, "not_found_error", "req_7")
     assert (failed(result).error.attempt, failed(result).error.iteration, result.phase) == (1, 2, "iteration")
     assert "No such model." in result.error.message
     assert result.error.hint == "Check the model's name and the base URL."
@@ -319,9 +264,8 @@ async def test_a_failed_model_call_carries_what_the_provider_said(stage: Stage, 
 async def test_a_rate_limit_that_holds_on_is_an_error_of_its_own(stage: Stage) -> None:  # D40, X38, A29
     error = ProviderError("Slow down.", kind="rate_limited", status=429, request_id="req_9", retry_after_s=3600)
     failure = failed(await run(talker(stage.model([error])), "Go."))
+    context = context_of(failure, RateLimitContext)
     assert failure.code == ErrorCode.RATE_LIMIT_ERROR
-    context = failure.error.context
-    assert isinstance(context, RateLimitContext)
     assert (context.status, context.request_id, context.retry_after_s) == (429, "req_9", 3600)
     assert (failure.error.attempt, failure.error.iteration, stage.n_requests) == (1, 1, 1)
 
@@ -329,12 +273,8 @@ async def test_a_rate_limit_that_holds_on_is_an_error_of_its_own(stage: Stage) -
 @pytest.mark.parametrize(
     ("kind", "code", "asked"),
     [
-        ("auth", ErrorCode.API_ERROR, 1),
-        ("quota", ErrorCode.API_ERROR, 1),
-        ("not_found", ErrorCode.API_ERROR, 1),
-        ("bad_request", ErrorCode.API_ERROR, 1),
-        ("overloaded", ErrorCode.API_ERROR, 3),
-        ("timeout", ErrorCode.API_ERROR, 3),
+        *((kind, ErrorCode.API_ERROR, 1) for kind in ("auth", "quota", "not_found", "bad_request")),
+        *((kind, ErrorCode.API_ERROR, 3) for kind in ("overloaded", "timeout")),
         ("rate_limited", ErrorCode.RATE_LIMIT_ERROR, 3),
         ("context_overflow", ErrorCode.CONTEXT_OVERFLOW, 1),
     ],
@@ -393,13 +333,9 @@ async def test_a_history_that_is_none_is_an_invalid_input(stage: Stage, history:
 
 
 async def test_a_state_function_that_raises_is_an_internal_error(stage: Stage) -> None:  # D39, A43
-    def state(given: str) -> object:
-        raise ValueError("no state")
-
-    agent = talker(stage.model(["Hello."]), run_state=state)
-    failure = failed(await run(agent, "Go."))
-    assert failure.error.context == InternalContext(where="Agent.run_state", error="ValueError: no state")
-    assert isinstance(failure.error.cause, ValueError)
+    failure = failed(await run(talker(stage.model(["Hello."]), run_state=broken), "Go."))
+    assert failure.error.context == InternalContext(where="Agent.run_state", error="LookupError: broken")
+    assert isinstance(failure.error.cause, LookupError)
     assert stage.n_requests == 0
 
 
@@ -417,8 +353,7 @@ async def test_a_success_gives_its_output() -> None:  # X26
 async def broke_down(stage: Stage) -> Failure:
     """Run into the wall after a draft, a rejection and a tool."""
     model = stage.model([report(99, "a"), call("look", id="b"), ProviderError("No.", kind="bad_request")])
-    agent = reporter(model)
-    return failed(await run(agent, "Go."))
+    return failed(await run(reporter(model), "Go."))
 
 
 async def test_a_failure_can_be_unwrapped_mapped_or_replaced(stage: Stage) -> None:  # A46, X26
@@ -474,10 +409,7 @@ async def test_a_run_can_go_on_where_another_failed(stage: Stage) -> None:  # A4
 
 
 async def test_a_text_that_was_rejected_is_the_candidate(stage: Stage) -> None:  # A46
-    def never(text: str) -> None:
-        raise ValueError("no")
-
-    failure = failed(await run(talker(stage.model(["One.", "Two."]), validators=[never]), "Go.", max_attempts=2))
+    failure = failed(await run(talker(stage.model(["One.", "Two."]), validators=[broken]), "Go.", max_attempts=2))
     assert failure.candidate == "Two."
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from journeyman import Abort, Agent, Callbacks, ErrorCode, Event, Limits, Output, Tool, ToolResult, run, run_sync, tool
 from journeyman.events import ModelResponded, RunStarted
+from journeyman.model import Model
 from journeyman.models.scripted import Scripted, call
 from journeyman.types import JsonObject
 from tests.loop.players import Report, look, report, reporter, small, talker
@@ -61,16 +62,9 @@ PLACES: dict[str, tuple[Options, Options]] = {
 }
 
 
-def asked(places: Options, model: object) -> Agent[Any, Any]:
-    options: Options = {
-        "name": "a",
-        "model": model,
-        "tools": [look],
-        "output": Output(Report),
-        "validators": [small],
-        **places,
-    }
-    return Agent[Any, Any](**options)
+def asked(places: Options, model: Model) -> Agent[Any, Any]:
+    options: Options = {"tools": [look], "output": Output(Report), "validators": [small], **places}
+    return Agent[Any, Any](name="a", model=model, **options)
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -10,15 +10,27 @@ from typing import Any
 
 import pytest
 
-from journeyman import Callbacks, Failure, Output, ProviderError, Reflection, Rejection, Success, Tool, run
+from journeyman import Callbacks, Failure, Output, ProviderError, Reflection, Rejection, Tool, run
 from journeyman.agent import Agent, Host, KeepGoing, Stopping
 from journeyman.endings import ApiErrorContext, ErrorCode, ModelUnavailableContext
 from journeyman.model import BlockFinished, Part, Request, ResponseFinished, ResponseStarted
 from journeyman.models.scripted import FromFunction, call
 from journeyman.tools.context import States
 from journeyman.types import JsonObject, Message, Text, ToolResult, Usage
-from tests.loop.players import Report, look, report, reporter, submit, talker
-from tests.loop.results import context_of, failed
+from tests.loop.players import (
+    Report,
+    Unspeakable,
+    broken,
+    broken_later,
+    leaking,
+    look,
+    report,
+    reporter,
+    submit,
+    talker,
+    unspeakable,
+)
+from tests.loop.results import context_of, failed, succeeded
 from tests.support.recorder import CallbackLog, Recorder
 from tests.support.stage import Stage
 
@@ -151,9 +163,7 @@ async def test_state_functions_may_be_of_any_kind(stage: Stage, kind: Kind) -> N
     agent = talker(
         stage.model(["Done."]), run_state=kind(run_state), attempt_state=kind(attempt_state), project=kind(final)
     )
-    result = await run(agent, "it")
-    assert isinstance(result, Success)
-    assert result.state == ("run of it", "attempt of run of it")
+    assert succeeded(await run(agent, "it")).state == ("run of it", "attempt of run of it")
 
 
 @each_kind
@@ -193,30 +203,6 @@ FUNCTIONS: dict[str, tuple[ErrorCode | None, Callable[[Callable[..., Any]], dict
     "on_message": (None, lambda bad: {"on_message": bad}),
     "validator": (ErrorCode.MAX_ATTEMPTS_EXCEEDED, lambda bad: {"validators": [bad]}),
 }
-
-
-def broken(*given: object) -> Any:  # noqa: ANN401 - stands for a function of any type
-    raise LookupError("broken")
-
-
-async def broken_later(*given: object) -> Any:  # noqa: ANN401 - likewise
-    await asyncio.sleep(0)
-    raise LookupError("broken")
-
-
-class Unspeakable(Exception):
-    """An error that has no words."""
-
-    def __str__(self) -> str:
-        raise Unspeakable
-
-
-def unspeakable(*given: object) -> Any:  # noqa: ANN401 - likewise
-    raise Unspeakable
-
-
-def leaking(*given: object) -> Any:  # noqa: ANN401 - likewise
-    raise asyncio.CancelledError
 
 
 RAISING = (broken, broken_later, unspeakable, leaking)
@@ -259,8 +245,7 @@ async def test_a_listener_that_raises_is_reported_and_goes_on_being_told(stage: 
         told.append(event)
         bad()
 
-    result = await run(talker(stage.model(["Done."])), "Go.", on_event=listen)
-    assert isinstance(result, Success)
+    result = succeeded(await run(talker(stage.model(["Done."])), "Go.", on_event=listen))
     assert len(result.metadata.callback_errors) == len(told) > 5
     assert type(told[-1]).__name__ == "RunSucceeded"
 
@@ -273,8 +258,7 @@ async def test_a_missing_key_is_a_failure_before_any_request(monkeypatch: pytest
         monkeypatch.delenv(name, raising=False)
     told = CallbackLog()
     failure = failed(await run(talker("anthropic:claude-sonnet-5-5"), "Go.", callbacks=told.callbacks()))
-    assert failure.code == ErrorCode.MODEL_UNAVAILABLE
-    assert isinstance(failure.error.context, ModelUnavailableContext)
+    assert context_of(failure, ModelUnavailableContext).code == ErrorCode.MODEL_UNAVAILABLE
     assert "ANTHROPIC_API_KEY" in failure.error.hint
     assert told.names == ["run_start", "failure"]
 
@@ -282,8 +266,7 @@ async def test_a_missing_key_is_a_failure_before_any_request(monkeypatch: pytest
 class Odd:
     """A model that gives the parts it is told to."""
 
-    provider = "odd"
-    name = "odd"
+    provider = name = "odd"
 
     def __init__(self, *parts: Part | BaseException) -> None:
         self.parts = parts
@@ -332,8 +315,7 @@ async def test_a_model_that_cannot_even_be_asked_has_failed_as_a_provider() -> N
         def stream(self, request: Request) -> Any:  # noqa: ANN401 - it gives nothing
             raise OSError("closed")
 
-    failure = failed(await run(talker(Closed()), "Go."))
-    assert failure.code == ErrorCode.API_ERROR
+    assert failed(await run(talker(Closed()), "Go.")).code == ErrorCode.API_ERROR
 
 
 async def test_a_model_that_does_not_open_is_a_failure(recorder: Recorder) -> None:  # D39
@@ -343,8 +325,7 @@ async def test_a_model_that_does_not_open_is_a_failure(recorder: Recorder) -> No
             raise OSError("shut")
             yield
 
-    failure = failed(await run(talker(Shut()), "Go.", on_event=recorder))
-    assert failure.code == ErrorCode.INTERNAL_ERROR
+    assert failed(await run(talker(Shut()), "Go.", on_event=recorder)).code == ErrorCode.INTERNAL_ERROR
 
 
 async def test_a_model_given_by_the_host_is_asked_instead_of_the_agents(stage: Stage) -> None:  # D39, D46
@@ -356,5 +337,4 @@ async def test_a_conversion_that_leaves_nothing_to_send_is_a_failure(stage: Stag
         return ()
 
     model = FromFunction(lambda request: "Done." if request.messages else ProviderError("No.", kind="bad_request"))
-    failure = failed(await run(talker(model, convert=nothing), "Go."))
-    assert failure.code == ErrorCode.API_ERROR
+    assert failed(await run(talker(model, convert=nothing), "Go.")).code == ErrorCode.API_ERROR

@@ -10,12 +10,12 @@ import pytest
 from pydantic import BaseModel, Field, RootModel
 from typing_extensions import TypedDict
 
-from journeyman import Agent, DefinitionError, Limits, Output, Reflection, Rejected, Submit, Success, Tool, run, tool
+from journeyman import Agent, DefinitionError, Limits, Output, Reflection, Rejected, Submit, Success, run, tool
 from journeyman.endings import ErrorCode, SubmitContext
 from journeyman.model import ToolSpec
 from journeyman.models.scripted import Scripted, call
 from journeyman.types import ToolResult, ToolUse
-from tests.loop.players import PLAIN, REFLECTED, Report, preview, report, reporter, submit, talker
+from tests.loop.players import PLAIN, REFLECTED, Report, named, preview, report, reporter, submit, talker
 from tests.loop.results import STOPPED, SUPERSEDED, context_of, end_of, failed, rejected, succeeded
 from tests.support.recorder import CallbackLog, Recorder, calls, transcript
 from tests.support.stage import Stage
@@ -62,11 +62,8 @@ async def test_all_calls_beside_an_output_run_in_order_before_it_is_judged(stage
     result = await run(reporter(model, tools=[act], validators=[judge]), "Go.", callbacks=told.callbacks())
     assert result.unwrap() == Report(total=1)
     assert order == ["act 1", "act 2", "judge"]
-    assert [(context.tool_use_id, rest[1]) for context, rest in told.of("tool_result")] == [
-        ("a", "acted"),
-        ("c", "acted"),
-        ("b", "Accepted."),
-    ]
+    ended = [(context.tool_use_id, rest[1]) for context, rest in told.of("tool_result")]
+    assert ended == [("a", "acted"), ("c", "acted"), ("b", "Accepted.")]
     assert transcript(result.history)[-1] == ("user", "#a: acted", "#b: Accepted.", "#c: acted")
     assert stage.n_requests == 1
 
@@ -76,11 +73,8 @@ async def test_without_reflection_the_last_of_several_outputs_counts(stage: Stag
     model = stage.model([[report(3), report(99), report(1)]])
     result = await run(reporter(model, validators=[judged.append]), "Go.")
     assert (result.unwrap(), judged) == (Report(total=1), [Report(total=1)])
-    assert [block.text for block in result.history[-1].content if isinstance(block, ToolResult)] == [
-        SUPERSEDED,
-        SUPERSEDED,
-        "Accepted.",
-    ]
+    read = [block.text for block in result.history[-1].content if isinstance(block, ToolResult)]
+    assert read == [SUPERSEDED, SUPERSEDED, "Accepted."]
 
 
 async def test_a_valid_output_before_a_bad_one_does_not_save_the_response(stage: Stage) -> None:  # A3
@@ -214,9 +208,7 @@ async def test_a_clean_reflection_may_be_required(stage: Stage) -> None:  # A6
     result = await run(reporter(model, output=Output(Report, reflection=reflection)), "Go.")
     assert result.unwrap() == Report(total=1)
     assert stage.tool_results(2) == [
-        ToolResult(
-            "Error: the last draft was not accepted. Propose another with 'output'.", is_error=True, tool_use_id="a"
-        )
+        ToolResult("Error: the last draft was not accepted. Propose another with 'output'.", True, "a")
     ]
     assert len(result.metadata.attempts) == 1
 
@@ -255,9 +247,7 @@ async def test_submit_before_any_output_may_be_answered_instead(stage: Stage) ->
     assert isinstance(await run(agent, "Go."), Success)
     assert stage.tool_results(1) == [
         ToolResult(SUPERSEDED, is_error=True, tool_use_id="a"),
-        ToolResult(
-            "Error: nothing to submit yet. Propose the output with 'draft' first.", is_error=True, tool_use_id="b"
-        ),
+        ToolResult("Error: nothing to submit yet. Propose the output with 'draft' first.", True, "b"),
     ]
 
 
@@ -289,13 +279,6 @@ async def test_an_early_hand_in_is_told_by_its_own_name(stage: Stage) -> None:  
     result = await run(reporter(stage.model([call("hand_in")]), output=output), "Go.")
     assert context_of(result, SubmitContext).submit_tool == "hand_in"
     assert "'hand_in'" in failed(result).error.message
-
-
-def named(name: str) -> Tool[..., object]:
-    async def act() -> str:
-        return name
-
-    return tool(act, name=name)
 
 
 # A14, D17, R78
@@ -481,16 +464,13 @@ async def test_an_output_may_be_a_text_of_its_own_that_is_no_answer(stage: Stage
     assert stage.tool_names() == ["output"]
 
 
-MODEL = Scripted([])
-
-
 def test_a_type_that_cannot_be_described_is_refused_at_definition() -> None:  # A16, D39
     class Handle: ...
 
-    with pytest.raises(DefinitionError):
-        Agent(name="a", model=MODEL, output=Output(Handle))
-    with pytest.raises(DefinitionError):
-        Agent(name="a", model=MODEL, input=Handle)
+    wrong: list[dict[str, Any]] = [{"output": Output(Handle)}, {"input": Handle}]
+    for options in wrong:
+        with pytest.raises(DefinitionError):
+            Agent[Any, Any](name="a", model=Scripted([]), **options)
 
 
 async def test_an_answer_that_reads_as_false_is_an_answer(stage: Stage) -> None:  # D20

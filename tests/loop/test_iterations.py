@@ -12,10 +12,10 @@ from journeyman.events import IterationStarted
 from journeyman.model import Response
 from journeyman.models.scripted import call, say
 from journeyman.types import Opaque, StopReason, Text, Thinking, ToolResult, ToolUse
-from tests.loop.players import REFLECTED, Report, fail, report, reporter, submit, talker
+from tests.loop.players import PLAIN, REFLECTED, Report, fail, report, reporter, submit, talker
 from tests.loop.results import context_of, end_of, failed, succeeded
 from tests.support.recorder import Recorder, calls, check_balance, names, transcript
-from tests.support.stage import Stage
+from tests.support.stage import Stage, Staged
 
 
 async def test_a_response_with_calls_is_run_and_continued(stage: Stage) -> None:  # R1, R3, R4, R5, R7, R40
@@ -67,11 +67,8 @@ async def test_iterations_are_counted_from_one_in_each_attempt(stage: Stage, rec
 
     model = stage.model([call("where"), call("where"), report(99), call("where"), report(98), report(1)])
     result = await run(reporter(model, tools=[where]), "Go.", on_event=recorder)
-    assert [(event.attempt, event.iteration) for event in recorder.of(IterationStarted)] == [
-        *((1, 1), (1, 2), (1, 3)),
-        *((2, 1), (2, 2)),
-        (3, 1),
-    ]
+    began = [(event.attempt, event.iteration) for event in recorder.of(IterationStarted)]
+    assert began == [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1)]
     assert seen == [(1, 1), (1, 2), (2, 1)]
     assert [(record.number, record.iterations) for record in result.metadata.attempts] == [(1, 3), (2, 2), (3, 1)]
 
@@ -102,9 +99,8 @@ async def test_a_run_that_only_calls_tools_makes_exactly_as_many_calls_as_allowe
         runs.append(1)
         return "worked"
 
-    agent = reporter(
-        stage.model([call("work")], repeat=True), tools=[work], limits=Limits(iterations=limit, attempts=3, calls=100)
-    )
+    limits = Limits(iterations=limit, attempts=3, calls=100)
+    agent = reporter(stage.model([call("work")], repeat=True), tools=[work], limits=limits)
     failure = failed(await run(agent, "Go.", on_event=recorder))
     assert failure.code == "MAX_ITERATIONS"  # D16
     assert end_of(failure)[:2] == (IterationsContext(iteration_count=limit, max_iterations=limit, has_draft=False), 1)
@@ -127,22 +123,25 @@ async def test_out_of_iterations_is_not_validated_and_not_attempted_again(stage:
     assert failed(result).report is None
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 15])
-async def test_an_output_in_the_last_allowed_iteration_is_a_success(stage: Stage, limit: int) -> None:  # D14, A13, R26
-    agent = reporter(stage.model([*[call("look")] * (limit - 1), report(1)]), limits=Limits(iterations=limit))
-    assert (await run(agent, "Go.")).unwrap() == Report(total=1)
-    assert stage.n_requests == limit
+ENOUGH: dict[str, tuple[list[Staged], bool]] = {
+    "an output in iteration 1": ([report(1)], False),
+    "an output in iteration 2": ([call("look"), report(1)], False),
+    "an output in iteration 3": ([call("look"), call("look"), report(1)], False),
+    "an output in iteration 15": ([*[call("look")] * 14, report(1)], False),
+    "a submit in iteration 1": ([[report(1), submit()]], True),
+    "a submit in iteration 2": ([report(1), submit()], True),
+    "a submit in iteration 3": ([report(2), report(1), submit()], True),
+}
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3])
-async def test_a_submit_in_the_last_allowed_iteration_is_a_success(stage: Stage, limit: int) -> None:  # D14
-    responses: dict[int, list[ToolUse | list[ToolUse]]] = {
-        1: [[report(1), submit()]],
-        2: [report(1), submit()],
-        3: [report(2), report(1), submit()],
-    }
-    agent = reporter(stage.model(responses[limit]), output=REFLECTED, limits=Limits(iterations=limit))
+@pytest.mark.parametrize(("responses", "reflecting"), ENOUGH.values(), ids=ENOUGH)
+async def test_a_hand_in_in_the_last_allowed_iteration_is_a_success(  # D14, A13, R26
+    stage: Stage, responses: list[Staged], reflecting: bool
+) -> None:
+    output, limits = REFLECTED if reflecting else PLAIN, Limits(iterations=len(responses))
+    agent = reporter(stage.model(responses), output=output, limits=limits)
     assert (await run(agent, "Go.")).unwrap() == Report(total=1)
+    assert stage.n_requests == len(responses)
 
 
 @pytest.mark.parametrize("limit", [1, 3])
@@ -169,26 +168,25 @@ async def test_a_draft_that_was_never_submitted_does_not_become_the_output(stage
 # -- replies that only talk --------------------------------------------------------------------------------------------
 
 
+def invalid(reason: StopReason, detail: str | None) -> InvalidResponseContext:
+    """Return the facts of a response without an output, and without a draft before it."""
+    return InvalidResponseContext(stop_reason=reason, stop_detail=detail, expected_tool="output", has_draft=False)
+
+
 @pytest.mark.parametrize("iteration", [1, 3])
 async def test_a_reply_that_only_talks_ends_the_run_at_once(stage: Stage, iteration: int) -> None:  # A12, R65, D16
     agent = reporter(stage.model([*[call("look")] * (iteration - 1), "The total is one.", report(1)]))
     failure = failed(await run(agent, "Go.", max_attempts=5))
-    assert end_of(failure) == (
-        InvalidResponseContext(stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False),
-        1,
-        iteration,
-    )
+    assert end_of(failure) == (invalid("end_turn", None), 1, iteration)
     assert (failure.phase, stage.n_requests) == ("iteration", iteration)
     assert failure.candidate is None
     assert transcript(failure.history)[-1] == ("assistant", "The total is one.")
 
 
 async def test_a_draft_that_was_forgotten_is_told(stage: Stage) -> None:  # A12, A13, R16, R42, R65
-    failure = failed(
-        await run(reporter(stage.model([report(1), call("look"), "Looks fine to me."]), output=REFLECTED), "Go.")
-    )
-    context = failure.error.context
-    assert isinstance(context, InvalidResponseContext)
+    agent = reporter(stage.model([report(1), call("look"), "Looks fine to me."]), output=REFLECTED)
+    failure = failed(await run(agent, "Go."))
+    context = context_of(failure, InvalidResponseContext)
     assert (context.expected_tool, context.has_draft) == ("submit", True)
     assert (failure.candidate, failure.report) == ({"total": 1}, None)
 
@@ -209,13 +207,8 @@ async def test_a_model_may_be_reminded_and_each_reminder_is_an_iteration(stage: 
     model = stage.model(["Hm.", stopped("Hm, hm.", reason="stop_sequence", detail="###"), report(1)])
     result = await run(reporter(model, nudge=True, limits=Limits(iterations=3)), "Go.", on_event=recorder)
     assert result.unwrap() == Report(total=1)
-    assert transcript(stage.messages(2)) == [
-        ("user", "Go."),
-        ("assistant", "Hm."),
-        ("user", NUDGE),
-        ("assistant", "Hm, hm."),
-        ("user", NUDGE),
-    ]
+    said = [("user", "Go."), ("assistant", "Hm."), ("user", NUDGE), ("assistant", "Hm, hm."), ("user", NUDGE)]
+    assert transcript(stage.messages(2)) == said
     assert [record.iterations for record in result.metadata.attempts] == [3]
 
 
@@ -247,9 +240,8 @@ async def test_a_reminder_follows_the_results_of_calls_that_were_not_run(stage: 
 
 @pytest.mark.parametrize("words", ["", "  \n", None])
 async def test_an_answer_without_words_is_invalid(stage: Stage, words: str | None) -> None:  # A12, design 2, R65
-    failure = failed(await run(talker(stage.model([say() if words is None else say(words)])), "Go."))
-    context = failure.error.context
-    assert isinstance(context, InvalidResponseContext)
+    result = await run(talker(stage.model([say() if words is None else say(words)])), "Go.")
+    context = context_of(result, InvalidResponseContext)
     assert (context.expected_tool, context.stop_reason) == (None, "end_turn")
 
 
@@ -299,8 +291,7 @@ async def test_the_calls_of_a_response_that_was_cut_do_not_run(stage: Stage, rea
 
 # A30
 async def test_a_response_that_was_cut_may_be_repeated_once_with_more_room(stage: Stage, recorder: Recorder) -> None:
-    cut = stopped("I will", call("look", id="x"), reason="max_tokens")
-    model = stage.model([cut, report(1)])
+    model = stage.model([stopped("I will", call("look", id="x"), reason="max_tokens"), report(1)])
     agent = reporter(model, settings=Settings(max_tokens=1_000), limits=Limits(extended_max_tokens=4_000, iterations=1))
     result = await run(agent, "Go.", on_event=recorder)
     assert result.unwrap() == Report(total=1)
@@ -314,8 +305,7 @@ async def test_a_response_that_was_cut_may_be_repeated_once_with_more_room(stage
 async def test_a_response_that_is_cut_twice_is_the_end(stage: Stage) -> None:  # A30
     model = stage.model([stopped("I", reason="max_tokens")], repeat=True)
     agent = talker(model, settings=Settings(max_tokens=1_000), limits=Limits(extended_max_tokens=4_000))
-    failure = failed(await run(agent, "Go."))
-    assert (failure.code, stage.n_requests) == (ErrorCode.TOKEN_LIMIT_EXCEEDED, 2)
+    assert (failed(await run(agent, "Go.")).code, stage.n_requests) == (ErrorCode.TOKEN_LIMIT_EXCEEDED, 2)
 
 
 @pytest.mark.parametrize("typed", [True, False], ids=["typed", "text"])
@@ -354,35 +344,26 @@ async def test_a_stop_that_this_library_does_not_know_is_invalid_and_told_by_its
     callbacks = Callbacks(on_model_response=lambda context, response: seen.append(response.stop_reason))
     model = stage.model([stopped("Hm.", report(1), reason="other", detail="coffee_break")])
     failure = failed(await run(reporter(model), "Go.", callbacks=callbacks))
-    assert end_of(failure) == (
-        InvalidResponseContext(
-            stop_reason="other", stop_detail="coffee_break", expected_tool="output", has_draft=False
-        ),
-        1,
-        1,
-    )
+    assert end_of(failure) == (invalid("other", "coffee_break"), 1, 1)
     assert "coffee_break" in failure.error.message
     assert seen == ["other"]
 
 
+SEARCHING = Opaque("anthropic", '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}')
+
+
 @pytest.mark.parametrize(
-    "response",
-    [
-        say("Let me see.", stop_reason="tool_use"),
-        say(stop_reason="tool_use"),
-        say(Opaque("anthropic", '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}')),
-    ],
+    "blocks",
+    [("Let me see.",), (), (SEARCHING,)],
     ids=["only text", "nothing", "only a call of the provider's own tool"],
 )
 @pytest.mark.parametrize("typed", [True, False], ids=["typed", "text"])
 async def test_a_response_that_stops_for_tools_and_calls_none_is_invalid_and_never_answered(
-    stage: Stage, response: Response, typed: bool
+    stage: Stage, blocks: tuple[str | Opaque, ...], typed: bool
 ) -> None:  # D6
-    model = stage.model([Response(content=response.content, stop_reason="tool_use"), "Never asked."])
+    model = stage.model([Response(content=say(*blocks).content, stop_reason="tool_use"), "Never asked."])
     failure = failed(await run(reporter(model) if typed else talker(model), "Go."))
-    assert failure.code == ErrorCode.INVALID_RESPONSE
-    assert isinstance(failure.error.context, InvalidResponseContext)
-    assert failure.error.context.stop_reason == "tool_use"
+    assert context_of(failure, InvalidResponseContext).stop_reason == "tool_use"
     assert stage.n_requests == 1
     assert all(message.content for message in failure.history)
 
@@ -397,13 +378,12 @@ async def test_an_answer_may_end_at_a_stop_sequence(stage: Stage) -> None:  # A3
 
 # A30, D24
 async def test_a_paused_turn_goes_on_and_its_calls_run_when_it_stops_for_them(stage: Stage, recorder: Recorder) -> None:
-    searching = Opaque("anthropic", '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}')
-    paused = Response(content=(Text("Let me search."), searching), stop_reason="pause_turn", usage=say().usage)
+    paused = Response(content=(Text("Let me search."), SEARCHING), stop_reason="pause_turn", usage=say().usage)
     agent = reporter(stage.model([paused, say("Found it.", call("look", id="a")), report(1)]))
     result = await run(agent, "Go.", on_event=recorder)
     assert result.unwrap() == Report(total=1)
     assert [message.role for message in stage.messages(1)] == ["user", "assistant"]
-    assert stage.messages(1)[1].content == (Text("Let me search."), searching)
+    assert stage.messages(1)[1].content == (Text("Let me search."), SEARCHING)
     assert transcript(stage.messages(2)) == [
         ("user", "Go."),
         ("assistant", "Let me search.", "Opaque", "Found it.", "look({})#a"),
@@ -419,8 +399,7 @@ async def test_an_answer_of_several_pauses_is_one_text(stage: Stage) -> None:  #
 
 @pytest.mark.parametrize("iterations", [1, 3])
 async def test_pauses_count_as_iterations(stage: Stage, iterations: int) -> None:  # A11, D24, A30
-    agent = talker(
-        stage.model([say("Wait.", stop_reason="pause_turn")], repeat=True), limits=Limits(iterations=iterations)
-    )
+    model = stage.model([say("Wait.", stop_reason="pause_turn")], repeat=True)
+    agent = talker(model, limits=Limits(iterations=iterations))
     assert failed(await run(agent, "Go.")).code == "MAX_ITERATIONS"
     assert stage.n_requests == iterations

@@ -11,7 +11,7 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from journeyman.tools.context import States
 from journeyman.types import ToolResult
-from tests.loop.players import REFLECTED, Report, report, reporter, submit, talker
+from tests.loop.players import REFLECTED, Report, report, reporter, submit, talker, turn
 from tests.loop.results import failed
 from tests.support.messages_answers import Raw, Reply, answer, tool_use
 from tests.support.messages_api import MessagesApi
@@ -27,10 +27,6 @@ def total(states: States) -> object:
 def given(request: Request) -> int:
     """Return the number that a run is about."""
     return int(request.messages[0].text)
-
-
-def turn(request: Request) -> int:
-    return sum(message.role == "assistant" for message in request.messages)
 
 
 def counting(request: Request) -> Answer:
@@ -66,9 +62,8 @@ async def test_runs_of_one_agent_at_the_same_time_do_not_meet() -> None:  # A48,
         if output.total == 1_000:
             raise ValueError("too large")
 
-    agent = reporter(
-        FromFunction(counting), tools=[add], output=REFLECTED, validators=[judge], run_state=nothing, project=total
-    )
+    options = {"tools": [add], "validators": [judge], "run_state": nothing, "project": total}
+    agent = reporter(FromFunction(counting), output=REFLECTED, **options)
     recorders = [Recorder() for _ in range(50)]
     results = await asyncio.gather(*(run(agent, str(n), on_event=recorder) for n, recorder in enumerate(recorders)))
     assert len(results) == 50
@@ -121,13 +116,11 @@ async def test_runs_at_the_same_time_over_http_do_not_meet() -> None:  # A48
         return answer(f"It is {number}.")
 
     async with MessagesApi(reply) as api:
-        model = Stage(over_http=True, url=api.url).model([])
-        agent = talker(model)
+        agent = talker(Stage(over_http=True, url=api.url).model([]))
         results = await asyncio.gather(*(run(agent, f"number {n}") for n in range(20)))
     assert [result.unwrap() for result in results] == [f"It is {n}." for n in range(20)]
-    assert [transcript(result.history)[2][1].partition(": ")[2] for result in results] == [
-        f"found {n}" for n in range(20)
-    ]
+    found = [transcript(result.history)[2][1].partition(": ")[2] for result in results]
+    assert found == [f"found {n}" for n in range(20)]
 
 
 async def test_a_definition_is_the_same_after_a_run_as_before(stage: Stage) -> None:  # A48

@@ -8,7 +8,7 @@ from threading import Barrier
 
 import pytest
 
-from journeyman import Abort, Agent, Limits, Output, Success, ToolContext, ToolResult, run, tool
+from journeyman import Abort, Agent, Limits, Output, ToolContext, ToolResult, run, tool
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished
 from journeyman.models.scripted import Scripted, call
 from tests.loop.players import Report, look, preview, report, reporter, submit, talker
@@ -119,18 +119,8 @@ async def test_other_calls_are_barriers_in_block_order(stage: Stage) -> None:  #
         assert not hall.inside
         return await hall.visit(name)
 
-    model = stage.model(
-        [
-            [
-                *(call("visit", name=name) for name in ("a", "b")),
-                call("sweep", name="s"),
-                *(call("visit", name=name) for name in ("c", "d")),
-                call("fly", name="unknown"),
-                call("visit", name="e"),
-            ],
-            "Done.",
-        ]
-    )
+    a, b, c, d, e = (call("visit", name=name) for name in "abcde")
+    model = stage.model([[a, b, call("sweep", name="s"), c, d, call("fly", name="unknown"), e], "Done."])
     await run(talker(model, tools=[tool(hall.visit, parallel=True), sweep]), "Go.")
     assert hall.log[:2] == ["+a", "+b"]
     assert hall.log[4:8] == ["+s", "-s", "+c", "+d"]
@@ -292,16 +282,12 @@ async def test_a_thread_that_takes_too_long_is_left_behind_and_its_late_result_d
         ctx.set_run_state("too late")
         return "too late"
 
+    model = stage.model([call("block", id="a"), "Done."])
     agent = Agent(
-        name="a",
-        model=stage.model([call("block", id="a"), "Done."]),
-        tools=[block],
-        run_state=lambda given: "in time",
-        project=lambda final: final.run,
+        name="a", model=model, tools=[block], run_state=lambda given: "in time", project=lambda final: final.run
     )
-    result = await run(agent, "Go.", on_event=recorder)
+    result = succeeded(await run(agent, "Go.", on_event=recorder))
     released.set()
-    assert isinstance(result, Success)
     assert stage.tool_results(1) == [ToolResult("Error: block timed out after 0.02s", is_error=True, tool_use_id="a")]
     assert [event.tool_use_id for event in recorder.of(CallAbandoned)] == ["a"]
     assert result.state == "in time"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import pytest
@@ -12,8 +12,21 @@ from pydantic import BaseModel
 from journeyman import Agent, ErrorCode, Image, Output, Rejection, Settings, Success, Text, dump_messages, run
 from journeyman.endings import PromptContext
 from journeyman.models.scripted import call
-from journeyman.types import Base64, Message
-from tests.loop.players import Report, look, report, reporter, small, talker
+from journeyman.types import Base64
+from tests.loop.players import (
+    Report,
+    broken,
+    broken_later,
+    leaking,
+    long_talk,
+    look,
+    report,
+    reporter,
+    small,
+    talker,
+    timing_out,
+    unspeakable,
+)
 from tests.loop.results import context_of, failed
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.recorder import Recorder, transcript
@@ -62,8 +75,7 @@ async def test_system_and_user_prompt_are_built_once_and_the_error_prompt_for_ea
 
 async def test_a_text_is_sent_as_it_is_and_any_other_input_as_json(stage: Stage) -> None:  # X16
     await run(talker(stage.model(["Hello."])), "  Go\n")
-    asking = Agent(name="tester", model=stage.model(["Hello."]), input=Question)
-    await run(asking, Question(about="moles"))
+    await run(Agent(name="tester", model=stage.model(["Hello."]), input=Question), Question(about="moles"))
     await run(talker(stage.model(["Hello."]), prompt="Always this."), "Ignored.")
     assert stage.texts(0) == ["  Go\n"]
     assert stage.texts(1) == ['{"about":"moles","depth":1}']
@@ -89,65 +101,28 @@ async def test_prompts_may_be_blocks(stage: Stage) -> None:  # X16
     assert stage.messages(0)[0].content == (Text("What is this?"), DOT)
 
 
-def _raises(given: object) -> str:
-    raise ValueError("no idea")
+def _returning(value: object) -> Callable[[object], object]:
+    def prompt(given: object) -> object:
+        return value
 
-
-async def _raises_later(given: object) -> str:
-    await asyncio.sleep(0)
-    raise ValueError("no idea")
-
-
-async def _times_out(given: object) -> str:
-    async with asyncio.timeout(0):
-        await asyncio.Event().wait()
-    return "unreachable"
-
-
-def _leaks(given: object) -> str:
-    raise asyncio.CancelledError
-
-
-class Unspeakable(Exception):
-    def __str__(self) -> str:
-        raise Unspeakable
-
-
-def _unspeakable(given: object) -> str:
-    raise Unspeakable
-
-
-def _empty(given: object) -> str:
-    return ""
-
-
-def _blank(given: object) -> str:
-    return " \n"
+    return prompt
 
 
 async def _blank_later(given: object) -> str:
     return "\t\n"
 
 
-def _nothing(given: object) -> Any:  # noqa: ANN401 - what a careless function gives
-    return None
-
-
-def _no_blocks(given: object) -> list[Text]:
-    return []
-
-
-BROKEN = {
-    "raises": (_raises, "it raised ValueError: no idea"),
-    "raises later": (_raises_later, "it raised ValueError: no idea"),
-    "times out": (_times_out, "it raised TimeoutError"),
-    "leaks": (_leaks, "it raised CancelledError"),
-    "has no words": (_unspeakable, "it raised Unspeakable"),
-    "empty": (_empty, "it is blank"),
-    "blank": (_blank, "it is blank"),
+BROKEN: dict[str, tuple[Callable[..., object], str]] = {
+    "raises": (broken, "it raised LookupError: broken"),
+    "raises later": (broken_later, "it raised LookupError: broken"),
+    "times out": (timing_out, "it raised TimeoutError"),
+    "leaks": (leaking, "it raised CancelledError"),
+    "has no words": (unspeakable, "it raised Unspeakable"),
+    "empty": (_returning(""), "it is blank"),
+    "blank": (_returning(" \n"), "it is blank"),
     "blank later": (_blank_later, "it is blank"),
-    "nothing": (_nothing, "it gave NoneType, not text or content blocks"),
-    "no blocks": (_no_blocks, "it is blank"),
+    "nothing": (_returning(None), "it gave NoneType, not text or content blocks"),
+    "no blocks": (_returning([]), "it is blank"),
 }
 
 
@@ -159,11 +134,9 @@ async def test_a_prompt_that_fails_ends_the_run_before_any_call(
     function, reason = BROKEN[how]
     options: dict[str, Any] = {"system" if which == "system" else "prompt": function}
     result = failed(await run(talker(stage.model(["Hello."]), **options), "Go.", on_event=recorder))
-    assert result.code == "PROMPT_GENERATION_FAILED"
-    assert result.phase == "prompt_generation"
+    assert (result.code, result.phase) == ("PROMPT_GENERATION_FAILED", "prompt_generation")
     context = context_of(result, PromptContext)
-    assert (context.prompt, context.reason, failed(result).error.attempt) == (which, reason, 0)
-    assert stage.n_requests == 0
+    assert (context.prompt, context.reason, result.error.attempt, stage.n_requests) == (which, reason, 0, 0)
 
 
 # X16, D10, D32, D39, A21
@@ -193,14 +166,6 @@ async def test_sampling_settings_are_sent_only_when_somebody_sets_them(stage: St
 
 
 # -- the provider's cache ----------------------------------------------------------------------------------------------
-
-
-async def long_talk(stage: Stage, settings: Settings, *system: Text) -> Sequence[Message]:
-    model = stage.model([call("look"), [call("look"), call("look")], report(99), report(1)])
-    agent = reporter(model, system=system, settings=settings)
-    result = await run(agent, "Go.")
-    assert isinstance(result, Success)
-    return result.history
 
 
 def marks(body: Json) -> list[str]:

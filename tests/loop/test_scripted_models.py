@@ -71,12 +71,8 @@ def test_blocks_are_made_in_few_words() -> None:  # X39
 async def test_a_scripted_call_gets_an_id_that_says_where_it_was_made() -> None:  # X39
     model = Scripted([[call("look"), call("look", id="mine"), call("look")], call("look"), "Done."])
     result = await run(talker(model), "Go.")
-    assert [use.id for message in result.history for use in message.tool_uses] == [
-        "call_1_0",
-        "mine",
-        "call_1_2",
-        "call_3_0",
-    ]
+    ids = [use.id for message in result.history for use in message.tool_uses]
+    assert ids == ["call_1_0", "mine", "call_1_2", "call_3_0"]
 
 
 async def test_runs_at_the_same_time_need_scripts_of_their_own() -> None:  # X39, D49

@@ -14,8 +14,19 @@ from journeyman import Agent, Output, ToolContext, ToolResult, run, tool
 from journeyman.endings import InternalContext, ProjectionContext
 from journeyman.models.scripted import call
 from journeyman.tools.context import States
-from journeyman.types import JsonObject, ToolUse
-from tests.loop.players import Report, look, preview, report, reporter, small, submit, talker
+from tests.loop.players import (
+    Report,
+    broken,
+    circular,
+    first_input,
+    look,
+    preview,
+    report,
+    reporter,
+    small,
+    submit,
+    talker,
+)
 from tests.loop.results import context_of, failed, rejected, succeeded
 from tests.support.recorder import CallbackLog, Recorder
 from tests.support.stage import Stage
@@ -83,8 +94,7 @@ async def test_run_state_survives_a_rejection_and_attempt_state_does_not(stage: 
         ]
     )
     agent = reporter(model, tools=[put, mark], run_state=new_cart, attempt_state=no_marks, project=all_of)
-    result = succeeded(await run(agent, "Go."))
-    assert result.state == States(run=Cart(["a", "b"]), attempt=["y"])
+    assert succeeded(await run(agent, "Go.")).state == States(run=Cart(["a", "b"]), attempt=["y"])
 
 
 async def test_states_begin_with_the_input_and_the_runs_state(stage: Stage) -> None:  # X5
@@ -130,21 +140,11 @@ async def test_runs_do_not_share_state(stage: Stage) -> None:  # X5, A48, D29
 # -- by value ----------------------------------------------------------------------------------------------------------
 
 
-def raising() -> object:
-    raise ValueError("no")
-
-
-def circular() -> object:
-    ring: list[object] = []
-    ring.append(ring)
-    return ring
-
-
 async def coroutine() -> None: ...
 
 
 SPOILT: dict[str, Callable[[], object]] = {
-    "raises": raising,
+    "raises": broken,
     "circular": circular,
     "a generator": lambda: (n for n in range(3)),
     "an iterator": lambda: iter([1]),
@@ -189,8 +189,7 @@ async def test_a_reference_kept_from_one_call_does_not_reach_the_next(stage: Sta
         given = Cart(["own"])
         ctx.set_run_state(given)
         kept.extend([given, ctx.run_state(Cart)])
-        marks = ctx.attempt_state(list[str])
-        marks.append("kept")
+        ctx.attempt_state(list[str]).append("kept")
         return found
 
     agent = shopper(stage, call("keep"), call("keep"), call("put", item="fig"), tools=[keep, put])
@@ -329,13 +328,6 @@ async def test_an_attempt_state_that_raises_is_an_internal_error(stage: Stage, r
 # -- what others were given --------------------------------------------------------------------------------------------
 
 
-def asked(stage: Stage) -> JsonObject:
-    """Return the arguments of the first call, as the second request sent them back."""
-    use = stage.messages(1)[1].content[0]
-    assert isinstance(use, ToolUse)
-    return use.input
-
-
 async def test_a_reflection_that_changes_the_draft_changes_neither_output_nor_history(stage: Stage) -> None:  # D12
     def inflate(report: Report) -> str:
         report.total = 1_000
@@ -343,7 +335,7 @@ async def test_a_reflection_that_changes_the_draft_changes_neither_output_nor_hi
 
     agent = reporter(stage.model([report(4), submit()]), output=Output(Report, reflection=inflate))
     assert (await run(agent, "Go.")).unwrap() == Report(total=4)
-    assert asked(stage) == {"total": 4}
+    assert first_input(stage) == {"total": 4}
 
 
 async def test_a_draft_shown_twice_is_two_objects(stage: Stage) -> None:  # D12

@@ -102,8 +102,7 @@ async def test_the_signal_stops_the_wait_before_another_request() -> None:  # R3
 
 def cancelled(failure: Failure) -> tuple[str, int, int]:
     """Return what a run did when it was stopped, its attempt and its iteration."""
-    context = failure.error.context
-    assert isinstance(context, CancelledContext)
+    context = context_of(failure, CancelledContext)
     assert context.reason == "enough"
     return context.doing, failure.error.attempt, failure.error.iteration
 
@@ -132,10 +131,8 @@ async def test_after_an_abort_in_a_tool_no_further_tool_runs_and_nothing_is_vali
     ended = ": stopping" if inline else f"! {STOPPED}"
     assert calls(recorder.events) == ["look#a?", "look#a: found here", f"{stop.name}#b?", f"{stop.name}#b{ended}"]
     assert cancelled(failure) == ("running tools", 1, 1)
-    assert transcript(failure.history)[-1] == (
-        *("user", "#a: found here", f"#b{ended}"),
-        *(f"#c! {STOPPED}", f"#d! {STOPPED}"),
-    )
+    last = ("user", "#a: found here", f"#b{ended}", f"#c! {STOPPED}", f"#d! {STOPPED}")
+    assert transcript(failure.history)[-1] == last
     assert (stage.n_requests, failure.candidate, judged) == (1, None, [])
 
 
@@ -233,12 +230,8 @@ async def test_an_abort_in_the_last_validator_is_no_success_and_asks_for_no_erro
         told.append(rejection)
         return "Again."
 
-    agent = reporter(
-        stage.model([hand_in(total, reflecting=reflecting), report(1)]),
-        output=REFLECTED if reflecting else PLAIN,
-        validators=[stop],
-        error_prompt=tell,
-    )
+    model, output = stage.model([hand_in(total, reflecting=reflecting), report(1)]), REFLECTED if reflecting else PLAIN
+    agent = reporter(model, output=output, validators=[stop], error_prompt=tell)
     failure = failed(await run(agent, "Go.", abort=abort, on_event=recorder))
     assert cancelled(failure) == ("validating the output", 1, 1)
     assert (failure.phase, failure.candidate) == ("validation", {"total": total})
@@ -605,10 +598,8 @@ async def test_one_signal_ends_many_runs_and_stays_fired(stage: Stage) -> None: 
 
     agents = [Agent(name=f"a{n}", model=stage.model([call("wait")]), tools=[wait]) for n in range(3)]
     results = await asyncio.gather(*(run(agent, "Go.", abort=abort) for agent in agents))
-    endings = [failed(result).error for result in results]
-    assert [(ending.context, ending.attempt, ending.iteration) for ending in endings] == [
-        (CancelledContext(reason="all of you", doing="running tools"), 1, 1)
-    ] * 3
+    stopped = (CancelledContext(reason="all of you", doing="running tools"), 1, 1)
+    assert [end_of(result) for result in results] == [stopped] * 3
     abort.abort("again")
     assert (abort.aborted, abort.reason) == (True, "all of you")
     assert isinstance(await run(agents[0], "Go.", abort=abort), Failure)
@@ -619,15 +610,12 @@ async def test_the_signal_may_be_fired_from_another_thread(stage: Stage) -> None
 
     @tool
     async def wait() -> str:
-        thread = threading.Thread(target=abort.abort, args=("from a thread",))
-        thread.start()
+        threading.Thread(target=abort.abort, args=("from a thread",)).start()
         await asyncio.Event().wait()
         return "unreachable"
 
     result = await run(talker(stage.model([call("wait")]), tools=[wait]), "Go.", abort=abort)
-    context = failed(result).error.context
-    assert isinstance(context, CancelledContext)
-    assert context.reason == "from a thread"
+    assert context_of(result, CancelledContext).reason == "from a thread"
 
 
 async def test_a_signal_that_never_fires_changes_nothing_and_keeps_nothing(stage: Stage) -> None:  # A22

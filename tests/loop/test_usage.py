@@ -22,24 +22,13 @@ from tests.support.stage import Stage, Staged
 
 
 def used(input_tokens: int, output_tokens: int, read: int | None = None, written: int | None = None) -> Usage:
-    return Usage(
-        requests=1,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-    )
+    told = Usage(requests=1, input_tokens=input_tokens, output_tokens=output_tokens)
+    return replace(told, cache_read_tokens=read, cache_write_tokens=written)
 
 
 async def test_tokens_add_up_over_iterations_and_attempts(stage: Stage) -> None:  # R37, R38, R59
-    model = stage.model(
-        [
-            say(call("look"), usage=used(1, 10)),
-            say(report(7), usage=used(2, 20)),
-            say(call("fail"), usage=used(4, 40)),
-            say(report(2, id="o2"), usage=used(8, 80)),
-        ]
-    )
+    calls = [call("look"), report(7), call("fail"), report(2, id="o2")]
+    model = stage.model([say(each, usage=used(2**n, 10 * 2**n)) for n, each in enumerate(calls)])
     result = succeeded(await run(reporter(model, tools=[look, fail]), "Go."))
     assert result.metadata.usage == Usage(requests=4, input_tokens=15, output_tokens=150)
     assert [record.usage for record in result.metadata.attempts] == [
@@ -79,10 +68,8 @@ async def test_what_one_response_reported_is_kept(stage: Stage) -> None:  # X20
 
 async def test_what_a_priced_model_used_has_a_cost(stage: Stage) -> None:  # A31, R61, X21
     usage = Usage(requests=1, input_tokens=1_000, output_tokens=100, cache_read_tokens=500, cache_write_tokens=200)
-    model = stage.model(
-        [say(call("look"), usage=usage), say("Done.", usage=usage)],
-        price=Price(input=3, output=15, cache_read=0.3, cache_write=3.75),
-    )
+    price = Price(input=3, output=15, cache_read=0.3, cache_write=3.75)
+    model = stage.model([say(call("look"), usage=usage), say("Done.", usage=usage)], price=price)
     result = await run(talker(model), "Go.")
     assert result.metadata.usage is not None
     assert result.metadata.usage.cost == pytest.approx(2 * (3_000 + 1_500 + 150 + 750) / 1_000_000)
@@ -121,9 +108,8 @@ ENDS: dict[str, tuple[list[Staged], int, int]] = {
 @pytest.mark.parametrize("end", ENDS)
 async def test_every_response_that_came_is_counted_whatever_it_was(stage: Stage, end: str, recorder: Recorder) -> None:
     answers, n_responses, tokens = ENDS[end]
-    agent = reporter(
-        stage.model(answers), output=REFLECTED if end == "early" else PLAIN, limits=Limits(iterations=2, attempts=2)
-    )
+    output, limits = REFLECTED if end == "early" else PLAIN, Limits(iterations=2, attempts=2)
+    agent = reporter(stage.model(answers), output=output, limits=limits)
     result = await run(agent, "Go.", on_event=recorder)
     usage = result.metadata.usage
     assert usage is not None
@@ -175,9 +161,8 @@ async def test_calls_are_counted_by_tool_and_kind_of_error(stage: Stage) -> None
 
 async def test_unknown_names_share_one_entry(stage: Stage) -> None:  # R77, D34
     result = await run(talker(stage.model([[call(f"fly_{n}") for n in range(50)], "Done."])), "Go.")
-    assert timeless(result.metadata.tools) == {
-        "(unknown)": ToolStats(kind="unknown", calls=50, succeeded=0, errors={"unknown": 50})
-    }
+    unknown = ToolStats(kind="unknown", calls=50, succeeded=0, errors={"unknown": 50})
+    assert timeless(result.metadata.tools) == {"(unknown)": unknown}
 
 
 async def test_reflection_and_submit_are_counted_apart_from_tools(stage: Stage) -> None:  # R77, R78
@@ -211,19 +196,15 @@ async def test_durations_add_up_by_tool() -> None:  # R77
     async def oversleep(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    model = Stage(over_http=False).model(
-        [[call("nap", seconds=1.5), call("oversleep", seconds=99), call("nap", seconds=2)], "Done."]
-    )
-    result = await run(talker(model, tools=[nap, oversleep]), "Go.")
-    assert {name: stats.duration_s for name, stats in result.metadata.tools.items()} == pytest.approx(
-        {"nap": 3.5, "oversleep": 4}
-    )
+    naps = [call("nap", seconds=1.5), call("oversleep", seconds=99), call("nap", seconds=2)]
+    result = await run(talker(Scripted([naps, "Done."]), tools=[nap, oversleep]), "Go.")
+    durations = {name: stats.duration_s for name, stats in result.metadata.tools.items()}
+    assert durations == pytest.approx({"nap": 3.5, "oversleep": 4})
     assert result.metadata.tools["oversleep"].errors == {"timeout": 1}
     assert result.metadata.latency_s == pytest.approx(7.5)
 
 
 async def test_a_rejected_hand_in_is_no_success(stage: Stage) -> None:  # R77
     result = await run(reporter(stage.model([[report(1, id="o1"), report(7)], report(2, id="o2")])), "Go.")
-    assert timeless(result.metadata.tools) == {
-        "output": ToolStats(kind="output", calls=3, succeeded=1, errors={"rejected": 2})
-    }
+    output = ToolStats(kind="output", calls=3, succeeded=1, errors={"rejected": 2})
+    assert timeless(result.metadata.tools) == {"output": output}

@@ -15,7 +15,7 @@ from journeyman.endings import AttemptsContext, ValidationContext
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.loop import from_checker
 from journeyman.models.scripted import call
-from tests.loop.players import Report, report, reporter, small
+from tests.loop.players import Report, Unspeakable, report, reporter, small
 from tests.loop.results import context_of, end_of, failed, succeeded
 from tests.support.naming import steady_repr
 from tests.support.recorder import Recorder
@@ -75,21 +75,12 @@ async def test_after_the_first_rejection_no_layer_is_run(stage: Stage, recorder:
     def third(bill: Bill) -> None:
         judged.append("third")
 
-    agent = Agent(
-        name="clerk",
-        model=stage.model([bill()]),
-        output=Output(Bill),
-        validators=[first, second, third],
-        limits=Limits(attempts=1),
-    )
-    result = failed(await run(agent, "Go.", on_event=recorder))
+    agent = Agent(name="clerk", model=stage.model([bill()]), output=Output(Bill), validators=[first, second, third])
+    result = failed(await run(agent, "Go.", on_event=recorder, max_attempts=1))
     assert judged == ["first", "second"]
     outcomes = [event.outcome for event in recorder.of(LayerCompleted)]
-    assert [(outcome.name, outcome.passed, outcome.feedback) for outcome in outcomes] == [
-        ("schema", True, ""),
-        ("first", True, ""),
-        ("second", False, "closed"),
-    ]
+    told = [(outcome.name, outcome.passed, outcome.feedback) for outcome in outcomes]
+    assert told == [("schema", True, ""), ("first", True, ""), ("second", False, "closed")]
     assert outcomes[-1].error is error
     assert result.error.cause is error
 
@@ -203,11 +194,6 @@ class Odd(Exception):
 
     def __str__(self) -> str:
         return " and ".join(f"{name} is {value}" for name, value in self.facts.items())
-
-
-class Unspeakable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
 
 
 class Quiet(ValueError):
@@ -354,12 +340,8 @@ def returning(value: object) -> Callable[[Report], None]:
 )
 async def test_a_validator_that_returns_a_value_is_a_bug_of_the_program(stage: Stage, value: object) -> None:
     failure = failed(await run(reporter(stage.model([report(1)]), validators=[returning(value)]), "Go."))
-    assert end_of(failure)[:2] == (
-        ValidationContext(
-            layer="check", reason=f"returned {type(value).__name__}; it must raise to reject, and return nothing"
-        ),
-        1,
-    )
+    reason = f"returned {type(value).__name__}; it must raise to reject, and return nothing"
+    assert end_of(failure)[:2] == (ValidationContext(layer="check", reason=reason), 1)
     assert (failure.phase, stage.n_requests) == ("validation", 1)
 
 
@@ -417,8 +399,7 @@ class Order(BaseModel):
 async def test_fields_with_a_default_are_not_required_of_the_model(stage: Stage) -> None:  # D26, X8
     result = await run(Agent(name="a", model=stage.model([call("output", item="pear")]), output=Output(Order)), "Go.")
     assert result.unwrap() == Order(item="pear")
-    schema = stage.requests[0].prefix.tools[0].input_schema
-    assert schema["required"] == ["item"]
+    assert stage.requests[0].prefix.tools[0].input_schema["required"] == ["item"]
 
 
 async def test_a_type_that_transforms_its_values_may_be_an_output(stage: Stage) -> None:  # D26

@@ -120,12 +120,7 @@ class Actor:
             self.do(act)
             return give(act, *arguments)
 
-        async def asynchronous(*arguments: object) -> object:
-            act = next_act()
-            await self.do_async(act)
-            return give(act, *arguments)
-
-        return sync if site.form == "sync" else asynchronous
+        return sync if site.form == "sync" else self.coroutine_function(site, give)
 
     def coroutine_function(self, site: Site, give: Callable[..., object]) -> Callable[..., Awaitable[object]]:
         """Return an async function, whatever the form of the site."""

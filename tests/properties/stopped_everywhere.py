@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import TypeAlias
 
-from journeyman import Limits, Text
+from journeyman import Failure, Limits, Success, Text
 from journeyman.types import ToolUse
 from tests.properties.played_model import Fault, PlayedModel, Turn
 from tests.properties.world import Act, ReflectionPlan, Site, ToolPlan, World
@@ -36,6 +36,10 @@ TURNS = (
         content=(ToolUse("g", "output", '{"title": "May", "total": 3}'), ToolUse("h", "submit")), stop_reason="tool_use"
     ),
 )
+SLOW_CALLBACKS = (
+    *("on_run_start", "on_attempt_start", "on_tool_call", "on_tool_result", "on_layer_complete"),
+    *("on_attempt_complete", "on_success", "on_failure"),
+)
 EVERYTHING = World(
     turns=TURNS,
     output="model",
@@ -53,19 +57,21 @@ EVERYTHING = World(
     middlewares=(SLOW,),
     error_prompt=SLOW,
     system=SLOW,
-    callbacks={
-        "on_run_start": SLOW,
-        "on_attempt_start": SLOW,
-        "on_model_response": Site(),
-        "on_tool_call": SLOW,
-        "on_tool_result": SLOW,
-        "on_layer_complete": SLOW,
-        "on_attempt_complete": SLOW,
-        "on_success": SLOW,
-        "on_failure": SLOW,
-    },
+    callbacks={**dict.fromkeys(SLOW_CALLBACKS, SLOW), "on_model_response": Site()},
     has_host_budget=True,
 )
+
+
+def ending(record: RunRecord) -> str:
+    """Return how a run ended, in a word."""
+    match record.result:
+        case None:
+            return type(record.raised).__name__
+        case Success():
+            return "Success"
+        case Failure(error=error):
+            return error.code
+
 
 Plan: TypeAlias = Callable[[CountingLoop, WorldRun, int], None]
 """Sees to it that a run is stopped before the step of that number."""

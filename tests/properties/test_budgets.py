@@ -224,13 +224,8 @@ async def _runs(tokens: int, parts: list[float], parallel: int) -> Budget:
         usage = Usage(requests=1, input_tokens=1, output_tokens=int(part * request.max_tokens))
         return say(call("nothing"), usage=usage)
 
-    agent = Agent(
-        name="hero",
-        model=FromFunction(answer),
-        settings=Settings(max_tokens=2_000),
-        limits=Limits(iterations=4),
-        retries=0,
-    )
+    settings, limits = Settings(max_tokens=2_000), Limits(iterations=4)
+    agent = Agent(name="hero", model=FromFunction(answer), settings=settings, limits=limits, retries=0)
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(run(agent, "Go.", host=Host(budget=budget))) for _ in range(parallel)]
     used = 0

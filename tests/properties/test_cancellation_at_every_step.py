@@ -10,18 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from journeyman import Allowance, Failure, Success
-from tests.properties.stopped_everywhere import (
-    EVERYTHING,
-    Plan,
-    abort,
-    abort_then_cancel,
-    both_at_once,
-    cancel,
-    cancel_then_abort,
-    let_time_run_out,
-    stopped_everywhere,
-)
+import pytest
+
+from journeyman import Allowance
+from tests.properties import stopped_everywhere as stopped
+from tests.properties.stopped_everywhere import EVERYTHING, Plan, ending
 from tests.properties.world import Act, ToolPlan, World
 from tests.properties.world_run import LIMITLESS
 from tests.support.counting_loop import on_counting_loop
@@ -34,23 +27,13 @@ def endings(world: World, plan: Plan, check: Callable[[RunRecord], None] = check
 
     async def scenario() -> Counter[str]:
         found: Counter[str] = Counter()
-        async for record in stopped_everywhere(world, plan):
+        async for record in stopped.stopped_everywhere(world, plan):
             check(record)
             await _nothing_is_reserved(record)
-            found[_ending(record)] += 1
+            found[ending(record)] += 1
         return found
 
     return on_counting_loop(scenario)
-
-
-def _ending(record: RunRecord) -> str:
-    match record.result:
-        case None:
-            return type(record.raised).__name__
-        case Success():
-            return "Success"
-        case Failure(error=error):
-            return error.code
 
 
 async def _nothing_is_reserved(record: RunRecord) -> None:
@@ -64,57 +47,41 @@ async def _nothing_is_reserved(record: RunRecord) -> None:
         assert grant.max_tokens == LIMITLESS - used
 
 
-def test_an_abort_at_any_step_is_a_failure_or_the_finished_result() -> None:  # A22, A23, R36, D21, D22
-    found = endings(EVERYTHING, abort)
-    assert set(found) == {"Success", "EXECUTION_CANCELLED"}
-    assert found["EXECUTION_CANCELLED"] > 100
+WITH_LIMIT = replace(EVERYTHING, limits=replace(EVERYTHING.limits, seconds=100.0))
+WITH_LIMIT_OF_THE_ATTEMPT = replace(
+    EVERYTHING, limits=replace(EVERYTHING.limits, each_attempt=Allowance(seconds=100.0))
+)
+STOPPED: dict[str, tuple[World, Plan, str]] = {
+    "an abort is a failure": (EVERYTHING, stopped.abort, "EXECUTION_CANCELLED"),
+    "a cancellation is raised": (EVERYTHING, stopped.cancel, "CancelledError"),
+    "a cancellation wins over an abort after it": (EVERYTHING, stopped.cancel_then_abort, "CancelledError"),
+    "a cancellation wins over an abort at the same time": (EVERYTHING, stopped.both_at_once, "CancelledError"),
+    "a deadline is a failure": (WITH_LIMIT, stopped.let_time_run_out, "BUDGET_EXCEEDED"),
+    "a deadline of the attempt is one too": (WITH_LIMIT_OF_THE_ATTEMPT, stopped.let_time_run_out, "BUDGET_EXCEEDED"),
+}
 
 
-def test_a_cancellation_at_any_step_is_raised_or_the_result_is_finished() -> None:  # A21, A22
-    found = endings(EVERYTHING, cancel)
-    assert set(found) == {"Success", "CancelledError"}
-    assert found["CancelledError"] > 100
+# A21, A22, A23, A39, R36, R79, D21, D22, design 4.7
+@pytest.mark.parametrize(("world", "plan", "ends"), STOPPED.values(), ids=STOPPED)
+def test_a_stop_at_any_step_ends_the_run_or_the_result_is_finished(world: World, plan: Plan, ends: str) -> None:
+    found = endings(world, plan)
+    assert set(found) == {"Success", ends}
+    assert found[ends] > 100
 
 
 def test_an_abort_and_then_a_cancellation_end_as_the_cancellation() -> None:  # A22: never swallow the latter
-    found = endings(EVERYTHING, abort_then_cancel)
+    found = endings(EVERYTHING, stopped.abort_then_cancel)
     assert set(found) <= {"Success", "CancelledError", "EXECUTION_CANCELLED"}
     assert found["CancelledError"] > 100
 
 
-def test_a_cancellation_and_then_an_abort_end_as_the_cancellation() -> None:  # A22
-    found = endings(EVERYTHING, cancel_then_abort)
-    assert set(found) == {"Success", "CancelledError"}
-    assert found["CancelledError"] > 100
-
-
-def test_an_abort_and_a_cancellation_at_once_end_as_the_cancellation() -> None:  # A22
-    found = endings(EVERYTHING, both_at_once)
-    assert set(found) == {"Success", "CancelledError"}
-    assert found["CancelledError"] > 100
-
-
-def test_a_deadline_at_any_step_is_a_failure_or_the_finished_result() -> None:  # R79, A39, design 4.7
-    limited = replace(EVERYTHING, limits=replace(EVERYTHING.limits, seconds=100.0))
-    found = endings(limited, let_time_run_out)
-    assert set(found) == {"Success", "BUDGET_EXCEEDED"}
-    assert found["BUDGET_EXCEEDED"] > 100
-
-
-def test_a_deadline_of_the_attempt_at_any_step_is_a_failure_or_the_finished_result() -> None:  # R79
-    limited = replace(EVERYTHING, limits=replace(EVERYTHING.limits, each_attempt=Allowance(seconds=100.0)))
-    found = endings(limited, let_time_run_out)
-    assert set(found) == {"Success", "BUDGET_EXCEEDED"}
-    assert found["BUDGET_EXCEEDED"] > 100
-
-
 def test_a_run_inside_a_tool_of_another_run_is_stopped_with_it_at_any_step() -> None:  # design 4.5
     nested = replace(EVERYTHING, tools=(ToolPlan(name="look", acts=(Act("nested run"),)), *EVERYTHING.tools[1:]))
-    assert set(endings(nested, abort)) == {"Success", "EXECUTION_CANCELLED"}
-    assert set(endings(nested, cancel)) == {"Success", "CancelledError"}
+    assert set(endings(nested, stopped.abort)) == {"Success", "EXECUTION_CANCELLED"}
+    assert set(endings(nested, stopped.cancel)) == {"Success", "CancelledError"}
 
 
 def test_a_stream_is_stopped_at_any_step_with_whoever_reads_it() -> None:  # R74, design 4.14
     streamed = replace(EVERYTHING, watch="stream")
-    assert set(endings(streamed, abort)) == {"Success", "EXECUTION_CANCELLED"}
-    assert set(endings(streamed, cancel)) == {"Success", "CancelledError"}
+    assert set(endings(streamed, stopped.abort)) == {"Success", "EXECUTION_CANCELLED"}
+    assert set(endings(streamed, stopped.cancel)) == {"Success", "CancelledError"}

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import pytest
 
-from journeyman import Abort, Agent, Callbacks, Event, Failure, Listener, Success, run, stream, tool
+from journeyman import Abort, Agent, Callbacks, Event, Listener, Success, run, stream, tool
 from journeyman.events import RunSucceeded
 from journeyman.models.scripted import Scripted, call
 from tests.properties.played_model import PlayedModel
-from tests.properties.stopped_everywhere import EVERYTHING, SLOW
+from tests.properties.stopped_everywhere import EVERYTHING, SLOW, ending
 from tests.properties.world import Act, ReflectionPlan, Site, Stop, ToolPlan, World
 from tests.properties.world_run import WorldRun
 from tests.support.counting_loop import CountingLoop, on_counting_loop, the_counting_loop
@@ -24,17 +24,6 @@ from tests.support.invariants import check_invariants
 from tests.support.run_record import RunRecord
 
 How = Literal["abort", "cancel"]
-
-
-def ending(record: RunRecord) -> str:
-    """Return how a run ended, in a word."""
-    match record.result:
-        case None:
-            return type(record.raised).__name__
-        case Success():
-            return "Success"
-        case Failure(error=error):
-            return error.code
 
 
 def run_of(world: World) -> WorldRun:
@@ -340,10 +329,5 @@ def test_a_run_in_the_clean_up_of_a_cancelled_task_is_a_run_like_any(stop: str |
         check_invariants(record)
         return ending(record), counts[0]
 
-    expected = {
-        None: "Success",
-        "abort": "EXECUTION_CANCELLED",
-        "cancel": "CancelledError",
-        "deadline": "BUDGET_EXCEEDED",
-    }
+    expected = {None: "Success", **STOPPED, "deadline": "BUDGET_EXCEEDED"}
     assert on_counting_loop(scenario) == (expected[stop], 2 if stop == "cancel" else 1)

@@ -22,24 +22,9 @@ from journeyman.types import Block, Opaque, RedactedThinking, Thinking, ToolUse
 from tests.properties.played_model import FaultKind, Turn
 from tests.properties.world import Act, Site, World
 from tests.properties.world_run import WorldRun
+from tests.support import messages_answers as messages
 from tests.support.counting_loop import CountingRealLoop
-from tests.support.messages_answers import (
-    Answer,
-    Reply,
-    answer,
-    broken_off,
-    cut,
-    fault,
-    html_page,
-    insert,
-    late,
-    raw,
-    redacted_thinking,
-    stall,
-    text,
-    thinking,
-    tool_use,
-)
+from tests.support.messages_answers import Answer, Reply
 from tests.support.messages_api import MessagesApi
 from tests.support.messages_json import Json
 from tests.support.run_record import Reply as Heard
@@ -116,7 +101,7 @@ class Server:
         usage = turn.usage if self.price is None else replace(turn.usage, cost=self.price.of(turn.usage))
         content = _heard(turn.content, number)
         self.said.append(Heard(name=f"script-{number}", content=content, stop_reason=turn.stop_reason, usage=usage))
-        return late(_said(turn, number), seconds=turn.slow_s / SPEED)
+        return messages.late(_said(turn, number), seconds=turn.slow_s / SPEED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +161,7 @@ _STATUSES: dict[FaultKind, int] = {
 
 def _said(turn: Turn, number: int) -> Reply:
     blocks = [_block(block, f"{number}_{place}") for place, block in enumerate(turn.content)]
-    whole = answer(
+    whole = messages.answer(
         *(block for block in blocks if block is not None),
         stop_reason=_STOP_REASONS.get(turn.stop_reason, turn.stop_reason),
         usage=_counts(turn.usage),
@@ -193,25 +178,25 @@ def _faulty(turn: Turn, whole: Answer) -> Reply:
     if made is not None:
         return made
     waits = {} if turn.fault.retry_after_s is None else {"retry-after": f"{turn.fault.retry_after_s:g}"}
-    return fault(_STATUSES[turn.fault.kind], headers=waits)
+    return messages.fault(_STATUSES[turn.fault.kind], headers=waits)
 
 
 def _broken(whole: Answer, kind: FaultKind, n_events: int) -> Reply | None:
     garbage = b"event: content_block_delta\ndata: {garbage\n\n"
     ways: dict[FaultKind, Callable[[], Reply]] = {
-        "hangs": lambda: stall(whole, after_events=n_events),
-        "ends": lambda: cut(whole, after_events=n_events, ending="end"),
-        "stream_cut": lambda: cut(whole, after_events=n_events, ending="close"),
-        "network": lambda: cut(whole, after_events=n_events, ending="reset"),
-        "stream_idle": lambda: cut(whole, after_events=n_events, ending="close"),
-        "raises": html_page,
-        "raises a group": lambda: insert(whole, garbage, after_events=n_events),
-        "leaks a CancelledError": lambda: raw(b"\xff\xfe garbage", content_type="text/event-stream"),
+        "hangs": lambda: messages.stall(whole, after_events=n_events),
+        "ends": lambda: messages.cut(whole, after_events=n_events, ending="end"),
+        "stream_cut": lambda: messages.cut(whole, after_events=n_events, ending="close"),
+        "network": lambda: messages.cut(whole, after_events=n_events, ending="reset"),
+        "stream_idle": lambda: messages.cut(whole, after_events=n_events, ending="close"),
+        "raises": messages.html_page,
+        "raises a group": lambda: messages.insert(whole, garbage, after_events=n_events),
+        "leaks a CancelledError": lambda: messages.raw(b"\xff\xfe garbage", content_type="text/event-stream"),
     }
     if kind in ways:
         return ways[kind]()
     within = "rate_limit_error" if kind == "rate_limited" else "overloaded_error"
-    return broken_off(whole, after_events=n_events, error_type=within, message=kind) if n_events > 2 else None
+    return messages.broken_off(whole, after_events=n_events, error_type=within, message=kind) if n_events > 2 else None
 
 
 def _counts(usage: Usage) -> dict[str, object]:
@@ -224,13 +209,13 @@ def _counts(usage: Usage) -> dict[str, object]:
 def _block(block: Block, place: str) -> Json | None:
     match block:
         case Text(words):
-            return text(words)
+            return messages.text(words)
         case Thinking(words, signature):
-            return thinking(words, signature=signature)
+            return messages.thinking(words, signature=signature)
         case RedactedThinking(data):
-            return redacted_thinking(data)
+            return messages.redacted_thinking(data)
         case ToolUse():
-            return tool_use(block.name, orjson.loads(block.input_json), id=f"toolu_{place}")
+            return messages.tool_use(block.name, orjson.loads(block.input_json), id=f"toolu_{place}")
         case Opaque(json=raw_json):
             return orjson.loads(raw_json)
         case _:
@@ -287,13 +272,8 @@ def _unhung_act(act: Act) -> Act:
 def _fit(turn: Turn, number: int, *, has_tools: bool) -> Turn:
     sayable = [block for block in turn.content if has_tools or not isinstance(block, ToolUse)]  # as models are
     content = tuple(fitting for block in sayable if (fitting := _fit_block(block, number)) is not None)
-    usage = Usage(
-        requests=1,
-        input_tokens=turn.usage.input_tokens,
-        output_tokens=turn.usage.output_tokens,
-        cache_read_tokens=turn.usage.cache_read_tokens or 0,
-        cache_write_tokens=turn.usage.cache_write_tokens or 0,
-    )
+    read, written = turn.usage.cache_read_tokens or 0, turn.usage.cache_write_tokens or 0
+    usage = replace(turn.usage, cache_read_tokens=read, cache_write_tokens=written, reasoning_tokens=None)
     return replace(turn, content=content, usage=usage)
 
 

@@ -175,14 +175,13 @@ class WorldRun:
 
     def _host(self) -> Host:
         world = self.world
-        unlimited = Allowance(tokens=LIMITLESS) if world.has_host_budget else None
+        unlimited = Allowance(tokens=LIMITLESS)
+        approve: Any = self.actor.coroutine_function(world.approve, returns.decided) if world.approve else None
         return Host(
             journal=InMemoryJournal() if world.is_journalled else None,
             gate=_Gate(self.actor, world.host_gate) if world.host_gate else None,
-            approve=cast("Any", self.actor.coroutine_function(world.approve, returns.decided))
-            if world.approve
-            else None,
-            budget=Budget(unlimited, scope="host", now=0.0) if unlimited else None,
+            approve=approve,
+            budget=Budget(unlimited, scope="host", now=0.0) if world.has_host_budget else None,
         )
 
     # -- tools
@@ -217,15 +216,8 @@ class WorldRun:
     async def _nested_run(self, context: ToolContext) -> str:
         """Run another agent inside the tool, with the same signal; whatever cancels the tool may cancel it."""
         model = PlayedModel(_PAGES_TURNS)
-        inner = RunRecord(
-            agent=self._page,
-            input="Help.",
-            abort=context.abort,
-            replies=model.replies,
-            host=Host(model=model),
-            was_cancelled=True,
-            is_nested=True,
-        )
+        inner = RunRecord(agent=self._page, input="Help.", abort=context.abort, host=Host(model=model))
+        inner.replies, inner.was_cancelled, inner.is_nested = model.replies, True, True
         if self.actor.record is not None:
             self.actor.record.inside.append(inner)
         await record(inner)

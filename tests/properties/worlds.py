@@ -53,8 +53,7 @@ def kinds(*more: Any) -> list[ActKind]:  # noqa: ANN401 - Literals
 
 def acts(*more: Any, often: ActKind = "fine") -> SearchStrategy[Act]:  # noqa: ANN401
     """Return acts: every other one as it should be."""
-    kind = st.one_of(st.just(often), st.sampled_from(kinds(*more)))
-    return st.builds(Act, kind, SECONDS)
+    return st.builds(Act, st.one_of(st.just(often), st.sampled_from(kinds(*more))), SECONDS)
 
 
 def sites(*more: Any) -> SearchStrategy[Site]:  # noqa: ANN401

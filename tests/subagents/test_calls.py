@@ -13,17 +13,8 @@ from journeyman.errors import InvalidArguments, SubagentMisused
 from journeyman.model import Model
 from journeyman.models.scripted import Scripted
 from journeyman.models.wrappers import Swappable
-from journeyman.subagents.calls import (
-    BackgroundCall,
-    ChainCall,
-    Item,
-    ParallelCall,
-    SingleCall,
-    SubagentArguments,
-    TeamCall,
-    chosen,
-    parsed,
-)
+from journeyman.subagents import calls
+from journeyman.subagents.calls import SingleCall, chosen, parsed
 from journeyman.types import Effect
 from tests.subagents.players import Count, errors, play, read, scout
 from tests.support.players import echo
@@ -51,7 +42,7 @@ def test_agents_are_listed_in_order_of_their_names_so_that_the_prefix_stays_the_
 
 def test_the_schema_has_every_argument_and_requires_none() -> None:  # S1.2
     schema: Any = Subagents(agent("scout")).input_schema
-    assert [*schema["properties"]] == [*SubagentArguments.model_fields]
+    assert [*schema["properties"]] == [*calls.SubagentArguments.model_fields]
     assert "required" not in schema
     assert schema["properties"]["chain"]["items"]["required"] == ["agent", "task"]
 
@@ -132,8 +123,7 @@ def test_its_effect_is_that_of_the_riskiest_tool_behind_it(agents: list[Agent[An
 
 
 def test_it_is_untrusted_if_a_tool_behind_it_is() -> None:
-    fetch = tool(_nothing, name="fetch", untrusted=True)
-    inner = Subagents(agent("reader", tools=[fetch]))
+    inner = Subagents(agent("reader", tools=[tool(_nothing, name="fetch", untrusted=True)]))
     assert inner.untrusted
     assert Subagents(agent("boss", tools=[inner])).untrusted
     assert not Subagents(agent("scout")).untrusted
@@ -143,8 +133,9 @@ def test_it_is_untrusted_if_a_tool_behind_it_is() -> None:
 
 
 ITEM = {"agent": "scout", "task": "look"}
-ITEMS = (Item(agent="scout", task="look"),)
-JOINS = TeamCall(agent="scout", task="look", name="scout", team_name="", description="", color="")
+ITEMS = (calls.Item(agent="scout", task="look"),)
+RED = {"color": "red", "description": "d"}
+JOINS = calls.TeamCall(agent="scout", task="look", name="scout", team_name="", description="", color="")
 
 
 @pytest.mark.parametrize(
@@ -153,16 +144,13 @@ JOINS = TeamCall(agent="scout", task="look", name="scout", team_name="", descrip
         (ITEM, SingleCall("scout", "look")),
         ({**ITEM, "tasks": [], "chain": []}, SingleCall("scout", "look")),
         ({**ITEM, "tasks": None, "other": 1}, SingleCall("scout", "look")),
-        ({"agent": "scout", "tasks": [ITEM]}, ParallelCall(ITEMS)),
-        ({"task": "look", "chain": [ITEM]}, ChainCall(ITEMS, 1, "")),
-        ({"chain": [ITEM], "start_at": 1, "previous": "x"}, ChainCall(ITEMS, 1, "x")),
-        ({**ITEM, "background": True}, BackgroundCall("scout", "look", "look")),
-        ({**ITEM, "background": True, "description": "d"}, BackgroundCall("scout", "look", "d")),
+        ({"agent": "scout", "tasks": [ITEM]}, calls.ParallelCall(ITEMS)),
+        ({"task": "look", "chain": [ITEM]}, calls.ChainCall(ITEMS, 1, "")),
+        ({"chain": [ITEM], "start_at": 1, "previous": "x"}, calls.ChainCall(ITEMS, 1, "x")),
+        ({**ITEM, "background": True}, calls.BackgroundCall("scout", "look", "look")),
+        ({**ITEM, "background": True, "description": "d"}, calls.BackgroundCall("scout", "look", "d")),
         ({**ITEM, "name": "ann"}, replace(JOINS, name="ann")),
-        (
-            {**ITEM, "team_name": "t", "color": "red", "description": "d"},
-            replace(JOINS, team_name="t", description="d", color="red"),
-        ),
+        ({**ITEM, "team_name": "t", **RED}, replace(JOINS, team_name="t", **RED)),
     ],
 )
 def test_a_call_means_one_mode(arguments: dict[str, Any], meant: object) -> None:  # S1.2, S1.7
@@ -193,7 +181,7 @@ def test_a_call_that_means_none_is_misuse(arguments: dict[str, Any], why: str) -
 
 def test_a_long_task_is_cut_where_it_is_the_description() -> None:  # S1.6
     call = chosen(parsed({"agent": "scout", "task": "x" * 81, "background": True}), 8)
-    assert isinstance(call, BackgroundCall)
+    assert isinstance(call, calls.BackgroundCall)
     assert call.description == "x" * 80 + "..."
     assert call.task == "x" * 81
 
@@ -251,16 +239,13 @@ async def test_another_model_is_made_once_and_used_for_every_task_of_the_call(st
 
 
 async def test_a_wrong_model_is_told_before_a_wrong_mode() -> None:  # S1.2 the order of decisions
-
     crew = Subagents(Agent(name="scout", model=Scripted([])))
     with pytest.raises(SubagentMisused, match="Model 'fast'"):
         await crew.execute({"model": "fast"})
 
 
 async def test_the_model_is_that_of_the_definition_when_the_run_starts(stage: Stage) -> None:  # S1.1
-
     swappable = Swappable(echo())
-
     crew = Subagents(Agent(name="scout", model=swappable))
     first = await crew.run("scout", "one")
     swappable.swap(Scripted(["swapped"]))

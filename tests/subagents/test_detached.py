@@ -47,12 +47,9 @@ async def test_it_returns_at_once_and_the_task_can_be_seen_by_then(stage: Stage)
     async with Tasks(notify=told) as tasks:
         crew = Subagents(scout(stage, door.before("found")), tasks=tasks)
         result = await play(stage, crew, {**LATER, "description": "a look"})
-        assert read(result) == {
-            "task_id": "bg-1",
-            "description": "a look",
-            "status": "running",
-            "message": "Sub-agent 'scout' works in the background as task bg-1. You will be told when it ends.",
-        }
+        message = "Sub-agent 'scout' works in the background as task bg-1. You will be told when it ends."
+        facts = {"task_id": "bg-1", "description": "a look", "status": "running"}
+        assert read(result) == {**facts, "message": message}
         info = tasks.get("bg-1")
         assert (info.kind, info.agent, info.description, info.status) == ("agent", "scout", "a look", "running")
         door.opened.set()
@@ -66,8 +63,7 @@ async def test_it_returns_at_once_and_the_task_can_be_seen_by_then(stage: Stage)
 async def test_the_tools_own_recipient_is_told(stage: Stage, told: Told) -> None:  # S1.6
     others = Told()
     async with Tasks(notify=others) as tasks:
-        crew = Subagents(scout(stage), notify=told)
-        await play(stage, crew, LATER, host=Host(tasks=tasks))
+        await play(stage, Subagents(scout(stage), notify=told), LATER, host=Host(tasks=tasks))
         await tasks.wait()
     assert (len(told.notes), len(others.notes)) == (1, 0)
 
@@ -104,8 +100,7 @@ async def test_it_outlives_the_run_its_deadline_and_its_signal(stage: Stage, doo
     abort = Abort()
     async with Tasks(notify=Told()) as tasks:
         crew = Subagents(scout(stage, door.before("found")), tasks=tasks)
-        boss = lead(stage, crew, LATER, limits=Limits(seconds=30))
-        await run(boss, "Go.", abort=abort)
+        await run(lead(stage, crew, LATER, limits=Limits(seconds=30)), "Go.", abort=abort)
         abort.abort()
         door.opened.set()
         await tasks.wait()
@@ -155,8 +150,7 @@ async def test_messages_to_the_task_are_read_before_its_next_model_call(stage: S
 async def test_a_message_that_comes_with_the_last_answer_starts_one_more_turn(stage: Stage) -> None:  # S16.6
     door = Door()
     async with Tasks(notify=Told()) as tasks:
-        crew = Subagents(scout(stage, door.before("found"), "and the cellar"), tasks=tasks)
-        await play(stage, crew, LATER)
+        await play(stage, Subagents(scout(stage, door.before("found"), "and the cellar"), tasks=tasks), LATER)
         await door.reached.wait()
         tasks.message("bg-1", "Also the cellar.")
         door.opened.set()
@@ -251,12 +245,9 @@ JOIN = {"agent": "scout", "task": "look", "team_name": "night", "description": "
 async def test_a_team_call_asks_the_spawner_once(stage: Stage) -> None:  # S1.7
     spawner, agent = Spawner(), scout(stage)
     result = await play(stage, Subagents(agent, team=spawner), JOIN)
-    assert read(result) == {
-        "task_id": "tm-1",
-        "agent_id": "scout@night",
-        "status": "running",
-        "message": "'scout' is a member of team 'night' now, and works by itself.",
-    }
+    message = "'scout' is a member of team 'night' now, and works by itself."
+    facts = {"task_id": "tm-1", "agent_id": "scout@night", "status": "running"}
+    assert read(result) == {**facts, "message": message}
     wanted = TeamSpawnRequest(agent=agent, prompt="look", name="scout", team_name="night", description="d", color="red")
     assert spawner.requests == [wanted]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Failure, Limits, Output, Result, Subagents, Success, Usage, run, tool
+from journeyman import Agent, Failure, Limits, Output, Result, Subagents, Usage, run, tool
 from journeyman.errors import ProviderError, SubagentFailed
 from journeyman.events import RunFailed, RunSucceeded
 from journeyman.models.scripted import FromFunction, Scripted, call, say
@@ -23,7 +23,6 @@ from tests.support.stage import Stage, broken
 
 ONE = {"input": 10, "output": 5, "turns": 1, "tools": 0}
 """The usage of one answer of the stage."""
-
 
 LOOK = {"agent": "scout", "task": "look"}
 
@@ -45,7 +44,7 @@ async def test_a_sub_agent_gets_its_task_and_nothing_of_its_parents_conversation
 
 async def test_a_single_call_returns_output_and_usage(stage: Stage) -> None:  # S1.3
     crew = Subagents(scout(stage, call("look", id="a"), "found"))
-    result = await play(stage, crew, {"agent": "scout", "task": "look"})
+    result = await play(stage, crew, LOOK)
     assert read(result) == {"output": "found", "usage": {"input": 20, "output": 10, "turns": 2, "tools": 1}}
 
 
@@ -56,9 +55,7 @@ async def test_a_typed_output_is_json_for_the_model_and_a_value_for_a_program(st
     executed = await crew.execute({"agent": "counter", "task": "count"})
     assert isinstance(executed, SingleResult)
     assert executed.value == Count(total=4, places=["attic"])
-    ran = await crew.run("counter", "count")
-    assert isinstance(ran, Success)
-    assert ran.output == Count(total=4, places=["attic"])
+    assert done(await crew.run("counter", "count")).output == Count(total=4, places=["attic"])
 
 
 async def test_an_output_that_is_no_object_is_not_wrapped(stage: Stage) -> None:

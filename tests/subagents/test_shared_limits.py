@@ -97,10 +97,8 @@ async def play(world: World) -> tuple[Result[str], Played]:
         return say(*blocks, usage=played.report(request, 0.1))
 
     crew = Subagents(*[child(n, world, played) for n in range(N_CHILDREN)], max_concurrency=world.concurrency)
-    limits = Limits(tokens=world.limit, seconds=world.seconds)
-    agent = Agent(
-        name="lead", model=FromFunction(answer), tools=[crew], limits=limits, settings=Settings(max_tokens=100)
-    )
+    limits, settings = Limits(tokens=world.limit, seconds=world.seconds), Settings(max_tokens=100)
+    agent = Agent(name="lead", model=FromFunction(answer), tools=[crew], limits=limits, settings=settings)
     abort = Abort()
     if world.aborted_after_s is not None:
         asyncio.get_running_loop().call_later(world.aborted_after_s, abort.abort)

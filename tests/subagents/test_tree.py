@@ -101,9 +101,8 @@ async def test_the_tokens_of_a_parent_are_those_of_its_whole_tree(stage: Stage) 
     crew = Subagents(scout(stage, call("look", id="a"), "found"))
     result = await play(stage, crew, PAIR, limits=Limits(tokens=3_000), settings=Settings(max_tokens=300))
     assert code(result) in ("", "BUDGET_EXCEEDED")
-    usage = result.metadata.usage
-    assert usage is not None
-    assert usage.total_tokens <= 3_000
+    assert result.metadata.usage is not None
+    assert result.metadata.usage.total_tokens <= 3_000
 
 
 async def test_a_child_that_finds_too_little_left_fails_and_so_does_its_parent(stage: Stage) -> None:
@@ -390,7 +389,6 @@ async def test_no_sub_agent_is_deeper_than_five(mode: str) -> None:  # S1.6, S16
 
 async def test_what_children_did_before_a_death_is_not_done_again() -> None:  # 4.9
     asked: list[str] = []
-
     reached = asyncio.Event()
 
     def answering(name: str, *, hangs: bool) -> FromFunction:

@@ -26,8 +26,7 @@ from tests.support.recorder import Recorder
 @virtual_clock
 async def test_a_task_can_be_seen_before_start_returns() -> None:
     async with Tasks() as tasks:
-        id = tasks.start(sleeping, description="sleep")
-        info = tasks.get(id)
+        info = tasks.get(tasks.start(sleeping, description="sleep"))
         assert (info.id, info.status, info.description, info.depth) == ("bg-1", "running", "sleep", 0)
         assert tasks.list() == (info,)
 

@@ -70,8 +70,7 @@ async def test_a_message_to_what_has_ended_or_never_was_is_refused_by_name() -> 
 @virtual_clock
 async def test_a_command_takes_no_messages() -> None:
     async with Tasks() as tasks:
-        id = tasks.start(sleeping, description="sleep", kind="shell")
-        assert tasks.message(id, "hello") == "gone"
+        assert tasks.message(tasks.start(sleeping, description="sleep", kind="shell"), "hello") == "gone"
 
 
 @virtual_clock

@@ -28,16 +28,8 @@ INFO = TaskInfo(id="bg-1", kind="agent", description="find the fault", started=S
 
 
 def test_a_notice_of_an_agent_says_what_came_out_and_what_it_used() -> None:
-    info = replace(
-        INFO,
-        status="completed",
-        agent="scout",
-        result="line 12",
-        n_calls=3,
-        usage=Usage(requests=2, input_tokens=100, output_tokens=20),
-        duration_s=1.5,
-        output_path="/out/bg-1.jsonl",
-    )
+    used = replace(INFO, usage=Usage(requests=2, input_tokens=100, output_tokens=20), n_calls=3, duration_s=1.5)
+    info = replace(used, status="completed", agent="scout", result="line 12", output_path="/out/bg-1.jsonl")
     assert notice(info).split("\n") == [
         "<background-task-completed>",
         "<task-id>bg-1</task-id>",
@@ -98,7 +90,6 @@ def test_no_field_can_say_more_than_itself(text: str) -> None:  # S16.12
 
 @virtual_clock
 async def test_a_chat_that_goes_on_is_told_when_it_would_stop(door: Door) -> None:
-
     async def answering(request: object) -> str:
         door.opened.set()
         await tasks.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -50,6 +51,12 @@ async def turn_of(team: Team, request: TeamSpawnRequest) -> TeamSpawnResult:
     return made
 
 
+async def heard(team: Team) -> tuple[str, str]:
+    """Return what the next mail to the leader is, and its text; it must be the only one."""
+    (mail,) = await team.receive()
+    return mail.kind, mail.text
+
+
 def mail_in(message: Message) -> list[tuple[str, str]]:
     """Return the mail that is said in a message: who sent it, and the text."""
     texts = [block.text for block in message.content if isinstance(block, Text)]
@@ -72,6 +79,15 @@ async def read_by(team: Team, name: str, text: str) -> None:
     team.send(name, text)
     await team_changes(team)
     await until_idle(team)
+
+
+async def whatever_happens(released: asyncio.Event) -> None:
+    """Wait for the event, and let no cancellation through."""
+    while not released.is_set():
+        try:
+            await released.wait()
+        except asyncio.CancelledError:
+            continue
 
 
 async def team_changes(team: Team) -> None:

@@ -198,8 +198,7 @@ async def run_checked(plan: Plan) -> int:
 @pytest.mark.parametrize("what", WHATS)
 def test_something_happens_before_every_step(what: What) -> None:  # S3, S16.6
     async def scenario() -> int:
-        whole = Plan(writes=tuple(WRITES), slow_s=1.0)
-        steps = await run_checked(whole)
+        steps = await run_checked(Plan(writes=tuple(WRITES), slow_s=1.0))
         names = NAMES if what in ("stop", "cancel") else NAMES[-1:]
         for step, name in product(thinned(range(1, steps + 1), 3), names):
             await run_checked(Plan(writes=tuple(WRITES), slow_s=1.0, disturbances=(Disturbance(step, what, name),)))

@@ -136,8 +136,7 @@ async def test_a_chat_may_be_followed_by_another_that_goes_on_from_its_history()
             await until_idle(team)
             await chat.continue_()
             assert team.roster().n_waiting == 0
-    read = mail_read(model.requests[-1])
-    assert read == [("ada", "One."), ("max", "Two.")]
+    assert mail_read(model.requests[-1]) == [("ada", "One."), ("max", "Two.")]
 
 
 async def test_a_member_that_makes_members_is_not_the_leader() -> None:
@@ -162,8 +161,7 @@ async def test_delegation_with_a_team_name_makes_a_member(stage: Stage) -> None:
             while await team.news():
                 await chat.continue_()
         assert (team.name, team.member("ada").description, team.member("ada").agent) == ("crew", "counting", "scout")
-    result = transcript(stage.messages(1))[-1][1]
-    assert '"agent_id":"ada@crew"' in result.replace(" ", "")
+    assert '"agent_id":"ada@crew"' in transcript(stage.messages(1))[-1][1].replace(" ", "")
     assert mail_in(stage.messages(2)[-1]) == [("ada", "Counted.")]
 
 

@@ -16,6 +16,7 @@ from journeyman.events import Mail, MailDelivered, MailSent, ToolFinished
 from journeyman.gate import Guard
 from journeyman.models.scripted import Scripted, call
 from journeyman.team.mail import Mailbox, MailboxClosed, TeamHooks, as_text
+from journeyman.team.members import LEADER
 from journeyman.team.post import REMEMBERED_IDS
 from journeyman.tools.tools import tool
 from tests.support.clock import virtual_clock
@@ -25,6 +26,7 @@ from tests.support.stage import Stage
 from tests.team.players import (
     done_by,
     fates,
+    heard,
     join,
     mail_read,
     member_of,
@@ -33,6 +35,7 @@ from tests.team.players import (
     turn_of,
     until_idle,
     wanted,
+    whatever_happens,
 )
 
 
@@ -259,8 +262,7 @@ async def test_mail_that_comes_while_a_turn_ends_goes_on_with_that_turn(door: Do
         await door.reached.wait()
         team.send("ada", "And?")
         door.opened.set()
-        (mail,) = await team.receive()
-        assert mail.text == "Two."  # it was not idle in between
+        assert await heard(team) == ("idle", "Two.")  # it was not idle in between
 
 
 async def test_members_write_to_one_another() -> None:
@@ -287,16 +289,11 @@ async def test_a_message_to_all_goes_to_every_member_but_the_sender_and_the_lead
 
 
 async def test_the_sender_is_told_where_its_message_went(recorder: Recorder) -> None:
-    script = [
-        call("send_message", to="*", message="Anybody?"),
-        call("send_message", to="team-lead", message="Nobody is here."),
-        call("send_message", to="max", message="Hello?"),
-        call("send_message", to="ada", message="Hello, me."),
-        call("send_message", to="team-lead", message=" "),
-        "Done.",
-    ]
+    sent = {"*": "Anybody?", LEADER: "Nobody is here.", "max": "Hello?", "ada": "Hello, me."}
+    messages = [*sent.items(), (LEADER, " ")]
+    script = [call("send_message", to=to, message=text) for to, text in messages]
     async with Team("crew", on_event=recorder) as team:
-        await done_by(team, "ada", script)
+        await done_by(team, "ada", [*script, "Done."])
     assert [event.tool_result for event in recorder.of(ToolFinished)] == [
         "Nobody else is there, so nothing was sent.",
         "Sent to team-lead.",
@@ -386,11 +383,7 @@ async def test_a_member_that_is_gone_sends_no_more() -> None:
     async def hang() -> str:
         """Hang, whatever happens."""
         stuck.set()
-        while not released.is_set():
-            try:
-                await released.wait()
-            except asyncio.CancelledError:
-                continue
+        await whatever_happens(released)
         try:
             team.send("team-lead", "I am still here!")
         except TeamError as error:

@@ -24,6 +24,7 @@ from tests.support.stage import Stage
 from tests.team.players import (
     done_by,
     fates,
+    heard,
     join,
     lives,
     mail_read,
@@ -95,17 +96,15 @@ async def test_a_typed_member_hands_in_json_as_its_last_words() -> None:
     agent = Agent(name="counter", model=Scripted([call("output", total=3)]), output=Output(Report))
     async with Team("crew") as team:
         await team.spawn(wanted(agent))
-        (mail,) = await team.receive()
-        assert mail.text == '{"total":3}'
+        assert await heard(team) == ("idle", '{"total":3}')
 
 
 async def test_a_turn_that_fails_ends_the_member_and_the_leader_is_told() -> None:
     refused = ProviderError("No.", kind="auth")
     async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
         made = await join(team, "ada", [refused])
-        (mail,) = await team.receive()
-        assert (mail.kind, mail.text) == ("gone", "Member 'ada' failed: API_ERROR: The model call failed (auth): No.")
-        assert team.member("ada").error == mail.text
+        failed = "Member 'ada' failed: API_ERROR: The model call failed (auth): No."
+        assert (await heard(team), team.member("ada").error) == (("gone", failed), failed)
         await tasks.wait(made.task_id)
         info = tasks.get(made.task_id)
         assert (info.status, info.liveness, info.kind) == ("failed", "gone", "member")
@@ -115,8 +114,7 @@ async def test_its_requests_are_repeated_as_those_of_a_chat() -> None:
     flaky = [ProviderError("Busy.", kind="overloaded", retry_after_s=0.0)] * 2
     async with Team("crew") as team:
         await join(team, "ada", [*flaky, "Done."])
-        (mail,) = await team.receive()
-        assert mail.text == "Done."
+        assert await heard(team) == ("idle", "Done.")
 
 
 @virtual_clock
@@ -210,9 +208,8 @@ async def test_its_system_prompt_is_joined_with_the_teams_as_its_mode_says(
         await turn_of(team, wanted(Agent(name="scout", model=model, system=system, system_mode=mode)))
     texts = [block.text for block in model.requests[0].prefix.system]
     assert ["own" if text == "Be careful: True." else "team" for text in texts] == expected
-    if "team" in expected:
-        words = texts[expected.index("team")]
-        assert words.startswith("You are scout, a member of the team crew, which team-lead leads.")
+    opening = "You are scout, a member of the team crew, which team-lead leads."
+    assert [text.startswith(opening) for text in texts] == [who == "team" for who in expected]
 
 
 async def test_a_tool_of_its_own_may_not_have_the_name_of_one_of_the_teams() -> None:
@@ -231,8 +228,7 @@ async def test_a_model_of_the_request_is_used_instead_of_the_agents() -> None:
     other = Scripted(["Other."])
     async with Team("crew") as team:
         await team.spawn(wanted(member_of(["Own."]), model=other))
-        (mail,) = await team.receive()
-        assert mail.text == "Other."
+        assert await heard(team) == ("idle", "Other.")
 
 
 async def test_the_budget_of_the_team_holds_for_all_members_together() -> None:
@@ -293,8 +289,7 @@ async def test_what_a_member_asks_is_answered_by_the_program_that_leads() -> Non
 
     async with Team("crew", host=Host(gate=Asking(("team_roster",))), on_event=answer) as team:
         await join(team, "ada", [call("team_roster"), "Done."])
-        (mail,) = await team.receive()
-        assert (mail.text, len(asked)) == ("Done.", 1)
+        assert (await heard(team), len(asked)) == (("idle", "Done."), 1)
 
 
 async def test_each_member_has_a_part_of_the_journal_to_itself() -> None:
@@ -323,8 +318,7 @@ async def test_a_stopped_task_is_a_killed_member_and_the_leader_is_told(door: Do
         await door.reached.wait()
         team.send("ada", "Hello?")
         assert tasks.stop(made.task_id)
-        (mail,) = await team.receive()
-        assert (mail.kind, mail.text) == ("gone", "ada was stopped.")
+        assert await heard(team) == ("gone", "ada was stopped.")
         await tasks.wait(made.task_id)
         assert tasks.get(made.task_id).status == "killed"
         assert [letter.reason for letter in team.dead_letters] == ["unread"]
@@ -359,6 +353,5 @@ async def test_limits_hold_for_each_turn_of_a_member() -> None:
     agent = Agent(name="scout", model=Scripted([call("team_roster")], repeat=True), limits=Limits(iterations=2))
     async with Team("crew") as team:
         await team.spawn(wanted(agent))
-        (mail,) = await team.receive()
-        assert mail.kind == "gone"
-        assert "MAX_ITERATIONS" in mail.text
+        kind, text = await heard(team)
+        assert (kind, "MAX_ITERATIONS" in text) == ("gone", True)

@@ -18,7 +18,18 @@ from journeyman.tools.tools import AnyTool, tool
 from tests.support.clock import virtual_clock
 from tests.support.players import Door, cancelled
 from tests.support.recorder import Recorder
-from tests.team.players import done_by, fates, join, lives, mail_read, member_of, until_idle, wanted
+from tests.team.players import (
+    done_by,
+    fates,
+    heard,
+    join,
+    lives,
+    mail_read,
+    member_of,
+    until_idle,
+    wanted,
+    whatever_happens,
+)
 
 
 async def test_the_leader_is_there_from_the_beginning() -> None:
@@ -171,7 +182,7 @@ async def test_an_idle_member_ends_at_once_without_another_turn() -> None:
 async def test_a_working_member_is_asked_and_may_end_its_turn(recorder: Recorder) -> None:
     model = Scripted([call("sleep"), "I stop here."])
     async with Team("crew", on_event=recorder) as team:
-        await team.spawn(wanted(member_of(model, tools=[sleeping(10.0)]), name="ada"))
+        await join(team, "ada", model, sleeping(10.0))
         await asyncio.sleep(1.0)
         assert await timed(team.shutdown("ada", grace_s=30.0)) == (Shutdown(finished=("ada",)), 9.0)
         assert team.member("ada").last_text == "I stop here."
@@ -184,7 +195,7 @@ async def test_a_working_member_is_asked_and_may_end_its_turn(recorder: Recorder
 @virtual_clock
 async def test_a_member_that_works_on_is_stopped_when_the_grace_is_over() -> None:
     async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
-        made = await team.spawn(wanted(member_of([call("sleep")], tools=[sleeping(1_000.0)]), name="ada"))
+        made = await join(team, "ada", [call("sleep")], sleeping(1_000.0))
         await asyncio.sleep(1.0)
         assert await timed(team.shutdown("ada", grace_s=5.0)) == (Shutdown(stopped=("ada",)), 5.0)
         await tasks.wait()
@@ -198,21 +209,16 @@ async def test_a_member_that_does_not_end_is_left_to_itself_and_its_name_is_free
     @tool
     async def hang() -> str:
         """Hang, whatever happens."""
-        while not released.is_set():
-            try:
-                await released.wait()
-            except asyncio.CancelledError:
-                continue
+        await whatever_happens(released)
         return "released"
 
     async with Tasks() as tasks, Team("crew", tasks=tasks) as team:
-        await team.spawn(wanted(member_of([call("hang"), "Done."], tools=[hang]), name="ada"))
+        await join(team, "ada", [call("hang"), "Done."], hang)
         await asyncio.sleep(1.0)
         assert await timed(team.shutdown("ada", grace_s=5.0, force_s=3.0)) == (Shutdown(abandoned=("ada",)), 8.0)
         assert team.member("ada").error == "ada was stopped, and does not end."
         assert (await join(team, "ada", ["Here I am."])).incarnation == 2
-        (mail,) = await team.receive()
-        assert mail.text == "Here I am."
+        assert await heard(team) == ("idle", "Here I am.")
         released.set()  # the end of the first says nothing of the second
         await asyncio.sleep(1.0)
         assert (team.member("ada").liveness, team.member("ada").incarnation) == ("idle", 2)
@@ -231,8 +237,8 @@ async def test_a_shutdown_of_an_earlier_member_leaves_a_later_one_alone() -> Non
 @virtual_clock
 async def test_a_shutdown_that_goes_on_does_not_stop_a_member_that_came_meanwhile() -> None:
     async with Team("crew") as team:
-        await team.spawn(wanted(member_of([call("sleep"), "Done."], tools=[sleeping(3.0)]), name="ada"))
-        await team.spawn(wanted(member_of([call("sleep")], tools=[sleeping(1_000.0)]), name="max"))
+        await join(team, "ada", [call("sleep"), "Done."], sleeping(3.0))
+        await join(team, "max", [call("sleep")], sleeping(1_000.0))
         await asyncio.sleep(1.0)
         ending = asyncio.create_task(team.shutdown(grace_s=10.0))
         await asyncio.sleep(5.0)
@@ -246,7 +252,7 @@ async def test_a_shutdown_that_goes_on_does_not_stop_a_member_that_came_meanwhil
 async def test_all_members_are_let_go_at_the_same_time() -> None:
     async with Team("crew") as team:
         for name in ("ada", "max", "eve"):
-            await team.spawn(wanted(member_of([call("sleep")], tools=[sleeping(1_000.0)]), name=name))
+            await join(team, name, [call("sleep")], sleeping(1_000.0))
         await asyncio.sleep(1.0)
         assert await timed(team.shutdown(grace_s=5.0)) == (Shutdown(stopped=("ada", "eve", "max")), 5.0)
 
@@ -266,7 +272,7 @@ async def test_leaving_a_team_that_is_cancelled_leaves_no_member_behind() -> Non
 
         async def work() -> None:
             async with Team("crew", tasks=tasks) as team:
-                await team.spawn(wanted(member_of([call("sleep")], tools=[sleeping(1_000.0)]), name="ada"))
+                await join(team, "ada", [call("sleep")], sleeping(1_000.0))
                 await asyncio.sleep(1.0)
                 await team.shutdown(grace_s=500.0)
 
@@ -282,7 +288,7 @@ async def test_leaving_a_team_that_is_cancelled_leaves_no_member_behind() -> Non
 async def test_the_leaders_model_lets_members_go(recorder: Recorder) -> None:
     async with Team("crew", on_event=recorder) as team:
         await join(team, "ada", ["Done."])
-        await team.spawn(wanted(member_of([call("sleep")], tools=[sleeping(1_000.0)]), name="max"))
+        await join(team, "max", [call("sleep")], sleeping(1_000.0))
         await until_idle(team, "ada")
         script = [call("team_shutdown", name="*"), call("team_shutdown", name="*"), "They are gone."]
         async with Chat(Agent(name="lead", model=Scripted(script), tools=team.tools())) as chat:
@@ -324,8 +330,7 @@ async def test_a_member_that_is_let_go_before_its_first_step_leaves_nothing_behi
         made = await join(team, "ada", ["Done."])
         team.send("ada", "Hello.")
         assert tasks.stop(made.task_id)
-        (mail,) = await team.receive()
-        assert (mail.kind, mail.text) == ("gone", "ada was stopped.")
+        assert await heard(team) == ("gone", "ada was stopped.")
         assert (await join(team, "ada", ["Done."])).incarnation == 2
     assert fates(recorder)["m-1"] == ["unread"]
     assert lives(recorder.events, "ada")[0] == (1, "gone")
