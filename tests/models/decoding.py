@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import orjson
 import pytest
 
 from journeyman.errors import ProviderError
 from journeyman.model import Collector, Part, Response
-
-Json = dict[str, Any]
+from tests.models.asking import Json
 
 
 class AnyDecoder(Protocol):
