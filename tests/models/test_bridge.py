@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -29,6 +30,7 @@ from journeyman.models.bridge import model as bridge
 from journeyman.models.bridge.encode import Encoder
 from journeyman.models.bridge.model import BridgeModel
 from journeyman.types import Block, Image, Message, Opaque, Price, RedactedThinking, Role, Text, Thinking, ToolUse, Url
+from tests.models import asking
 from tests.models.asking import HELLO, ask, parts_of, request
 from tests.models.bridging import KEY, Service, each, over
 from tests.models.decoding import summed
@@ -141,17 +143,14 @@ async def test_a_repeated_id_is_replaced_and_kept_beside() -> None:
     assert second.id not in ("", "c1")
 
 
+SPOKEN = foreign.TextPart("Hi.", id="m1", provider_name="function", provider_details={"phase": "x"})
+
+
 async def test_what_only_the_provider_reads_goes_back_to_it_through_storage() -> None:
     parts = (
         foreign.ThinkingPart("Hm.", id="t1", signature="s1", provider_name="function", provider_details={"k": [1]}),
         foreign.ThinkingPart("", id="redacted", signature="s2", provider_name="function"),
-        foreign.TextPart(
-            "Hi.",
-            id="m1",
-            provider_name="function",
-            provider_details={"phase": "x"},
-            citations=[foreign.Citation(sources=[foreign.WebCitationSource(url="https://example.com")])],
-        ),
+        replace(SPOKEN, citations=[foreign.Citation(sources=[foreign.WebCitationSource(url="https://example.com")])]),
         foreign.ToolCallPart(
             "query", '{"sql":"x"}', "c1", id="f1", provider_name="function", provider_details={"sig": "s3"}
         ),
@@ -173,12 +172,7 @@ async def test_what_only_the_provider_reads_goes_back_to_it_through_storage() ->
     await ask(model, HELLO, *stored, Message("user", (ToolResult("9", tool_use_id="c1"),)))
     back = sent[1][1]
     assert isinstance(back, foreign.ModelResponse)
-    without_citations = (
-        parts[0],
-        parts[1],
-        foreign.TextPart("Hi.", id="m1", provider_name="function", provider_details={"phase": "x"}),
-    )
-    assert [*back.parts] == [*without_citations, *parts[3:]]
+    assert [*back.parts] == [*parts[:2], SPOKEN, *parts[3:]]  # without its citations
 
 
 async def test_another_provider_reads_the_reasoning_as_text_and_nothing_of_the_details() -> None:
@@ -191,10 +185,8 @@ async def test_another_provider_reads_the_reasoning_as_text_and_nothing_of_the_d
     (message,) = Encoder("bridge:other", ModelProfile()).messages([said], marks=False)
     assert isinstance(message, foreign.ModelResponse)
     texts = [part.content for part in message.parts if isinstance(part, foreign.TextPart)]
-    assert texts == [
-        "<thinking>\nHm.\n</thinking>",
-        f"[A 'file' block that only bridge:{model.provider} can read is left out.]",
-    ]
+    left_out = f"[A 'file' block that only bridge:{model.provider} can read is left out.]"
+    assert texts == ["<thinking>\nHm.\n</thinking>", left_out]
     assert [part.tool_call_id for part in message.parts if isinstance(part, foreign.ToolCallPart)] == ["c1"]
 
 
@@ -342,13 +334,10 @@ def test_a_result_has_the_name_of_its_tool_and_ids_that_every_provider_takes() -
 
 
 def test_a_message_that_continues_is_joined_to_the_one_before() -> None:
-    made = Encoder("bridge:x", ModelProfile()).messages(
-        [Message("assistant", (Text("It"),)), Message("assistant", (Text(" is."),), continues=True), HELLO], marks=False
-    )
-    assert [[getattr(part, "content", None) for part in message.parts] for message in made] == [
-        ["It", " is."],
-        [["Hello"]],
-    ]
+    said = [Message("assistant", (Text("It"),)), Message("assistant", (Text(" is."),), continues=True)]
+    made = Encoder("bridge:x", ModelProfile()).messages([*said, HELLO], marks=False)
+    contents = [[getattr(part, "content", None) for part in message.parts] for message in made]
+    assert contents == [["It", " is."], [["Hello"]]]
 
 
 def test_messages_and_tools_are_translated_once() -> None:
@@ -512,10 +501,9 @@ def test_three_event_loops_in_a_row_leave_nothing_open(service: Service) -> None
 
 
 def unavailable(name: str, **options: object) -> ModelUnavailable:
-    with pytest.raises(ModelUnavailable) as caught:
-        connect(name, **options)
-    assert caught.value.__context__ is None
-    return caught.value
+    error = asking.unavailable(name, **options)
+    assert error.__context__ is None
+    return error
 
 
 def test_a_name_gives_a_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,9 +27,9 @@ from tests.models.bridging import ANTHROPIC, CHAT, KEY, Service, address, each, 
 from tests.models.raw_server import Answer as RawAnswer
 from tests.models.raw_server import RawServer, closing_after, hanging_after
 from tests.support import messages_answers as anthropic_says
-from tests.support import openai_answers as openai_says
 from tests.support.messages_answers import cut, html_page, insert, raw, stall
 from tests.support.messages_api import MessagesApi
+from tests.support.openai_answers import fault
 
 HASTY = Timeouts(idle_s=1.0)  # long enough for a busy machine: only tests that wait for it take that long
 
@@ -86,10 +86,8 @@ async def test_a_proxys_page_is_mapped_by_its_status(service: Service) -> None:
             "context_overflow",
             id="anthropic: too long",
         ),
-        pytest.param(
-            CHAT, openai_says.fault(400, code="context_length_exceeded"), "context_overflow", id="openai: too long"
-        ),
-        pytest.param(CHAT, openai_says.fault(429, code="insufficient_quota"), "quota", id="openai: no money left"),
+        pytest.param(CHAT, fault(400, code="context_length_exceeded"), "context_overflow", id="openai: too long"),
+        pytest.param(CHAT, fault(429, code="insufficient_quota"), "quota", id="openai: no money left"),
     ],
 )
 async def test_what_the_provider_says_more_than_the_status(service: Service, reply: Any, kind: str) -> None:  # noqa: ANN401
@@ -116,10 +114,10 @@ CUTS: dict[str, tuple[Callable[[Any], Any], str]] = {
 @pytest.mark.parametrize("name", CUTS)
 @each
 async def test_an_answer_that_breaks_off_is_told_from_a_whole_one(service: Service, name: str) -> None:
-    fault, kind = CUTS[name]
+    broken, kind = CUTS[name]
     whole = service.says.answer("Hi there, this takes a while.", delta_chars=3)
     collector = Collector()
-    async with service.server([fault(whole)], judging=False) as api:
+    async with service.server([broken(whole)], judging=False) as api:
         error = await failure_of(over(api, service.name, timeouts=HASTY), collector)
     # Before its first part an answer that ends may also be called one that never began.
     assert error.kind in {kind, "network", "unknown"} if error.usage is None else error.kind == kind
@@ -128,8 +126,8 @@ async def test_an_answer_that_breaks_off_is_told_from_a_whole_one(service: Servi
 
 async def test_the_use_that_was_reported_is_kept() -> None:
     whole = anthropic_says.answer("Hi there.", usage={"input_tokens": 25, "output_tokens": 40}, delta_chars=3)
-    for fault in (cut(whole, after_events=6), anthropic_says.broken_off(whole, after_events=6)):
-        async with MessagesApi([fault], judging=False) as api:
+    for broken in (cut(whole, after_events=6), anthropic_says.broken_off(whole, after_events=6)):
+        async with MessagesApi([broken], judging=False) as api:
             error = await failure_of(over(api, ANTHROPIC.name))
         seen = Usage(requests=1, input_tokens=25, output_tokens=1, cache_read_tokens=0, cache_write_tokens=0)
         assert error.usage == replace(seen, exact=False)
@@ -241,11 +239,10 @@ async def test_the_key_is_shown_nowhere(
     service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     async with service.server([service.says.fault(401, message=f"the key {KEY} is bad")]) as api:
-        for variable in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"):
-            monkeypatch.setenv(variable, address(api, service.name))
+        for provider in ("ANTHROPIC", "OPENAI"):
+            monkeypatch.setenv(f"{provider}_API_KEY", KEY)
+            monkeypatch.setenv(f"{provider}_BASE_URL", address(api, service.name))
         model = connect(f"bridge:{service.name}")
         assert isinstance(model, BridgeModel)
         error = await failure_of(model)
