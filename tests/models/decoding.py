@@ -9,8 +9,10 @@ import orjson
 import pytest
 
 from journeyman.errors import ProviderError
-from journeyman.model import Collector, Part, Response
+from journeyman.model import Collector, Part, Response, UsageSeen
 from tests.models.asking import Json
+
+__all__ = ["Json", "Part", "Response", "UsageSeen", "failed", "fed", "summed"]
 
 
 class AnyDecoder(Protocol):
