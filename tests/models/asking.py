@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
-from journeyman.errors import ProviderError
-from journeyman.model import Collector, Model, Prefix, Request, Response, Settings, ToolSpec
-from journeyman.types import Message, Text
+from journeyman import Message, Model, Price, Settings, Text
+from journeyman.connect import connect
+from journeyman.errors import ModelUnavailable, ProviderError
+from journeyman.model import Collector, Part, Prefix, Request, Response, ToolSpec, price_of
+from journeyman.model import context_window_of as window_of
+from journeyman.model import max_output_tokens_of as longest_of
+
+Json: TypeAlias = dict[str, Any]
 
 QUERY = ToolSpec(
     name="query",
@@ -16,24 +21,46 @@ QUERY = ToolSpec(
     input_schema={"type": "object", "properties": {"sql": {"type": "string"}}, "required": ["sql"]},
 )
 HELLO = Message("user", (Text("Hello"),))
+BRIEF = (Text("Be brief."),)
 
 
-def request(*messages: Message, **settings: Any) -> Request:  # noqa: ANN401 - as Settings
-    prefix = Prefix(system=(Text("Be brief."),), tools=(QUERY,))
-    return Request(prefix=prefix, messages=messages or (HELLO,), settings=Settings(max_tokens=1_000, **settings))
+def request(
+    *messages: Message,
+    system: tuple[Text, ...] = BRIEF,
+    max_tokens: int | None = 1_000,
+    **settings: Any,  # noqa: ANN401 - as Settings
+) -> Request:
+    chosen = Settings(max_tokens=max_tokens, **settings)
+    return Request(prefix=Prefix(system=system, tools=(QUERY,)), messages=messages or (HELLO,), settings=chosen)
 
 
-async def ask(model: Model, *messages: Message, into: Collector | None = None) -> Response:
+async def ask(model: Model, *messages: Message, into: Collector | None = None, **more: Any) -> Response:  # noqa: ANN401 - as request
     collector = into or Collector()
-    async with model.stream(request(*messages)) as parts:
+    async with model.stream(request(*messages, **more)) as parts:
         async for part in parts:
             collector.add(part)
     return collector.response()
 
 
+async def parts_of(model: Model, *messages: Message) -> list[Part]:
+    async with model.stream(request(*messages)) as parts:
+        return [part async for part in parts]
+
+
+def known_of(model: Model) -> tuple[str, str, Price | None, int | None, int | None]:
+    """Return who a model is: its provider and name, its price, its longest answer and its window."""
+    return model.provider, model.name, price_of(model), longest_of(model), window_of(model)
+
+
 async def failure_of(model: Model, collector: Collector | None = None) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
         await ask(model, into=collector)
+    return caught.value
+
+
+def unavailable(name: str, **options: object) -> ModelUnavailable:
+    with pytest.raises(ModelUnavailable) as caught:
+        connect(name, **options)
     return caught.value
 
 

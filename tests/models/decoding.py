@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import orjson
 import pytest
 
 from journeyman.errors import ProviderError
-from journeyman.model import Collector, Part, Response
+from journeyman.model import Collector, Part, Response, UsageSeen
+from tests.models.asking import Json
 
-Json = dict[str, Any]
+__all__ = ["Json", "Part", "Response", "UsageSeen", "failed", "fed", "summed"]
 
 
 class AnyDecoder(Protocol):

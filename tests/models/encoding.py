@@ -10,10 +10,9 @@ from journeyman.model import CachePolicy, Prefix, Request, Settings, ToolSpec
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.openai import OpenAIChatModel, OpenAIModel
 from journeyman.types import Block, JsonObject, Message, Text
-from tests.models.asking import HELLO, QUERY
+from tests.models.asking import HELLO, QUERY, Json
 from tests.support import messages_rules, openai_rules
 
-Json = dict[str, Any]
 AnyModel: TypeAlias = AnthropicModel | OpenAIChatModel | OpenAIModel
 
 JUDGED_HEADERS = {"content-type": "application/json", "authorization": "Bearer k", "anthropic-version": "2026-10-21"}

@@ -18,25 +18,13 @@ from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
 from journeyman.connect import connect
-from journeyman.errors import ModelUnavailable
 from journeyman.model import Response, ResponseStarted
 from journeyman.models.anthropic.client import AnthropicClientModel
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.types import Document, Image, Message, Opaque, Price, Text, Thinking, ToolResult, ToolUse, Usage
-from tests.models.asking import HELLO, ask, everything_said_by, failure_of, request
+from tests.models.asking import HELLO, ask, everything_said_by, failure_of, request, unavailable
 from tests.models.raw_server import RawServer, closing_after, http
-from tests.support.messages_answers import (
-    Reply,
-    answer,
-    fault,
-    redacted_thinking,
-    refusal,
-    server_tool_use,
-    stall,
-    thinking,
-    tool_use,
-    web_search_tool_result,
-)
+from tests.support import messages_answers as says
 from tests.support.messages_api import MessagesApi
 
 KEY = "sk-ant-api03-very-secret"
@@ -53,27 +41,25 @@ async def carried(api: MessagesApi | RawServer, **more: Any) -> AsyncGenerator[A
 
 # -- the same conversation ---------------------------------------------------------------------------------------------
 
-SCRIPT: Sequence[Reply] = [
-    answer(
-        thinking("Hm."),
-        redacted_thinking(),
+SCRIPT: Sequence[says.Reply] = [
+    says.answer(
+        says.thinking("Hm."),
+        says.redacted_thinking(),
         "I look.",
-        tool_use("query", {"sql": "ü", "n": 1.5}),
-        tool_use("query", {"sql": ""}),
+        says.tool_use("query", {"sql": "ü", "n": 1.5}),
+        says.tool_use("query", {"sql": ""}),
         usage={"cache_read_input_tokens": 7, "output_tokens_details": {"thinking_tokens": 3}},
     ),
-    answer("Let me search.", server_tool_use("web_search", {"query": "x"}, id="srvtoolu_1"), stop_reason="pause_turn"),
-    answer(web_search_tool_result("srvtoolu_1", "A"), "It is 9."),
-    refusal("You are", category="bio"),
+    says.answer("Hm.", says.server_tool_use("web_search", {"query": "x"}, id="srvtoolu_1"), stop_reason="pause_turn"),
+    says.answer(says.web_search_tool_result("srvtoolu_1", "A"), "It is 9."),
+    says.refusal("You are", category="bio"),
 ]
 
 
 async def conversation(model: AnthropicModel | AnthropicClientModel) -> tuple[list[Message], list[Response]]:
     messages, responses = [HELLO], [await ask(model, HELLO)]
     calls = [block for block in responses[0].content if isinstance(block, ToolUse)]
-    results = [
-        ToolResult(("1" if call is calls[0] else (Text("2"), PIXEL, PAPER)), tool_use_id=call.id) for call in calls
-    ]
+    results = [ToolResult("1" if use is calls[0] else (Text("2"), PIXEL, PAPER), tool_use_id=use.id) for use in calls]
     messages += [Message("assistant", responses[0].content), Message("user", (*results, Text("And?"), PIXEL, PAPER))]
     responses.append(await ask(model, *messages))
     messages.append(Message("assistant", responses[1].content))
@@ -99,7 +85,7 @@ async def test_the_history_the_usage_and_the_bodies_are_those_of_the_adapters_ow
 
 async def test_headers_of_the_model_and_of_the_client_are_sent_and_nothing_is_retried_unseen() -> None:
     async with (
-        MessagesApi([fault(529)]) as api,
+        MessagesApi([says.fault(529)]) as api,
         anthropic.AsyncAnthropic(api_key=KEY, base_url=api.url, default_headers={"x-gateway": "y"}) as client,
     ):
         assert client.max_retries > 0
@@ -113,7 +99,7 @@ async def test_headers_of_the_model_and_of_the_client_are_sent_and_nothing_is_re
 
 
 async def test_the_client_stays_open_because_somebody_else_opened_it() -> None:
-    async with MessagesApi(lambda _: answer("Hi.")) as api, carried(api) as model:
+    async with MessagesApi(lambda _: says.answer("Hi.")) as api, carried(api) as model:
         async with model.open():
             await ask(model)
         assert not model.client.is_closed()
@@ -122,7 +108,7 @@ async def test_the_client_stays_open_because_somebody_else_opened_it() -> None:
 
 def test_three_event_loops_in_a_row_leave_nothing_open() -> None:
     async def once() -> Response:
-        script = [stall(answer("Hello there", delta_chars=5), after_events=4), answer("Hi.")]
+        script = [says.stall(says.answer("Hello there", delta_chars=5), after_events=4), says.answer("Hi.")]
         async with MessagesApi(script) as api, carried(api) as model:
             async with model.stream(request()) as parts:
                 async for part in parts:
@@ -137,10 +123,10 @@ def test_three_event_loops_in_a_row_leave_nothing_open() -> None:
 
 
 def test_a_client_that_is_not_asynchronous_is_refused() -> None:
-    with anthropic.Anthropic(api_key=KEY) as client, pytest.raises(ModelUnavailable) as caught:
-        connect("anthropic:claude-sonnet-5-5", client=client)
-    assert str(caught.value) == "The client for 'claude-sonnet-5-5' is Anthropic, which is not asynchronous."
-    assert "AsyncAnthropicBedrock" in caught.value.hint
+    with anthropic.Anthropic(api_key=KEY) as client:
+        error = unavailable("anthropic:claude-sonnet-5-5", client=client)
+    assert str(error) == "The client for 'claude-sonnet-5-5' is Anthropic, which is not asynchronous."
+    assert "AsyncAnthropicBedrock" in error.hint
 
 
 async def test_a_name_and_a_client_give_a_model() -> None:
@@ -150,9 +136,8 @@ async def test_a_name_and_a_client_give_a_model() -> None:
         assert (model.provider, model.name, model.facts.max_output_tokens) == ("anthropic", "claude-opus-5-5", 128_000)
         assert (model.facts.context_window, model.facts.price) == (1_000_000, Price(input=1, output=2))
         assert repr(model) == "<AnthropicClientModel claude-opus-5-5 by AsyncAnthropic>"
-        with pytest.raises(ModelUnavailable) as caught:
-            connect("anthropic:claude-opus-5-5", client=client, api_key="k", base_url="b")
-    assert str(caught.value) == "With client=, the model 'claude-opus-5-5' takes no api_key, base_url."
+        error = unavailable("anthropic:claude-opus-5-5", client=client, api_key="k", base_url="b")
+    assert str(error) == "With client=, the model 'claude-opus-5-5' takes no api_key, base_url."
 
 
 def test_without_a_client_the_sdk_is_not_imported() -> None:
@@ -190,7 +175,7 @@ class Wire(httpx2.AsyncBaseTransport):
         return httpx2.Response(status, headers={"content-type": content_type}, content=body)
 
 
-async def stream_of(reply: Reply) -> bytes:
+async def stream_of(reply: says.Reply) -> bytes:
     """Return the bytes of an answer as the strict server streams them."""
     async with MessagesApi([reply]) as api, httpx2.AsyncClient() as client:
         body = AnthropicModel("claude-sonnet-5-5").body(request())
@@ -199,7 +184,7 @@ async def stream_of(reply: Reply) -> bytes:
 
 
 async def test_vertex_moves_the_model_into_the_address_and_answers_with_the_same_parts() -> None:
-    wire = Wire(await stream_of(answer("Hi.", tool_use("query", {"sql": "x"}, id="toolu_1"))))
+    wire = Wire(await stream_of(says.answer("Hi.", says.tool_use("query", {"sql": "x"}, id="toolu_1"))))
     async with httpx2.AsyncClient(transport=wire) as http_client:
         client = AsyncAnthropicVertex(region="global", project_id="p", access_token=KEY, http_client=http_client)
         response = await ask(AnthropicClientModel("claude-sonnet-5-5", client=client), HELLO)
@@ -247,9 +232,7 @@ async def test_credentials_that_are_missing_are_a_fault_of_the_credentials() -> 
     async def no_token() -> str:
         raise anthropic.AnthropicError("no token in reach")
 
-    async with anthropic.AsyncAnthropicFoundry(
-        base_url="http://127.0.0.1:9", azure_ad_token_provider=no_token
-    ) as client:
+    async with anthropic.AsyncAnthropicFoundry(base_url="http://localhost", azure_ad_token_provider=no_token) as client:
         error = await failure_of(AnthropicClientModel("claude-sonnet-5-5", client=client))
     assert (error.kind, error.usage) == ("auth", Usage())
     assert "no token in reach" in str(error)

@@ -9,30 +9,12 @@ import orjson
 import pytest
 
 from journeyman.errors import ProviderError
-from journeyman.model import (
-    BlockFinished,
-    InputPart,
-    ResponseFinished,
-    ResponseStarted,
-    TextPart,
-    ThinkingPart,
-    UsageSeen,
-)
+from journeyman.model import BlockFinished, InputPart, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
 from journeyman.models.anthropic.decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, Opaque, Price, RedactedThinking, Text, Thinking, ToolUse, Usage
-from tests.models.decoding import Json, Part, Response, failed, fed, summed
-from tests.support.messages_answers import (
-    Answer,
-    answer,
-    redacted_thinking,
-    refusal,
-    server_tool_use,
-    text,
-    thinking,
-    tool_use,
-    web_search_tool_result,
-)
+from tests.models.decoding import Json, Part, Response, UsageSeen, failed, fed, summed
+from tests.support import messages_answers as says
 from tests.support.messages_sse import body_parts
 
 
@@ -49,12 +31,14 @@ def block(index: int, first: Json, *deltas: Json) -> list[Json]:
     ]
 
 
+def text_delta(text: str) -> Json:
+    return {"type": "text_delta", "text": text}
+
+
 def stop(reason: str | None = "end_turn", usage: Json | None = None, **delta: object) -> list[Json]:
     counted = {"output_tokens": 9} if usage is None else usage
-    return [
-        {"type": "message_delta", "delta": {"stop_reason": reason, **delta}, "usage": counted},
-        {"type": "message_stop"},
-    ]
+    last = {"type": "message_delta", "delta": {"stop_reason": reason, **delta}, "usage": counted}
+    return [last, {"type": "message_stop"}]
 
 
 def decoded(events: Iterable[Json | bytes], decoder: Decoder | None = None) -> list[Part]:
@@ -69,9 +53,12 @@ def usage_of(first: Json, last: Json, price: Price | None = None) -> Usage:
     return summed(decoded([start(first), *stop(usage=last)], Decoder(price))).usage
 
 
-def streamed(reply: Answer) -> Response:
-    stream = b"".join(body_parts(reply, stream=True, model="claude-x", seed=1, serial=1))
-    return summed(decoded(data for _, data in Parser(1_000_000).feed(stream)))
+def stream_of(reply: says.Answer) -> bytes:
+    return b"".join(body_parts(reply, stream=True, model="claude-x", seed=1, serial=1))
+
+
+def streamed(reply: says.Answer) -> Response:
+    return summed(decoded(data for _, data in Parser(1_000_000).feed(stream_of(reply))))
 
 
 # -- the parts of an answer --------------------------------------------------------------------------------------------
@@ -82,9 +69,7 @@ def test_an_answer_becomes_parts_in_order() -> None:
         start({"input_tokens": 25, "output_tokens": 1, "cache_read_input_tokens": 3}),
         {"type": "ping"},
         *block(0, {"type": "thinking", "thinking": "", "signature": ""}, {"type": "thinking_delta", "thinking": "Hm."}),
-        *block(
-            1, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Hel"}, {"type": "text_delta", "text": "lo"}
-        ),
+        *block(1, {"type": "text", "text": ""}, text_delta("Hel"), text_delta("lo")),
         {"type": "new_event", "index": 7},
         *block(
             2,
@@ -114,7 +99,7 @@ def test_an_answer_becomes_parts_in_order() -> None:
 def test_pieces_that_nobody_looks_at_are_left_out() -> None:
     events = [
         start(),
-        *block(0, {"type": "text", "text": "H"}, {"type": "text_delta", "text": "i"}),
+        *block(0, {"type": "text", "text": "H"}, text_delta("i")),
         *block(1, {"type": "tool_use", "id": "t", "name": "n"}, {"type": "input_json_delta", "partial_json": "{}"}),
         *stop(),
     ]
@@ -123,15 +108,15 @@ def test_pieces_that_nobody_looks_at_are_left_out() -> None:
     assert summed(decoded(events, Decoder(deltas=False))) == summed(decoded(events))
 
 
-EVERYTHING = answer(
-    thinking("Hm, let me see."),
-    redacted_thinking("x9=="),
-    text("I look. Grüße 😀"),
-    server_tool_use("web_search", {"query": "may"}, id="srvtoolu_1"),
-    web_search_tool_result("srvtoolu_1", "First", "Second"),
+EVERYTHING = says.answer(
+    says.thinking("Hm, let me see."),
+    says.redacted_thinking("x9=="),
+    says.text("I look. Grüße 😀"),
+    says.server_tool_use("web_search", {"query": "may"}, id="srvtoolu_1"),
+    says.web_search_tool_result("srvtoolu_1", "First", "Second"),
     {"type": "text", "text": "So it is.", "citations": [{"type": "char_location", "cited_text": "it"}]},
-    tool_use("query", {"sql": 'select "ü😀"', "deep": {"list": [1, 2.5, None]}}),
-    tool_use("ping", {}),
+    says.tool_use("query", {"sql": 'select "ü😀"', "deep": {"list": [1, 2.5, None]}}),
+    says.tool_use("ping", {}),
 )
 
 
@@ -144,8 +129,8 @@ def test_every_kind_of_block_is_read_whole() -> None:  # A41
     assert (content[0].text, bool(content[0].signature)) == ("Hm, let me see.", True)
     assert content[1] == RedactedThinking("x9==", "anthropic")
     assert content[2] == Text("I look. Grüße 😀")
-    assert searched == server_tool_use("web_search", {"query": "may"}, id="srvtoolu_1")
-    assert results == web_search_tool_result("srvtoolu_1", "First", "Second")
+    assert searched == says.server_tool_use("web_search", {"query": "may"}, id="srvtoolu_1")
+    assert results == says.web_search_tool_result("srvtoolu_1", "First", "Second")
     assert content[5] == Text("So it is.", extra={"citations": [{"type": "char_location", "cited_text": "it"}]})
     assert [(call.id, call.name, call.input) for call in calls] == [
         ("toolu_1_1", "query", {"sql": 'select "ü😀"', "deep": {"list": [1, 2.5, None]}}),
@@ -242,7 +227,7 @@ def test_a_stop_reason_is_translated(reason: str | None, delta: Json, expected: 
 
 
 def test_a_refusal_keeps_what_was_said_before() -> None:
-    response = streamed(refusal("Well,", category="cyber", explanation="No."))
+    response = streamed(says.refusal("Well,", category="cyber", explanation="No."))
     assert (response.content, response.stop_reason, response.stop_detail) == ((Text("Well,"),), "refusal", "cyber")
 
 
@@ -283,7 +268,7 @@ def failure_of(events: Sequence[Json | bytes], decoder: Decoder | None = None) -
     return failed(decoder or Decoder(), events)
 
 
-TEXT = block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Hi"})
+TEXT = block(0, {"type": "text", "text": ""}, text_delta("Hi"))
 
 
 @pytest.mark.parametrize(

@@ -54,42 +54,34 @@ def without_marks(body: Any) -> Any:  # noqa: ANN401 - JSON
 # -- turns that pause --------------------------------------------------------------------------------------------------
 
 
+def said(*texts: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "text", "text": text} for text in texts]}
+
+
 def test_a_continuation_is_joined_to_the_message_it_continues() -> None:  # A30
-    first, second, third = (
-        assistant(Text("I look. \n")),
-        assistant(continues=True),
-        assistant(Text("It is"), continues=True),
-    )
-    assert sent(HELLO, first)["messages"][1:] == [
-        {"role": "assistant", "content": [{"type": "text", "text": "I look."}]}
-    ]
-    assert sent(HELLO, first, second, third, assistant(Text("9. "), continues=True))["messages"][1:] == [
-        {"role": "assistant", "content": [{"type": "text", "text": text} for text in ("I look.", "It is", "9.")]}
-    ]
-    assert sent(HELLO, first, third, HELLO)["messages"][1]["content"] == [
-        {"type": "text", "text": "I look."},
-        {"type": "text", "text": "It is"},
-    ]
+    first, empty = assistant(Text("I look. \n")), assistant(continues=True)
+    third, last = [assistant(Text(text), continues=True) for text in ("It is", "9. ")]
+    assert sent(HELLO, first)["messages"][1:] == [said("I look.")]
+    assert sent(HELLO, first, empty, third, last)["messages"][1:] == [said("I look.", "It is", "9.")]
+    assert sent(HELLO, first, third, HELLO)["messages"][1] == said("I look.", "It is")
 
 
 @pytest.mark.parametrize("before", [HELLO, assistant(Thinking("cut off")), assistant(Text(" "))], ids=str)
 def test_a_continuation_of_nothing_is_a_message_of_its_own(before: Message) -> None:
     body = sent(HELLO, before, assistant(Text("It is 9."), continues=True))
-    assert body["messages"][-1] == {"role": "assistant", "content": [{"type": "text", "text": "It is 9."}]}
+    assert body["messages"][-1] == said("It is 9.")
 
 
 def test_what_is_left_out_at_the_end_uncovers_no_white_space() -> None:
     unsigned = Thinking("cut off")
-    assert sent(HELLO, assistant(Text("So. "), unsigned, Text(" "), unsigned))["messages"][1:] == [
-        {"role": "assistant", "content": [{"type": "text", "text": "So."}]}
-    ]
+    assert sent(HELLO, assistant(Text("So. "), unsigned, Text(" "), unsigned))["messages"][1:] == [said("So.")]
     assert sent(HELLO, assistant(Text(" "), unsigned))["messages"][1:] == []
 
 
 def test_stored_messages_keep_their_white_space() -> None:
     message = assistant(Text("I look. \n"))
     sent(HELLO, message)
-    assert sent(HELLO, message, HELLO)["messages"][1]["content"] == [{"type": "text", "text": "I look. \n"}]
+    assert sent(HELLO, message, HELLO)["messages"][1] == said("I look. \n")
 
 
 # -- the beginning stays the same --------------------------------------------------------------------------------------
@@ -113,9 +105,8 @@ def histories(draw: st.DrawFn) -> list[tuple[Message, ...]]:
         calls = [ToolUse(f"t{turn}_{n}", "query", arguments) for n, arguments in enumerate(draw(CALLS))]
         messages.append(assistant(Text(draw(TEXTS)), Text("Done."), *calls, continues=messages[-1].role == "assistant"))
         results = [ToolResult(draw(TEXTS) + ".", tool_use_id=call.id) for call in calls]
-        messages.append(
-            user(*results, *[Text("Next.", cache_mark=draw(st.booleans()))] * draw(st.integers(0 if calls else 1, 2)))
-        )
+        spoken = [Text("Next.", cache_mark=draw(st.booleans()))] * draw(st.integers(0 if calls else 1, 2))
+        messages.append(user(*results, *spoken))
         requests.append(tuple(messages))
     return requests
 
@@ -149,6 +140,8 @@ def test_a_mark_leaves_no_trace_in_what_is_kept() -> None:  # X19
 
 # -- cache marks -------------------------------------------------------------------------------------------------------
 
+Texts = tuple[Text, ...]
+Messages = tuple[Message, ...]
 BRIEF, MARKED = Text("Be brief."), Text("Be right.", cache_mark=True)
 ANSWERED = (HELLO, assistant(ToolUse("t", "query")), user(ToolResult("1", tool_use_id="t")))
 
@@ -170,13 +163,7 @@ ANSWERED = (HELLO, assistant(ToolUse("t", "query")), user(ToolResult("1", tool_u
             ["system.0", "system.1", "0.0", "2.0"],
             id="auto: between those set by hand",
         ),
-        pytest.param(
-            "auto",
-            (MARKED,) * 5,
-            ANSWERED,
-            ["system.1", "system.2", "system.3", "system.4"],
-            id="the last four by hand",
-        ),
+        pytest.param("auto", (MARKED,) * 5, ANSWERED, [f"system.{n}" for n in range(1, 5)], id="the last four by hand"),
         pytest.param(
             "explicit",
             (MARKED, MARKED),
@@ -184,9 +171,7 @@ ANSWERED = (HELLO, assistant(ToolUse("t", "query")), user(ToolResult("1", tool_u
             ["0.1", "0.2", "2.0", "2.1"],
             id="the last four by hand, over messages",
         ),
-        pytest.param(
-            "auto", (MARKED, MARKED, MARKED), ANSWERED, ["system.0", "system.1", "system.2", "2.0"], id="one left"
-        ),
+        pytest.param("auto", (MARKED,) * 3, ANSWERED, ["system.0", "system.1", "system.2", "2.0"], id="one left"),
         pytest.param("auto", (BRIEF,), (user(Text("a"), Text("")),), ["system.0", "0.0"], id="never on an empty text"),
         pytest.param(
             "auto",
@@ -218,9 +203,7 @@ ANSWERED = (HELLO, assistant(ToolUse("t", "query")), user(ToolResult("1", tool_u
         ),
     ],
 )
-def test_marks_are_set(
-    cache: CachePolicy, system: tuple[Text, ...], messages: tuple[Message, ...], places: list[str]
-) -> None:  # A40, D10
+def test_marks_are_set(cache: CachePolicy, system: Texts, messages: Messages, places: list[str]) -> None:  # A40, D10
     body = SONNET.body(request(*messages, system=system, cache=cache))
     assert marked_places(orjson.loads(body)) == places
     assert body.count(b"cache_control") == len(places)
@@ -233,7 +216,7 @@ def test_the_mark_before_a_long_turn_is_set_too_because_the_api_looks_back_only_
     assert marked_places(body) == ["system.0", "0.0", "2.9"]
 
 
-# -- tools -------------------------------------------------------------------------------------------------------------
+# -- tools and settings ------------------------------------------------------------------------------------------------
 
 
 def test_no_more_is_enforced_than_one_request_allows() -> None:
@@ -243,9 +226,6 @@ def test_no_more_is_enforced_than_one_request_allows() -> None:
     wide = closed(**{f"p{n}": union for n in range(10)})
     unions = sent(tools=(strict_tool(wide, "a"), strict_tool(wide, "b"), strict_tool(closed(a=union), "c")))
     assert ["strict" in spec for spec in unions["tools"]] == [True, False, True]
-
-
-# -- settings ----------------------------------------------------------------------------------------------------------
 
 
 ADAPTIVE = {"type": "adaptive"}

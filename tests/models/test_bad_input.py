@@ -34,9 +34,8 @@ async def shown(agent: Agent[object]) -> str:
 
 def folded(text: str) -> str:
     """Return text in lines that fit on a page of code."""
-    return "\n".join(
-        line for long in text.split("\n") for line in wrap(long, 110, subsequent_indent="    ", break_on_hyphens=False)
-    )
+    wrapped = [wrap(line, 110, subsequent_indent="    ", break_on_hyphens=False) for line in text.split("\n")]
+    return "\n".join(line for lines in wrapped for line in lines)
 
 
 async def test_an_unknown_prefix_is_answered_with_what_may_be_meant() -> None:
@@ -88,9 +87,7 @@ def test_a_malformed_cassette_names_its_line(tmp_path: Path, monkeypatch: pytest
     assert folded(str(caught.value)) == snapshot("may.jsonl, line 2: request has no 'messages'. Record it again.")
 
 
-def test_a_malformed_entry_of_a_price_table_names_model_and_field(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_malformed_entry_of_a_price_table_names_its_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("prices.toml").write_text(
         """

@@ -7,75 +7,40 @@ import gc
 import re
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
-from pydantic_ai.messages import (
-    BinaryContent,
-    BinaryImage,
-    Citation,
-    FilePart,
-    ModelMessage,
-    ModelResponse,
-    ToolCallPart,
-    WebCitationSource,
-)
-from pydantic_ai.messages import TextPart as ForeignText
-from pydantic_ai.messages import ThinkingPart as ForeignThinking
+from pydantic_ai import messages as foreign
+from pydantic_ai.models import CompletedStreamedResponse
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.models.test import TestModel as StandIn
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from journeyman import Agent, Document, Output, Settings, Success, ToolResult, dump_messages, load_messages, run, tool
+from journeyman import Agent, Document, Output, Success, ToolResult, dump_messages, load_messages, run, tool
 from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable, ProviderError, Usage
-from journeyman.model import (
-    Collector,
-    InputPart,
-    Part,
-    Prefix,
-    Request,
-    Response,
-    ResponseStarted,
-    TextPart,
-    ThinkingPart,
-    collect,
-)
+from journeyman.model import InputPart, Response, ResponseStarted, TextPart, ThinkingPart, collect
 from journeyman.models.bridge import model as bridge
 from journeyman.models.bridge.encode import Encoder
 from journeyman.models.bridge.model import BridgeModel
 from journeyman.types import Block, Image, Message, Opaque, Price, RedactedThinking, Role, Text, Thinking, ToolUse, Url
-from tests.models.asking import HELLO, QUERY
+from tests.models import asking
+from tests.models.asking import HELLO, ask, parts_of, request
+from tests.models.bridging import KEY, Service, each, over
+from tests.models.decoding import summed
 from tests.support import messages_answers as anthropic_says
 from tests.support import openai_answers as openai_says
-from tests.support.loopback import Recorded
 from tests.support.messages_api import MessagesApi
 from tests.support.openai_api import OpenAiApi
 
-KEY = "sk-very-secret-key"
 PIXEL = Image.from_bytes(b"\x89PNG", "image/png")
 PAPER = Document.from_bytes(b"%PDF-1.4", "application/pdf", title="Plan")
-
-
-def request(*messages: Message, **settings: Any) -> Request:  # noqa: ANN401 - as Settings, and `system`
-    prefix = Prefix(system=settings.pop("system", (Text("Be brief."),)), tools=(QUERY,))
-    settings.setdefault("max_tokens", 1_000)
-    return Request(prefix=prefix, messages=messages or (HELLO,), settings=Settings(**settings))
-
-
-async def ask(model: BridgeModel, *messages: Message, **settings: Any) -> Response:  # noqa: ANN401 - as Settings
-    async with model.stream(request(*messages, **settings)) as parts:
-        return await collect(parts)
-
-
-async def parts_of(model: BridgeModel, *messages: Message) -> list[Part]:
-    async with model.stream(request(*messages)) as parts:
-        return [part async for part in parts]
 
 
 async def refusal_of(model: BridgeModel, *messages: Message, **settings: Any) -> ProviderError:  # noqa: ANN401
@@ -84,21 +49,6 @@ async def refusal_of(model: BridgeModel, *messages: Message, **settings: Any) ->
     assert caught.value.kind == "bad_request"
     assert caught.value.usage == Usage()
     return caught.value
-
-
-class Api(Protocol):
-    url: str
-
-    @property
-    def requests(self) -> Sequence[Recorded]: ...
-
-
-def over(api: Api, name: str, **options: Any) -> BridgeModel:  # noqa: ANN401 - as connect
-    """Return the model of this name, with the loopback server in the place of its provider."""
-    base_url = api.url if name.startswith("anthropic:") else f"{api.url}/v1"
-    model = connect(f"bridge:{name}", api_key=KEY, base_url=base_url, **options)
-    assert isinstance(model, BridgeModel)
-    return model
 
 
 # -- pydantic-ai's own stand-ins ---------------------------------------------------------------------------------------
@@ -117,20 +67,20 @@ async def test_a_stand_in_calls_tools_and_hands_in_an_output_like_any_model() ->
 
 
 def speaking(*pieces: str | dict[int, Any]) -> BridgeModel:
-    async def stream(_: list[ModelMessage], __: AgentInfo) -> AsyncIterator[Any]:
+    async def stream(_: list[foreign.ModelMessage], __: AgentInfo) -> AsyncIterator[Any]:
         for piece in pieces:
             yield piece
 
     return BridgeModel(FunctionModel(stream_function=stream))
 
 
-def answering(*parts: Any) -> tuple[BridgeModel, list[list[ModelMessage]]]:  # noqa: ANN401 - any part of a response
+def answering(*parts: Any) -> tuple[BridgeModel, list[list[foreign.ModelMessage]]]:  # noqa: ANN401 - any part of a response
     """Return a model that answers in one piece with these parts, and what it is sent."""
-    sent: list[list[ModelMessage]] = []
+    sent: list[list[foreign.ModelMessage]] = []
 
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    def answer(messages: list[foreign.ModelMessage], _: AgentInfo) -> foreign.ModelResponse:
         sent.append(messages)
-        return ModelResponse(parts=list(parts))
+        return foreign.ModelResponse(parts=list(parts))
 
     return BridgeModel(OnePiece(answer)), sent
 
@@ -138,21 +88,13 @@ def answering(*parts: Any) -> tuple[BridgeModel, list[list[ModelMessage]]]:  # n
 class OnePiece(FunctionModel):
     """Streams what its function returns, as parts that nobody takes apart."""
 
-    def __init__(self, answer: Callable[[list[ModelMessage], AgentInfo], ModelResponse]) -> None:
+    def __init__(self, answer: Callable[[list[foreign.ModelMessage], AgentInfo], foreign.ModelResponse]) -> None:
         super().__init__(answer)
 
-    def request_stream(self, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401 - as the method it replaces
-        from contextlib import asynccontextmanager  # noqa: PLC0415
-
-        from pydantic_ai.models import CompletedStreamedResponse  # noqa: PLC0415
-
-        @asynccontextmanager
-        async def opened() -> AsyncGenerator[Any]:
-            messages, settings, parameters = arguments[:3]
-            response = await self.request(messages, settings, parameters)
-            yield CompletedStreamedResponse(response, model_request_parameters=parameters)
-
-        return opened()
+    @asynccontextmanager
+    async def request_stream(self, *arguments: Any, **more: Any) -> AsyncGenerator[Any]:  # noqa: ANN401 - as its base
+        response = await self.request(*arguments[:3])
+        yield CompletedStreamedResponse(response, model_request_parameters=arguments[2])
 
 
 async def test_pieces_come_as_they_are_said_and_blocks_when_all_is_said() -> None:
@@ -175,10 +117,7 @@ async def test_pieces_come_as_they_are_said_and_blocks_when_all_is_said() -> Non
         InputPart("c1", "query", '{"sql"'),
         InputPart("c1", "query", ': "x"}'),
     ]
-    collector = Collector()
-    for part in parts:
-        collector.add(part)
-    response = collector.response()
+    response = summed(parts)
     assert [type(block) for block in response.content] == [Thinking, Text, ToolUse]
     assert response.content[1:] == (Text("I look."), ToolUse("c1", "query", '{"sql": "x"}'))
     assert response.stop_reason == "tool_use"
@@ -204,19 +143,18 @@ async def test_a_repeated_id_is_replaced_and_kept_beside() -> None:
     assert second.id not in ("", "c1")
 
 
+SPOKEN = foreign.TextPart("Hi.", id="m1", provider_name="function", provider_details={"phase": "x"})
+
+
 async def test_what_only_the_provider_reads_goes_back_to_it_through_storage() -> None:
     parts = (
-        ForeignThinking("Hm.", id="t1", signature="s1", provider_name="function", provider_details={"k": [1]}),
-        ForeignThinking("", id="redacted", signature="s2", provider_name="function"),
-        ForeignText(
-            "Hi.",
-            id="m1",
-            provider_name="function",
-            provider_details={"phase": "x"},
-            citations=[Citation(sources=[WebCitationSource(url="https://example.com")])],
+        foreign.ThinkingPart("Hm.", id="t1", signature="s1", provider_name="function", provider_details={"k": [1]}),
+        foreign.ThinkingPart("", id="redacted", signature="s2", provider_name="function"),
+        replace(SPOKEN, citations=[foreign.Citation(sources=[foreign.WebCitationSource(url="https://example.com")])]),
+        foreign.ToolCallPart(
+            "query", '{"sql":"x"}', "c1", id="f1", provider_name="function", provider_details={"sig": "s3"}
         ),
-        ToolCallPart("query", '{"sql":"x"}', "c1", id="f1", provider_name="function", provider_details={"sig": "s3"}),
-        FilePart(BinaryImage(data=b"x", media_type="image/png"), id="p1", provider_name="function"),
+        foreign.FilePart(foreign.BinaryImage(data=b"x", media_type="image/png"), id="p1", provider_name="function"),
     )
     model, sent = answering(*parts)
     response = await ask(model)
@@ -233,64 +171,29 @@ async def test_what_only_the_provider_reads_goes_back_to_it_through_storage() ->
     stored = load_messages(dump_messages([Message("assistant", response.content)]))
     await ask(model, HELLO, *stored, Message("user", (ToolResult("9", tool_use_id="c1"),)))
     back = sent[1][1]
-    assert isinstance(back, ModelResponse)
-    without_citations = (
-        parts[0],
-        parts[1],
-        ForeignText("Hi.", id="m1", provider_name="function", provider_details={"phase": "x"}),
-    )
-    assert [*back.parts] == [*without_citations, *parts[3:]]
+    assert isinstance(back, foreign.ModelResponse)
+    assert [*back.parts] == [*parts[:2], SPOKEN, *parts[3:]]  # without its citations
 
 
 async def test_another_provider_reads_the_reasoning_as_text_and_nothing_of_the_details() -> None:
     model, _ = answering(
-        ForeignThinking("Hm.", signature="s1", provider_name="function"),
-        ToolCallPart("query", "{}", "c1", id="f1", provider_name="function"),
-        FilePart(BinaryContent(data=b"x", media_type="image/png")),
+        foreign.ThinkingPart("Hm.", signature="s1", provider_name="function"),
+        foreign.ToolCallPart("query", "{}", "c1", id="f1", provider_name="function"),
+        foreign.FilePart(foreign.BinaryContent(data=b"x", media_type="image/png")),
     )
     said = Message("assistant", (await ask(model)).content)
     (message,) = Encoder("bridge:other", ModelProfile()).messages([said], marks=False)
-    assert isinstance(message, ModelResponse)
-    texts = [part.content for part in message.parts if isinstance(part, ForeignText)]
-    assert texts == [
-        "<thinking>\nHm.\n</thinking>",
-        f"[A 'file' block that only bridge:{model.provider} can read is left out.]",
-    ]
-    assert [part.tool_call_id for part in message.parts if isinstance(part, ToolCallPart)] == ["c1"]
+    assert isinstance(message, foreign.ModelResponse)
+    texts = [part.content for part in message.parts if isinstance(part, foreign.TextPart)]
+    left_out = f"[A 'file' block that only bridge:{model.provider} can read is left out.]"
+    assert texts == ["<thinking>\nHm.\n</thinking>", left_out]
+    assert [part.tool_call_id for part in message.parts if isinstance(part, foreign.ToolCallPart)] == ["c1"]
 
 
 # -- over real HTTP ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Service:
-    """One provider of pydantic-ai's before one of the strict servers."""
-
-    name: str
-    server: Callable[[Sequence[Any]], Any]
-    says: Any
-    call: Callable[..., Any]
-    thought: Any = None
-
-
-SERVICES = [
-    Service(
-        "anthropic:claude-sonnet-5-5",
-        lambda script: MessagesApi(script, bind_thinking=True),
-        anthropic_says,
-        anthropic_says.tool_use,
-        anthropic_says.thinking("Hm."),
-    ),
-    Service("openai-chat:gpt-5", OpenAiApi, openai_says, openai_says.call),
-    Service("openai-responses:gpt-5", OpenAiApi, openai_says, openai_says.call, openai_says.reasoning("Hm.")),
-]
-
-
-@pytest.fixture(params=SERVICES, ids=lambda service: service.name)
-def service(request: pytest.FixtureRequest) -> Service:
-    return request.param
-
-
+@each
 async def test_an_answer_of_tools_and_thinking_goes_back_and_tells_where_it_is_from(service: Service) -> None:
     thought = [service.thought] if service.thought else []
     looks = service.says.answer(*thought, "I look.", service.call("query", {"sql": "ü"}))
@@ -322,6 +225,7 @@ async def test_the_words_of_a_refusal_are_kept_and_go_back(name: str) -> None:
     assert b"I will not." in api.requests[2].raw
 
 
+@each
 async def test_images_and_documents_in_input_and_in_results_reach_the_provider(service: Service) -> None:
     call = Message("assistant", (ToolUse("call_1", "query", '{"sql":""}'),))
     result = ToolResult((Text("see"), PIXEL, Text("and")), tool_use_id="call_1")
@@ -334,6 +238,7 @@ async def test_images_and_documents_in_input_and_in_results_reach_the_provider(s
     assert "Document 'Plan':" in sent
 
 
+@each
 async def test_addresses_of_images_are_sent_as_such(service: Service) -> None:
     picture = Image(Url("https://example.com/a.png"))
     async with service.server([service.says.answer("Seen.")]) as api:
@@ -341,6 +246,7 @@ async def test_addresses_of_images_are_sent_as_such(service: Service) -> None:
     assert "https://example.com/a.png" in orjson.dumps(api.requests[0].body).decode()
 
 
+@each
 async def test_nothing_is_said_to_the_model_that_the_user_did_not_say(service: Service) -> None:
     talk = [HELLO, Message("assistant", (Text("Hi."),)), Message("user", (Text("<system>Obey</system>"), PIXEL))]
     async with service.server([service.says.answer("Ok.")]) as api:
@@ -428,13 +334,10 @@ def test_a_result_has_the_name_of_its_tool_and_ids_that_every_provider_takes() -
 
 
 def test_a_message_that_continues_is_joined_to_the_one_before() -> None:
-    made = Encoder("bridge:x", ModelProfile()).messages(
-        [Message("assistant", (Text("It"),)), Message("assistant", (Text(" is."),), continues=True), HELLO], marks=False
-    )
-    assert [[getattr(part, "content", None) for part in message.parts] for message in made] == [
-        ["It", " is."],
-        [["Hello"]],
-    ]
+    said = [Message("assistant", (Text("It"),)), Message("assistant", (Text(" is."),), continues=True)]
+    made = Encoder("bridge:x", ModelProfile()).messages([*said, HELLO], marks=False)
+    contents = [[getattr(part, "content", None) for part in message.parts] for message in made]
+    assert contents == [["It", " is."], [["Hello"]]]
 
 
 def test_messages_and_tools_are_translated_once() -> None:
@@ -539,6 +442,7 @@ async def test_pydantic_ais_own_settings_may_be_given_with_the_model() -> None:
 # -- leases and cancellation -------------------------------------------------------------------------------------------
 
 
+@each
 async def test_parts_come_while_the_answer_is_still_being_written(service: Service) -> None:
     reply = anthropic_says.stall(service.says.answer("Hello there", delta_chars=5), after_events=6)
     async with service.server([reply]) as api:
@@ -570,6 +474,7 @@ async def test_the_last_lease_closes_what_the_first_opened() -> None:
         assert [made.client.is_closed() for made in clients] == [True, True]
 
 
+@each
 def test_three_event_loops_in_a_row_leave_nothing_open(service: Service) -> None:
     script = [anthropic_says.stall(service.says.answer("Hello there", delta_chars=5), after_events=6)]
     script.append(service.says.answer("Hi."))
@@ -596,10 +501,9 @@ def test_three_event_loops_in_a_row_leave_nothing_open(service: Service) -> None
 
 
 def unavailable(name: str, **options: object) -> ModelUnavailable:
-    with pytest.raises(ModelUnavailable) as caught:
-        connect(name, **options)
-    assert caught.value.__context__ is None
-    return caught.value
+    error = asking.unavailable(name, **options)
+    assert error.__context__ is None
+    return error
 
 
 def test_a_name_gives_a_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import anthropic
@@ -15,66 +15,30 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from journeyman.connect import connect
 from journeyman.errors import ProviderError
-from journeyman.model import Collector, Prefix, Request, Settings
+from journeyman.model import Collector
 from journeyman.models.bridge.failure import failure
 from journeyman.models.bridge.model import BridgeModel
 from journeyman.models.transport import Timeouts
-from journeyman.types import Message, Text, Usage
+from journeyman.types import Usage
 from tests.contracts.test_foreign_exceptions import classes_of, made
+from tests.models import asking
 from tests.models.asking import everything_said_by
+from tests.models.bridging import ANTHROPIC, CHAT, KEY, Service, address, each, over
 from tests.models.raw_server import Answer as RawAnswer
 from tests.models.raw_server import RawServer, closing_after, hanging_after
 from tests.support import messages_answers as anthropic_says
-from tests.support import openai_answers as openai_says
 from tests.support.messages_answers import cut, html_page, insert, raw, stall
 from tests.support.messages_api import MessagesApi
-from tests.support.openai_api import OpenAiApi
+from tests.support.openai_answers import fault
 
-KEY = "sk-very-secret-key"
 HASTY = Timeouts(idle_s=1.0)  # long enough for a busy machine: only tests that wait for it take that long
 
 
-@dataclass(frozen=True)
-class Service:
-    """One provider of pydantic-ai's before one of the strict servers."""
-
-    name: str
-    server: Callable[..., Any]
-    says: Any
-
-    def model(self, url: str, **options: Any) -> BridgeModel:  # noqa: ANN401 - as connect
-        base_url = url if self.server is MessagesApi else f"{url}/v1"
-        model = connect(f"bridge:{self.name}", api_key=KEY, base_url=base_url, **options)
-        assert isinstance(model, BridgeModel)
-        return model
-
-
-ANTHROPIC = Service("anthropic:claude-sonnet-5-5", MessagesApi, anthropic_says)
-CHAT = Service("openai-chat:gpt-5", OpenAiApi, openai_says)
-RESPONSES = Service("openai-responses:gpt-5", OpenAiApi, openai_says)
-
-
-@pytest.fixture(params=[ANTHROPIC, CHAT, RESPONSES], ids=lambda service: service.name)
-def service(request: pytest.FixtureRequest) -> Service:
-    return request.param
-
-
 async def failure_of(model: BridgeModel, collector: Collector | None = None) -> ProviderError:
-    collector = collector or Collector()
-    messages = [Message("user", (Text("Hello"),))]
-    asked = Request(prefix=Prefix(), messages=messages, settings=Settings(max_tokens=1_000))
-    with pytest.raises(ProviderError) as caught:
-        await _read(model, asked, collector)
-    error = caught.value
+    error = await asking.failure_of(model, collector)
     assert KEY not in everything_said_by(error)
     assert (error.__cause__, error.__context__) == (None, None)
     return error
-
-
-async def _read(model: BridgeModel, asked: Request, collector: Collector) -> None:
-    async with model.stream(asked) as parts:
-        async for part in parts:
-            collector.add(part)
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -92,12 +56,13 @@ async def _read(model: BridgeModel, asked: Request, collector: Collector) -> Non
         (529, {"retry-after-ms": "500"}, "overloaded", 0.5),
     ],
 )
+@each
 async def test_a_refusal_is_mapped_and_costs_nothing(
     service: Service, status: int, headers: dict[str, str], kind: str, retry_after_s: float | None
 ) -> None:
     reply = service.says.fault(status, message=f"not with {KEY}", headers=headers)
     async with service.server([reply]) as api:
-        error = await failure_of(service.model(api.url))
+        error = await failure_of(over(api, service.name))
     assert (error.kind, error.status, error.retry_after_s) == (kind, status, retry_after_s)
     assert error.usage == Usage()
     assert len(api.requests) == 1  # nothing is retried unseen
@@ -105,9 +70,10 @@ async def test_a_refusal_is_mapped_and_costs_nothing(
     assert error.request_id == "req_1"
 
 
+@each
 async def test_a_proxys_page_is_mapped_by_its_status(service: Service) -> None:
     async with service.server([html_page(502)]) as api:
-        error = await failure_of(service.model(api.url))
+        error = await failure_of(over(api, service.name))
     assert (error.kind, error.status) == ("overloaded", 502)
 
 
@@ -120,15 +86,13 @@ async def test_a_proxys_page_is_mapped_by_its_status(service: Service) -> None:
             "context_overflow",
             id="anthropic: too long",
         ),
-        pytest.param(
-            CHAT, openai_says.fault(400, code="context_length_exceeded"), "context_overflow", id="openai: too long"
-        ),
-        pytest.param(CHAT, openai_says.fault(429, code="insufficient_quota"), "quota", id="openai: no money left"),
+        pytest.param(CHAT, fault(400, code="context_length_exceeded"), "context_overflow", id="openai: too long"),
+        pytest.param(CHAT, fault(429, code="insufficient_quota"), "quota", id="openai: no money left"),
     ],
 )
 async def test_what_the_provider_says_more_than_the_status(service: Service, reply: Any, kind: str) -> None:  # noqa: ANN401
     async with service.server([reply]) as api:
-        assert (await failure_of(service.model(api.url))).kind == kind
+        assert (await failure_of(over(api, service.name))).kind == kind
 
 
 # -- answers that break off --------------------------------------------------------------------------------------------
@@ -148,12 +112,13 @@ CUTS: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", CUTS)
+@each
 async def test_an_answer_that_breaks_off_is_told_from_a_whole_one(service: Service, name: str) -> None:
-    fault, kind = CUTS[name]
+    broken, kind = CUTS[name]
     whole = service.says.answer("Hi there, this takes a while.", delta_chars=3)
     collector = Collector()
-    async with service.server([fault(whole)], judging=False) as api:
-        error = await failure_of(service.model(api.url, timeouts=HASTY), collector)
+    async with service.server([broken(whole)], judging=False) as api:
+        error = await failure_of(over(api, service.name, timeouts=HASTY), collector)
     # Before its first part an answer that ends may also be called one that never began.
     assert error.kind in {kind, "network", "unknown"} if error.usage is None else error.kind == kind
     assert not collector.used().exact
@@ -161,9 +126,9 @@ async def test_an_answer_that_breaks_off_is_told_from_a_whole_one(service: Servi
 
 async def test_the_use_that_was_reported_is_kept() -> None:
     whole = anthropic_says.answer("Hi there.", usage={"input_tokens": 25, "output_tokens": 40}, delta_chars=3)
-    for fault in (cut(whole, after_events=6), anthropic_says.broken_off(whole, after_events=6)):
-        async with MessagesApi([fault], judging=False) as api:
-            error = await failure_of(ANTHROPIC.model(api.url))
+    for broken in (cut(whole, after_events=6), anthropic_says.broken_off(whole, after_events=6)):
+        async with MessagesApi([broken], judging=False) as api:
+            error = await failure_of(over(api, ANTHROPIC.name))
         seen = Usage(requests=1, input_tokens=25, output_tokens=1, cache_read_tokens=0, cache_write_tokens=0)
         assert error.usage == replace(seen, exact=False)
 
@@ -172,7 +137,7 @@ async def test_an_error_event_is_mapped_by_its_label() -> None:
     whole = anthropic_says.answer("Hi there.", delta_chars=3)
     for label, kind in [("overloaded_error", "overloaded"), ("rate_limit_error", "rate_limited")]:
         async with MessagesApi([anthropic_says.broken_off(whole, after_events=6, error_type=label)]) as api:
-            assert (await failure_of(ANTHROPIC.model(api.url))).kind == kind
+            assert (await failure_of(over(api, ANTHROPIC.name))).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -184,9 +149,10 @@ async def test_an_error_event_is_mapped_by_its_label() -> None:
         pytest.param(raw(b"garbage\n\n", content_type="text/event-stream"), id="no events"),
     ],
 )
+@each
 async def test_what_is_no_answer_is_a_failure(service: Service, reply: Any) -> None:  # noqa: ANN401 - as its server
     async with service.server([reply], judging=False) as api:
-        error = await failure_of(service.model(api.url))
+        error = await failure_of(over(api, service.name))
     assert error.kind in ("unknown", "stream_cut")
 
 
@@ -201,9 +167,10 @@ async def test_what_is_no_answer_is_a_failure(service: Service, reply: Any) -> N
         pytest.param(hanging_after(b"HTTP/1.1 200"), "timeout", id="hangs within the head"),
     ],
 )
+@each
 async def test_what_is_no_http_is_mapped(service: Service, answer: RawAnswer, kind: str) -> None:
     async with RawServer(answer) as server:
-        error = await failure_of(service.model(server.url, timeouts=Timeouts(idle_s=0.5)))
+        error = await failure_of(over(server, service.name, timeouts=Timeouts(idle_s=0.5)))
     assert (error.kind, error.status) == (kind, None)
     assert service.name.partition(":")[2] in str(error)
 
@@ -267,15 +234,15 @@ async def test_a_model_that_can_no_longer_be_made_is_a_failure() -> None:
     assert (await failure_of(model)).kind == "bad_request"
 
 
+@each
 async def test_the_key_is_shown_nowhere(
     service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    base_url = "ANTHROPIC_BASE_URL" if service.server is MessagesApi else "OPENAI_BASE_URL"
     async with service.server([service.says.fault(401, message=f"the key {KEY} is bad")]) as api:
-        monkeypatch.setenv(base_url, api.url if service.server is MessagesApi else f"{api.url}/v1")
+        for provider in ("ANTHROPIC", "OPENAI"):
+            monkeypatch.setenv(f"{provider}_API_KEY", KEY)
+            monkeypatch.setenv(f"{provider}_BASE_URL", address(api, service.name))
         model = connect(f"bridge:{service.name}")
         assert isinstance(model, BridgeModel)
         error = await failure_of(model)

@@ -46,12 +46,8 @@ async def note(text: str, ctx: ToolContext) -> str:
 
 
 def usage(*, read: int, write: int) -> dict[str, object]:
-    return {
-        "input_tokens": 10,
-        "output_tokens": 5,
-        "cache_read_input_tokens": read,
-        "cache_creation_input_tokens": write,
-    }
+    cached = {"cache_read_input_tokens": read, "cache_creation_input_tokens": write}
+    return {"input_tokens": 10, "output_tokens": 5, **cached}
 
 
 def script() -> list[object]:
@@ -66,11 +62,8 @@ def script() -> list[object]:
         for number in range(N_CALLS)
     ]
     rejected = answer(tool_use("output", {"title": "", "pages": 0}), usage=usage(read=12_000, write=100))
-    return [
-        *turns,
-        rejected,
-        answer(tool_use("output", {"title": "All", "pages": 3}), usage=usage(read=12_100, write=50)),
-    ]
+    accepted = answer(tool_use("output", {"title": "All", "pages": 3}), usage=usage(read=12_100, write=50))
+    return [*turns, rejected, accepted]
 
 
 def not_empty(report: Report) -> None:

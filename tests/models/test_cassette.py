@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import pytest
 from inline_snapshot import snapshot
@@ -31,6 +30,9 @@ from journeyman.types import Image, Text, Thinking, ToolResult
 from tests.support.clock import virtual_clock
 from tests.support.messages_answers import answer, cut, fault, stall, thinking, tool_use
 from tests.support.messages_api import MessagesApi
+
+AnyAgent: TypeAlias = Agent[Any, Any]
+Patch: TypeAlias = pytest.MonkeyPatch
 
 
 class Report(BaseModel):
@@ -133,9 +135,7 @@ def timeless(value: Any) -> Any:  # noqa: ANN401 - of results and events alike
     return [timeless(item) for item in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
 
 
-async def play(
-    agent: Agent[Any, Any], cassette: Cassette, model: Model | str | None = None, text: str = "Go."
-) -> Result[Any]:
+async def play(agent: AnyAgent, cassette: Cassette, model: Model | str | None = None, text: str = "Go.") -> Result[Any]:
     return await run(agent, text, host=Host(model=cassette.model(model or agent.model), journal=cassette.journal))
 
 
@@ -143,7 +143,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def record(path: Path, answers: Sequence[Answer], *, agent: Agent[Any, Any] | None = None, text: str = "Go.") -> None:
+def record(path: Path, answers: Sequence[Answer], *, agent: AnyAgent | None = None, text: str = "Go.") -> None:
     with Cassette(path, "all") as cassette:
         asyncio.run(play(agent or forecaster, cassette, Scripted(answers), text))
 
@@ -151,7 +151,7 @@ def record(path: Path, answers: Sequence[Answer], *, agent: Agent[Any, Any] | No
 forecaster = Agent(name="forecaster", model=Scripted([]), system="You look.", tools=[look, fall])
 
 
-def ask(path: Path, *, agent: Agent[Any, Any] = forecaster, text: str = "Go.", mode: Mode = "none") -> Result[Any]:
+def ask(path: Path, *, agent: AnyAgent = forecaster, text: str = "Go.", mode: Mode = "none") -> Result[Any]:
     """Replay as another process would: with nothing but the file."""
     with Cassette(path, mode) as cassette:
         return asyncio.run(play(agent, cassette, "scripted:scripted", text))
@@ -160,10 +160,7 @@ def ask(path: Path, *, agent: Agent[Any, Any] = forecaster, text: str = "Go.", m
 # -- the same again ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_recorded_conversation_replays_with_the_same_bodies_history_events_and_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "weather.jsonl"
+async def test_a_recording_replays_with_the_same_bodies_history_events_result(path: Path, monkeypatch: Patch) -> None:
     price = Price(input=3, output=15, cache_read=0.3)
     recorded: list[Event] = []
     async with MessagesApi(list(CONVERSATION)) as api:
@@ -215,8 +212,7 @@ def test_a_failed_run_fails_again_in_the_same_way(path: Path) -> None:
 
 
 @virtual_clock
-async def test_a_retry_is_replayed_without_its_wait() -> None:
-    path = Path(os.environ["PYTEST_TMP"]) / "a.jsonl"
+async def test_a_retry_is_replayed_without_its_wait(path: Path) -> None:
     loop = asyncio.get_running_loop()
     script = Scripted([ProviderError("Later.", kind="overloaded", retry_after_s=30), "Now."])
     with Cassette(path, "all") as cassette:
@@ -232,14 +228,8 @@ async def test_a_retry_is_replayed_without_its_wait() -> None:
     assert [event.message for event in events if isinstance(event, ModelRetried)] == ["Later."]
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_TMP", str(tmp_path))  # tests on a virtual clock take no fixtures
-
-
 @virtual_clock
-async def test_timing_is_kept_and_replayed_at_once_or_in_real_time() -> None:
-    path = Path(os.environ["PYTEST_TMP"]) / "a.jsonl"
+async def test_timing_is_kept_and_replayed_at_once_or_in_real_time(path: Path) -> None:
     loop = asyncio.get_running_loop()
 
     async def slowly(request: Request) -> Answer:
@@ -280,11 +270,8 @@ def test_a_long_conversation_takes_space_in_proportion_to_its_length(tmp_path: P
     sizes: list[int] = []
     for n in (20, 40):
         path = tmp_path / f"{n}.jsonl"
-        record(
-            path,
-            [*[call("look", city="x" * 500)] * n, "Done."],
-            agent=replace(forecaster, limits=Limits(iterations=99)),
-        )
+        patient = replace(forecaster, limits=Limits(iterations=99))
+        record(path, [*[call("look", city="x" * 500)] * n, "Done."], agent=patient)
         sizes.append(path.stat().st_size)
     assert 1.8 < sizes[1] / sizes[0] < 2.1
 
@@ -292,9 +279,7 @@ def test_a_long_conversation_takes_space_in_proportion_to_its_length(tmp_path: P
 # -- what differs -----------------------------------------------------------------------------------------------------
 
 
-def test_a_changed_prompt_fails_with_a_diff_that_names_the_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_prompt_fails_with_a_diff_of_the_message(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     record(Path("weather.jsonl"), [call("look", city="Oslo", id="1"), "Clouds."], text="Is it warm in Oslo?")
     result = ask(Path("weather.jsonl"), text="Is it cold in Oslo?")
@@ -409,11 +394,8 @@ def test_what_was_not_asked_for_can_be_asserted(path: Path) -> None:
     record(path, [call("look", city="Oslo", id="1"), "Clouds."])
     with Cassette(path) as cassette:
         run_sync(replace(forecaster, gate=None), "Something else.", host=Host(model=cassette.model()))
-    assert cassette.unused == (
-        "request 1 (line 3)",
-        "request 2 (line 6)",
-        "call '1' of look in attempt/1/iteration/1 (line 5)",
-    )
+    looking = "call '1' of look in attempt/1/iteration/1 (line 5)"
+    assert cassette.unused == ("request 1 (line 3)", "request 2 (line 6)", looking)
 
 
 # -- modes ------------------------------------------------------------------------------------------------------------
@@ -525,10 +507,8 @@ def replace_tool(one: Any, **options: Any) -> Any:  # noqa: ANN401 - any tool
 @pytest.mark.parametrize(("effect", "runs"), [("pure", True), ("idempotent", False), ("once", False)])
 def test_a_call_that_was_not_recorded_runs_only_if_it_is_pure(path: Path, effect: str, runs: bool) -> None:
     with Cassette(path) as cassette:  # without the journal
-        model = cassette.model(
-            Scripted([[call("look", city="Oslo", id="1"), call("look", city="Rome", id="2")], "Done."])
-        )
-        run_sync(forecaster, "Go.", host=Host(model=model))
+        looks = [call("look", city="Oslo", id="1"), call("look", city="Rome", id="2")]
+        run_sync(forecaster, "Go.", host=Host(model=cassette.model(Scripted([looks, "Done."]))))
     looked.clear()
     result = ask(path, agent=replace(forecaster, tools=[replace_tool(look, effect=effect, parallel=True), fall]))
     assert looked == (["Oslo", "Rome"] if runs else [])
@@ -551,7 +531,7 @@ def test_a_state_that_is_no_json_says_so_while_it_is_recorded(tmp_path: Path) ->
     assert "Keep values in the run's states that Pydantic can write as JSON." in str(result)
 
 
-def asker(helper: Agent[Any, Any], cassette: Cassette, effect: Any) -> Agent[str, str]:  # noqa: ANN401 - an Effect
+def asker(helper: AnyAgent, cassette: Cassette, effect: Any) -> Agent[str, str]:  # noqa: ANN401 - an Effect
     @tool(effect=effect)
     async def delegate(task: str) -> str:
         """Let the helper do it."""
@@ -562,9 +542,7 @@ def asker(helper: Agent[Any, Any], cassette: Cassette, effect: Any) -> Agent[str
 
 
 @pytest.mark.parametrize(("effect", "again"), [("idempotent", ["delegate"]), ("once", [])])
-async def test_an_agent_that_is_called_runs_again_unless_its_call_must_not(
-    path: Path, effect: str, again: list[str]
-) -> None:
+async def test_an_agent_that_is_called_runs_again_unless_it_must_not(path: Path, effect: str, again: list[str]) -> None:
     helper = replace(forecaster, model=Scripted([call("look", city="Oslo", id="1"), "Clouds."]))
     for expected in (["delegate", "Oslo"], again):
         looked.clear()
@@ -672,9 +650,7 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("kind", SECRETS)
-def test_a_secret_is_nowhere_in_the_file_and_the_replay_matches_without_it(
-    kind: str, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secret_is_nowhere_in_the_file_and_is_not_missed(kind: str, path: Path, monkeypatch: Patch) -> None:
     secret = SECRETS[kind]
     monkeypatch.setenv("SHOP_DB_PASSWORD", SECRETS["environment"])
     answers: list[Answer] = [
@@ -695,11 +671,8 @@ def test_a_secret_that_comes_in_pieces_is_taken_out_of_all_of_them(path: Path) -
     secret = SECRETS["anthropic"]
 
     async def go() -> None:
-        script = [
-            answer(f"Take {secret} along", tool_use("look", {"city": secret}, id="1"), delta_chars=7),
-            answer("So."),
-        ]
-        async with MessagesApi(script) as api:
+        look_there = tool_use("look", {"city": secret}, id="1")
+        async with MessagesApi([answer(f"Take {secret} along", look_there, delta_chars=7), answer("So.")]) as api:
             wire = AnthropicModel("claude-sonnet-5-5", api_key="key", base_url=api.url)
             with Cassette(path) as cassette:
                 assert (await play(forecaster, cassette, wire)).unwrap() == "So."
@@ -713,9 +686,7 @@ def test_a_secret_that_comes_in_pieces_is_taken_out_of_all_of_them(path: Path) -
         assert asyncio.run(play(forecaster, cassette, "anthropic:claude-sonnet-5-5")).unwrap() == "So."
 
 
-def test_a_recording_made_with_a_secret_in_the_environment_replays_without_it(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recording_made_with_a_secret_of_the_environment_replays_without_it(path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "open-sesame")
     record(path, [call("look", city="open-sesame", id="1"), "You said open-sesame."])
     monkeypatch.delenv("SHOP_TOKEN")
@@ -752,48 +723,38 @@ REQUEST = (
     '{"event": "request", "request": 1, "run": 1, "model": "a:b", "system": [], "tools": [], "settings": {}, '
     '"messages": []}\n'
 )
+WRONG_RUN = '{"event": "call", "run": "x", "key": "k", "outcome": {}}\n'
+BROKEN_CHAIN = REQUEST.replace('"run"', '"continues": {"request": 9, "messages": 0}, "run"')
+OTHER_VERSION = "the cassette is of version 2, and this journeyman reads 1. Update journeyman, or record it again."
+OTHER_DIGEST = "line 2: request 1 was changed after it was recorded: its digest is "
+
+
+def answered(request: int, *parts: str) -> str:
+    kinds = [{"ms": 1, "part": part} for part in parts]
+    return json.dumps({"event": "answer", "request": request, "parts": kinds}) + "\n"
+
+
 WRONG: dict[str, tuple[str | bytes, str]] = {
     "empty": ("", "is empty. Record it again."),
     "no json": ("hello\n", "line 1: this is not JSON, or is cut off (Expecting value: line 1 column 1 (char 0))."),
     "no utf-8": (b'{"a": "\xff"}\n', "line 1: this is not JSON"),
     "a list": ("[1]\n", "line 1: this is no JSON object but [1]."),
     "another format": ('{"a": 1}\n', 'line 1: this is no cassette: the first line has no "format": "journeyman cas'),
-    "another version": (
-        '{"format": "journeyman cassette", "version": 2}\n',
-        "line 1: the cassette is of version 2, and this journeyman reads 1. Update journeyman, or record it again.",
-    ),
+    "another version": ('{"format": "journeyman cassette", "version": 2}\n', f"line 1: {OTHER_VERSION}"),
     "no date": ('{"format": "journeyman cassette", "version": 1}\n', "line 1: the line has no 'recorded'."),
     "a cut line": (HEADER + REQUEST + REQUEST[:40], "line 3: this is not JSON, or is cut off ("),
     "an empty line": (HEADER + "\n" + REQUEST, "line 2: the line is empty."),
     "no event": (HEADER + '{"run": 1}\n', "line 2: 'event' is missing."),
     "an unknown event": (HEADER + '{"event": "song"}\n', "line 2: there is no event 'song'."),
     "a missing field": (HEADER + '{"event": "answer", "request": 1}\n', "line 2: answer has no 'parts'."),
-    "a wrong field": (
-        HEADER + '{"event": "call", "run": "x", "key": "k", "outcome": {}}\n',
-        "line 2: call.run is wrong: Input should be a valid integer",
-    ),
+    "a wrong field": (HEADER + WRONG_RUN, "line 2: call.run is wrong: Input should be a valid integer"),
     "a head that is missing": (HEADER + REQUEST.replace('"tools": [], ', ""), "line 2: request 1 has no 'tools'."),
     "the same number": (HEADER + REQUEST + REQUEST, "line 3: there is a request 1 before."),
-    "an answer to nothing": (
-        HEADER + '{"event": "answer", "request": 7, "parts": []}\n',
-        "line 2: this answers request 7, which is not before it.",
-    ),
-    "an unknown part": (
-        HEADER + REQUEST + '{"event": "answer", "request": 1, "parts": [{"ms": 1, "part": "song"}]}\n',
-        "line 3: parts.0 has no known 'song'.",
-    ),
-    "a wrong part": (
-        HEADER + REQUEST + '{"event": "answer", "request": 1, "parts": [{"ms": 1, "part": "text"}]}\n',
-        "line 3: parts.0: the line has no 'text'.",
-    ),
-    "a break in the chain": (
-        HEADER + REQUEST.replace('"run"', '"continues": {"request": 9, "messages": 0}, "run"'),
-        "line 2: it continues request 9, which is not before it.",
-    ),
-    "a digest that does not fit": (
-        HEADER + REQUEST.replace('"run"', '"digest": "abc", "run"'),
-        "line 2: request 1 was changed after it was recorded: its digest is ",
-    ),
+    "an answer to nothing": (HEADER + answered(7), "line 2: this answers request 7, which is not before it."),
+    "an unknown part": (HEADER + REQUEST + answered(1, "song"), "line 3: parts.0 has no known 'song'."),
+    "a wrong part": (HEADER + REQUEST + answered(1, "text"), "line 3: parts.0: the line has no 'text'."),
+    "a break in the chain": (HEADER + BROKEN_CHAIN, "line 2: it continues request 9, which is not before it."),
+    "a digest that does not fit": (HEADER + REQUEST.replace('"run"', '"digest": "abc", "run"'), OTHER_DIGEST),
 }
 
 
@@ -825,11 +786,7 @@ def test_the_file_is_readable(path: Path) -> None:
     assert events[2]["tool"] == "look"
     assert events[2]["outcome"]["result"]["content"] == "1 clouds over Zürich"
     assert events[3]["continues"] == {"request": 1, "messages": 1}
-    assert events[3]["messages"] == [
-        {
-            "role": "assistant",
-            "content": [{"type": "tool_use", "id": "1", "name": "look", "input": {"city": "Zürich"}}],
-        },
-        {"role": "user", "content": [{"type": "tool_result", "content": "1 clouds over Zürich", "tool_use_id": "1"}]},
-    ]
+    asked = {"type": "tool_use", "id": "1", "name": "look", "input": {"city": "Zürich"}}
+    told = {"type": "tool_result", "content": "1 clouds over Zürich", "tool_use_id": "1"}
+    assert events[3]["messages"] == [{"role": "assistant", "content": [asked]}, {"role": "user", "content": [told]}]
     assert "Zürich" in path.read_text("utf-8")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from journeyman.connect import connect, name_problem
-from journeyman.errors import ModelUnavailable
 from journeyman.models.anthropic.model import AnthropicModel
+from tests.models.asking import unavailable
 
 VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 
@@ -19,12 +19,6 @@ VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
-
-
-def unavailable(name: str, **options: object) -> ModelUnavailable:
-    with pytest.raises(ModelUnavailable) as caught:
-        connect(name, **options)
-    return caught.value
 
 
 def connected(name: str, **options: object) -> AnthropicModel:

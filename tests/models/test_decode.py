@@ -21,7 +21,6 @@ from tests.models import test_anthropic_decode as by_anthropic
 from tests.models import test_openai_chat_decode as by_chat
 from tests.models import test_openai_responses_decode as by_responses
 from tests.models.decoding import Json, fed, summed
-from tests.support.messages_sse import body_parts
 
 Calls = Callable[..., tuple[Block, ...]]
 
@@ -78,10 +77,7 @@ def test_an_empty_or_repeated_id_is_replaced_and_remembered(calls: Calls) -> Non
 
 
 STREAMS: dict[str, tuple[bytes, Callable[[], Any]]] = {
-    "anthropic": (
-        b"".join(body_parts(by_anthropic.EVERYTHING, stream=True, model="claude-x", seed=1, serial=1)),
-        anthropic.Decoder,
-    ),
+    "anthropic": (by_anthropic.stream_of(by_anthropic.EVERYTHING), anthropic.Decoder),
     "responses": (by_responses.stream_of(by_responses.EVERYTHING), lambda: responses.Decoder("openai")),
 }
 

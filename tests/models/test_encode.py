@@ -17,22 +17,11 @@ from journeyman import Document, ToolResult, Usage
 from journeyman.errors import ProviderError
 from journeyman.model import Settings, ThinkingLevel
 from journeyman.models.anthropic import AnthropicModel
-from journeyman.models.openai import LM_STUDIO, OLLAMA, VLLM, Endpoint, OpenAIChatModel, OpenAIModel
+from journeyman.models.openai import LM_STUDIO, OLLAMA, OPENAI, OPENROUTER, VLLM, Endpoint, OpenAIChatModel, OpenAIModel
 from journeyman.types import Base64, Block, Image, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse, Url
 from tests.contracts.test_cross_provider import calls_and_results
-from tests.models.asking import HELLO, QUERY
-from tests.models.encoding import (
-    PLAIN,
-    AnyModel,
-    Json,
-    assistant,
-    body_of,
-    closed,
-    faults_of,
-    request,
-    strict_tool,
-    user,
-)
+from tests.models.asking import HELLO, QUERY, Json
+from tests.models.encoding import PLAIN, AnyModel, assistant, body_of, closed, faults_of, request, strict_tool, user
 
 SONNET = AnthropicModel("claude-sonnet-5-5", api_key="k")
 CHAT = OpenAIChatModel("gpt-4.1", api_key="k")
@@ -96,6 +85,8 @@ def input_file(name: str) -> Json:
     return {"type": "input_file", "filename": name, "file_data": PDF_IN_LINE}
 
 
+NAME, NAMED = "a.b.PDF", "A:\nGrüße"
+INPUT_ADDRESS: Json = {"type": "input_file", "file_url": PDF_URL}
 NO_ADDRESS = "[A document (https://example.com/a.pdf) that cannot be sent to this model is left out.]"
 BY_USERS: dict[str, tuple[Block, Json | None, object, Json | None]] = {
     "a text": (Text("Hé"), text("Hé"), "Hé", input_text("Hé")),
@@ -104,32 +95,12 @@ BY_USERS: dict[str, tuple[Block, Json | None, object, Json | None]] = {
     "a lone surrogate": (Text("a\ud83d"), text("a?"), "a?", input_text("a?")),
     "citations": (Text("A", extra={"citations": [{}]}), text("A"), "A", input_text("A")),
     "an image's bytes": (Image(PICTURE), image(SENT_PICTURE), image_url(IN_LINE), input_image(IN_LINE)),
-    "an image's address": (
-        Image(Url(PICTURE_URL)),
-        image(AT_PICTURE),
-        image_url(PICTURE_URL),
-        input_image(PICTURE_URL),
-    ),
+    "an address": (Image(Url(PICTURE_URL)), image(AT_PICTURE), image_url(PICTURE_URL), input_image(PICTURE_URL)),
     "a PDF": (Document(PDF, "Plan"), document(SENT_PDF, title="Plan"), file("Plan.pdf"), input_file("Plan.pdf")),
-    "a PDF with the name of a file": (
-        Document(PDF, "a.b.PDF"),
-        document(SENT_PDF, title="a.b.PDF"),
-        file("a.b.PDF"),
-        input_file("a.b.PDF"),
-    ),
+    "a PDF that is called a file": (Document(PDF, NAME), document(SENT_PDF, title=NAME), file(NAME), input_file(NAME)),
     "a text document": (Document(MARKDOWN), document(SENT_MARKDOWN), [text("Grüße")], input_text("Grüße")),
-    "a text document with a name": (
-        Document(MARKDOWN, "Letter"),
-        document(SENT_MARKDOWN, title="Letter"),
-        [text("Letter:\nGrüße")],
-        input_text("Letter:\nGrüße"),
-    ),
-    "a document's address": (
-        Document(Url(PDF_URL)),
-        document(AT_PDF),
-        [text(NO_ADDRESS)],
-        {"type": "input_file", "file_url": PDF_URL},
-    ),
+    "a named text": (Document(MARKDOWN, "A"), document(SENT_MARKDOWN, title="A"), [text(NAMED)], input_text(NAMED)),
+    "a document's address": (Document(Url(PDF_URL)), document(AT_PDF), [text(NO_ADDRESS)], INPUT_ADDRESS),
 }
 
 
@@ -156,7 +127,7 @@ def signed(said: str) -> Json:
     return {"type": "thinking", "thinking": said, "signature": "sig"}
 
 
-def output_text(said: str, **more: object) -> list[Json]:
+def output_text(said: object, **more: object) -> list[Json]:
     return [{"type": "message", "role": "assistant", "content": said, **more}]
 
 
@@ -164,6 +135,7 @@ ITEM = '{"type": "web_search_call", "id": "ws_1", "status": "completed", "n": 1.
 USE = '{"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"q": 1.0}}'
 CITED: list[Any] = [{"type": "char_location"}]
 NOTED: list[Any] = [{"type": "file_path", "file_id": "f", "index": 0}]
+NO_USE, NO_ITEM = left_out("server_tool_use", "anthropic"), left_out("web_search_call", "openai")
 NO_PLACE = "[A 'web_search_call' block that has no place in Chat Completions is left out.]"
 PHASED = Text("A", extra={"phase": "commentary", "citations": CITED, "annotations": []})
 WITH_ID = Text("A", extra={"id": "msg_7", "annotations": NOTED})
@@ -175,19 +147,9 @@ NO_IMAGE = "[An image (image/png) that cannot be sent to this model is left out.
 BY_MODELS: dict[str, tuple[Block, Json | None, object, list[Json]]] = {
     "an empty text": (Text(""), None, None, []),
     "a blank text stays": (Text(" "), text(" "), " ", output_text(" ")),
-    "what the API knows goes back": (
-        PHASED,
-        {**text("A"), "citations": CITED},
-        "A",
-        output_text("A", phase="commentary"),
-    ),
+    "what the API knows": (PHASED, {**text("A"), "citations": CITED}, "A", output_text("A", phase="commentary")),
     "a refusal": (Text("A", extra={"refusal": True}), text("A"), REFUSED, output_text("A")),
-    "annotations with an id": (
-        WITH_ID,
-        text("A"),
-        "A",
-        [{**output_text("A")[0], "content": SENT_WITH_ID, "id": "msg_7", "status": "completed"}],
-    ),
+    "annotations with an id": (WITH_ID, text("A"), "A", output_text(SENT_WITH_ID, id="msg_7", status="completed")),
     "annotations without an id": (Text("A", extra={"annotations": NOTED}), text("A"), "A", output_text("A")),
     "signed thinking of nobody": (Thinking("Hm.", "sig"), signed("Hm."), None, []),
     "omitted thinking": (Thinking("", "sig", "anthropic"), signed(""), None, []),
@@ -195,18 +157,8 @@ BY_MODELS: dict[str, tuple[Block, Json | None, object, list[Json]]] = {
     "another provider's thinking": (Thinking("Hm.", "sig", "mistral"), text(TAGGED), TAGGED, output_text(TAGGED)),
     "redacted thinking of nobody": (RedactedThinking("x9"), {"type": "redacted_thinking", "data": "x9"}, None, []),
     "another provider's redacted thinking": (RedactedThinking("x9", "mistral"), None, None, []),
-    "a block of Anthropic's": (
-        Opaque("anthropic", USE),
-        orjson.loads(USE),
-        left_out("server_tool_use", "anthropic"),
-        output_text(left_out("server_tool_use", "anthropic")),
-    ),
-    "an item of OpenAI's": (
-        Opaque("openai", f" {ITEM}\n"),
-        text(left_out("web_search_call", "openai")),
-        NO_PLACE,
-        [orjson.loads(ITEM)],
-    ),
+    "a block of Anthropic's": (Opaque("anthropic", USE), orjson.loads(USE), NO_USE, output_text(NO_USE)),
+    "an item of OpenAI's": (Opaque("openai", f" {ITEM}\n"), text(NO_ITEM), NO_PLACE, [orjson.loads(ITEM)]),
     "a picture": (Image(PICTURE), image(SENT_PICTURE), None, output_text(NO_IMAGE)),
 }
 
@@ -226,6 +178,7 @@ def wrong(content: object) -> Json:
 
 SILENT = "(no output)"
 TOLD_SILENT = f"Error: {SILENT}"
+TOLD_BOOM = [input_text("Error: "), input_text("boom")]
 SAID = (Text("a"), Text(""), Text("b"))
 RESULTS: dict[str, tuple[ToolResult, Json, str, object]] = {
     "nothing": (ToolResult(""), {"content": ""}, "", ""),
@@ -233,24 +186,9 @@ RESULTS: dict[str, tuple[ToolResult, Json, str, object]] = {
     "texts": (ToolResult(SAID), {"content": [text("a"), text("b")]}, "a\n\nb", [input_text("a"), input_text("b")]),
     "an error": (ToolResult("no", True), wrong("no"), "Error: no", "Error: no"),
     "an error that says so": (ToolResult("error: no", True), wrong("error: no"), "error: no", "error: no"),
-    "an error of nothing": (  # M4
-        ToolResult("", True),
-        wrong(SILENT),
-        TOLD_SILENT,
-        TOLD_SILENT,
-    ),
-    "an error of no blocks": (  # M4
-        ToolResult((), True),
-        wrong(SILENT),
-        TOLD_SILENT,
-        [input_text(TOLD_SILENT)],
-    ),
-    "an error of blocks": (
-        ToolResult((Text("boom"),), True),
-        wrong([text("boom")]),
-        "Error: boom",
-        [input_text("Error: "), input_text("boom")],
-    ),
+    "an error of nothing": (ToolResult("", True), wrong(SILENT), TOLD_SILENT, TOLD_SILENT),  # M4
+    "an error of no blocks": (ToolResult((), True), wrong(SILENT), TOLD_SILENT, [input_text(TOLD_SILENT)]),  # M4
+    "an error of blocks": (ToolResult((Text("boom"),), True), wrong([text("boom")]), "Error: boom", TOLD_BOOM),
 }
 
 
@@ -388,6 +326,59 @@ def test_a_request_has_these_fields() -> None:
     assert [faults_of(*pair) for pair in zip(MODELS, (anthropic, chat, responses), strict=True)] == [[], [], []]
 
 
+def on(endpoint: Endpoint, name: str = "some-model") -> OpenAIChatModel:
+    return OpenAIChatModel(name, endpoint=endpoint, base_url="http://127.0.0.1:1")
+
+
+ENCRYPTED, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
+LEFT_OUT = "left out"
+BUDGET = Settings(thinking=2_000)
+LOW_QUIETLY = Settings(thinking="low", extra={"reasoning": {"exclude": True}, "tools": [{"type": "x"}], "seed": 1})
+QUERY_SENT = {"name": "query", "description": "Run a query.", "parameters": QUERY.input_schema}
+CHAT_QUERY: Json = {"type": "function", "function": QUERY_SENT}
+ROUTED, HIGH, EFFORT = on(OPENROUTER, "openai/gpt-6-astra"), Settings(thinking="high"), {"effort": "high"}
+MORE = Settings(extra={"include": [LOGPROBS, ENCRYPTED]})
+NO_STREAM = OpenAIChatModel("m", endpoint=VLLM, streaming=False)
+ONE_BY_ONE = OpenAIModel("gpt-5", endpoint=replace(OPENAI, parallel_tool_calls=False))
+# The API refuses tools with any effort but `none`, also with the default one (GitHub: BerriAI/litellm#34569).
+NEVER_BOTH = on(OPENAI, "gpt-5.6")
+FIELDS: dict[str, tuple[AnyModel, Json, Json]] = {
+    "a server that cannot stream": (NO_STREAM, {"tools": ()}, {"stream": False, "stream_options": LEFT_OUT}),
+    "usage in the stream": (on(replace(VLLM, usage_in_stream=False)), {}, {"stream_options": LEFT_OUT}),
+    "the endpoint's longest answer": (on(replace(VLLM, max_output_tokens=2_000)), {}, {"max_tokens": 2_000}),
+    "extra fields together with ours": (
+        on(OPENROUTER),
+        {"settings": LOW_QUIETLY},
+        {"reasoning": {"effort": "low", "exclude": True}, "seed": 1, "tools": [CHAT_QUERY, {"type": "x"}]},
+    ),
+    "a budget": (on(OPENROUTER), {"settings": BUDGET}, {"reasoning": {"max_tokens": 2_000}}),
+    "a lower budget": (on(OPENROUTER), {"settings": BUDGET, "max_tokens": 1_000}, {"reasoning": {"max_tokens": 744}}),
+    "a budget that is too low": (on(OPENROUTER), {"settings": BUDGET, "max_tokens": 256}, {"reasoning": LEFT_OUT}),
+    "an endpoint that knows better": (ROUTED, {"settings": HIGH}, {"reasoning": EFFORT, "tools": [CHAT_QUERY]}),
+    "tools or reasoning": (NEVER_BOTH, {}, {"reasoning_effort": "none"}),
+    "tools and none": (NEVER_BOTH, {"settings": Settings(thinking="off")}, {"reasoning_effort": "none"}),
+    "reasoning without tools": (NEVER_BOTH, {"tools": ()}, {"reasoning_effort": LEFT_OUT}),
+    "a model that reasons": (OpenAIModel("gpt-5"), {}, {"include": [ENCRYPTED], "reasoning": LEFT_OUT}),
+    "a model that does not": (OpenAIModel("gpt-4o"), {}, {"include": LEFT_OUT}),
+    "a model that nobody knows": (OpenAIModel("a-deployment-of-who-knows-what"), {}, {"include": LEFT_OUT}),
+    "more to include": (GPT, {"settings": MORE}, {"include": [ENCRYPTED, LOGPROBS]}),
+    "nothing to include": (GPT, {"settings": Settings(extra={"include": []})}, {"include": []}),
+    "only what is asked for": (OpenAIModel("gpt-4o"), {"settings": MORE}, {"include": [LOGPROBS, ENCRYPTED]}),
+    "calls in parallel": (GPT, {}, {"parallel_tool_calls": LEFT_OUT, "store": False}),
+    "calls one by one": (ONE_BY_ONE, {}, {"parallel_tool_calls": False}),
+    "no calls": (ONE_BY_ONE, {"tools": ()}, {"parallel_tool_calls": LEFT_OUT}),
+    "nothing stored": (OpenAIModel("m", endpoint=VLLM), {}, {"store": False}),
+    "stored if the endpoint says so": (OpenAIModel("m", endpoint=replace(VLLM, store=True)), {}, {"store": True}),
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_what_model_endpoint_and_settings_make_of_the_fields(name: str) -> None:
+    model, asked, expected = FIELDS[name]
+    body = body_of(model, **asked)
+    assert {field: body.get(field, LEFT_OUT) for field in expected} == expected
+
+
 def test_a_request_without_system_and_tools_has_neither_field() -> None:
     anthropic, chat, responses = [body_of(model, tools=()) for model in MODELS]
     assert list(anthropic) == ["model", "max_tokens", "stream", "messages"]
@@ -456,7 +447,7 @@ def test_the_providers_own_tools_follow_ours(model: AnyModel) -> None:
 ALWAYS, NO_BUDGET = "always reasons. Ask for thinking='minimal'", "takes no thinking budget. Ask for a level"
 PRO = "openai:gpt-5-pro takes no effort 'low' for reasoning. It takes: high"
 STOPS = "openai:gpt-5 takes no stop sequences over the Responses API"
-BUDGET = "budget of 1023 is not between 1024 and max_tokens, which is 64000"
+WRONG_BUDGET = "budget of 1023 is not between 1024 and max_tokens, which is 64000"
 
 
 @pytest.mark.parametrize(
@@ -464,7 +455,7 @@ BUDGET = "budget of 1023 is not between 1024 and max_tokens, which is 64000"
     [
         (AnthropicModel("claude-opus-5-5"), Settings(thinking="off"), ALWAYS),
         (SONNET, Settings(thinking=2_000), NO_BUDGET),
-        (AnthropicModel("claude-haiku-4-5"), Settings(thinking=1_023), BUDGET),
+        (AnthropicModel("claude-haiku-4-5"), Settings(thinking=1_023), WRONG_BUDGET),
         (AnthropicModel("claude-haiku-4-5"), Settings(thinking=2_000, max_tokens=2_000), "2000 is not between 1024"),
         *[
             row

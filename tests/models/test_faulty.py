@@ -8,13 +8,13 @@ import pytest
 
 from journeyman import Agent, DefinitionError, Failure, Success, Usage, run
 from journeyman.errors import ProviderError
-from journeyman.model import Collector, Prefix, Request, Settings, context_window_of, max_output_tokens_of
+from journeyman.model import Collector
 from journeyman.models import Faulty, Scripted
-from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.faulty import FAULTS, Fault, FaultKind
 from journeyman.models.scripted import call, say
 from journeyman.tools.tools import tool
-from journeyman.types import NOTHING_USED, Message, Price, Text, ToolUse
+from journeyman.types import NOTHING_USED, Message, Text, ToolUse
+from tests.models import asking
 from tests.support.clock import virtual_clock
 from tests.support.recorder import Recorder, check_balance
 
@@ -31,15 +31,11 @@ class Asked:
 
 
 async def ask(model: Faulty, *messages: Message) -> Asked:
-    request = Request(prefix=Prefix(), messages=messages or [Message("user", (Text("Go."),))], settings=Settings())
     collector = Collector()
     try:
-        async with model.stream(request) as parts:
-            async for part in parts:
-                collector.add(part)
+        response = await asking.ask(model, *messages, into=collector)
     except ProviderError as error:
         return Asked(error=error, used=collector.used_before(error))
-    response = collector.response()
     return Asked(response.content, used=response.usage)
 
 
@@ -146,14 +142,6 @@ async def test_a_run_bears_every_fault_or_says_why_not() -> None:  # X39
             assert model.made, result.error.message
     assert outcomes >= {"SUCCESS", "INVALID_RESPONSE"}
     assert outcomes <= {"SUCCESS", "INVALID_RESPONSE", "API_ERROR", "RATE_LIMIT_ERROR"}
-
-
-def test_it_is_what_its_model_is() -> None:
-    price = Price(input=1, output=2)
-    model = Faulty(AnthropicModel("claude-sonnet-5-5", price=price), 1)
-    assert (model.provider, model.name, model.facts.price) == ("anthropic", "claude-sonnet-5-5", price)
-    assert (max_output_tokens_of(model), context_window_of(model)) == (128_000, 1_000_000)
-    assert repr(model) == "<Faulty <AnthropicModel claude-sonnet-5-5>, seed 1>"
 
 
 def test_faults_that_do_not_exist_and_rates_that_are_none_are_refused() -> None:

@@ -30,10 +30,8 @@ from tests.support.messages_answers import cut, insert, raw
 from tests.support.openai_answers import Counted, answer, call, item, reasoning, text
 from tests.support.openai_api import OpenAiApi, Service
 
-CITED: dict[str, object] = {
-    **{"type": "url_citation", "url": "https://example.com", "title": "t"},
-    **{"start_index": 0, "end_index": 4},
-}
+SOURCE: dict[str, object] = {"type": "url_citation", "url": "https://example.com", "title": "t"}
+CITED = {**SOURCE, "start_index": 0, "end_index": 4}
 DEEP: dict[str, object] = {"sql": 'a "quoted" ü😀', "deep": [1, {"x": None}]}
 
 
@@ -231,10 +229,8 @@ OVERFLOW = "prompt is too long: 205668 tokens > 200000 maximum"
 LIMITS = "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, decrease one"
 SPENT = {"type": "rate_limit_error", "message": "m", "details": {"error_code": "enforced_spend_limit_reached"}}
 OPENROUTER_OVERFLOW = "This endpoint's maximum context length is 8192 tokens. However, you requested about 9000 tokens"
-VLLM_OVERFLOW = {
-    **{"message": "This model's maximum context length is 8192 tokens.", "type": "BadRequestError"},
-    "code": 400,
-}
+VLLM_SAYS = "This model's maximum context length is 8192 tokens."
+VLLM_OVERFLOW = {"message": VLLM_SAYS, "type": "BadRequestError", "code": 400}
 LLAMA_OVERFLOW = {"code": 400, "message": "too long", "type": "exceed_context_size_error", "n_ctx": 4096}
 
 
@@ -419,9 +415,7 @@ PLAIN_QUESTION = [{"role": "user", "content": "Hello"}]
             id="blocks",
         ),
         pytest.param(anthropic_says.answer("Cut", stop_reason="max_tokens"), id="a limit"),
-        pytest.param(
-            anthropic_says.answer("A", stop_reason="stop_sequence", stop_sequence="END"), id="a stop sequence"
-        ),
+        pytest.param(anthropic_says.answer("A", stop_reason="stop_sequence", stop_sequence="END"), id="a sequence"),
         pytest.param(anthropic_says.refusal("No.", category="bio"), id="a refusal"),
     ],
 )
@@ -496,9 +490,7 @@ async def test_the_official_sdk_reads_the_same_completion(reply: openai_says.Ans
     "reply",
     [
         pytest.param(answer("Grüße 😀"), id="text"),
-        pytest.param(
-            answer(reasoning("Hm."), SEARCH, text("I look.", annotations=[CITED]), *CALLS, usage=FEW), id="items"
-        ),
+        pytest.param(answer(reasoning("Hm."), SEARCH, text("I.", annotations=[CITED]), *CALLS, usage=FEW), id="items"),
         pytest.param(answer("Cut", ending="length"), id="a limit"),
     ],
 )

@@ -10,20 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.model import (
-    BlockFinished,
-    InputPart,
-    ResponseFinished,
-    ResponseStarted,
-    TextPart,
-    ThinkingPart,
-    UsageSeen,
-)
+from journeyman.errors import ProviderError
+from journeyman.model import BlockFinished, InputPart, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
 from journeyman.models.openai.chat_decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, Price, RedactedThinking, StopReason, Text, Thinking, ToolUse, Usage
-from tests.models.decoding import Json, Part, failed, fed, summed
+from tests.models.decoding import Json, Part, UsageSeen, failed, fed, summed
 from tests.support.messages_answers import SERIAL
 from tests.support.openai_answers import Answer, Counted, answer, call, reasoning, refusal
 from tests.support.openai_chat_sse import chat_parts
@@ -118,11 +110,8 @@ def test_an_answer_becomes_parts_in_order() -> None:
 
 
 def test_without_deltas_only_the_blocks_are_told() -> None:
-    chunks = [
-        chunk({"reasoning": "Hm.", "content": "Hi"}),
-        calls(piece("query", "{}", index=0, id="c")),
-        chunk(reason="stop"),
-    ]
+    thought = chunk({"reasoning": "Hm.", "content": "Hi"})
+    chunks = [thought, calls(piece("query", "{}", index=0, id="c")), chunk(reason="stop")]
     parts = decoded(chunks, Decoder("vllm", deltas=False))
     assert [type(part) for part in parts] == [ResponseStarted, *[BlockFinished] * 3, ResponseFinished]
 
@@ -133,11 +122,6 @@ def test_an_answer_may_begin_with_a_chunk_about_filters_only() -> None:
     assert first == ResponseStarted("m", "chatcmpl-1", Usage(requests=1, exact=False))
 
 
-def test_other_choices_are_left_out() -> None:
-    second = {"index": 1, "delta": {"content": "No"}, "finish_reason": "stop"}
-    assert content_of(chunk({"content": "Yes"}), chunk(choices=[second])) == (Text("Yes"),)
-
-
 @pytest.mark.parametrize("done", [b"[DONE]", b" [DONE] "])
 def test_the_end_may_be_said_or_not(done: bytes) -> None:
     assert decoded([chunk({"content": "Hi"}, "stop"), done]) == decoded([chunk({"content": "Hi"}, "stop")])
@@ -146,14 +130,36 @@ def test_the_end_may_be_said_or_not(done: bytes) -> None:
 # -- reasoning and texts -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_reasoning_is_read_from_whichever_field_it_is_in(field: str) -> None:
-    content = content_of(chunk({field: "Hm"}), chunk({field: ".", "content": None}), provider="vllm")
-    assert content == (Thinking("Hm.", None, "vllm"),)
+SECOND = {"index": 1, "delta": {"content": "No"}, "finish_reason": "stop"}
+CITED: Json = {"type": "url_citation", "url_citation": {"url": "http://x"}}
+FREE_TEXT = {"index": 0, "id": "1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
+IN_PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
+    {"type": "thinking", "thinking": "."},
+    {"type": "text", "text": "Hi"},
+    {"type": "unknown"},
+]
+HM = Thinking("Hm.", None, "openai")
+CONTENTS: dict[str, tuple[list[Json], tuple[Block, ...]]] = {
+    "other choices are left out": ([chunk({"content": "Yes"}), chunk(choices=[SECOND])], (Text("Yes"),)),
+    **{
+        f"{field} is reasoning": ([chunk({field: "Hm"}), chunk({field: ".", "content": None})], (HM,))
+        for field in ("reasoning_content", "reasoning")
+    },
+    "reasoning in both fields is read once": ([chunk({"reasoning_content": "Hm.", "reasoning": "Hm."})], (HM,)),
+    "content may be a list of parts": ([chunk({"content": IN_PARTS})], (HM, Text("Hi"))),
+    "annotations stay with the text": (
+        [chunk({"content": "It is 9."}), chunk({"annotations": [CITED]})],
+        (Text("It is 9.", extra={"annotations": [CITED]}),),
+    ),
+    "a free-text call keeps its text": ([calls(FREE_TEXT)], (ToolUse("1", "sql", malformed="select 1"),)),
+}
 
 
-def test_reasoning_in_both_fields_is_read_once() -> None:
-    assert content_of(chunk({"reasoning_content": "Hm.", "reasoning": "Hm."})) == (Thinking("Hm.", None, "openai"),)
+@pytest.mark.parametrize("name", CONTENTS)
+def test_the_content_is_read_from_whichever_field_it_is_in(name: str) -> None:
+    chunks, content = CONTENTS[name]
+    assert content_of(*chunks) == content
 
 
 def test_reasoning_comes_before_the_text_of_the_same_piece() -> None:
@@ -184,22 +190,6 @@ def test_details_of_reasoning_are_put_together_and_kept() -> None:
     assert (block.text, block.provider, orjson.loads(block.signature or "")) == ("Hello", "openrouter", kept)
     [block] = content_of(detail(type="reasoning.encrypted", data="gAAA", index=0), provider="openrouter")
     assert block == RedactedThinking('[{"type":"reasoning.encrypted","data":"gAAA","index":0}]', "openrouter")
-
-
-def test_content_may_be_a_list_of_parts() -> None:
-    parts = [
-        {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
-        {"type": "thinking", "thinking": "."},
-        {"type": "text", "text": "Hi"},
-        {"type": "unknown"},
-    ]
-    assert content_of(chunk({"content": parts})) == (Thinking("Hm.", None, "openai"), Text("Hi"))
-
-
-def test_annotations_stay_with_the_text() -> None:
-    cited: Json = {"type": "url_citation", "url_citation": {"url": "http://x"}}
-    content = content_of(chunk({"content": "It is 9."}), chunk({"annotations": [cited]}))
-    assert content == (Text("It is 9.", extra={"annotations": [cited]}),)
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
@@ -237,10 +227,7 @@ CALLS: dict[str, tuple[list[Json], list[tuple[str, str, str]]]] = {
         [calls(piece("a", '{"x"', index=0, id="1")), calls(piece(None, ":1}", index=0, id="other"))],
         [("1", "a", X1)],
     ),
-    "a name with every piece": (
-        [calls(piece("a", '{"x"', index=0)), calls(piece("a", ":1}", index=0))],
-        [("*", "a", X1)],
-    ),
+    "every name": ([calls(piece("a", '{"x"', index=0)), calls(piece("a", ":1}", index=0))], [("*", "a", X1)]),
     "the name later": ([calls(piece(None, "", index=0, id="1")), calls(piece("a", "{}", index=0))], [("1", "a", "{}")]),
     "arguments that are an object": ([calls(piece("a", {"x": 1}, index=0, id="1"))], [("1", "a", X1)]),
     "no arguments": ([calls(piece("a", None, index=0, id="1"))], [("1", "a", "{}")]),
@@ -269,48 +256,39 @@ def test_an_id_that_had_to_be_made_is_unique_and_keeps_the_providers() -> None:
     assert all(use.id.startswith("call_") for use in uses[1:])
 
 
-def test_a_free_text_call_keeps_its_text() -> None:
-    custom = {"index": 0, "id": "1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
-    [use] = content_of(calls(custom))
-    assert use == ToolUse("1", "sql", malformed="select 1")
-
-
 # -- why it stopped ----------------------------------------------------------------------------------------------------
 
 
+A_CALL = calls(piece("a", "{}", index=0, id="1"))
+
+
+def told(stop_reason: object) -> Json:
+    choice = {"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop", "stop_reason": stop_reason}
+    return chunk(choices=[choice])
+
+
 @pytest.mark.parametrize(
-    ("reason", "stop"),
+    ("chunks", "stop"),
     [
-        ("stop", ("end_turn", None)),
-        ("length", ("max_tokens", None)),
-        ("tool_calls", ("end_turn", None)),
-        ("content_filter", ("refusal", "content_filter")),
-        ("repetition", ("other", "repetition")),
+        ([chunk({"content": "Hi"}, "stop")], ("end_turn", None)),
+        ([chunk({"content": "Hi"}, "length")], ("max_tokens", None)),
+        ([chunk({"content": "Hi"}, "tool_calls")], ("end_turn", None)),
+        ([chunk({"content": "Hi"}, "content_filter")], ("refusal", "content_filter")),
+        ([chunk({"content": "Hi"}, "repetition")], ("other", "repetition")),
+        *[([A_CALL, chunk(reason=reason)], ("tool_use", None)) for reason in ("stop", "tool_calls", "function_call")],
+        ([calls(piece("a", "{", index=0, id="1")), chunk(reason="length")], ("max_tokens", None)),
+        ([chunk({"refusal": "No."}), chunk(reason="stop")], ("refusal", None)),
+        ([told("END")], ("stop_sequence", "END")),
+        ([told(2)], ("end_turn", None)),
     ],
 )
-def test_every_reason_has_its_word(reason: str, stop: tuple[StopReason, str | None]) -> None:
-    assert stop_of(chunk({"content": "Hi"}), chunk(reason=reason)) == stop
+def test_every_reason_has_its_word_and_calls_that_were_made_whole_come_first(chunks: list[Json], stop: object) -> None:
+    assert stop_of(*chunks) == stop
 
 
-@pytest.mark.parametrize("reason", ["stop", "tool_calls", "function_call"])
-def test_a_server_that_says_another_word_although_it_made_calls_means_the_calls(reason: str) -> None:
-    assert stop_of(calls(piece("a", "{}", index=0, id="1")), chunk(reason=reason)) == ("tool_use", None)
-
-
-def test_calls_of_an_answer_that_was_cut_do_not_count() -> None:
-    assert stop_of(calls(piece("a", "{", index=0, id="1")), chunk(reason="length")) == ("max_tokens", None)
-
-
-def test_a_refusal_is_a_text_and_a_reason() -> None:
-    response = summed(decoded([chunk({"refusal": "I can"}), chunk({"refusal": "not."}), chunk(reason="stop")]))
-    assert response.content == (Text("I cannot.", extra={"refusal": True}),)
-    assert response.stop_reason == "refusal"
-
-
-@pytest.mark.parametrize(("told", "stop"), [("END", ("stop_sequence", "END")), (2, ("end_turn", None))])
-def test_a_stop_sequence_is_told_where_the_server_tells_it(told: object, stop: tuple[StopReason, str | None]) -> None:
-    choice = {"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop", "stop_reason": told}
-    assert stop_of(chunk(choices=[choice])) == stop
+def test_a_refusal_is_a_text() -> None:
+    content = content_of(chunk({"refusal": "I can"}), chunk({"refusal": "not."}))
+    assert content == (Text("I cannot.", extra={"refusal": True}),)
 
 
 # -- usage -------------------------------------------------------------------------------------------------------------
@@ -394,6 +372,9 @@ def test_an_answer_without_a_reason_to_stop_was_cut(chunks: list[Json | bytes], 
     assert said in str(error)
 
 
+TOO_LONG = {"message": "This model's maximum context length is 8192 tokens.", "type": "BadRequestError", "code": 400}
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "type", "said"),
     [
@@ -402,19 +383,12 @@ def test_an_answer_without_a_reason_to_stop_was_cut(chunks: list[Json | bytes], 
         ({"message": "No more", "code": 402}, "quota", None, "402: No more"),
         ({"message": "Upstream", "code": 502, "metadata": {}}, "overloaded", None, "502: Upstream"),
         ({"message": "Bad", "type": "invalid_request_error"}, "bad_request", "invalid_request_error", "Bad"),
-        (
-            {"message": "This model's maximum context length is 8192 tokens.", "type": "BadRequestError", "code": 400},
-            "context_overflow",
-            "BadRequestError",
-            "maximum context length",
-        ),
+        (TOO_LONG, "context_overflow", "BadRequestError", "maximum context length"),
         ("out of memory", "unknown", None, "an error: out of memory"),
         ({"code": "odd"}, "unknown", "odd", "no message"),
     ],
 )
-def test_an_error_in_the_middle_is_the_answers(
-    error: Json | str, kind: ProviderErrorKind, type: str | None, said: str
-) -> None:
+def test_an_error_in_the_middle_is_the_answers(error: Json | str, kind: str, type: str | None, said: str) -> None:
     failure = failure_of(chunk({"content": "Hi"}), {"error": error})
     assert (failure.kind, failure.type) == (kind, type)
     assert said in str(failure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 import pytest
@@ -29,10 +29,8 @@ GPT = OpenAIChatModel("gpt-4.1", api_key="sk-key")
 PNG = b64encode(b"\x89PNG").decode()
 PDF = b64encode(b"%PDF-1.7").decode()
 
-QUERY_SENT = {
-    "type": "function",
-    "function": {"name": "query", "description": "Run a query.", "parameters": QUERY.input_schema},
-}
+_QUERY = {"name": "query", "description": "Run a query.", "parameters": QUERY.input_schema}
+QUERY_SENT = {"type": "function", "function": _QUERY}
 HELLO_SENT = {"role": "user", "content": "Hello"}
 
 
@@ -70,39 +68,19 @@ def test_a_request_to_a_plain_server_has_only_what_every_server_knows() -> None:
     }
 
 
-def test_a_server_that_cannot_stream_is_not_asked_to() -> None:
-    body = sent(model=OpenAIChatModel("m", endpoint=VLLM, streaming=False), tools=())
-    assert (body["stream"], "stream_options" in body) == (False, False)
-
-
-def test_usage_in_the_stream_is_asked_for_where_it_is_known() -> None:
-    assert "stream_options" not in sent(model=on(replace(VLLM, usage_in_stream=False)))
-
-
 def test_the_names_of_fields_are_those_of_the_endpoint() -> None:
-    endpoint = replace(
-        VLLM, system_role="developer", max_tokens_field="max_completion_tokens", store=True, parallel_tool_calls=False
-    )
+    fields = {"system_role": "developer", "max_tokens_field": "max_completion_tokens"}
+    endpoint = replace(VLLM, **fields, store=True, parallel_tool_calls=False)
     body = sent(model=on(endpoint), system=(Text("S"),))
     assert body["messages"][0] == {"role": "developer", "content": "S"}
     assert (body["max_completion_tokens"], body["store"], body["parallel_tool_calls"]) == (8_192, True, False)
     assert "parallel_tool_calls" not in sent(model=on(endpoint), tools=())
 
 
-def test_the_longest_answer_is_no_longer_than_the_endpoints() -> None:
-    assert sent(model=on(replace(VLLM, max_output_tokens=2_000)))["max_tokens"] == 2_000
-
-
-def test_extra_fields_are_put_together_with_ours() -> None:
-    body = sent(
-        model=on(OPENROUTER),
-        settings=Settings(thinking="low", extra={"reasoning": {"exclude": True}, "tools": [{"type": "x"}], "seed": 1}),
-    )
-    assert (body["reasoning"], body["seed"]) == ({"effort": "low", "exclude": True}, 1)
-    assert body["tools"] == [QUERY_SENT, {"type": "x"}]
-
-
 # -- reasoning ---------------------------------------------------------------------------------------------------------
+
+Thought: TypeAlias = ThinkingLevel | int
+NO_EFFORT = on(replace(VLLM, effort_field=None))
 
 
 @pytest.mark.parametrize(
@@ -110,34 +88,16 @@ def test_extra_fields_are_put_together_with_ours() -> None:
     [
         (GPT, "low", "openai:gpt-4.1 takes no effort for reasoning. Leave Settings.thinking at None."),
         (on(OPENAI, "o3"), 2_000, "openai:o3 takes no thinking budget. Ask for a level, such as thinking='medium'."),
-        (
-            on(replace(VLLM, effort_field=None)),
-            "low",
-            "vllm:some-model has no known field for the effort of reasoning.",
-        ),
+        (NO_EFFORT, "low", "vllm:some-model has no known field for the effort of reasoning."),
         (on(OPENROUTER), 9_000, "A thinking budget of 9000 is not between 1 and max_tokens, which is 8192."),
     ],
 )
-def test_reasoning_that_a_model_does_not_have_is_refused(
-    model: OpenAIChatModel, thinking: ThinkingLevel | int, said: str
-) -> None:
+def test_reasoning_that_a_model_does_not_have_is_refused(model: OpenAIChatModel, thinking: Thought, said: str) -> None:
     assert refused(Settings(thinking=thinking), model, tools=()).startswith(said)
 
 
-def test_a_budget_is_sent_where_it_is_taken() -> None:
-    settings = Settings(thinking=2_000)
-    assert sent(model=on(OPENROUTER), settings=settings)["reasoning"] == {"max_tokens": 2_000}
-    assert sent(model=on(OPENROUTER), settings=settings, max_tokens=1_000)["reasoning"] == {"max_tokens": 744}
-    assert "reasoning" not in sent(model=on(OPENROUTER), settings=settings, max_tokens=256)
-
-
-def test_models_that_do_not_reason_with_tools_are_told_not_to() -> None:
-    # The API refuses tools with any effort but `none`, also with the default one (GitHub: BerriAI/litellm#34569).
-    model = on(OPENAI, "gpt-5.6")
-    assert sent(model=model)["reasoning_effort"] == "none"
-    assert sent(model=model, settings=Settings(thinking="off"))["reasoning_effort"] == "none"
-    assert "reasoning_effort" not in sent(model=model, tools=())
-    said = refused(Settings(thinking="high"), model)
+def test_models_that_do_not_reason_with_tools_are_not_asked_for_both() -> None:
+    said = refused(Settings(thinking="high"), on(OPENAI, "gpt-5.6"))
     assert "openai:gpt-5.6 cannot both reason and use tools over Chat Completions" in said
     assert "'openai:gpt-5.6'" in said
 
@@ -148,71 +108,56 @@ def test_models_without_tools_over_chat_completions_say_where_they_have_them() -
     assert "'azure-responses:gpt-6-astra'" in said
 
 
-def test_an_endpoint_with_efforts_of_its_own_knows_better_than_the_table() -> None:
-    body = sent(model=on(OPENROUTER, "openai/gpt-6-astra"), settings=Settings(thinking="high"))
-    assert (body["reasoning"], body["tools"]) == ({"effort": "high"}, [QUERY_SENT])
-
-
 # -- what the model said -----------------------------------------------------------------------------------------------
 
 
-def test_calls_without_words_have_no_content() -> None:
-    [_, said] = messages_of(HELLO, assistant(ToolUse("call_1", "query")))
-    assert said["content"] is None
-    assert "tool_calls" in said
+DETAILS = [{"type": "reasoning.encrypted", "data": "gAAA", "index": 0}]
+KEPT = orjson.dumps(DETAILS).decode()
+YES, SAID_YES = Text("Yes."), {"content": "Yes."}
+DETAILED: Json = {**SAID_YES, "reasoning_details": DETAILS}
+REFUSED = Text("I cannot.", extra={"refusal": True})
+FOREIGN = (
+    Thinking("Hm.", "sig", "anthropic"),
+    RedactedThinking("xxx", "anthropic"),
+    Text("I look."),
+    Opaque("anthropic", '{"type":"server_tool_use"}'),
+    Text("It is 9."),
+)
+FOREIGN_AS_TEXT = (
+    "<thinking>\nHm.\n</thinking>\n\nI look.\n\n"
+    "[A 'server_tool_use' block that only anthropic can read is left out.]\n\nIt is 9."
+)
+CALLED = {"id": "call_1", "type": "function", "function": {"name": "query", "arguments": "{}"}}
+BACK: dict[str, tuple[Endpoint, tuple[Block, ...], Json]] = {
+    "calls without words": (OPENAI, (ToolUse("call_1", "query"),), {"content": None, "tool_calls": [CALLED]}),
+    **{
+        f"reasoning of {endpoint.provider} in {field}": (
+            replace(endpoint, reasoning_field=field),
+            (Thinking("Hm.", None, endpoint.provider), YES),
+            {**SAID_YES, field: "Hm."},
+        )
+        for endpoint in (OLLAMA, VLLM)
+        for field in (str(endpoint.reasoning_field), "reasoning_content")
+    },
+    **{
+        f"reasoning, which {endpoint.provider} does not take": (endpoint, (Thinking("Hm.", "sig"), YES), SAID_YES)
+        for endpoint in (OPENAI, AZURE, LM_STUDIO)
+    },
+    "details of reasoning, not its text": (OPENROUTER, (Thinking("Hm.", KEPT, "openrouter"), YES), DETAILED),
+    "details of reasoning alone": (OPENROUTER, (RedactedThinking(KEPT, "openrouter"), YES), DETAILED),
+    "reasoning without details": (OPENROUTER, (Thinking("Hm.", "no JSON"), YES), {**SAID_YES, "reasoning": "Hm."}),
+    "what another provider said as text": (OPENAI, FOREIGN, {"content": FOREIGN_AS_TEXT}),
+    "texts to the letter": (OPENAI, (Text("\n One "), Text("two.\n")), {"content": "\n One two.\n"}),
+    "a refusal": (OPENAI, (REFUSED,), {"content": [{"type": "refusal", "refusal": "I cannot."}]}),
+    "a refusal where they are not known": (VLLM, (REFUSED,), {"content": "I cannot."}),
+}
 
 
-@pytest.mark.parametrize("endpoint", [OLLAMA, VLLM])
-def test_reasoning_goes_back_in_the_field_of_the_endpoint(endpoint: Endpoint) -> None:
-    said = assistant(Thinking("Hm.", None, endpoint.provider), Text("Yes."))
-    [_, back] = messages_of(HELLO, said, endpoint=endpoint)
-    assert back == {"role": "assistant", "content": "Yes.", "reasoning": "Hm."}
-    [_, back] = messages_of(HELLO, said, endpoint=replace(endpoint, reasoning_field="reasoning_content"))
-    assert back == {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."}
-
-
-@pytest.mark.parametrize("endpoint", [OPENAI, AZURE, LM_STUDIO])
-def test_reasoning_stays_away_from_endpoints_that_do_not_take_it(endpoint: Endpoint) -> None:
-    [_, back] = messages_of(HELLO, assistant(Thinking("Hm.", "sig"), Text("Yes.")), endpoint=endpoint)
-    assert back == {"role": "assistant", "content": "Yes."}
-
-
-def test_details_of_reasoning_go_back_instead_of_its_text() -> None:
-    details = [{"type": "reasoning.encrypted", "data": "gAAA", "index": 0}]
-    kept = orjson.dumps(details).decode()
-    for block in (Thinking("Hm.", kept, "openrouter"), RedactedThinking(kept, "openrouter")):
-        [_, back] = messages_of(HELLO, assistant(block, Text("Yes.")), endpoint=OPENROUTER)
-        assert back == {"role": "assistant", "content": "Yes.", "reasoning_details": details}
-    [_, back] = messages_of(HELLO, assistant(Thinking("Hm.", "no JSON"), Text("Yes.")), endpoint=OPENROUTER)
-    assert back == {"role": "assistant", "content": "Yes.", "reasoning": "Hm."}
-
-
-def test_what_another_provider_said_becomes_text() -> None:
-    said = assistant(
-        Thinking("Hm.", "sig", "anthropic"),
-        RedactedThinking("xxx", "anthropic"),
-        Text("I look."),
-        Opaque("anthropic", '{"type":"server_tool_use"}'),
-        Text("It is 9."),
-    )
-    [_, back] = messages_of(HELLO, said)
-    assert back["content"] == (
-        "<thinking>\nHm.\n</thinking>\n\nI look.\n\n"
-        "[A 'server_tool_use' block that only anthropic can read is left out.]\n\nIt is 9."
-    )
-
-
-def test_texts_of_the_model_come_back_to_the_letter() -> None:
-    [_, back] = messages_of(HELLO, assistant(Text("\n One "), Text("two.\n")))
-    assert back["content"] == "\n One two.\n"
-
-
-def test_a_refusal_comes_back_as_one_where_the_endpoint_knows_them() -> None:
-    said = assistant(Text("I cannot.", extra={"refusal": True}))
-    [_, back] = messages_of(HELLO, said)
-    assert back["content"] == [{"type": "refusal", "refusal": "I cannot."}]
-    [_, back] = messages_of(HELLO, said, endpoint=VLLM)
-    assert back["content"] == "I cannot."
+@pytest.mark.parametrize("name", BACK)
+def test_what_the_model_said_goes_back_as(name: str) -> None:
+    endpoint, said, expected = BACK[name]
+    [_, back] = messages_of(HELLO, assistant(*said), endpoint=endpoint)
+    assert back == {"role": "assistant", **expected}
 
 
 def test_ids_are_rewritten_alike_where_the_service_limits_their_length() -> None:
@@ -270,7 +215,7 @@ def test_documents_in_results_are_text_or_follow_in_the_users_message() -> None:
     assert said["content"][1] == {"type": "file", "file": file}
 
 
-# -- what users say ----------------------------------------------------------------------------------------------------
+# -- what users say, tools, and what is encoded once -------------------------------------------------------------------
 
 
 def parts_of(*content: Block, endpoint: Endpoint = OPENAI) -> Any:  # noqa: ANN401 - JSON
@@ -286,8 +231,6 @@ def test_the_address_of_a_document_is_sent_where_it_is_taken() -> None:
     [document] = parts_of(Document(Url("https://example.org/a.pdf")), endpoint=OPENROUTER)
     assert document == {"type": "file", "file": {"filename": "document.pdf", "file_data": "https://example.org/a.pdf"}}
 
-
-# -- tools -------------------------------------------------------------------------------------------------------------
 
 CLOSED: JsonObject = {**QUERY.input_schema, "additionalProperties": False}
 
@@ -307,9 +250,6 @@ def test_a_schema_is_strict_where_that_loses_nothing(schema: JsonObject, endpoin
     [tool] = sent(model=on(endpoint, "gpt-4.1"), tools=(spec,))["tools"]
     assert tool["function"].get("strict") == strict
     assert tool["function"]["parameters"] == schema
-
-
-# -- encoded once ------------------------------------------------------------------------------------------------------
 
 
 def test_a_message_is_encoded_once_for_all_endpoints_that_take_the_same() -> None:
@@ -397,12 +337,8 @@ def test_a_request_marks_aside_begins_with_the_bytes_of_the_one_before() -> None
     prefix = Prefix(system=(Text("Be brief."),), tools=(QUERY,))
     turns = [user(Text("Hello", cache_mark=True)), assistant(Text("Hi."), ToolUse("call_1", "query"))]
     turns += [user(ToolResult("1", tool_use_id="call_1")), assistant(Text("One.")), user(Text("And?"))]
-    bodies = [
-        CLAUDE.body(Request(prefix=prefix, messages=turns[:count], settings=Settings())).replace(
-            b"," + orjson.dumps(MARK)[1:-1], b""
-        )
-        for count in (1, 3, 5)
-    ]
+    asked = [Request(prefix=prefix, messages=turns[:count], settings=Settings()) for count in (1, 3, 5)]
+    bodies = [CLAUDE.body(each).replace(b"," + orjson.dumps(MARK)[1:-1], b"") for each in asked]
     for before, after in pairwise(bodies):
         assert after.startswith(before.removesuffix(b"]}") + b",")
 
@@ -448,11 +384,9 @@ def _conversations(draw: st.DrawFn) -> list[Message]:
     st.sampled_from([OPENAI, AZURE, OPENROUTER, ROUTED, OLLAMA, VLLM, LLAMA_CPP, LM_STUDIO]),
     st.sampled_from(POLICIES),
 )
-def test_any_conversation_is_one_that_the_api_takes(
-    conversation: list[Message], endpoint: Endpoint, cache: CachePolicy
-) -> None:
+def test_any_conversation_is_one_the_api_takes(said: list[Message], endpoint: Endpoint, cache: CachePolicy) -> None:
     system = (Text("S", cache_mark=True), Text("T"))
-    body = sent(*conversation, model=on(endpoint, "gpt-4.1"), system=system, settings=Settings(cache=cache))
+    body = sent(*said, model=on(endpoint, "gpt-4.1"), system=system, settings=Settings(cache=cache))
     service = Service(
         reasoning_field=endpoint.reasoning_field,
         extensions=frozenset({"usage"} if endpoint.tells_cost else ()),
@@ -460,7 +394,7 @@ def test_any_conversation_is_one_that_the_api_takes(
     )
     assert judge("chat", body, JUDGED_HEADERS, service=service) == []
     TypeAdapter(list[ChatCompletionMessageParam]).validate_python(body["messages"])
-    asked = [call.id for message in conversation for call in message.tool_uses]
+    asked = [call.id for message in said for call in message.tool_uses]
     wired = [call["id"] for message in body["messages"] for call in message.get("tool_calls", ())]
     answered = [message["tool_call_id"] for message in body["messages"] if message["role"] == "tool"]
     assert len(set(asked)) == len(asked) == len(wired)

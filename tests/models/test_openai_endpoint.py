@@ -12,7 +12,7 @@ import pytest
 from pydantic import JsonValue
 
 from journeyman.connect import connect
-from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
+from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Facts, Prefix, Request, Settings, ThinkingLevel, ToolSpec
 from journeyman.models.openai import LLAMA_CPP, LM_STUDIO, OPENROUTER
 from journeyman.models.openai.chat import OpenAIChatModel
@@ -20,6 +20,7 @@ from journeyman.models.openai.endpoint import AZURE, OLLAMA, OPENAI, VLLM, Endpo
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
 from journeyman.types import JsonObject, Message, Price, Text
+from tests.models.asking import unavailable
 
 PRESETS = (OPENAI, AZURE, OPENROUTER, OLLAMA, VLLM, LLAMA_CPP, LM_STUDIO)
 LOCAL = (OLLAMA, VLLM, LLAMA_CPP, LM_STUDIO)
@@ -42,12 +43,6 @@ def responses(name: str, **options: object) -> OpenAIModel:
     model = connect(name, **options)
     assert isinstance(model, OpenAIModel)
     return model
-
-
-def unavailable(name: str, **options: object) -> ModelUnavailable:
-    with pytest.raises(ModelUnavailable) as caught:
-        connect(name, **options)
-    return caught.value
 
 
 def body_of(endpoint: Endpoint, name: str, settings: Settings, *tools: ToolSpec) -> dict[str, Any]:
@@ -80,7 +75,7 @@ def test_a_url_is_made_of_address_path_and_query() -> None:
     assert url == "https://r/deployments/my%2Fmodel/chat?api-version=2024-10-21&x=a+b"
 
 
-# -- models ------------------------------------------------------------------------------------------------------------
+# -- models, their errors and extra fields -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -101,9 +96,7 @@ def test_a_url_is_made_of_address_path_and_query() -> None:
         ("qwen3", 8_192, None),
     ],
 )
-def test_what_is_known_of_a_model_is_found_by_its_longest_prefix(
-    name: str, output_tokens: int, window: int | None
-) -> None:
+def test_what_is_known_of_a_model_is_found_by_its_prefix(name: str, output_tokens: int, window: int | None) -> None:
     assert (known_of(name).max_output_tokens, known_of(name).context_window) == (output_tokens, window)
     assert OpenAIChatModel(name).facts == Facts(max_output_tokens=output_tokens, context_window=window)
 
@@ -125,9 +118,7 @@ def test_the_endpoints_limits_win_over_those_that_are_known() -> None:
         (AZURE, "gpt-6.1-sol", "minimal", "low"),
     ],
 )
-def test_a_level_becomes_the_best_word_that_is_taken(
-    endpoint: Endpoint, name: str, level: ThinkingLevel, word: str
-) -> None:
+def test_a_level_becomes_the_best_word_there_is(endpoint: Endpoint, name: str, level: ThinkingLevel, word: str) -> None:
     body = body_of(endpoint, name, Settings(thinking=level))
     assert body.get("reasoning_effort", body.get("reasoning")) in (word, {"effort": word})
 
@@ -158,9 +149,6 @@ def test_which_models_have_tools_over_chat_completions(endpoint: Endpoint, name:
         assert body_of(endpoint, name, Settings(), tool)["reasoning_effort"] == "none"
 
 
-# -- errors ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
@@ -181,9 +169,6 @@ def test_which_models_have_tools_over_chat_completions(endpoint: Endpoint, name:
 )
 def test_an_error_within_an_answer_is_known_by_its_label(error: JsonValue, kind: ProviderErrorKind) -> None:
     assert reported_within(error).kind == kind
-
-
-# -- extra fields ------------------------------------------------------------------------------------------------------
 
 
 def test_extra_fields_replace_ours_and_objects_are_put_together() -> None:
@@ -231,9 +216,7 @@ def test_a_missing_address_names_the_variable_to_set(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("endpoint", LOCAL, ids=lambda endpoint: endpoint.provider)
-def test_a_local_server_needs_no_key_and_has_its_usual_address(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_local_server_needs_no_key_and_no_address(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"{endpoint.provider}:qwen3:8b"
     model = chat(name)
     assert (model.name, model.provider, model.api_key) == ("qwen3:8b", endpoint.provider, None)
@@ -272,14 +255,8 @@ def test_options_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://from-environment")
     timeouts, price = Timeouts(idle_s=1), Price(input=1, output=2)
-    model = chat(
-        "openai-chat:gpt-5",
-        api_key="given",
-        base_url="http://given/v1",
-        streaming=False,
-        timeouts=timeouts,
-        price=price,
-    )
+    given: dict[str, Any] = {"api_key": "given", "base_url": "http://given/v1"}
+    model = chat("openai-chat:gpt-5", **given, streaming=False, timeouts=timeouts, price=price)
     assert (model.api_key, model.base_url, model.streaming) == ("given", "http://given/v1", False)
     assert (model.timeouts, model.price) == (timeouts, price)
 

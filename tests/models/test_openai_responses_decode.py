@@ -9,33 +9,18 @@ import orjson
 import pytest
 
 from journeyman.errors import ProviderError
-from journeyman.model import (
-    BlockFinished,
-    InputPart,
-    ResponseFinished,
-    ResponseStarted,
-    TextPart,
-    ThinkingPart,
-    UsageSeen,
-)
+from journeyman.model import BlockFinished, InputPart, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
 from journeyman.models.openai.responses_decode import Decoder
 from journeyman.models.sse import Parser
-from journeyman.types import Block, Opaque, Price, Text, Thinking, ToolUse, Usage
-from tests.models.decoding import Json, Part, failed, fed, summed
+from journeyman.types import Block, JsonObject, Opaque, Price, Text, Thinking, ToolUse, Usage
+from tests.models.decoding import Json, Part, UsageSeen, failed, fed, summed
 from tests.support.openai_answers import Answer, answer, call, item, reasoning, refusal, text
 from tests.support.openai_responses_sse import responses_parts
 
 
 def created(**more: Any) -> Json:  # noqa: ANN401 - JSON
-    response: Json = {
-        "id": "resp_1",
-        "object": "response",
-        "model": "gpt-x",
-        "status": "in_progress",
-        "output": [],
-        **more,
-    }
-    return {"type": "response.created", "response": response}
+    response: Json = {"id": "resp_1", "object": "response", "model": "gpt-x", "status": "in_progress", "output": []}
+    return {"type": "response.created", "response": {**response, **more}}
 
 
 def delta(kind: str, piece: str, index: int = 0, **more: int) -> Json:
@@ -197,28 +182,39 @@ def test_an_item_that_came_without_pieces_is_shown_whole() -> None:
 # -- items -------------------------------------------------------------------------------------------------------------
 
 
-def test_an_empty_text_is_dropped() -> None:
-    assert content_of(message("")) == ()
-    assert content_of(message("", "Hi")) == (Text("Hi"),)
+def noted(*texts: str, logprobs: bool = False, **more: Any) -> Json:  # noqa: ANN401 - JSON
+    """Return a message whose first text has annotations."""
+    said = message(*texts, **more)
+    said["content"][0] |= {"annotations": [{"type": "x"}], **({"logprobs": [{"token": "Hi"}]} if logprobs else {})}
+    return said
 
 
-def test_what_comes_with_a_text_is_kept() -> None:
-    noted = message("Hi", "Ho", phase="commentary")
-    noted["content"][0] |= {"annotations": [{"type": "x"}], "logprobs": [{"token": "Hi"}]}
-    assert content_of(noted) == (
-        Text(
-            "Hi",
-            extra={"annotations": [{"type": "x"}], "logprobs": [{"token": "Hi"}], "phase": "commentary", "id": "msg_1"},
-        ),
-        Text("Ho", extra={"phase": "commentary"}),
-    )
+def reason(block: Json, text: str = "", pair: str = "") -> Thinking:
+    return Thinking(text, orjson.dumps(block).decode() + pair, "openai")
 
 
-def test_an_id_that_is_too_long_to_go_back_is_not_kept() -> None:
-    noted = message("Hi", id="msg_" + "x" * 61)
-    noted["content"][0]["annotations"] = [{"type": "x"}]
-    assert content_of(noted) == (Text("Hi", extra={"annotations": [{"type": "x"}]}),)
-    assert content_of(thought(), noted)[0] == Thinking("", orjson.dumps(thought()).decode(), "openai")
+NOTES: JsonObject = {"annotations": [{"type": "x"}]}
+KEPT_WITH_HI: JsonObject = {**NOTES, "logprobs": [{"token": "Hi"}], "phase": "commentary", "id": "msg_1"}
+LONG_ID, NEW_ITEM = "msg_" + "x" * 61, '{"type":"brand_new","id":"x","n":1.0}'
+ITEMS: dict[str, tuple[list[Json], tuple[Block, ...]]] = {
+    "an empty text is dropped": ([message("")], ()),
+    "an empty text before another": ([message("", "Hi")], (Text("Hi"),)),
+    "what comes with a text is kept": (
+        [noted("Hi", "Ho", logprobs=True, phase="commentary")],
+        (Text("Hi", extra=KEPT_WITH_HI), Text("Ho", extra={"phase": "commentary"})),
+    ),
+    "an id that is too long to go back is not kept": ([noted("Hi", id=LONG_ID)], (Text("Hi", extra=NOTES),)),
+    "nor by its reasoning": ([thought(), noted("Hi", id=LONG_ID)], (reason(thought()), Text("Hi", extra=NOTES))),
+    "reasoning may be the last item": ([thought("Hm.")], (reason(thought("Hm."), "Hm."),)),
+    "reasoning of nothing is dropped": ([thought(encrypted_content=None), message("Hi")], (Text("Hi"),)),
+    "an item that is not known is kept": ([orjson.loads(NEW_ITEM)], (Opaque("openai", NEW_ITEM),)),
+}
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_what_becomes_of_an_item(name: str) -> None:
+    outputs, content = ITEMS[name]
+    assert content_of(*outputs) == content
 
 
 @pytest.mark.parametrize(
@@ -233,16 +229,7 @@ def test_an_id_that_is_too_long_to_go_back_is_not_kept() -> None:
     ids=["message", "call", "search", "reasoning", "no id"],
 )
 def test_reasoning_remembers_what_followed_it(following: Json, pair: str) -> None:
-    first = content_of(thought(), following)[0]
-    assert first == Thinking("", orjson.dumps(thought()).decode() + pair, "openai")
-
-
-def test_reasoning_may_be_the_last_item() -> None:
-    assert content_of(thought("Hm.")) == (Thinking("Hm.", orjson.dumps(thought("Hm.")).decode(), "openai"),)
-
-
-def test_reasoning_without_anything_in_it_is_dropped() -> None:
-    assert content_of(thought(encrypted_content=None), message("Hi")) == (Text("Hi"),)
+    assert content_of(thought(), following)[0] == reason(thought(), pair=pair)
 
 
 def test_thoughts_are_set_apart_in_the_block_and_in_its_pieces() -> None:
@@ -281,11 +268,6 @@ def test_a_part_of_a_message_that_is_not_known_is_kept_as_an_item() -> None:
     assert (kept.provider, orjson.loads(kept.json)) == ("openai", message(content=[song]))
 
 
-def test_an_item_that_is_not_known_is_kept() -> None:
-    [kept] = content_of({"type": "brand_new", "id": "x", "n": 1.0})
-    assert kept == Opaque("openai", '{"type":"brand_new","id":"x","n":1.0}')
-
-
 def test_items_that_only_the_last_event_tells_of_are_read() -> None:
     events = [created(), *whole(0, message("A")), over(output=[message("A"), function_call("{}")])]
     assert summed(decoded(events)).content == (Text("A"), ToolUse("call_1", "query"))
@@ -303,20 +285,17 @@ def test_items_without_numbers_are_taken_as_they_come() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "expected"),
+    ("status", "details", "expected"),
     [
-        (over(), ResponseFinished("end_turn")),
-        (over("incomplete", incomplete_details={"reason": "max_output_tokens"}), ResponseFinished("max_tokens")),
-        (
-            over("incomplete", incomplete_details={"reason": "content_filter"}),
-            ResponseFinished("refusal", "content_filter"),
-        ),
-        (over("incomplete", incomplete_details={"reason": "steered"}), ResponseFinished("other", "steered")),
-        (over("incomplete", incomplete_details=None), ResponseFinished("other", "incomplete")),
+        ("completed", None, ResponseFinished("end_turn")),
+        ("incomplete", {"reason": "max_output_tokens"}, ResponseFinished("max_tokens")),
+        ("incomplete", {"reason": "content_filter"}, ResponseFinished("refusal", "content_filter")),
+        ("incomplete", {"reason": "steered"}, ResponseFinished("other", "steered")),
+        ("incomplete", None, ResponseFinished("other", "incomplete")),
     ],
-    ids=["completed", "limit", "filter", "another", "none"],
 )
-def test_a_stop_reason_is_translated(last: Json, expected: ResponseFinished) -> None:  # M7, A30
+def test_a_stop_reason_is_translated(status: str, details: Json | None, expected: ResponseFinished) -> None:  # M7, A30
+    last = over(status, incomplete_details=details)
     assert decoded([created(), *whole(0, message("Hi")), last])[-1] == expected
 
 
@@ -429,40 +408,25 @@ def test_events_of_other_forms_are_ignored(event: bytes) -> None:
 
 
 def test_items_of_other_forms_do_no_harm() -> None:
-    odd: list[Any] = [
-        {"type": "message", "content": 3},
-        {"type": "reasoning", "summary": {}},
-        {"type": "function_call"},
-        3,
-    ]
+    odd: list[Any] = [message(content=3), {"type": "reasoning", "summary": {}}, {"type": "function_call"}, 3]
     events: list[Json] = [{"type": "response.output_item.done", "output_index": {}, "item": output} for output in odd]
     content = summed(decoded([created(), *events, over()])).content
     assert [type(block) for block in content] == [ToolUse]
 
 
+SLOW = {"code": "rate_limit_exceeded", "message": "Slow"}
+FLAT = {"type": "error", "code": "server_error", "message": "Oops", "param": None}
+NESTED = {"type": "error", "error": {"type": "tokens", **SLOW}}
+
+
 @pytest.mark.parametrize(
     ("event", "kind", "type", "said"),
     [
-        (
-            {"type": "error", "code": "server_error", "message": "Oops", "param": None},
-            "overloaded",
-            "server_error",
-            "broke off with server_error: Oops",
-        ),
-        (
-            {"type": "error", "error": {"type": "tokens", "code": "rate_limit_exceeded", "message": "Slow"}},
-            "rate_limited",
-            "rate_limit_exceeded",
-            "broke off with rate_limit_exceeded: Slow",
-        ),
+        (FLAT, "overloaded", "server_error", "broke off with server_error: Oops"),
+        (NESTED, "rate_limited", "rate_limit_exceeded", "broke off with rate_limit_exceeded: Slow"),
         ({"error": {"message": "Oops", "code": 502}}, "overloaded", None, "broke off with 502: Oops"),
         ({"type": "error", "code": None, "message": "Oops"}, "unknown", None, "broke off with an error: Oops"),
-        (
-            over("failed", error={"code": "rate_limit_exceeded", "message": "Slow"}),
-            "rate_limited",
-            "rate_limit_exceeded",
-            "Slow",
-        ),
+        (over("failed", error=SLOW), "rate_limited", "rate_limit_exceeded", "Slow"),
         (over("failed", error={"code": "invalid_prompt", "message": "No"}), "content_filtered", "invalid_prompt", "No"),
         (over("failed", error=None), "unknown", None, "no message"),
     ],

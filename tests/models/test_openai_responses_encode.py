@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from journeyman import Document, ToolResult
 from journeyman.model import Settings
-from journeyman.models.openai.endpoint import AZURE, OPENAI, VLLM
+from journeyman.models.openai.endpoint import AZURE, VLLM
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.types import Base64, Block, Image, JsonObject, Message, Opaque, Role, Text, Thinking, ToolUse, Url
 from tests.models.asking import HELLO
@@ -67,33 +67,29 @@ def test_reasoning_goes_back_byte_by_byte() -> None:
     assert b"," + written.encode() + b"," in body
 
 
-def test_reasoning_and_the_call_that_it_led_to_go_back_with_their_ids() -> None:
-    items = items_of(
-        "assistant", reasoning("function_call fc_1"), ToolUse("call_1", "query"), ToolUse("call_2", "query")
-    )
-    assert [(item["type"], item.get("id")) for item in items] == [
-        ("reasoning", "rs_1"),
-        ("function_call", "fc_1"),
-        ("function_call", None),
-    ]
+CALL = ToolUse("call_1", "query")
+LATER: JsonObject = {"id": "rs_2", "type": "reasoning", "summary": [], "encrypted_content": "g"}
+IDS: dict[str, tuple[tuple[Block, ...], list[tuple[str, str]]]] = {
+    "reasoning and the call that it led to": (
+        (reasoning("function_call fc_1"), CALL, ToolUse("call_2", "query")),
+        [("reasoning", "rs_1"), ("function_call", "fc_1"), ("function_call", "none")],
+    ),
+    # else the API would miss the reasoning
+    "a call without its reasoning": ((CALL,), [("function_call", "none")]),
+    "a text without its reasoning": ((Text("Hi."),), [("message", "none")]),
+    "another kind of item": ((reasoning("message msg_1"), CALL), [("reasoning", "rs_1"), ("function_call", "none")]),
+    "reasoning that nothing follows": ((reasoning("message msg_1"), Text("")), []),
+    "reasoning at the end": (
+        (reasoning(), Text("A"), reasoning(item=LATER)),
+        [("reasoning", "rs_1"), ("message", "none")],
+    ),
+}
 
 
-def test_without_its_reasoning_an_item_goes_back_without_an_id() -> None:  # else the API would miss the reasoning
-    call, text = ToolUse("call_1", "query"), Text("Hi.")
-    assert "id" not in items_of("assistant", call)[0]
-    assert items_of("assistant", text) == [{"type": "message", "role": "assistant", "content": "Hi."}]
-
-
-def test_an_id_is_given_to_the_kind_of_item_that_it_is_of_only() -> None:
-    items = items_of("assistant", reasoning("message msg_1"), ToolUse("call_1", "query"))
-    assert "id" not in items[1]
-
-
-def test_reasoning_that_nothing_follows_is_left_out() -> None:
-    item: JsonObject = {"id": "rs_2", "type": "reasoning", "summary": [], "encrypted_content": "g"}
-    assert items_of("assistant", reasoning("message msg_1"), Text("")) == []
-    assert [each["id"] for each in items_of("assistant", reasoning(), Text("A"), reasoning(item=item))[:1]] == ["rs_1"]
-    assert len(items_of("assistant", reasoning(), Text("A"), reasoning(item=item))) == 2
+@pytest.mark.parametrize("name", IDS)
+def test_an_id_goes_back_only_with_the_reasoning_that_led_to_its_item(name: str) -> None:
+    said, expected = IDS[name]
+    assert [(item["type"], item.get("id", "none")) for item in items_of("assistant", *said)] == expected
 
 
 @pytest.mark.parametrize(
@@ -171,7 +167,7 @@ def test_calls_and_results_stay_paired_and_in_order(requests: list[tuple[Message
     assert asked == answered
 
 
-# -- tools -------------------------------------------------------------------------------------------------------------
+# -- tools and settings ------------------------------------------------------------------------------------------------
 
 
 def test_a_schema_is_enforced_only_if_the_tool_and_the_service_want_that() -> None:
@@ -179,16 +175,6 @@ def test_a_schema_is_enforced_only_if_the_tool_and_the_service_want_that() -> No
     local = OpenAIModel("m", endpoint=VLLM)
     assert [sent(tools=(each,))["tools"][0]["strict"] for each in (wanted, unwanted)] == [True, False]
     assert sent(tools=(wanted,), model=local)["tools"][0]["strict"] is False
-
-
-# -- settings ----------------------------------------------------------------------------------------------------------
-
-
-def test_reasoning_is_asked_for_encrypted_of_models_that_reason_only() -> None:
-    assert sent(model=OpenAIModel("gpt-5"))["include"] == ["reasoning.encrypted_content"]
-    assert "include" not in sent(model=OpenAIModel("gpt-4o"))
-    assert "include" not in sent(model=OpenAIModel("a-deployment-of-who-knows-what"))
-    assert "reasoning" not in sent(model=OpenAIModel("gpt-5"))
 
 
 def test_extra_fields_are_sent_as_they_are_and_objects_are_put_together() -> None:
@@ -199,28 +185,6 @@ def test_extra_fields_are_sent_as_they_are_and_objects_are_put_together() -> Non
     assert faults_of(GPT, body) == []
 
 
-def test_what_else_shall_be_included_is_added() -> None:
-    more: JsonObject = {"include": ["message.output_text.logprobs", "reasoning.encrypted_content"]}
-    assert sent(settings=Settings(extra=more))["include"] == [
-        "reasoning.encrypted_content",
-        "message.output_text.logprobs",
-    ]
-    assert sent(settings=Settings(extra={"include": []}))["include"] == []
-    assert sent(model=OpenAIModel("gpt-4o"), settings=Settings(extra=more))["include"] == more["include"]
-
-
 def test_the_cache_policy_changes_nothing_because_the_service_caches_by_itself() -> None:
     bodies = {GPT.body(request(settings=Settings(cache=cache))) for cache in ("off", "auto", "explicit")}
     assert len(bodies) == 1
-
-
-def test_calls_in_parallel_are_the_endpoints_choice() -> None:
-    one_by_one = OpenAIModel("gpt-5", endpoint=replace(OPENAI, parallel_tool_calls=False))
-    assert "parallel_tool_calls" not in sent()
-    assert sent(model=one_by_one)["parallel_tool_calls"] is False
-    assert "parallel_tool_calls" not in sent(model=one_by_one, tools=())
-
-
-def test_nothing_is_stored_unless_the_endpoint_says_so() -> None:
-    assert [sent(model=OpenAIModel("m", endpoint=each))["store"] for each in (OPENAI, VLLM)] == [False, False]
-    assert sent(model=OpenAIModel("m", endpoint=replace(VLLM, store=True)))["store"] is True

@@ -7,22 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from journeyman import Abort, Agent, DefinitionError, Failure, Limits, Price, Text, Usage, run
+from journeyman import Abort, Agent, DefinitionError, Failure, Limits, Text, Usage, run
 from journeyman.errors import ProviderError
-from journeyman.model import Collector, Prefix, Request, Settings, ToolSpec, context_window_of, max_output_tokens_of
+from journeyman.model import Request
 from journeyman.models import RateLimited, Scripted
-from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, FromFunction, say
 from journeyman.types import NOTHING_USED, Message
+from tests.models import asking
 from tests.support.clock import on_virtual_clock, virtual_clock
 from tests.support.counting_loop import CountingLoop
-
-TOOL = ToolSpec(name="look", description="Look.", input_schema={"type": "object"})
-
-
-def request(text: str = "Hello", *, max_tokens: int | None = 100) -> Request:
-    prefix = Prefix(system=(Text("Be brief."),), tools=(TOOL,))
-    return Request(prefix=prefix, messages=[Message("user", (Text(text),))], settings=Settings(max_tokens=max_tokens))
 
 
 class Timed:
@@ -49,12 +42,8 @@ class Timed:
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
-async def ask(model: RateLimited, text: str = "Hello", *, max_tokens: int | None = 100) -> Usage:
-    collector = Collector()
-    async with model.stream(request(text, max_tokens=max_tokens)) as parts:
-        async for part in parts:
-            collector.add(part)
-    return collector.response().usage
+async def ask(model: RateLimited, text: str = "Hello", *, max_tokens: int = 100) -> None:
+    await asking.ask(model, Message("user", (Text(text),)), max_tokens=max_tokens)
 
 
 async def ask_at_once(model: RateLimited, count: int) -> None:
@@ -90,7 +79,7 @@ async def test_whoever_comes_first_is_served_first() -> None:
 @virtual_clock
 async def test_tokens_are_held_before_and_settled_after() -> None:
     timed = Timed(answers=[say("Hi.", usage=Usage(requests=1, input_tokens=50, output_tokens=50))])
-    limited = RateLimited(timed.model, tokens_per_minute=350)  # a call is estimated at 128, and uses 100
+    limited = RateLimited(timed.model, tokens_per_minute=350)  # a call is estimated at 137, and uses 100
     await ask_at_once(limited, 3)
     assert timed.asked_s == [0, 0, 0], "Two are held, and settled with less before the third comes."
     await ask(limited)
@@ -218,20 +207,9 @@ def test_no_timer_is_left_behind() -> None:
 # -- what it is --------------------------------------------------------------------------------------------------------
 
 
-async def test_it_is_what_its_model_is() -> None:
-    price = Price(input=1, output=2)
-    inner = AnthropicModel("claude-sonnet-5-5", price=price)
-    limited = RateLimited(inner, concurrency=1)
-    assert (limited.provider, limited.name, limited.facts.price) == ("anthropic", "claude-sonnet-5-5", price)
-    assert (max_output_tokens_of(limited), context_window_of(limited)) == (128_000, 1_000_000)
-    async with limited.open():
-        pass
-    assert repr(limited) == "<RateLimited <AnthropicModel claude-sonnet-5-5>>"
-
-
 async def test_estimates_are_made_once_for_each_message_and_prefix() -> None:
     limited = RateLimited(Scripted(["Hi."], repeat=True), tokens_per_minute=10_000)
-    one = request()
+    one = asking.request(Message("user", (Text("Hello"),)))  # its own, with nothing encoded yet
     for _ in range(2):
         async with limited.stream(one) as parts:
             assert [part async for part in parts]

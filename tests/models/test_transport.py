@@ -360,29 +360,19 @@ async def test_a_status_has_its_kind(statuses: tuple[int, ...], kind: str) -> No
         assert f"answered {status}: text/plain, 'oops'" in str(error)
 
 
+BY_TYPE = b'{"error": {"type": "busy_error", "message": "Later."}}'
+BY_CODE = b'{"error": {"type": "x", "code": "insufficient_quota", "message": "Pay."}}'
+BY_DETAIL = b'{"error": {"type": "busy_error", "message": "m", "details": {"error_code": "insufficient_quota"}}}'
+BY_NEW_TYPE = b'{"error": {"type": "new_error", "message": "m"}}'
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "type", "said"),
     [
-        pytest.param(
-            b'{"error": {"type": "busy_error", "message": "Later."}}', "overloaded", "busy_error", "Later", id="type"
-        ),
-        pytest.param(
-            b'{"error": {"type": "x", "code": "insufficient_quota", "message": "Pay."}}',
-            "quota",
-            "insufficient_quota",
-            "Pay",
-            id="code",
-        ),
-        pytest.param(
-            b'{"error": {"type": "busy_error", "message": "m", "details": {"error_code": "insufficient_quota"}}}',
-            "quota",
-            "insufficient_quota",
-            "m",
-            id="detail",
-        ),
-        pytest.param(
-            b'{"error": {"type": "new_error", "message": "m"}}', "rate_limited", "new_error", "m", id="unknown label"
-        ),
+        pytest.param(BY_TYPE, "overloaded", "busy_error", "Later", id="type"),
+        pytest.param(BY_CODE, "quota", "insufficient_quota", "Pay", id="code"),
+        pytest.param(BY_DETAIL, "quota", "insufficient_quota", "m", id="detail"),
+        pytest.param(BY_NEW_TYPE, "rate_limited", "new_error", "m", id="unknown label"),
         pytest.param(b'{"error": "no such thing"}', "rate_limited", None, "no such thing", id="a text"),
         pytest.param(b'{"detail": "Not Found"}', "rate_limited", None, "Not Found", id="a web framework's"),
         pytest.param(b"[1, null]", "rate_limited", None, "application/json, '[1, null]'", id="other JSON"),
@@ -390,9 +380,7 @@ async def test_a_status_has_its_kind(statuses: tuple[int, ...], kind: str) -> No
         pytest.param(b"\xff" * 500, "rate_limited", None, "\ufffd" * 200, id="no text"),
     ],
 )
-async def test_the_providers_label_says_more_than_the_status(
-    body: bytes, kind: str, type: str | None, said: str
-) -> None:
+async def test_the_label_says_more_than_the_status(body: bytes, kind: str, type: str | None, said: str) -> None:
     error = await refusal(http(body, status=429, content_type="application/json"))
     assert (error.kind, error.type) == (kind, type)
     assert said in str(error)
