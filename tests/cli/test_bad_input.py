@@ -34,7 +34,10 @@ FILES = {
     "empty.py": "x = 1\n",
     "notes.txt": "hello\n",
 }
-BYTES = {"latin.py": b"x = 'caf\xe9'\n", "latin.txt": b"caf\xe9"}
+BYTES = {
+    **{"latin.py": b"x = 'caf\xe9'\n", "latin.txt": b"caf\xe9", "latin.csv": b"caf\xe9,b\n1,2\n"},
+    **{"empty.csv": b"", "narrow.csv": b"a\n1\n2\n"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +121,10 @@ CASES: dict[str, tuple[str, list[str]]] = {
         "run agents.py:analyst --input-file latin.txt",
         ["latin.txt is not UTF-8: byte 0xe9 at offset 3. Convert it"],
     ),
+    "a table that is missing": ("demo --data missing.csv", ["missing.csv", "does not exist"]),
+    "a table that is empty": ("demo --data empty.csv", ["empty.csv", "is empty"]),
+    "a table that is not UTF-8": ("demo --data latin.csv", ["latin.csv", "is not UTF-8"]),
+    "a table of one column": ("demo --data narrow.csv", ["narrow.csv", "has one column only"]),
     "an unknown command": ("rnu", ["Unknown command", "Did you mean", "run", "See: journeyman --help"]),
     "an unknown option": ("run agents.py hi --jsn", ["Unknown option", "Did you mean --json?"]),
     "no agent": ("run", ["FILE:AGENT requires an argument. See: journeyman --help"]),
@@ -180,20 +187,3 @@ def test_a_host_that_cannot_be_reached_is_a_failure_that_says_so(warm: Warm) -> 
     env = {"ANTHROPIC_API_KEY": "test", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
     done = warm("run", f"{AGENTS}:claude", "hi", env=env)
     assert_one_error_line(done, 1, ["API_ERROR: The model call failed (network)", "127.0.0.1:9", "Check the network"])
-
-
-DATA: dict[str, tuple[bytes | None, str]] = {
-    "missing": (None, "does not exist"),
-    "empty": (b"", "is empty"),
-    "latin": (b"caf\xe9,b\n1,2\n", "is not UTF-8"),
-    "narrow": (b"a\n1\n2\n", "has one column only"),
-}
-
-
-@pytest.mark.parametrize("name", DATA)
-def test_the_demo_refuses_a_file_it_cannot_use(name: str, tmp_path: Path, warm: Warm) -> None:
-    data, part = DATA[name]
-    file = tmp_path / f"{name}.csv"
-    if data is not None:
-        file.write_bytes(data)
-    assert_one_error_line(warm("demo", "--data", file), 2, [str(file), part])

@@ -48,7 +48,7 @@ def test_the_first_turn_that_fails_ends_it(warm: Warm, tmp_path: Path) -> None:
     assert "Again" not in done.stderr
 
 
-def test_a_later_start_goes_on_with_the_latest_or_with_an_id(warm: Warm, tmp_path: Path) -> None:
+def test_a_later_start_of_the_agent_goes_on_with_the_latest_or_with_an_id(warm: Warm, tmp_path: Path) -> None:
     file = ("--session-file", str(tmp_path / "kept.sqlite"))
     assert talk(warm, tmp_path, "One\n", *file).code == 0
     done = talk(warm, tmp_path, "Two\n/sessions\n", *file, "--resume")
@@ -56,6 +56,8 @@ def test_a_later_start_goes_on_with_the_latest_or_with_an_id(warm: Warm, tmp_pat
     assert "4 messages · helper · One" in done.stderr
     id = done.stderr.partition("▸ ")[2].split()[0]
     assert "6 messages" in talk(warm, tmp_path, "Three\n/sessions\n", *file, "--resume", id).stderr
+    done = talk(warm, tmp_path, "Four\n", *file, "--resume", id, agent="guarded")
+    assert (done.code, "of the agent 'helper', not of 'guarded'" in done.error) == (2, True)
     assert not (tmp_path / "data/journeyman/sessions.sqlite").exists()
 
 
@@ -85,14 +87,6 @@ def test_a_conversation_that_is_open_elsewhere_is_refused(warm: Warm, tmp_path: 
         done = talk(warm, tmp_path, "Me too\n", "--resume")
         assert done.code == 2
         assert str(chat.process.pid) in done.error
-
-
-def test_another_agents_conversation_is_refused(warm: Warm, tmp_path: Path) -> None:
-    assert talk(warm, tmp_path, "One\n").code == 0
-    id = talk(warm, tmp_path, "/sessions\n", "--resume").stderr.partition("▸ ")[2].split()[0]
-    done = talk(warm, tmp_path, "Two\n", "--resume", id, agent="guarded")
-    assert done.code == 2
-    assert "of the agent 'helper', not of 'guarded'" in done.error
 
 
 def test_a_closed_stdin_is_no_prompt_at_all(tmp_path: Path) -> None:

@@ -36,11 +36,8 @@ def test_the_definition_the_limits_and_the_exact_tools_are_shown(warm: Warm) -> 
     assert shown[1]["input_schema"] == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-def test_tools_show_how_they_run(warm: Warm) -> None:
+def test_tools_show_how_they_run_and_a_model_that_cannot_be_used_now_is_no_problem(warm: Warm) -> None:
     assert "tools        look (parallel, pure, cached per run), fail\n" in warm("check", f"{AGENTS}:busy").stdout
-
-
-def test_a_model_that_cannot_be_used_now_is_no_problem_of_the_definition(warm: Warm) -> None:
     done = warm("check", f"{AGENTS}:claude")
     assert done.code == 0
     assert "anthropic:claude-sonnet-5-5 (cannot be used now: There is no key" in done.stdout

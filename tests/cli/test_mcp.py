@@ -16,6 +16,12 @@ from tests.cli.program import Warm, assert_one_error_line, command, environment
 
 pytestmark = pytest.mark.timeout(60)  # some start programs that import the SDK
 SERVED = Path(__file__).parent.parent / "serve" / "served.py"
+ECHO = f"{SERVED}:echo"
+TOKEN = "a-token-of-many-characters"
+HTTP = "Add --http, or leave them out."
+TOKENLESS = (
+    "run the agents: no token is asked for. Set JOURNEYMAN_MCP_TOKEN to a long random text, or leave out --host."
+)
 
 
 def test_a_client_that_leaves_at_once_ends_the_server_cleanly(warm: Warm) -> None:
@@ -24,44 +30,28 @@ def test_a_client_that_leaves_at_once_ends_the_server_cleanly(warm: Warm) -> Non
 
 
 @pytest.mark.parametrize(
-    ("words", "error"),
+    ("token", "words", "error"),
     [
-        ([], "error: No agent is named. Name one or more: journeyman mcp agents.py:analyst"),
-        ([f"{SERVED}:nobody"], f"error: {SERVED} has no 'nobody'. Agents in {SERVED}: echo, square"),
-        ([f"{SERVED}:echo", f"{SERVED}:echo"], "error: 2 agents are called 'echo'. Rename all but one."),
-        (
-            [f"{SERVED}:echo", "--port", "0"],
-            "error: --host, --port and --allow-host are for HTTP. Add --http, or leave them out.",
-        ),
-        ([f"{SERVED}:echo", "--model", "nonsense"], "error: The model name 'nonsense' is not of the form"),
-        (
-            [f"{SERVED}:echo", "--http", "--host", "0.0.0.0"],
-            "error: Others can reach 0.0.0.0, and could run the agents: no token is asked for. Set JOURNEYMAN_MCP_TOKEN"
-            " to a long random text, or leave out --host.",
-        ),
+        ("", [], "error: No agent is named. Name one or more: journeyman mcp agents.py:analyst"),
+        ("", [f"{SERVED}:nobody"], f"error: {SERVED} has no 'nobody'. Agents in {SERVED}: echo, square"),
+        ("", [ECHO, ECHO], "error: 2 agents are called 'echo'. Rename all but one."),
+        ("", [ECHO, "--port", "0"], f"error: --host, --port and --allow-host are for HTTP. {HTTP}"),
+        ("", [ECHO, "--model", "nonsense"], "error: The model name 'nonsense' is not of the form"),
+        ("", [ECHO, "--http", "--host", "0.0.0.0"], f"error: Others can reach 0.0.0.0, and could {TOKENLESS}"),
+        (TOKEN, [ECHO, "--http", "--host", "0.0.0.0"], "that are not known. Say it: --allow-host agents.example.org"),
+        ("secret", [ECHO, "--http"], "error: The token has 6 characters, fewer than 16. Take a random one"),
     ],
 )
-def test_what_cannot_be_served_is_one_line_and_exit_code_2(words: list[str], error: str, warm: Warm) -> None:
-    assert_one_error_line(warm("mcp", *words), 2, [error])
-
-
-@pytest.mark.parametrize(
-    ("token", "address", "error"),
-    [
-        ("a-token-of-many-characters", "0.0.0.0", "names that are not known. Say it: --allow-host agents.example.org"),
-        ("secret", "127.0.0.1", "error: The token has 6 characters, fewer than 16. Take a random one"),
-    ],
-)
-def test_a_server_needs_a_good_token_and_a_public_one_its_names(
-    token: str, address: str, error: str, warm: Warm
+def test_what_cannot_be_served_is_one_line_and_exit_code_2(
+    token: str, words: list[str], error: str, warm: Warm
 ) -> None:
-    done = warm("mcp", f"{SERVED}:echo", "--http", "--host", address, env={"JOURNEYMAN_MCP_TOKEN": token})
-    assert_one_error_line(done, 2, [error])
+    env = {"JOURNEYMAN_MCP_TOKEN": token} if token else {}
+    assert_one_error_line(warm("mcp", *words, env=env), 2, [error])
 
 
 def test_a_taken_port_is_one_line_and_exit_code_2(warm: Warm) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = warm("mcp", f"{SERVED}:echo", "--http", "--port", str(taken.getsockname()[1]))
+        done = warm("mcp", ECHO, "--http", "--port", str(taken.getsockname()[1]))
     assert_one_error_line(done, 2, ["Choose another --port."])
 
 

@@ -19,26 +19,27 @@ from tests.toolbox.playing import answered
 
 pytestmark = pytest.mark.timeout(60)  # importing the SDK and starting a server made with it take seconds
 
+CUT = "x" * 100 + "\n[Cut: the first 100 of 10,000,000 characters.]"
 WORD = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
 
 
-async def test_an_agent_calls_the_tools_of_a_server(small: Small) -> None:
-    async with mcp({"small": small.at("server")}) as tools:
-        model = Scripted([call("echo", {"word": "hello"}), "Done."])
-        result = await run(Agent(name="tester", model=model, tools=tools), "Go.")
-    assert (result.unwrap(), result.history[2].content) == ("Done.", (ToolResult("hello", tool_use_id="call_1_0"),))
-
-
-async def test_a_tool_is_untrusted_and_to_be_called_once_whatever_the_server_says(small: Small) -> None:
+async def test_an_agent_calls_a_tool_that_is_untrusted_and_to_be_called_once_whatever_the_server_says(
+    small: Small,
+) -> None:
     async with mcp({"small": small.at("server")}) as (echo,):
-        assert (echo.name, echo.description, echo.input_schema) == ("echo", "Does echo.", WORD)
-        assert (echo.effect, echo.untrusted, echo.parallel) == ("once", True, False)
+        model = Scripted([call("echo", {"word": "hello"}), "Done."])
+        result = await run(Agent(name="tester", model=model, tools=[echo]), "Go.")
+    assert (result.unwrap(), result.history[2].content) == ("Done.", (ToolResult("hello", tool_use_id="call_1_0"),))
+    assert (echo.name, echo.description, echo.input_schema) == ("echo", "Does echo.", WORD)
+    assert (echo.effect, echo.untrusted, echo.parallel) == ("once", True, False)
 
 
-async def test_the_user_says_what_calls_do(small: Small) -> None:
+async def test_the_user_says_what_calls_do_and_which_tools_are_taken(small: Small) -> None:
     async with mcp({"small": small.at("changing")}, effects={"same": "pure"}, parallel=True) as tools:
         echo, same = [(each.name, each.effect, each.parallel) for each in tools]
         assert (echo, same) == (("echo", "once", True), ("same", "pure", True))
+    async with mcp({"small": small.at("changing", only=["same"])}) as tools:
+        assert [each.name for each in tools] == ["same"]
 
 
 async def test_an_effect_of_no_tool_is_refused(small: Small) -> None:
@@ -61,10 +62,6 @@ async def test_a_schema_may_name_its_draft(small: Small) -> None:
         assert "$schema" not in tool.spec.input_schema
         assert (await answered(tool, {"word": "x"})).text == "with draft: x"
         assert (await answered(tool, {"word": 1})).is_error
-
-
-async def test_what_a_server_calls_an_error_is_one(small: Small) -> None:
-    assert await small.asked("error") == ToolResult("no such word", True, "call_1_0")
 
 
 async def test_progress_is_reported(small: Small) -> None:
@@ -97,9 +94,15 @@ async def test_a_call_that_takes_too_long_is_cancelled_and_the_server_goes_on(sm
     assert small.n_starts == 1
 
 
-async def test_a_huge_result_is_cut_with_a_note(small: Small) -> None:
-    result = await small.asked("big", max_chars=100)
-    assert result.text == "x" * 100 + "\n[Cut: the first 100 of 10,000,000 characters.]"
+@pytest.mark.parametrize(
+    ("word", "result"),
+    [
+        pytest.param("error", ToolResult("no such word", True, "call_1_0"), id="what a server calls an error is one"),
+        pytest.param("big", ToolResult(CUT, tool_use_id="call_1_0"), id="a huge result is cut with a note"),
+    ],
+)
+async def test_what_a_model_reads_of_an_answer(word: str, result: ToolResult, small: Small) -> None:
+    assert await small.asked(word, max_chars=100) == result
 
 
 async def test_a_server_does_not_get_what_looks_like_a_secret(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,11 +127,6 @@ def test_names_are_made_fit_and_unique() -> None:
     assert unique_names([("a", "read"), ("b", "read"), ("c", "a_read")]) == ["a_read", "b_read", "a_read_b17fb896"]
     (long,) = unique_names([("a", "x" * 100)])
     assert (len(long), unique_names([("a", "")])) == (64, ["_"])
-
-
-async def test_only_some_tools_are_taken(small: Small) -> None:
-    async with mcp({"small": small.at("changing", only=["same"])}) as tools:
-        assert [each.name for each in tools] == ["same"]
 
 
 async def test_a_block_may_be_left_in_another_task(small: Small) -> None:
@@ -211,20 +209,15 @@ async def test_results_are_structured_once_and_pictures_are_pictures() -> None:
     assert [block.text for block in result.history[2].content if isinstance(block, ToolResult)] == ["met", "met"]
 
 
-async def test_a_call_to_a_newer_server_is_cancelled_as_well() -> None:
+async def test_a_newer_server_is_told_of_a_cancelled_call_and_tells_of_changes() -> None:
     async with mcp({"modern": MODERN}) as tools:
         named = by_name(tools)
         await stopped_at_progress(tools, call("forever", {}))
         assert (await answered(named["towns"], {})).text == "Bern\nBasel"
         assert (await answered(named["learn"], {"name": "fly"})).text == "learned fly"
         assert (await answered(named["towns"], {})).text == "Bern\nBasel"
-    assert "fly" not in named
-
-
-async def test_a_newer_server_tells_of_changes_too() -> None:
-    async with mcp({"modern": MODERN}) as tools:
-        named = by_name(tools)
         assert (await answered(named["forget"], {"name": "towns"})).text == "forgot towns"
         text = (await answered(named["towns"], {})).text
         assert "the MCP server 'modern' has changed this tool (it is gone) since it was listed" in text
         assert not (await answered(named["weather"], {"town": "Bern"})).is_error
+    assert "fly" not in named

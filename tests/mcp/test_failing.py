@@ -39,21 +39,19 @@ async def test_a_program_that_is_no_server(small: Small) -> None:
     )
 
 
-async def test_a_server_that_does_not_answer(small: Small) -> None:
-    told = await refusal(small.at("silent"), start_timeout_s=0.5)
-    assert told.startswith(f"{CANNOT} it did not answer. {BY_HAND} (now 0.5).")
-
-
 @pytest.mark.parametrize(
-    ("kind", "reason"),
+    ("kind", "start_timeout_s", "reason"),
     [
-        ("endless", "it has more than 1,000 tools or 100 pages of them"),
-        ("twice", "it lists the tool 'echo' twice"),
-        ("badlist", "its list of tools is not what the protocol says: "),
+        ("silent", 0.5, f"{CANNOT} it did not answer. {BY_HAND} (now 0.5)."),
+        ("endless", 30, "it has more than 1,000 tools or 100 pages of them"),
+        ("twice", 30, "it lists the tool 'echo' twice"),
+        ("badlist", 30, "its list of tools is not what the protocol says: "),
     ],
 )
-async def test_a_list_of_tools_that_cannot_be_used(kind: str, reason: str, small: Small) -> None:
-    assert reason in await refusal(small.at(kind))
+async def test_a_server_whose_list_of_tools_does_not_come_or_cannot_be_used(
+    kind: str, start_timeout_s: float, reason: str, small: Small
+) -> None:
+    assert reason in await refusal(small.at(kind), start_timeout_s=start_timeout_s)
 
 
 async def test_tools_that_are_wanted_and_not_there(small: Small) -> None:
@@ -82,14 +80,28 @@ async def test_one_server_that_fails_ends_the_others(small: Small) -> None:
             pass
 
 
-async def test_a_server_that_dies_is_started_again(small: Small) -> None:
+FULL = "it ended with exit code 3; its last words on standard error: 'cannot go on: the disk is full'"
+LINES = "it does not speak MCP; it wrote 1,001 lines to its standard output that are no MCP messages"
+
+
+@pytest.mark.parametrize(
+    ("word", "reason", "n_starts"),
+    [
+        ("die", f"it failed during the call: {FULL}. {UNKNOWN}", 2),
+        ("flood", "it failed during the call: it sent 20,000 messages in a row that nobody asked for", 2),
+        ("too big", "it failed during the call: it wrote a line of more than 32 MB", 2),
+        ("only garbage", f"it failed during the call: {LINES}", 2),
+        ("wrong", "its answer is not what the protocol says: ", 1),
+    ],
+)
+async def test_a_server_that_dies_or_talks_nonsense_is_an_error_and_is_used_again(
+    word: str, reason: str, n_starts: int, small: Small
+) -> None:
     async with mcp({"small": small.at("sour")}) as (echo,):
-        assert (await answered(echo, {"word": "die"})).text == (
-            "Error: the MCP server 'small': it failed during the call: it ended with exit code 3; its last words on"
-            f" standard error: 'cannot go on: the disk is full'. {UNKNOWN}"
-        )
-        assert (await answered(echo, {"word": "ok"})).text == "ok"
-    assert small.n_starts == 2
+        text = (await answered(echo, {"word": word})).text
+        assert text.startswith(f"Error: the MCP server 'small': {reason}")
+        assert (text.endswith(UNKNOWN), (await answered(echo, {"word": "ok"})).text) == (n_starts == 2, "ok")
+    assert small.n_starts == n_starts
 
 
 async def test_a_server_that_keeps_dying_is_given_time(small: Small) -> None:
@@ -104,35 +116,11 @@ async def test_a_server_that_keeps_dying_is_given_time(small: Small) -> None:
     assert small.n_starts == 2
 
 
-@pytest.mark.parametrize(
-    ("word", "reason"),
-    [
-        ("flood", "it sent 20,000 messages in a row that nobody asked for"),
-        ("too big", "it wrote a line of more than 32 MB"),
-        ("only garbage", "it does not speak MCP; it wrote 1,001 lines to its standard output that are no MCP messages"),
-    ],
-)
-async def test_a_server_that_writes_too_much_is_ended(word: str, reason: str, small: Small) -> None:
-    async with mcp({"small": small.at("sour")}) as (echo,):
-        text = (await answered(echo, {"word": word})).text
-        assert text.startswith(f"Error: the MCP server 'small': it failed during the call: {reason}")
-        assert text.endswith(UNKNOWN)
-        assert (await answered(echo, {"word": "ok"})).text == "ok"
-
-
 async def test_garbage_between_messages_is_passed_over(small: Small) -> None:
     async with mcp({"small": small.at("sour")}) as (echo,):
         assert (await answered(echo, {"word": "garbage"})).text == "said"
         text = (await answered(echo, {"word": "die"})).text
         assert "it wrote 2 lines to its standard output that are no MCP messages, the first: 'Warning: all is " in text
-
-
-async def test_an_answer_that_is_none_is_an_error(small: Small) -> None:
-    async with mcp({"small": small.at("sour")}) as (echo,):
-        text = (await answered(echo, {"word": "wrong"})).text
-        assert text.startswith("Error: the MCP server 'small': its answer is not what the protocol says: ")
-        assert (await answered(echo, {"word": "ok"})).text == "ok"
-    assert small.n_starts == 1
 
 
 async def test_no_error_shows_a_secret(small: Small) -> None:

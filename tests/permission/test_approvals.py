@@ -112,19 +112,13 @@ async def test_an_approver_that_fails_denies(workshop: Workshop) -> None:
     assert (results(result), workshop.trace()) == (["Error: denied: the gate failed: ValueError: no connection"], set())
 
 
-async def test_modified_arguments_run_and_the_model_is_told(workshop: Workshop) -> None:
-    approver = Approver(Rewrite({"command": "touch harmless"}))
-    gate = Permission(roots=[workshop.root])
-    result = await workshop.play(gate, call("bash", command="touch trace"), approve=approver)
+async def test_modified_arguments_run_if_no_deny_rule_forbids_them_and_the_model_is_told(workshop: Workshop) -> None:
+    gate, asked = Permission(roots=[workshop.root], deny=["Bash(rm *)"]), call("bash", command="touch trace")
+    denied = await workshop.play(gate, asked, approve=Approver(Rewrite({"command": "ls; rm trace"})))
+    assert (workshop.ran, results(denied)) == ([], ["Error: denied: the rule Bash(rm *) forbids it."])
+    result = await workshop.play(gate, asked, approve=Approver(Rewrite({"command": "touch harmless"})))
     assert workshop.trace() == {"project/harmless"}
     assert results(result) == ['The call was made with other arguments: {"command":"touch harmless"}\n[0]']
-
-
-async def test_modified_arguments_still_obey_the_deny_rules(workshop: Workshop) -> None:
-    gate = Permission(roots=[workshop.root], deny=["Bash(rm *)"])
-    approver = Approver(Rewrite({"command": "ls; rm trace"}))
-    result = await workshop.play(gate, call("bash", command="ls"), approve=approver)
-    assert (workshop.ran, results(result)) == ([], ["Error: denied: the rule Bash(rm *) forbids it."])
 
 
 # -- answered later --------------------------------------------------------------------------------------------------

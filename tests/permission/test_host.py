@@ -52,6 +52,10 @@ def ledger() -> Ledger:
 
 
 PAY = call("pay", amount=5, id="p")
+UNFIT = (
+    "Error: denied: the gate's own arguments do not fit. Invalid arguments for tool 'pay':\n"
+    '- amount: should be a valid integer, got "a lot"'
+)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +65,7 @@ PAY = call("pay", amount=5, id="p")
         (Deny("too much"), [], "Error: denied: too much"),
         (Rewrite({"amount": 1}), [1], 'The call was made with other arguments: {"amount":1}\npaid 1'),
         (Rewrite({"amount": 5}), [5], "paid 5"),
+        pytest.param(Rewrite({"amount": "a lot"}), [], UNFIT, id="modified arguments are validated again"),
     ],
 )
 async def test_an_approver_answers_a_question(ledger: Ledger, decision: Decision, paid: list[int], read: str) -> None:
@@ -70,12 +75,6 @@ async def test_an_approver_answers_a_question(ledger: Ledger, decision: Decision
     [approval] = approver.asked
     assert (approval.question, approval.request.arguments) == ("Pay 5?", {"amount": 5})
     assert approval.digest == approval.request.digest
-
-
-async def test_modified_arguments_are_validated_again(ledger: Ledger) -> None:
-    result = await ledger.play(PAY, gate=Says(Ask("Pay?")), approve=Approver(Rewrite({"amount": "a lot"})))
-    assert ledger.paid == []
-    assert results(result)[0].startswith("Error: denied: the gate's own arguments do not fit. Invalid arguments")
 
 
 async def test_a_value_of_another_type_is_a_change(ledger: Ledger) -> None:
@@ -191,9 +190,10 @@ async def test_the_gates_of_a_run_hold_for_every_run_below_it_and_the_root_is_as
     assert (ledger.paid, child_approver.asked) == ([5], [])
 
 
-async def test_the_same_gate_above_and_below_is_asked_once(ledger: Ledger) -> None:
+async def test_the_same_gate_above_and_below_is_asked_once_and_never_after_its_run(ledger: Ledger) -> None:
     gate = Says(Allow())
     await run(nested(ledger, 1, PAY, gate=gate), "Go.", host=Host(gate=gate))
+    await ledger.play(PAY)  # the guard has ended with its run
     assert [request.tool_name for request in gate.asked] == ["delegate", "pay"]
 
 
@@ -206,13 +206,6 @@ async def test_a_run_below_passes_its_own_gate_and_then_those_above(ledger: Ledg
 async def test_a_stop_below_ends_the_outermost_run(ledger: Ledger) -> None:
     result = await run(nested(ledger, 2, PAY), "Go.", host=Host(gate=AsksToPay(), approve=Approver(Stop("enough"))))
     assert (context_of(result, CancelledContext).reason, ledger.paid) == ("enough", [])
-
-
-async def test_the_guard_ends_with_its_run(ledger: Ledger) -> None:
-    gate = Says(Allow())
-    await ledger.play(PAY, gate=gate)
-    await ledger.play(PAY)
-    assert len(gate.asked) == 1
 
 
 # -- tools that fail ---------------------------------------------------------------------------------------------------

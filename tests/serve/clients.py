@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 from mcp import Client, types
@@ -14,18 +13,6 @@ from journeyman.models.scripted import FromFunction, call
 from journeyman.serve import AgentServer
 from tests.support.clock import on_virtual_clock
 
-Scene = Callable[[Client], Coroutine[Any, Any, None]]
-
-
-def play(server: AgentServer, scene: Scene, mode: str = "auto", **options: Any) -> None:  # noqa: ANN401
-    """Let a client use the server, on a virtual clock. No task may be left."""
-
-    async def whole() -> None:
-        async with Client(server, mode=mode, **options) as client:
-            await scene(client)
-
-    on_virtual_clock(whole)
-
 
 def called(
     server: AgentServer,
@@ -34,15 +21,14 @@ def called(
     mode: str = "auto",
     **options: Any,  # noqa: ANN401
 ) -> types.CallToolResult:
-    """Return what a client gets from one call, with the schemas of the tools at hand."""
-    results: list[types.CallToolResult] = []
+    """Return what a client gets from one call, on a virtual clock. No task may be left."""
 
-    async def scene(client: Client) -> None:
-        await client.list_tools()  # from here on the client checks what it gets against the schemas
-        results.append(await client.call_tool(name, arguments))
+    async def scene() -> types.CallToolResult:
+        async with Client(server, mode=mode, **options) as client:
+            await client.list_tools()  # from here on the client checks what it gets against the schemas
+            return await client.call_tool(name, arguments)
 
-    play(server, scene, mode, **options)
-    return results[0]
+    return on_virtual_clock(scene)
 
 
 def text_of(result: types.CallToolResult) -> str:
@@ -125,3 +111,12 @@ async def next_round(
     return await client.session.call_tool(
         name, {"input": input}, input_responses=answers, request_state=asked.request_state, allow_input_required=True
     )
+
+
+async def last_round(
+    client: Client, name: str, asked: types.InputRequiredResult, answers: types.InputResponses, input: str = "Go"
+) -> str:
+    """Return the text of a call that asks for nothing more."""
+    result = await next_round(client, name, asked, answers, input)
+    assert isinstance(result, types.CallToolResult)
+    return text_of(result)

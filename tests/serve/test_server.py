@@ -17,15 +17,16 @@ from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
 from journeyman.models.scripted import FromFunction, Scripted, call, say
 from journeyman.serve import agent_server
 from journeyman.types import Usage
-from tests.serve.clients import Heard, Pause, Person, answered, called, first_round, next_round, play, text_of
+from tests.serve.clients import Heard, Pause, Person, answered, called, first_round, last_round, next_round, text_of
 from tests.serve.served import cleaner, echo, hopeless, last_result, planner, remove, square, talker
-from tests.support.clock import on_virtual_clock
+from tests.support.clock import virtual_clock
 
 # -- what is listed ---------------------------------------------------------------------------------------------------
 
 
-def test_every_agent_is_a_tool_with_schemas_of_what_it_takes_and_hands_in(mode: str) -> None:
-    async def scene(client: Client) -> None:
+@virtual_clock
+async def test_every_agent_is_a_tool_with_schemas_of_what_it_takes_and_hands_in(mode: str) -> None:
+    async with Client(agent_server(echo, square, planner), mode=mode) as client:
         tools = {each.name: each for each in (await client.list_tools()).tools}
         assert (list(tools), tools["echo"].description) == (["echo", "square", "planner"], "Says what it is told.")
         assert tools["square"].description == "Give the agent square a task."
@@ -40,8 +41,6 @@ def test_every_agent_is_a_tool_with_schemas_of_what_it_takes_and_hands_in(mode: 
         bill = tools["planner"].output_schema or {}
         assert bill["properties"]["trip"] == {"$ref": "#/$defs/Trip"}
         assert bill["properties"]["total"]["type"] == "string"  # as it is written, not as it may be given
-
-    play(agent_server(echo, square, planner), scene, mode)
 
 
 # -- what a call gives ------------------------------------------------------------------------------------------------
@@ -100,14 +99,13 @@ def test_arguments_that_do_not_fit_are_an_error_that_names_each_issue_and_no_mod
     assert events == []
 
 
-def test_a_tool_that_is_not_there_is_an_error_of_the_protocol(mode: str) -> None:
-    async def scene(client: Client) -> None:
+@virtual_clock
+async def test_a_tool_that_is_not_there_is_an_error_of_the_protocol(mode: str) -> None:
+    async with Client(agent_server(echo), mode=mode) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("nobody", {"input": "?"})
         assert caught.value.error.code == types.INVALID_PARAMS
         assert "No agent is called 'nobody'. There are: echo." in str(caught.value)
-
-    play(agent_server(echo), scene, mode)
 
 
 def test_an_output_that_cannot_be_written_as_json_is_an_error(mode: str) -> None:
@@ -127,58 +125,51 @@ def test_an_output_that_cannot_be_written_as_json_is_an_error(mode: str) -> None
 # -- while it goes on -------------------------------------------------------------------------------------------------
 
 
-def test_a_client_that_wants_progress_hears_of_iterations_and_calls(mode: str) -> None:
+@virtual_clock
+async def test_a_client_that_wants_progress_hears_of_iterations_and_calls(mode: str) -> None:
     @tool
     async def count(n: int) -> str:
         return str(n)
 
     answers = [say(call("count", n=1), call("count", n=2)), "Two."]
     counter, heard = Agent(name="counter", model=Scripted(answers), tools=[count]), Heard()
-
-    async def scene(client: Client) -> None:
+    async with Client(agent_server(counter), mode=mode) as client:
         assert text_of(await client.call_tool("counter", {"input": "Count"}, progress_callback=heard)) == "Two."
-
-    play(agent_server(counter), scene, mode)
     assert (heard.numbers, heard.messages) == ([1, 2, 3, 4], ["iteration 1", "count", "count", "iteration 2"])
 
 
-def test_a_client_that_cancels_ends_the_run_and_can_call_again(mode: str) -> None:
+@virtual_clock
+async def test_a_client_that_cancels_ends_the_run_and_can_call_again(mode: str) -> None:
     events: list[Event] = []
-
-    async def scene(client: Client) -> None:
+    pause = Pause()
+    async with Client(agent_server(pause.agent(), echo, on_event=events.append), mode=mode) as client:
         calling = await pause.begun_by(client)
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
         await asyncio.sleep(1)
         assert text_of(await client.call_tool("echo", {"input": "Still there?"})) == "<Still there?>"
-
-    pause = Pause()
-    play(agent_server(pause.agent(), echo, on_event=events.append), scene, mode)
     (ended,) = [event for event in events if isinstance(event, RunFailed) and event.path == ("idler",)]
     assert pause.ends == ["cancelled"]
     assert "the client cancelled the call" in ended.error.message
 
 
-def test_a_server_that_closes_ends_its_runs(mode: str) -> None:
+@virtual_clock
+async def test_a_server_that_closes_ends_its_runs(mode: str) -> None:
     events: list[Event] = []
     pause = Pause()
-
-    async def whole() -> None:
-        async with Client(agent_server(pause.agent(), on_event=events.append), mode=mode) as client:
-            calling = await pause.begun_by(client)
-        (outcome,) = await asyncio.gather(calling, return_exceptions=True)
-        assert isinstance(outcome, MCPError) or (isinstance(outcome, types.CallToolResult) and outcome.is_error)
-
-    on_virtual_clock(whole)
+    async with Client(agent_server(pause.agent(), on_event=events.append), mode=mode) as client:
+        calling = await pause.begun_by(client)
+    (outcome,) = await asyncio.gather(calling, return_exceptions=True)
+    assert isinstance(outcome, MCPError) or (isinstance(outcome, types.CallToolResult) and outcome.is_error)
     assert pause.ends == ["cancelled"]
     assert isinstance(events[-1], RunFailed)
 
 
-def test_an_abort_ends_all_runs_and_each_client_is_told(mode: str) -> None:
+@virtual_clock
+async def test_an_abort_ends_all_runs_and_each_client_is_told(mode: str) -> None:
     abort, pause = Abort(), Pause()
-
-    async def scene(client: Client) -> None:
+    async with Client(agent_server(pause.agent(), abort=abort), mode=mode) as client:
         calling = await pause.begun_by(client)
         abort.abort("closing time")
         result = await calling
@@ -186,23 +177,22 @@ def test_an_abort_ends_all_runs_and_each_client_is_told(mode: str) -> None:
         assert text_of(result).startswith("EXECUTION_CANCELLED: ")
         assert "closing time" in text_of(result)
 
-    play(agent_server(pause.agent(), abort=abort), scene, mode)
 
-
-def test_calls_at_once_are_runs_of_their_own(mode: str) -> None:
-    async def scene(client: Client) -> None:
+@virtual_clock
+async def test_calls_at_once_are_runs_of_their_own(mode: str) -> None:
+    pause = Pause()
+    async with Client(agent_server(pause.agent(), square), mode=mode) as client:
         idling = await pause.begun_by(client)
         results = await asyncio.gather(*[client.call_tool("square", {"input": n}) for n in range(5)])
         assert [result.structured_content["output"] for result in results] == [0, 1, 4, 9, 16]
         pause.go_on.set()
         assert text_of(await idling) == "Rested."
 
+
+@virtual_clock
+async def test_more_calls_at_once_than_there_may_be_are_refused(mode: str) -> None:
     pause = Pause()
-    play(agent_server(pause.agent(), square), scene, mode)
-
-
-def test_more_calls_at_once_than_there_may_be_are_refused(mode: str) -> None:
-    async def scene(client: Client) -> None:
+    async with Client(agent_server(pause.agent(), max_calls=1), mode=mode) as client:
         idling = await pause.begun_by(client)
         refused = await client.call_tool("idler", {"input": "Rest, too"})
         assert refused.is_error
@@ -211,21 +201,16 @@ def test_more_calls_at_once_than_there_may_be_are_refused(mode: str) -> None:
         assert not (await idling).is_error
         assert not (await client.call_tool("idler", {"input": "Rest again"})).is_error
 
-    pause = Pause()
-    play(agent_server(pause.agent(), max_calls=1), scene, mode)
 
-
-def test_the_budget_of_the_host_holds_for_all_calls_together(mode: str) -> None:
-    async def whole() -> None:
-        host = Host(budget=Budget(Allowance(tokens=2_000), scope="server", now=asyncio.get_running_loop().time()))
-        async with Client(agent_server(spender, host=host), mode=mode) as client:
-            assert text_of(await client.call_tool("spender", {"input": "Go"})) == "Spent."
-            result = await client.call_tool("spender", {"input": "Go"})
-            assert text_of(result).startswith("BUDGET_EXCEEDED: "), text_of(result)
-
+@virtual_clock
+async def test_the_budget_of_the_host_holds_for_all_calls_together(mode: str) -> None:
     spent = say("Spent.", usage=Usage(requests=1, input_tokens=1_000, output_tokens=900))
     spender = Agent(name="spender", model=Scripted([spent], repeat=True))
-    on_virtual_clock(whole)
+    host = Host(budget=Budget(Allowance(tokens=2_000), scope="server", now=asyncio.get_running_loop().time()))
+    async with Client(agent_server(spender, host=host), mode=mode) as client:
+        assert text_of(await client.call_tool("spender", {"input": "Go"})) == "Spent."
+        result = await client.call_tool("spender", {"input": "Go"})
+        assert text_of(result).startswith("BUDGET_EXCEEDED: "), text_of(result)
 
 
 # -- questions --------------------------------------------------------------------------------------------------------
@@ -277,6 +262,9 @@ def test_long_arguments_are_cut_in_the_question(mode: str) -> None:
     assert "… (9,011 characters)" in asked
 
 
+YES: types.InputResponses = {"approval-1": answered("allow")}
+
+
 def asking_twice() -> Agent[str, str]:
     """Return an agent that makes two calls side by side, both of which are asked about."""
 
@@ -304,56 +292,43 @@ def test_questions_of_parallel_calls_are_all_answered(mode: str) -> None:
     assert len(person.asked) == 2
 
 
-def test_what_was_left_open_is_asked_again() -> None:
-    async def scene(client: Client) -> None:
+@virtual_clock
+async def test_what_was_left_open_is_asked_again() -> None:
+    async with Client(agent_server(asking_twice()), elicitation_callback=Person()) as client:
         asked = await first_round(client, "guest")
         assert list(asked.input_requests or {}) == ["approval-1", "approval-2"]
         again = await next_round(client, "guest", asked, {"approval-2": answered("allow")})
         assert isinstance(again, types.InputRequiredResult)
         assert list(again.input_requests or {}) == ["approval-1"]
-        answers: types.InputResponses = {"approval-1": answered("allow"), "approval-9": answered("allow")}
-        result = await next_round(client, "guest", again, answers)
-        assert isinstance(result, types.CallToolResult)
-        assert text_of(result) == "took bread, took wine"
-        over = await next_round(client, "guest", again, {"approval-1": answered("allow")})
-        assert isinstance(over, types.CallToolResult)
-        assert text_of(over).startswith("NO_SUCH_CALL: ")
-
-    play(agent_server(asking_twice()), scene, elicitation_callback=Person())
+        answers: types.InputResponses = {**YES, "approval-9": answered("allow")}
+        assert await last_round(client, "guest", again, answers) == "took bread, took wine"
+        assert (await last_round(client, "guest", again, YES)).startswith("NO_SUCH_CALL: ")
 
 
-def test_an_answer_is_for_the_call_that_asked_and_no_other() -> None:
-    async def scene(client: Client) -> None:
+@virtual_clock
+async def test_an_answer_is_for_the_call_that_asked_and_no_other() -> None:
+    async with Client(agent_server(cleaner, asking_twice()), elicitation_callback=Person()) as client:
         asked = await first_round(client, "cleaner")
-        yes: types.InputResponses = {"approval-1": answered("allow")}
         forged = types.InputRequiredResult(request_state="guessed")
         wrong = (("guest", asked, "Go"), ("cleaner", asked, "Go elsewhere"), ("cleaner", forged, "Go"))
         for name, state, input in wrong:
-            result = await next_round(client, name, state, yes, input)
-            assert isinstance(result, types.CallToolResult)
-            assert text_of(result).startswith("NO_SUCH_CALL: ")
-        result = await next_round(client, "cleaner", asked, yes)
-        assert isinstance(result, types.CallToolResult)
-        assert text_of(result) == "removed report.txt"
-
-    play(agent_server(cleaner, asking_twice()), scene, elicitation_callback=Person())
+            assert (await last_round(client, name, state, YES, input)).startswith("NO_SUCH_CALL: ")
+        assert await last_round(client, "cleaner", asked, YES) == "removed report.txt"
 
 
-def test_a_client_that_never_answers_loses_its_run_in_the_end() -> None:
+@virtual_clock
+async def test_a_client_that_never_answers_loses_its_run_in_the_end() -> None:
     events: list[Event] = []
-
-    async def scene(client: Client) -> None:
+    async with Client(
+        agent_server(cleaner, on_event=events.append, patience_s=30), elicitation_callback=Person()
+    ) as client:
         asked = await first_round(client, "cleaner")
         await asyncio.sleep(29)
         assert not isinstance(events[-1], RunFailed)
         await asyncio.sleep(2)
         (ended,) = [event for event in events if isinstance(event, RunFailed)]
         assert "the client did not answer within 30 s" in ended.error.message
-        late = await next_round(client, "cleaner", asked, {"approval-1": answered("allow")})
-        assert isinstance(late, types.CallToolResult)
-        assert text_of(late).startswith("NO_SUCH_CALL: ")
-
-    play(agent_server(cleaner, on_event=events.append, patience_s=30), scene, elicitation_callback=Person())
+        assert (await last_round(client, "cleaner", asked, YES)).startswith("NO_SUCH_CALL: ")
 
 
 # -- what cannot be served --------------------------------------------------------------------------------------------
@@ -369,11 +344,10 @@ def test_what_is_wrong_with_a_server_is_said_at_once() -> None:
         agent_server()
 
 
-def test_a_listener_gets_the_events_of_all_runs(mode: str) -> None:
-    async def scene(client: Client) -> None:
+@virtual_clock
+async def test_a_listener_gets_the_events_of_all_runs(mode: str) -> None:
+    events: list[Event] = []
+    async with Client(agent_server(echo, square, on_event=events.append), mode=mode) as client:
         await client.call_tool("echo", {"input": "1"})
         await client.call_tool("square", {"input": 1})
-
-    events: list[Event] = []
-    play(agent_server(echo, square, on_event=events.append), scene, mode)
     assert [event.agent for event in events if isinstance(event, RunStarted)] == ["echo", "square"]

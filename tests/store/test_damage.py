@@ -112,8 +112,8 @@ async def test_a_damaged_first_page_costs_nothing_where_the_file_is_known_as_our
 
 @pytest.mark.parametrize("body", [b"no JSON", b'{"role":"user"}', b"\xff\xfe"], ids=["text", "no message", "no UTF-8"])
 @pytest.mark.parametrize("is_sealed", [False, True], ids=["wrong sum", "right sum"])
-async def test_a_record_that_is_no_message_ends_the_session_there(path: Path, body: bytes, is_sealed: bool) -> None:
-    id = filled(path)
+async def test_a_record_that_is_no_message_ends_its_session_there(path: Path, body: bytes, is_sealed: bool) -> None:
+    id, other = filled(path), filled(path)
     with closing(sqlite3.connect(path)) as connection, connection:
         query = "SELECT n, crc FROM records WHERE session = ? AND kind = 'message' AND position <= ? ORDER BY n"
         *_, before, (n, _) = connection.execute(query, (id, 40)).fetchall()
@@ -126,6 +126,8 @@ async def test_a_record_that_is_no_message_ends_the_session_there(path: Path, bo
     assert_is_the_beginning(left)
     with closing(sqlite3.connect(damaged_files(path)[0])) as connection:
         assert connection.execute("SELECT body FROM records WHERE n = ?", (n,)).fetchone()[0] == body
+    async with Chat.open(echo(), path, id=other) as chat:  # it costs the others nothing
+        assert len(chat.messages) == N
 
 
 async def test_a_missing_record_ends_the_session_there(path: Path) -> None:
@@ -133,16 +135,6 @@ async def test_a_missing_record_ends_the_session_there(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM records WHERE kind = 'message' AND position = 30")
     assert len(await reopened(path, id)) == 30
-
-
-async def test_damage_to_one_session_costs_the_others_nothing(path: Path) -> None:
-    first, second = filled(path), filled(path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        statement = "UPDATE records SET body = x'00' WHERE session = ? AND position = 10 AND kind = 'message'"
-        connection.execute(statement, (first,))
-    assert len(await reopened(path, first)) == 10
-    async with Chat.open(echo(), path, id=second) as chat:
-        assert len(chat.messages) == N
 
 
 def test_a_file_of_which_nothing_can_be_read_is_kept_and_a_new_one_begun(path: Path) -> None:

@@ -41,10 +41,18 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-async def test_a_chat_killed_in_mid_call_goes_on_with_everything_that_had_happened(path: Path) -> None:
+@contextmanager
+def sending(path: Path) -> Generator[tuple[str, int]]:
+    """Start a chat that hangs in its second call, and kill it at the end. Gives the ids of session and process."""
     with started("chat", path) as process:
         id = line(process)
         assert (line(process), line(process)) == ("read", "send")
+        yield id, process.pid
+
+
+async def test_a_chat_killed_in_mid_call_goes_on_with_everything_that_had_happened(path: Path) -> None:
+    with sending(path) as (id, _):
+        pass
     async with Chat.open(letters(), path, id=id) as chat:
         assert transcript(chat.messages) == [
             ("user", "Send the letter."),
@@ -53,12 +61,6 @@ async def test_a_chat_killed_in_mid_call_goes_on_with_everything_that_had_happen
         ]
         assert (chat.state.follow_ups, chat.usage.requests, chat.usage.exact) == (("And then?",), 1, True)
         assert list(history_faults(chat.messages)) == []
-
-
-async def test_the_killed_chat_is_gone_on_with_and_says_what_had_been_queued(path: Path) -> None:
-    with started("chat", path) as process:
-        id = line(process)
-        assert (line(process), line(process)) == ("read", "send")
     async with Chat.open(letters(), path, id=id, host=Host(model=Scripted(["I see.", "Nothing more."]))) as chat:
         assert (await chat.continue_()).unwrap() == "Nothing more."
         said = [("assistant", "I see."), ("user", "And then?"), ("assistant", "Nothing more.")]
@@ -66,16 +68,12 @@ async def test_the_killed_chat_is_gone_on_with_and_says_what_had_been_queued(pat
 
 
 async def test_a_session_is_locked_while_its_process_lives_and_free_when_it_died(path: Path) -> None:
-    with started("chat", path) as process:
-        id = line(process)
-        assert (line(process), line(process)) == ("read", "send")
-        why = f"{id} in .* is open in process {process.pid}"
-        with Store(path) as store, pytest.raises(SessionInUse, match=why) as e:
+    with sending(path) as (id, pid), Store(path) as store:
+        with pytest.raises(SessionInUse, match=f"{id} in .* is open in process {pid}") as e:
             store.session(id, agent="clerk")
-        assert e.value.pid == process.pid
-        with Store(path) as store:
-            assert [info.id for info in store.sessions()] == [id]
-            assert [message.role for message in store.messages(id)] == ["user", "assistant", "user"]
+        assert e.value.pid == pid
+        assert [info.id for info in store.sessions()] == [id]
+        assert [message.role for message in store.messages(id)] == ["user", "assistant", "user"]
     with Store(path) as store:
         store.session(id, agent="clerk").close()
 

@@ -7,8 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,15 +18,8 @@ from journeyman.processes import is_secret
 from journeyman.toolbox import Shell, Workspace
 from tests.toolbox.playing import Player
 
-STUBBORN = "trap '' TERM; echo $$ > pid; echo ready; while :; do read -t 60 < <(:) || :; done"
+STUBBORN = "trap '' TERM; echo $$ > pid; echo before; while :; do read -t 60 < <(:) || :; done"
 """A shell that writes down its process id and does not end when it is asked to."""
-
-
-@contextmanager
-def pipe_in(folder: Path) -> Generator[str]:
-    """A pipe that a command can open to wait for: reading from it blocks until someone writes."""
-    os.mkfifo(folder / "pipe")
-    yield "pipe"
 
 
 def is_alive(pid: int) -> bool:
@@ -48,15 +39,23 @@ def impatient(folder: Path) -> Player:
 
 
 def started(
-    folder: Path, command: str, *, grace_s: float = 0.2, seen: asyncio.Event | None = None, abort: Abort | None = None
+    folder: Path,
+    command: str,
+    *,
+    grace_s: float = 0.2,
+    seen: asyncio.Event | None = None,
+    lines: list[str] | None = None,
+    abort: Abort | None = None,
 ) -> asyncio.Task[Result[str]]:
-    """Start a run that runs a command. `seen` is set when the command writes a line."""
+    """Start a run that runs a command. `seen` is set when the command writes a line, which goes to `lines`."""
     (bash,) = Workspace(folder, shell=Shell(grace_s=grace_s)).tools("bash")
     agent = Agent(name="a", model=Scripted([call("bash", command=command), "Done."]), tools=[bash])
+    has_seen, told = seen or asyncio.Event(), [] if lines is None else lines
 
     def listen(event: object) -> None:
-        if seen is not None and isinstance(event, ToolProgress):
-            seen.set()
+        if isinstance(event, ToolProgress):
+            told.append(event.message)
+            has_seen.set()
 
     return asyncio.create_task(run(agent, "Go.", on_event=listen, abort=abort))
 
@@ -97,26 +96,16 @@ async def test_a_command_runs_in_the_workspace_or_in_a_folder_of_it(player: Play
     assert await player.refused("bash", command="pwd", folder="none") == "none does not exist."
 
 
-async def test_every_line_is_told_as_it_comes(player: Player, folder: Path) -> None:
-    with pipe_in(folder):
-        seen = asyncio.Event()
-        tool = player.workspace.tools("bash")[0]
-        lines: list[str] = []
-
-        def listen(event: object) -> None:
-            if isinstance(event, ToolProgress):
-                lines.append(event.message)
-                seen.set()
-
-        agent = Agent(
-            name="a", model=Scripted([call("bash", command="echo one; cat pipe; echo two"), "Done."]), tools=[tool]
-        )
-        running = asyncio.create_task(run(agent, "Go.", on_event=listen))
-        await seen.wait()
-        assert lines == ["one"]
-        await asyncio.to_thread((folder / "pipe").write_text, "between\n")
-        await running
-        assert lines == ["one", "between", "two"]
+async def test_every_line_is_told_as_it_comes(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    lines: list[str] = []
+    seen = asyncio.Event()
+    running = started(folder, "echo one; cat pipe; echo two", lines=lines, seen=seen)
+    await seen.wait()
+    assert lines == ["one"]
+    await asyncio.to_thread((folder / "pipe").write_text, "between\n")
+    await running
+    assert lines == ["one", "between", "two"]
 
 
 async def test_long_output_keeps_its_beginning_and_its_end_and_all_of_it_in_a_file(player: Player) -> None:
@@ -135,49 +124,44 @@ async def test_long_output_keeps_its_beginning_and_its_end_and_all_of_it_in_a_fi
     )
     assert await player.text("grep", pattern="^77777$", path=str(whole)) == f"{whole}\n77777:77777"
     assert "outside of the workspace" in await player.refused("write", path=str(whole), content="x")
+    lines = await player.text("bash", command="yes | head -5000")  # many short ones are cut as well
+    assert (lines.count("\n"), "[Cut here: all 10,000 bytes are in " in lines) == (2_000, True)
     player.workspace.close()
     assert not whole.parent.exists()
-
-
-async def test_many_short_lines_are_cut_as_well(player: Player) -> None:
-    text = await player.text("bash", command="yes | head -5000")
-    assert text.count("\n") == 2_000
-    assert "[Cut here: all 10,000 bytes are in " in text
 
 
 # -- the end of all processes ------------------------------------------------------------------------------------------
 
 
-async def test_a_command_that_takes_too_long_is_ended_with_all_its_processes(folder: Path) -> None:
-    player = impatient(folder)
-    text = await player.text(
-        "bash", command="echo before; (echo $BASHPID > pid; exec sleep 100) & sleep 100", timeout_s=1.5
-    )
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param("echo before; (echo $BASHPID > pid; exec sleep 100) & sleep 100", id="it has started another"),
+        pytest.param(STUBBORN, id="it will not end when it is asked to"),
+    ],
+)
+async def test_a_command_that_takes_too_long_is_ended_with_all_its_processes(folder: Path, command: str) -> None:
+    text = await impatient(folder).text("bash", command=command, timeout_s=1.5)
     assert text == "before\n[timed out after 1.5 s and was ended with all its processes]"
     assert not any(map(is_alive, pids(folder)))
 
 
-async def test_one_that_will_not_end_when_asked_is_killed(folder: Path) -> None:
-    player = impatient(folder)
-    assert "timed out" in await player.text("bash", command=STUBBORN, timeout_s=1.5)
-    assert not any(map(is_alive, pids(folder)))
+SETSID = "setsid bash -c 'echo $$ > pid; echo up > pipe; exec sleep 100' >/dev/null 2>&1 & cat pipe"
 
 
 @pytest.mark.parametrize(
-    "left",
-    ["sleep 100 & echo $! > pid", "sleep 100 >/dev/null 2>&1 & echo $! > pid", "nohup sleep 100 & echo $! > pid"],
+    ("left", "said"),
+    [
+        ("sleep 100 & echo $! > pid", ""),
+        ("sleep 100 >/dev/null 2>&1 & echo $! > pid", ""),
+        ("nohup sleep 100 & echo $! > pid", ""),
+        pytest.param(SETSID, "up\n", id="a daemon in a session of its own"),
+    ],
 )
-async def test_what_a_command_leaves_running_is_ended(player: Player, folder: Path, left: str) -> None:
+async def test_what_a_command_leaves_running_is_ended(player: Player, folder: Path, left: str, said: str) -> None:
+    os.mkfifo(folder / "pipe")  # reading from it blocks until someone writes
     text = await player.text("bash", command=left)
-    assert text.endswith("[exit code 0]\n[It left processes running. They were ended.]")
-    assert not any(map(is_alive, pids(folder)))
-
-
-async def test_a_daemon_in_a_session_of_its_own_is_ended(player: Player, folder: Path) -> None:
-    command = "setsid bash -c 'echo $$ > pid; echo up > pipe; exec sleep 100' >/dev/null 2>&1 & cat pipe"
-    with pipe_in(folder):
-        text = await player.text("bash", command=command)
-    assert text == "up\n[exit code 0]\n[It left processes running. They were ended.]"
+    assert text == f"{said}[exit code 0]\n[It left processes running. They were ended.]"
     assert not any(map(is_alive, pids(folder)))
 
 
@@ -233,11 +217,6 @@ async def test_no_descriptor_is_left_open(player: Player) -> None:
 # -- time, environment, background -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seconds", [0, -1])
-async def test_a_time_that_is_none_is_refused(player: Player, seconds: float) -> None:
-    assert "Give a number of seconds above 0." in await player.refused("bash", command="true", timeout_s=seconds)
-
-
 async def test_the_model_cannot_ask_for_more_time_than_is_allowed(folder: Path) -> None:
     player = Player(Workspace(folder, shell=Shell(max_timeout_s=0.3, grace_s=0.2)))
     assert "timed out after 0.3 s" in await player.text("bash", command="sleep 100", timeout_s=1000)
@@ -247,10 +226,8 @@ async def test_the_model_cannot_ask_for_more_time_than_is_allowed(folder: Path) 
 @pytest.mark.parametrize(
     ("name", "value", "secret"),
     [
-        *(
-            (name, "x", True)
-            for name in ("API_KEY", "aws_secret_access_key", "GITHUB_TOKEN", "DB_PASSWORD", "SSH_AUTH_SOCK")
-        ),
+        *((name, "x", True) for name in ("API_KEY", "aws_secret_access_key", "GITHUB_TOKEN", "DB_PASSWORD")),
+        ("SSH_AUTH_SOCK", "x", True),
         ("DATABASE_URL", "postgres://user:word@host/db", True),
         ("SOMETHING", "sk-" + "a1" * 12, True),
         ("OTHER", "AKIAABCDEFGHIJKLMNOP", True),
@@ -267,31 +244,24 @@ def test_secrets_are_known_by_their_names_and_by_their_values(name: str, value: 
 async def test_commands_get_the_environment_without_secrets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "hidden")
     monkeypatch.setenv("PLAIN_WORD", "visible")
-    show = "echo [$SOME_API_KEY] [$PLAIN_WORD] [$PAGER]"
-    seen = {
-        name: await Player(Workspace(folder, shell=shell)).text("bash", command=show)
-        for name, shell in {
-            "filtered": Shell(),
-            "kept": Shell(keep=["SOME_API_KEY"]),
-            "own": Shell(environment={"PLAIN_WORD": "own", "PATH": os.environ["PATH"]}),
-        }.items()
-    }
-    assert seen == {
-        "filtered": "[] [visible] [cat]\n[exit code 0]",
-        "kept": "[hidden] [visible] [cat]\n[exit code 0]",
-        "own": "[] [own] []\n[exit code 0]",
-    }
+    for shell, seen in (
+        (Shell(), "[] [visible] [cat]"),
+        (Shell(keep=["SOME_API_KEY"]), "[hidden] [visible] [cat]"),
+        (Shell(environment={"PLAIN_WORD": "own", "PATH": os.environ["PATH"]}), "[] [own] []"),
+    ):
+        player, show = Player(Workspace(folder, shell=shell)), "echo [$SOME_API_KEY] [$PLAIN_WORD] [$PAGER]"
+        assert await player.text("bash", command=show) == f"{seen}\n[exit code 0]"
 
 
-async def test_background_work_is_refused_where_nobody_awaits_it(player: Player) -> None:
+async def test_what_cannot_be_run_is_refused(player: Player, folder: Path) -> None:
     assert await player.refused("bash", command="true", background=True) == (
         "Background work is not available here: nobody would await it. Run the command without background=true."
     )
-
-
-async def test_a_shell_that_does_not_exist_is_an_error_of_the_call(folder: Path) -> None:
-    player = Player(Workspace(folder, shell=Shell(program="no-such-shell")))
-    assert "No such file or directory: 'no-such-shell'" in await player.refused("bash", command="true")
+    for seconds in (0, -1):
+        text = await player.refused("bash", command="true", timeout_s=seconds)
+        assert "Give a number of seconds above 0." in text
+    shellless = Player(Workspace(folder, shell=Shell(program="no-such-shell")))
+    assert "No such file or directory: 'no-such-shell'" in await shellless.refused("bash", command="true")
 
 
 def test_a_process_that_ends_takes_its_spilled_texts_with_it(tmp_path: Path) -> None:

@@ -84,11 +84,8 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     ) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int]]]:
         if host not in known:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        addresses = known[host].pop(0).split()
-        return [
-            (socket.AF_INET6 if ":" in each else socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port))
-            for each in addresses
-        ]
+        families = {each: socket.AF_INET6 if ":" in each else socket.AF_INET for each in known[host].pop(0).split()}
+        return [(family, socket.SOCK_STREAM, 6, "", (each, port)) for each, family in families.items()]
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", look_up)
     return known
@@ -218,12 +215,9 @@ async def test_a_redirect_to_what_is_not_public_is_not_followed_even_anywhere(
 
 
 async def test_redirects_anywhere_are_followed_where_that_is_wanted(names: dict[str, list[str]]) -> None:
-    async with site(redirecting(a="http://other.example:{port}/b")) as there:
-        pass
-    async with site(page("moved")) as there:
+    async with site(page("moved")) as there, site(redirecting(a=f"http://two.example:{there.port}/b")) as front:
         names.update({"one.example": ["127.0.0.1"], "two.example": ["127.0.0.1"]})
-        async with site(redirecting(a=f"http://two.example:{there.port}/b")) as front:
-            assert (await fetched(f"http://one.example:{front.port}/a", follow="anywhere")).endswith("moved")
+        assert (await fetched(f"http://one.example:{front.port}/a", follow="anywhere")).endswith("moved")
 
 
 async def test_redirects_without_an_end_are_given_up() -> None:
@@ -289,31 +283,27 @@ async def test_a_result_is_marked_as_untrusted_and_says_so() -> None:
 
 async def test_an_error_of_the_site_is_an_error_with_its_text() -> None:
     async with site(page("no such page", status=404)) as there:
-        assert await refused(f"{there.url}/x") == (
-            f"[{there.url}/x: 404 Not Found, text/plain. Written by strangers.]\n\nno such page"
-        )
-
-
-async def test_what_is_no_text_is_not_read() -> None:
-    async with site(page(b"\x00\x01", "application/zip")) as there:
-        assert (await fetched(there.url)).endswith(
-            "application/zip. Written by strangers.]\n\n[Nothing that can be shown as text.]"
-        )
+        head = f"[{there.url}/x: 404 Not Found, text/plain. Written by strangers.]"
+        assert await refused(f"{there.url}/x") == f"{head}\n\nno such page"
 
 
 @pytest.mark.parametrize(
-    ("body", "content_type"),
+    ("body", "content_type", "text"),
     [
-        ("<p>grün".encode("latin-1"), "text/html; charset=iso-8859-1"),
-        ('<meta charset="iso-8859-1"><p>grün'.encode("latin-1"), "text/html"),
-        ("<p>grün".encode(), "text/html"),
-        ("grün".encode(), "text/plain; charset=no-such"),
-        ("grün".encode(), "application/json"),
+        ("<p>grün".encode("latin-1"), "text/html; charset=iso-8859-1", "grün"),
+        ('<meta charset="iso-8859-1"><p>grün'.encode("latin-1"), "text/html", "grün"),
+        ("<p>grün".encode(), "text/html", "grün"),
+        ("grün".encode(), "text/plain; charset=no-such", "grün"),
+        ("grün".encode(), "application/json", "grün"),
+        (b"\x00\x01", "application/zip", "[Nothing that can be shown as text.]"),
     ],
 )
-async def test_texts_are_read_in_their_own_encoding(body: bytes, content_type: str) -> None:
+async def test_texts_are_read_in_their_own_encoding_and_nothing_else_is(
+    body: bytes, content_type: str, text: str
+) -> None:
     async with site(page(body, content_type)) as there:
-        assert (await fetched(there.url)).endswith("\n\ngrün")
+        kind = content_type.partition(";")[0]
+        assert (await fetched(there.url)).endswith(f"{kind}. Written by strangers.]\n\n{text}")
 
 
 HTML = """<!doctype html><html><head><title>A page</title><style>p { color: red }</style>
@@ -327,9 +317,7 @@ paragraph,<br>two lines &amp; an <img src=x alt="image"> &lt;here&gt;.</p>
 
 
 def test_a_page_becomes_a_text_to_read() -> None:
-    assert (
-        readable(HTML, "https://example.org/a/")
-        == """\
+    expected = """\
 A page
 
 [Home](https://example.org/home)
@@ -352,7 +340,7 @@ two lines & an [image: image] <here>.
  | 1 | 2
 
 text"""
-    )
+    assert readable(HTML, "https://example.org/a/") == expected
 
 
 @given(st.text(alphabet="<>/apretscipl!-&;\"' \n[]=", max_size=200))

@@ -159,22 +159,23 @@ async def test_matches_that_are_apart_are_shown_apart(player: Player, folder: Pa
     assert await player.text("grep", pattern="x", context=1) == "a.txt\n1:x\n2-1\n--\n4-3\n5:x\n6:x\n7-4"
 
 
+ONLY = "[Only the first 100 are shown. Use a narrower pattern, glob or path.]"
+
+
 async def test_many_matches_and_long_lines_are_cut(player: Player, folder: Path) -> None:
     fill(folder, {"a.txt": "x\n" * 60, "b.txt": "x" * 600 + "\n" + "x\n" * 60})
     text = await player.text("grep", pattern="x")
     assert "1:" + "x" * 500 + " [100 more characters]" in text
     assert text.count("\n40:x\n") == 2
     assert "41:x" in text.partition("b.txt")[0]
-    assert text.endswith("\n40:x\n\n[Only the first 100 are shown. Use a narrower pattern, glob or path.]")
+    assert text.endswith(f"\n40:x\n\n{ONLY}")
 
 
 async def test_exactly_as_many_as_are_shown_are_not_cut(player: Player, folder: Path) -> None:
     fill(folder, {"a.txt": "x\n" * 100})
     assert (await player.text("grep", pattern="x")).endswith("\n100:x")
     fill(folder, {"b.txt": "x\n"})
-    assert (await player.text("grep", pattern="x")).endswith(
-        "\n100:x\n\n[Only the first 100 are shown. Use a narrower pattern, glob or path.]"
-    )
+    assert (await player.text("grep", pattern="x")).endswith(f"\n100:x\n\n{ONLY}")
 
 
 @pytest.mark.parametrize("pattern", ["[", "(", "(?=a)", r"(a)\1"])
@@ -241,9 +242,8 @@ async def test_a_folder_is_shown_as_a_tree(player: Player, folder: Path) -> None
     fill(folder, {"src/a/b.py": "", "src/c.py": "", "node_modules/x/y.js": "", ".git/config": "", "z.txt": ""})
     (folder / "link").symlink_to("src")
     assert await player.text("ls") == ".git/\nnode_modules/\nsrc/\nlink (link)\nz.txt"
-    assert await player.text("ls", depth=3) == (
-        ".git/\nnode_modules/\nsrc/\n  a/\n    b.py\n  c.py\nlink (link)\nz.txt"
-    )
+    tree = ".git/\nnode_modules/\nsrc/\n  a/\n    b.py\n  c.py\nlink (link)\nz.txt"
+    assert await player.text("ls", depth=3) == tree
     assert await player.text("ls", path="node_modules", depth=2) == "x/\n  y.js"
     assert await player.refused("ls", path="z.txt") == "z.txt is not a folder. Read it instead."
     assert "less than or equal to 5" in await player.refused("ls", depth=6)

@@ -85,18 +85,11 @@ async def test_a_search_gives_five_unless_it_says_so() -> None:
         assert len((await answered(search, dict(arguments))).text.split("\n")) == n
 
 
-async def test_what_is_found_has_what_it_takes_to_call_it() -> None:
+async def test_what_is_found_has_what_it_takes_to_call_it_and_the_description_has_all_names() -> None:
     search, *_ = deferred_tools(ALL)
     shown = json.loads((await answered(search, {"query": "select:find_customer"})).text)
-    assert shown == {
-        "name": "find_customer",
-        "description": "Look a customer up in the register.",
-        "input_schema": find_customer.spec.input_schema,
-    }
-
-
-def test_the_names_are_in_the_description() -> None:
-    search, *_ = deferred_tools(ALL)
+    told = {"name": "find_customer", "description": "Look a customer up in the register."}
+    assert shown == {**told, "input_schema": find_customer.spec.input_schema}
     assert search.description.endswith("There are 3: find_customer, send_invoice, weather.")
 
 
@@ -115,36 +108,34 @@ async def test_a_tool_is_called_with_its_own_rules() -> None:
     assert cut.text == "Ada owes \n[Cut: the first 9 of 12 characters.]"
 
 
-async def test_arguments_are_checked_by_the_schema_of_the_real_tool() -> None:
-    result = await called("send_invoice", amount="much", color="red")
-    assert result.is_error
-    assert result.text == (
-        "Error: Invalid arguments for tool 'send_invoice':\n- customer: is required\n"
-        '- amount: should be a valid number, got "much"\n- color: is not a known name'
-    )
+@tool(timeout_s=0.05)
+async def wait() -> None:
+    await asyncio.Event().wait()
 
 
-async def test_a_tool_that_does_not_exist_is_an_error() -> None:
-    result = await called("no_such")
-    assert (result.is_error, result.text) == (True, "There is no tool 'no_such'. Find one with tool_search.")
+def look(arguments: dict[str, object]) -> str:
+    raise LookupError(f"no {arguments['key']}")
 
 
-async def test_a_tool_that_takes_too_long_is_given_up() -> None:
-    @tool(timeout_s=0.05)
-    async def wait() -> None:
-        await asyncio.Event().wait()
-
-    result = await called("wait", tools=[wait])
-    assert (result.is_error, result.text) == (True, "wait timed out after 0.05 s.")
+KEYED: JsonObject = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
+WRONG = (
+    "Error: Invalid arguments for tool 'send_invoice':\n- customer: is required\n"
+    '- amount: should be a valid number, got "much"\n- color: is not a known name'
+)
 
 
-async def test_a_failure_of_the_tool_is_what_the_model_reads() -> None:
-    def handler(arguments: dict[str, object]) -> str:
-        raise LookupError(f"no {arguments['key']}")
-
-    schema: JsonObject = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
-    result = await called("lookup", tools=[Tool("lookup", "", schema, handler)], key="x")
-    assert (result.is_error, result.text) == (True, "Error: no x")
+@pytest.mark.parametrize(
+    ("name", "arguments", "text"),
+    [
+        pytest.param("send_invoice", {"amount": "much", "color": "red"}, WRONG, id="its arguments are checked"),
+        ("no_such", {}, "There is no tool 'no_such'. Find one with tool_search."),
+        ("wait", {}, "wait timed out after 0.05 s."),
+        pytest.param("look", {"key": "x"}, "Error: no x", id="its failure is what the model reads"),
+    ],
+)
+async def test_a_call_that_fails_is_an_error(name: str, arguments: dict[str, object], text: str) -> None:
+    result = await called(name, tools=[*ALL, wait, Tool("look", "", KEYED, look)], **arguments)
+    assert (result.is_error, result.text) == (True, text)
 
 
 async def test_the_run_is_told_which_tool_is_called_and_a_sync_one_runs_in_a_thread() -> None:

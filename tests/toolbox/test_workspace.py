@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import pytest
 
@@ -25,24 +25,18 @@ def test_each_tool_declares_what_it_does(folder: Path) -> None:
     }
 
 
-def test_files_of_strangers_are_declared_as_untrusted(folder: Path) -> None:
-    made = Workspace(folder, untrusted=True).tools("read", "grep", "bash", "edit")
-    assert [each.untrusted for each in made] == [True, True, True, False]
-
-
-def test_tools_come_in_the_order_in_which_they_are_asked_for(folder: Path) -> None:
+def test_tools_come_in_the_order_in_which_they_are_asked_for_and_those_of_strangers_are_untrusted(folder: Path) -> None:
     assert [each.name for each in Workspace(folder).tools("edit", "read")] == ["edit", "read"]
     assert {each.name for each in Workspace(folder).tools()} == {*get_args(ToolName)}
+    made = Workspace(folder, untrusted=True).tools("read", "grep", "bash", "edit")
+    assert [each.untrusted for each in made] == [True, True, True, False]
 
 
 def test_every_tool_says_what_it_and_its_parameters_are_for(folder: Path) -> None:
     for each in (*Workspace(folder).tools(), fetch_tool(), *deferred_tools([])):
         assert len(each.description) > 40
-        properties = each.spec.input_schema["properties"]
-        assert isinstance(properties, dict)
-        assert [
-            name for name, given in properties.items() if not isinstance(given, dict) or not given.get("description")
-        ] == []
+        properties = cast("dict[str, dict[str, object]]", each.spec.input_schema["properties"])
+        assert [name for name, given in properties.items() if not given.get("description")] == []
 
 
 def test_a_workspace_without_a_folder_is_a_wrong_definition(folder: Path) -> None:

@@ -17,9 +17,10 @@ from typing_extensions import TypedDict
 
 from journeyman.cancel import Abort
 from journeyman.tools.background import TaskContext, TaskOptions, Work
-from journeyman.tools.context import BackgroundTasks, States, isolated
+from journeyman.tools.context import States, isolated
 from journeyman.tools.tools import AnyTool, ToolContext, tool
 from tests.support.naming import steady_repr
+from tests.tools.contexts import context_for
 
 
 @dataclass
@@ -73,29 +74,8 @@ def peek() -> None: ...
 def count() -> None: ...
 
 
-def context(
-    states: States | None = None,
-    used: AnyTool = put,
-    *,
-    abort: Abort | None = None,
-    progress: Callable[[str, float | None], None] | None = None,
-    tasks: BackgroundTasks | None = None,
-    activate: Callable[[Sequence[str]], None] | None = None,
-) -> ToolContext:
-    return ToolContext(
-        tool=used,
-        tool_use_id="call_1",
-        input={"task": 1},
-        agent="lead",
-        path=("lead", "scout#2"),
-        attempt=2,
-        iteration=3,
-        states=states or States(),
-        abort=abort,
-        progress=progress,
-        tasks=tasks,
-        activate=activate,
-    )
+def context(states: States | None = None, used: AnyTool = put, **ports: Any) -> ToolContext:  # noqa: ANN401
+    return context_for(used, states, **ports)
 
 
 # X1
@@ -267,7 +247,11 @@ def test_a_parallel_or_cached_tool_reads_state_but_may_not_set_it(used: AnyTool,
 
 def test_progress_goes_to_whoever_listens() -> None:
     seen: list[tuple[str, float | None]] = []
-    it = context(progress=lambda message, fraction: seen.append((message, fraction)))
+
+    def listen(message: str, fraction: float | None) -> None:
+        seen.append((message, fraction))
+
+    it = context(progress=listen)
     it.progress("started")
     it.progress("half", 0.5)
     assert seen == [("started", None), ("half", 0.5)]

@@ -16,8 +16,9 @@ from pydantic import BaseModel, Field
 
 from journeyman.errors import DefinitionError, InvalidArguments
 from journeyman.model import ToolSpec
-from journeyman.tools.context import States
 from journeyman.tools.tools import AnyTool, Tool, ToolContext, tool, tool_problems
+from journeyman.types import JsonObject
+from tests.tools.contexts import context_for
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,19 +49,6 @@ async def query(sql: str, limit: int = 10) -> list[str]:
 @tool
 def add(a: int, b: int = 1) -> int:
     return a + b
-
-
-def context_for(tool: AnyTool, states: States | None = None) -> ToolContext:
-    return ToolContext(
-        tool=tool,
-        tool_use_id="call_1",
-        input="the task",
-        agent="lead",
-        path=("lead",),
-        attempt=1,
-        iteration=2,
-        states=states or States(),
-    )
 
 
 def call(tool: AnyTool, input_json: str) -> object:
@@ -103,17 +91,16 @@ def test_a_function_tells_its_name_its_description_and_its_parameters() -> None:
     assert query.spec is query.spec
 
 
-def test_a_function_without_a_docstring_is_a_tool() -> None:
-    assert add.spec == ToolSpec(
-        name="add",
-        description="",
-        input_schema={
-            "type": "object",
-            "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 1}},
-            "required": ["a"],
-            "additionalProperties": False,
-        },
-    )
+def test_a_function_without_a_docstring_or_parameters_is_a_tool() -> None:
+    @tool
+    def ping() -> str:
+        return "pong"
+
+    closed: JsonObject = {"type": "object", "additionalProperties": False}
+    numbers: JsonObject = {"a": {"type": "integer"}, "b": {"type": "integer", "default": 1}}
+    schema: JsonObject = {**closed, "properties": numbers, "required": ["a"]}
+    assert add.spec == ToolSpec(name="add", description="", input_schema=schema)
+    assert (ping.input_schema, call(ping, "{}")) == ({**closed, "properties": {}}, "pong")
 
 
 def test_name_and_description_can_be_given() -> None:
@@ -123,15 +110,6 @@ def test_name_and_description_can_be_given() -> None:
         return a + b
 
     assert (plus.spec.name, plus.spec.description, plus.spec.strict) == ("sum", "Add two numbers.", True)
-
-
-def test_a_function_without_parameters_takes_an_empty_object() -> None:
-    @tool
-    def ping() -> str:
-        return "pong"
-
-    assert ping.input_schema == {"type": "object", "properties": {}, "additionalProperties": False}
-    assert call(ping, "{}") == "pong"
 
 
 def test_definitions_of_nested_types_come_along() -> None:
@@ -310,7 +288,7 @@ def test_the_context_is_given_and_hidden_whatever_its_parameter_is_called() -> N
     def noted(text: str, it: Annotated[ToolContext, "a note"]) -> str:
         return f"{it.iteration} {text}"
 
-    for made, expected in ((first, "lead x"), (last, "last x"), (noted, "2 x")):
+    for made, expected in ((first, "lead x"), (last, "last x"), (noted, "3 x")):
         assert made.input_schema["required"] == ["text"]
         assert list(cast("dict[str, object]", made.input_schema["properties"])) == ["text"]
         assert call(made, '{"text": "x"}') == expected
@@ -351,17 +329,17 @@ def test_a_definition_lists_everything_that_is_wrong() -> None:
     ]
 
 
-def test_a_parameter_needs_a_type_that_can_be_found_and_described() -> None:
+def test_a_parameter_needs_a_name_and_a_type_that_can_be_found_and_described() -> None:
     worst = defined("def it(a, b: Missing, c: list[Missing.Too], d: Callable[[], int], e: Popen, f: 'int ('): ...")
     assert problems_of(lambda: tool(worst)) == [
         *("MISSING_ANNOTATION", "UNRESOLVED_ANNOTATION", "UNRESOLVED_ANNOTATION"),
         *("UNRESOLVED_ANNOTATION", "UNSUPPORTED_TYPE", "UNSUPPORTED_TYPE"),
     ]
-
-
-def test_a_method_that_is_not_bound_gets_a_hint() -> None:
+    assert problems_of(lambda: tool(defined("def it(größe: int): ..."))) == ["INVALID_PROPERTY_NAME"]
     with pytest.raises(DefinitionError, match=r"bind it first: tool\(instance\.method\)"):
         tool(Counter.reset)
+    with pytest.raises(TypeError, match="paralell"):
+        tool(add.handler, **cast("Any", {"paralell": True}))
 
 
 # D13
@@ -369,13 +347,6 @@ def test_a_method_that_is_not_bound_gets_a_hint() -> None:
 def test_a_name_that_providers_refuse_is_a_problem(name: str) -> None:
     problems = tool_problems(Tool(name, "", {"type": "object"}, print))
     assert [problem.code for problem in problems] == ["INVALID_TOOL_NAME" if name else "MISSING_TOOL_NAME"]
-
-
-def test_a_parameter_name_that_providers_refuse_is_a_problem() -> None:
-    def measure(größe: int) -> int:
-        return größe
-
-    assert problems_of(lambda: tool(measure)) == ["INVALID_PROPERTY_NAME"]
 
 
 # R75
@@ -391,12 +362,9 @@ def test_only_the_results_of_a_pure_tool_are_cached() -> None:
     assert problems_of(lambda: tool(now.handler, cache=cast("Any", True), effect="pure")) == ["INVALID_CACHE"]
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
-def test_a_timeout_is_a_time(seconds: float) -> None:
-    assert problems_of(lambda: tool(add.handler, timeout_s=seconds)) == ["INVALID_TIMEOUT"]
-
-
-def test_an_async_function_does_not_run_in_a_thread() -> None:
+def test_a_timeout_is_a_time_and_async_functions_do_not_run_in_threads() -> None:
+    for seconds in (0, -1, float("nan"), float("inf")):
+        assert problems_of(lambda seconds=seconds: tool(add.handler, timeout_s=seconds)) == ["INVALID_TIMEOUT"]
     assert problems_of(lambda: tool(query.handler, thread=True)) == ["THREADED_COROUTINE"]
 
 
@@ -405,17 +373,9 @@ def test_what_is_no_function_with_typed_parameters_is_no_tool(thing: object) -> 
     assert problems_of(lambda: tool(cast("Callable[..., object]", thing))) != []
 
 
-def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(TypeError, match="paralell"):
-        tool(add.handler, **cast("Any", {"paralell": True}))
-
-
-def test_a_right_tool_has_no_problems() -> None:
-    assert tool_problems(query) == tool_problems(add) == []
-
-
 # D33: nothing but the name identifies a tool
-def test_a_tool_can_be_renamed() -> None:
+def test_a_right_tool_has_no_problems_and_can_be_renamed() -> None:
+    assert tool_problems(query) == tool_problems(add) == []
     renamed = replace(query, name="ask")
     assert (renamed.spec.name, renamed.spec.input_schema) == ("ask", query.spec.input_schema)
     with pytest.raises(InvalidArguments, match="tool 'ask'"):
@@ -440,28 +400,17 @@ def test_arguments_come_out_as_values_of_their_types() -> None:
     @tool
     def cut(window: Window, tags: set[str], ratio: float = 0.5) -> None: ...
 
-    assert cut.parse('{"window": {"start": 1}, "tags": ["a", "a"]}') == {
-        "window": Window(1),
-        "tags": {"a"},
-        "ratio": 0.5,
-    }
+    parsed = cut.parse('{"window": {"start": 1}, "tags": ["a", "a"]}')
+    assert parsed == {"window": Window(1), "tags": {"a"}, "ratio": 0.5}
 
 
 # A36, D43
 def test_arguments_that_do_not_fit_name_the_tool_and_list_every_issue() -> None:
     with pytest.raises(InvalidArguments) as caught:
         query.parse('{"limit": "many", "offset": 3}')
-    assert str(caught.value) == (
-        "Invalid arguments for tool 'query':\n"
-        "- sql: is required\n"
-        '- limit: should be a valid integer, got "many"\n'
-        "- offset: is not a known name"
-    )
-    assert caught.value.issues == (
-        "sql: is required",
-        'limit: should be a valid integer, got "many"',
-        "offset: is not a known name",
-    )
+    issues = ("sql: is required", 'limit: should be a valid integer, got "many"', "offset: is not a known name")
+    assert caught.value.issues == issues
+    assert str(caught.value) == "\n- ".join(["Invalid arguments for tool 'query':", *issues])
 
 
 # R75

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman.errors import InvalidArguments
-from journeyman.tools.context import States
 from journeyman.tools.tools import Tool, ToolContext, tool_problems
 from journeyman.types import JsonObject
+from tests.tools.contexts import context_for
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
@@ -37,12 +37,6 @@ def issues(schema: JsonObject, input_json: str) -> tuple[str, ...]:
         raw(schema).parse(input_json)
     assert str(caught.value).startswith("Invalid arguments for tool 'search':\n- ")
     return caught.value.issues
-
-
-def context_for(tool: Tool[..., object]) -> ToolContext:
-    return ToolContext(
-        tool=tool, tool_use_id="a", input=None, agent="lead", path=("lead",), attempt=1, iteration=1, states=States()
-    )
 
 
 # R20, D43
@@ -78,6 +72,8 @@ def test_issues_of_a_schema_come_in_the_same_order_as_those_of_types() -> None:
         "where: takes no names",
         "zebra: is not a known name",
     )
+    [line] = issues(schema_of(a={"enum": ["x"]}), json.dumps({"a": "y" * 100_000}))
+    assert len(line) < 150  # values in messages are short
 
 
 @pytest.mark.parametrize(
@@ -97,11 +93,6 @@ def test_issues_of_a_schema_come_in_the_same_order_as_those_of_types() -> None:
 def test_what_is_no_object_is_refused(input_json: str, issue: str) -> None:
     [line] = issues({"type": "object"}, input_json)
     assert line.startswith(issue)
-
-
-def test_values_in_messages_are_short() -> None:
-    [line] = issues(schema_of(a={"enum": ["x"]}), json.dumps({"a": "y" * 100_000}))
-    assert len(line) < 150
 
 
 # the schemas of real servers

@@ -138,10 +138,7 @@ def test_a_value_becomes_text_or_json(value: object, text: str) -> None:
 )
 def test_nothing_becomes_a_word_for_it(value: object) -> None:
     assert to_result(value) == ToolResult("(no output)")
-
-
-def test_an_error_without_words_still_is_one() -> None:
-    assert to_result(ToolResult("", is_error=True)) == ToolResult("(no output)", is_error=True)
+    assert to_result(ToolResult("", is_error=True)) == ToolResult("(no output)", is_error=True)  # still an error
 
 
 # A18
@@ -162,13 +159,10 @@ def test_blocks_stay_blocks_without_the_blank_ones(value: object, content: tuple
     assert to_result(value).content == content
 
 
-def test_a_list_that_holds_more_than_blocks_and_texts_is_json() -> None:
+def test_a_list_that_holds_more_than_blocks_is_json_and_an_explicit_result_stays_as_it_is() -> None:
     result = to_result([PICTURE, 3])
     assert isinstance(result.content, str)
     assert json.loads(result.content)[1] == 3
-
-
-def test_an_explicit_result_stays_as_it_is() -> None:
     explicit = ToolResult("no such city", is_error=True)
     assert to_result(explicit) == explicit
 
@@ -193,7 +187,7 @@ async def test_what_has_no_value_yet_is_an_error_that_says_so() -> None:
 
 
 # D25
-def test_what_contains_itself_or_is_too_deep_is_an_error() -> None:
+def test_what_contains_itself_is_too_deep_or_breaks_when_it_is_shown_is_an_error() -> None:
     loop: list[object] = []
     loop.append(loop)
     deep: list[object] = []
@@ -202,9 +196,6 @@ def test_what_contains_itself_or_is_too_deep_is_an_error() -> None:
     for value in (loop, {"a": loop}, deep):
         with pytest.raises(ValueError, match=r"^The result cannot be written as JSON: "):
             to_result(value)
-
-
-def test_what_breaks_when_it_is_shown_is_an_error() -> None:
     for value in (Broken(), [Broken()]):
         with pytest.raises(Exception, match="no text"):
             to_result(value)
@@ -222,19 +213,17 @@ def test_a_result_can_always_be_sent_as_utf_8() -> None:
 
 
 # A19
-def test_a_long_result_is_cut_and_says_how_long_it_was() -> None:
-    assert to_result("é" * 5_000, max_chars=1_000) == ToolResult(
-        "é" * 1_000 + "\n[Cut: the first 1,000 of 5,000 characters.]"
-    )
-    assert to_result([1] * 10, max_chars=5) == ToolResult("[1,1,\n[Cut: the first 5 of 21 characters.]")
-
-
-def test_a_result_of_just_the_right_length_is_left_alone() -> None:
-    assert to_result("x" * 10, max_chars=10) == ToolResult("x" * 10)
-
-
-def test_the_cut_falls_between_characters_and_not_inside_one() -> None:
-    assert to_result("😀😀😀", max_chars=2) == ToolResult("😀😀\n[Cut: the first 2 of 3 characters.]")
+@pytest.mark.parametrize(
+    ("value", "max_chars", "text"),
+    [
+        ("é" * 5_000, 1_000, "é" * 1_000 + "\n[Cut: the first 1,000 of 5,000 characters.]"),
+        ([1] * 10, 5, "[1,1,\n[Cut: the first 5 of 21 characters.]"),
+        pytest.param("x" * 10, 10, "x" * 10, id="a result of just the right length is left alone"),
+        pytest.param("😀😀😀", 2, "😀😀\n[Cut: the first 2 of 3 characters.]", id="the cut is between characters"),
+    ],
+)
+def test_a_long_result_is_cut_and_says_how_long_it_was(value: object, max_chars: int, text: str) -> None:
+    assert to_result(value, max_chars=max_chars) == ToolResult(text)
 
 
 def test_the_texts_among_blocks_share_one_limit_and_pictures_are_kept() -> None:
@@ -273,6 +262,7 @@ def raised(error: BaseException) -> BaseException:
         (Rejected(" "), "Rejected"),
         (KeyError(), "Error: KeyError: KeyError"),
         (AssertionError(), "Error: AssertionError"),
+        (OSError("\udcffname"), "Error: \ufffdname"),  # it can always be sent as UTF-8
         (
             InvalidArguments("arguments for tool 'it'", ["a: is required"]),
             "Error: Invalid arguments for tool 'it':\n- a: is required",
@@ -298,20 +288,13 @@ def test_an_error_of_pydantic_is_a_list_of_issues_without_an_address() -> None:
 
 
 # A19, A20
-def test_a_long_error_is_cut() -> None:
+def test_a_long_error_is_cut_and_a_large_group_shows_twenty_errors_and_counts_the_rest() -> None:
     result = error_result(ValueError("x" * 100_000))
     assert len(result.text) < 4_100
     assert result.text.endswith("\n[Cut: the first 4,000 of 100,007 characters.]")
-
-
-def test_a_large_group_shows_twenty_errors_and_counts_the_rest() -> None:
     result = error_result(ExceptionGroup("many", [ValueError(str(number)) for number in range(1_000)]))
     assert result.text.count("\n") == 21
     assert result.text.endswith("\n- 19\n- and 980 more")
-
-
-def test_an_error_can_always_be_sent_as_utf_8() -> None:
-    assert error_result(OSError("\udcffname")).text == "Error: \ufffdname"
 
 
 @pytest.mark.fuzz
