@@ -9,7 +9,7 @@ from random import Random
 
 import orjson
 
-from tests.support.messages_answers import SERIAL
+from tests.support.messages_answers import SERIAL, sse
 from tests.support.messages_json import Json, as_list, as_object, as_text
 from tests.support.messages_sse import pieces
 from tests.support.openai_answers import Answer, Counted
@@ -24,10 +24,7 @@ def responses_parts(answer: Answer, *, stream: bool, encrypted: bool, model: str
     if not stream:
         return [orjson.dumps(_response(answer, model, items))]
     numbers = count()
-    events = ({**event, "sequence_number": next(numbers)} for event in _events(answer, model, items, Random(seed)))
-    return [
-        b"event: " + as_text(event["type"]).encode() + b"\ndata: " + orjson.dumps(event) + b"\n\n" for event in events
-    ]
+    return [sse({**event, "sequence_number": next(numbers)}) for event in _events(answer, model, items, Random(seed))]
 
 
 def output_items(answer: Answer, *, encrypted: bool) -> list[Json]:

@@ -1,7 +1,7 @@
 """Requests that OpenAI's APIs take, one per feature; `test_openai_rules.py` breaks them one by one."""
 
 from tests.support.messages_json import Json
-from tests.support.openai_schema import Api
+from tests.support.strict_schema import Api
 
 HEADERS = {"authorization": "Bearer k", "content-type": "application/json"}
 PNG = "data:image/png;base64,iVBORw0KGgo="

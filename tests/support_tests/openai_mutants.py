@@ -1,7 +1,7 @@
 """Requests that OpenAI's APIs refuse: each is a good one with one fault, beside the rule that must find it."""
 
 from tests.support.messages_json import Json
-from tests.support.openai_schema import Api
+from tests.support.strict_schema import Api
 from tests.support_tests.mutants import Mutant, add, both, drop, put, refusals
 from tests.support_tests.openai_bodies import (
     STRICT,

@@ -29,7 +29,7 @@ from tests.support.openai_answers import (
     refusal,
 )
 from tests.support.openai_api import OpenAiApi, Service
-from tests.support.openai_schema import Api
+from tests.support.strict_schema import Api
 from tests.support_tests.messages_client import event_types, events_in
 from tests.support_tests.openai_bodies import ASKED, CHAT, HEADERS, RESPONSES, called, chat, output, responses, result
 from tests.support_tests.openai_bodies import call as chat_call
