@@ -12,25 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import get_args
 
-from journeyman import ErrorCode, Failure, Message, Success, Usage
-from journeyman.endings import (
-    AttemptsContext,
-    BudgetContext,
-    CancelledContext,
-    Context,
-    InternalContext,
-    IterationsContext,
-    Phase,
-)
-from journeyman.events import (
-    AttemptStarted,
-    CallAbandoned,
-    ContextCompacted,
-    IterationStarted,
-    LayerCompleted,
-    ModelResponded,
-    ToolFinished,
-)
+from journeyman import ErrorCode, Failure, Message, Success, Usage, endings
+from journeyman import events as kinds
 from journeyman.result import LayerOutcome, Metadata, ToolStats
 from tests.support import invariants_events, invariants_history
 from tests.support.invariants_events import own_events
@@ -76,15 +59,15 @@ def ending_faults(record: RunRecord) -> Iterator[str]:
 
 def _failure_faults(record: RunRecord, failure: Failure) -> Iterator[str]:
     error = failure.error
-    if not isinstance(error.context, get_args(Context)) or error.code not in ErrorCode:
+    if not isinstance(error.context, get_args(endings.Context)) or error.code not in ErrorCode:
         yield f"an ending of its own: {error}"
-    if error.phase not in get_args(Phase):
+    if error.phase not in get_args(endings.Phase):
         yield f"a phase of its own: {error.phase}"
     if not (error.message.strip() and error.hint.strip() and error.category):
         yield f"no message or no hint: {error}"
     if not _fits(record, failure):
         yield f"it cannot have ended so: {error!r} ({error.cause!r}); {record.abort}; {failure.report}"
-    attempts = [event.attempt for event in own_events(record) if isinstance(event, AttemptStarted)]
+    attempts = [event.attempt for event in own_events(record) if isinstance(event, kinds.AttemptStarted)]
     attempt = getattr(error.context, "attempt", None)
     if record.events and attempt is not None and attempt != max(attempts, default=0):
         yield f"it failed in attempt {attempt}, of {attempts}"
@@ -94,16 +77,16 @@ def _fits(record: RunRecord, failure: Failure) -> bool:
     """Tell whether the facts of the failure are those of the run."""
     limits, report = record.agent.limits, failure.report
     match failure.error.context:
-        case CancelledContext(reason=reason):
+        case endings.CancelledContext(reason=reason):
             return record.abort is not None and record.abort.aborted and reason == record.abort.reason
-        case IterationsContext() as context:
+        case endings.IterationsContext() as context:
             return context.iteration_count == context.max_iterations == limits.iterations
-        case AttemptsContext() as context:
+        case endings.AttemptsContext() as context:
             is_last = context.attempts == context.max_attempts == record.attempts == len(failure.metadata.attempts)
             return is_last and report is not None and not report.passed and report.feedback == context.last_error
-        case BudgetContext() as context:
+        case endings.BudgetContext() as context:
             return context.policy != "seconds" or context.used > context.limit * 0.999
-        case InternalContext():
+        case endings.InternalContext():
             return record.may_fail_inside
         case _:
             return True
@@ -205,9 +188,9 @@ def told_usage_faults(record: RunRecord) -> Iterator[str]:
     numbers = [{attempt.number} for attempt in attempts] if not below else [{attempt.number for attempt in attempts}]
     for of in numbers:
         events = [event for event in own_events(record) if getattr(event, "attempt", None) in of]
-        told = [event.usage for event in events if isinstance(event, ModelResponded)]
-        aside = [event.usage for event in events if isinstance(event, ContextCompacted) and event.usage.requests]
-        n_asked = sum(isinstance(event, IterationStarted) for event in events)
+        told = [event.usage for event in events if isinstance(event, kinds.ModelResponded)]
+        aside = [event.usage for event in events if isinstance(event, kinds.ContextCompacted) and event.usage.requests]
+        n_asked = sum(isinstance(event, kinds.IterationStarted) for event in events)
         if n_asked == len(told):
             used = Usage.total([attempt.usage for attempt in attempts if attempt.number in of])
             yield from _differences(used, [*told, *aside, *below], f"the responses told in attempts {sorted(of)}")
@@ -230,15 +213,15 @@ def record_faults(record: RunRecord) -> Iterator[str]:
         return
     events = own_events(record)
     attempts = record.result.metadata.attempts
-    started = [event.attempt for event in events if isinstance(event, AttemptStarted)]
+    started = [event.attempt for event in events if isinstance(event, kinds.AttemptStarted)]
     if [attempt.number for attempt in attempts] != started:
         yield f"attempts {started} were told, the metadata has {attempts}"
     for attempt in attempts:
         of_it = [event for event in events if getattr(event, "attempt", None) == attempt.number]
-        asked = sum(isinstance(event, IterationStarted) for event in of_it)
+        asked = sum(isinstance(event, kinds.IterationStarted) for event in of_it)
         if attempt.iterations - asked not in (0, 1):
             yield f"attempt {attempt.number} had {asked} iterations, not {attempt.iterations}"
-        told = tuple(event.outcome for event in of_it if isinstance(event, LayerCompleted))
+        told = tuple(event.outcome for event in of_it if isinstance(event, kinds.LayerCompleted))
         if attempt.report is not None and attempt.report.layers != told:
             yield f"attempt {attempt.number} was judged {told}, not {attempt.report.layers}"
     if isinstance(record.result, Failure) and record.result.report is not None:
@@ -251,7 +234,7 @@ def analytics_faults(record: RunRecord) -> Iterator[str]:
     """What is counted of each tool adds up, and is what was told."""
     if record.result is None:
         return
-    finished = [event for event in own_events(record) if isinstance(event, ToolFinished)]
+    finished = [event for event in own_events(record) if isinstance(event, kinds.ToolFinished)]
     stats = record.result.metadata.tools
     told = Counter(UNKNOWN if event.kind == "unknown" else event.tool_name for event in finished)
     if told != Counter({name: each.calls for name, each in stats.items()}):
@@ -260,11 +243,11 @@ def analytics_faults(record: RunRecord) -> Iterator[str]:
         yield from _stats_faults(name, each, [event for event in finished if _is_of(event, name)])
 
 
-def _is_of(event: ToolFinished, name: str) -> bool:
+def _is_of(event: kinds.ToolFinished, name: str) -> bool:
     return event.kind == "unknown" if name == UNKNOWN else event.tool_name == name and event.kind != "unknown"
 
 
-def _stats_faults(name: str, stats: ToolStats, finished: list[ToolFinished]) -> Iterator[str]:
+def _stats_faults(name: str, stats: ToolStats, finished: list[kinds.ToolFinished]) -> Iterator[str]:
     failed = sum(event.is_error for event in finished)
     cached = sum(event.cached for event in finished)
     if (sum(stats.errors.values()), stats.succeeded, stats.cache_hits) != (failed, len(finished) - failed, cached):
@@ -284,10 +267,10 @@ def limit_faults(record: RunRecord) -> Iterator[str]:
     """No limit is exceeded."""
     events = own_events(record)
     limits = record.agent.limits
-    attempts = [event.attempt for event in events if isinstance(event, AttemptStarted)]
+    attempts = [event.attempt for event in events if isinstance(event, kinds.AttemptStarted)]
     if len(attempts) > max(record.attempts, 0):
         yield f"{len(attempts)} attempts of {record.attempts}"
-    asked = Counter(event.attempt for event in events if isinstance(event, IterationStarted))
+    asked = Counter(event.attempt for event in events if isinstance(event, kinds.IterationStarted))
     if max(asked.values(), default=0) > limits.iterations:
         yield f"iterations by attempt {asked}, of {limits.iterations}"
     if record.result is None:
@@ -317,7 +300,7 @@ def thread_faults(record: RunRecord) -> Iterator[str]:
     """A thread that is still at work was told as abandoned, if anybody listened."""
     if record.watch == "nobody":
         return
-    abandoned = {event.tool_use_id for event in own_events(record) if isinstance(event, CallAbandoned)}
+    abandoned = {event.tool_use_id for event in own_events(record) if isinstance(event, kinds.CallAbandoned)}
     if record.n_parked_threads > len(abandoned):
         yield f"{record.n_parked_threads} threads are still at work, and {abandoned} were abandoned"
 

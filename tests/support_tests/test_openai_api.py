@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import openai
 import orjson
@@ -15,14 +16,11 @@ from tests.support.openai_answers import answer, fault
 from tests.support.openai_api import OpenAiApi, Service, judge
 from tests.support.openai_request import Memory
 from tests.support.strict_schema import Api
+from tests.support_tests import openai_bodies
 from tests.support_tests.client import event_types, events_in, post
 from tests.support_tests.mutants import rules_broken
 from tests.support_tests.openai_bodies import (
     ASKED,
-    CHAT,
-    HEADERS,
-    PNG,
-    RESPONSES,
     call,
     called,
     chat,
@@ -36,6 +34,8 @@ from tests.support_tests.openai_bodies import (
 )
 
 PATHS: dict[Api, str] = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
+judged = partial(judge, headers=openai_bodies.HEADERS)
+
 QUESTION: list[chat_types.ChatCompletionMessageParam] = [{"role": "user", "content": "What sold best in May?"}]
 QUERY: chat_types.ChatCompletionFunctionToolParam = {
     "type": "function",
@@ -238,13 +238,18 @@ async def test_usage_can_be_left_out_whole_or_in_its_details() -> None:
         answer("Hi", usage=says.Counted(written=3)),
     ]
     async with OpenAiApi(script) as api:
-        none, bare, written = [orjson.loads((await post(api, PATHS["chat"], CHAT["plain text"]))[1]) for _ in script]
+        none, bare, written = [
+            orjson.loads((await post(api, PATHS["chat"], openai_bodies.CHAT["plain text"]))[1]) for _ in script
+        ]
     assert "usage" not in none
     assert bare["usage"] == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
     assert written["usage"]["prompt_tokens_details"]["cache_write_tokens"] == 3
 
 
-@pytest.mark.parametrize(("api_name", "good"), [("chat", CHAT["plain text"]), ("responses", RESPONSES["plain text"])])
+@pytest.mark.parametrize(
+    ("api_name", "good"),
+    [("chat", openai_bodies.CHAT["plain text"]), ("responses", openai_bodies.RESPONSES["plain text"])],
+)
 async def test_a_bad_request_gets_a_400(api_name: Api, good: Json) -> None:
     async with OpenAiApi([], accept_violations=True) as api:
         status, reply = await post(api, PATHS[api_name], good | {"thinking": 1})
@@ -274,17 +279,19 @@ async def test_errors_have_the_shape_and_the_headers_of_the_api() -> None:
 
 async def test_a_missing_or_bad_key_gets_a_401_and_azure_has_its_own_header() -> None:
     async with OpenAiApi([answer("Hi")], bad_keys={"wrong"}, accept_violations=True) as api:
-        assert (await post(api, PATHS["chat"], CHAT["plain text"], authorization=""))[0] == 401
-        assert (await post(api, PATHS["chat"], CHAT["plain text"], authorization="Bearer wrong"))[0] == 401
+        assert (await post(api, PATHS["chat"], openai_bodies.CHAT["plain text"], authorization=""))[0] == 401
+        assert (await post(api, PATHS["chat"], openai_bodies.CHAT["plain text"], authorization="Bearer wrong"))[
+            0
+        ] == 401
         azure = {"authorization": "", "api-key": "k"}
-        assert (await post(api, "/openai/v1/chat/completions", CHAT["plain text"], **azure))[0] == 200
+        assert (await post(api, "/openai/v1/chat/completions", openai_bodies.CHAT["plain text"], **azure))[0] == 200
     assert len(api.violations) == 1
 
 
 @pytest.mark.parametrize("api_name", ["chat", "responses"])
 async def test_by_turn_every_conversation_walks_through_the_script(api_name: Api) -> None:
     script: list[says.Reply] = [answer(says.call("query", {}, id="a")), answer("Two")]
-    begun = CHAT["plain text"] if api_name == "chat" else RESPONSES["plain text"]
+    begun = openai_bodies.CHAT["plain text"] if api_name == "chat" else openai_bodies.RESPONSES["plain text"]
     in_chat = chat(ASKED, said(None, call("a", arguments="{}")), result("a"), tools=[tool()])
     in_responses = responses(ASKED, called("a", arguments="{}"), output("a"), tools=[flat()])
     async with OpenAiApi(says.by_turn(script)) as api:
@@ -309,21 +316,25 @@ def test_a_service_that_takes_cache_marks_takes_four_at_texts() -> None:
         return {"type": "text", "text": "Hm.", "cache_control": {"type": "ephemeral"}, **more}
 
     def found(*parts: Json) -> list[str]:
-        return judge("chat", chat(user(list(parts))), HEADERS, service=Service(takes_marks=True))
+        return judged("chat", chat(user(list(parts))), service=Service(takes_marks=True))
 
     assert found(*[part()] * 4) == []
     assert found(*[part()] * 5) == [
         "cache_marks_are_few_and_at_texts: A maximum of 4 blocks with cache_control may be provided. Found 5"
     ]
-    picture: Json = {"type": "image_url", "image_url": {"url": PNG}, "cache_control": {"type": "ephemeral"}}
+    picture: Json = {
+        "type": "image_url",
+        "image_url": {"url": openai_bodies.PNG},
+        "cache_control": {"type": "ephemeral"},
+    }
     at_a_picture = "messages.0.content.1.cache_control: is for texts of the system, the user and tools"
     assert found(part(), picture) == [f"cache_marks_are_few_and_at_texts: {at_a_picture}"]
-    assert rules_broken(judge("chat", chat(user([part()])), HEADERS)) == {"types_fit"}
+    assert rules_broken(judged("chat", chat(user([part()])))) == {"types_fit"}
 
 
 def test_a_violation_says_where_and_what() -> None:
     request = chat(ASKED, said(None, call("t1", arguments="{")), result("t2"), tools=[tool(name="db.query")])
-    assert judge("chat", request, HEADERS) == [
+    assert judged("chat", request) == [
         "arguments_are_the_text_of_an_object: messages.1.tool_calls.0.function.arguments:"
         " must be the text of a JSON object",
         r"tool_names_fit_the_pattern: tools.0.function.name: 'db.query' should match '^[a-zA-Z0-9_-]{1,64}\Z'",
@@ -334,9 +345,9 @@ def test_a_violation_says_where_and_what() -> None:
 
 def test_a_service_with_reasoning_in_a_field_takes_it_back_and_may_know_more_parameters() -> None:
     request = chat(ASKED, said("Umbrellas.", reasoning="Hm."), ASKED, top_k=40)
-    assert rules_broken(judge("chat", request, HEADERS)) == {"types_fit"}
+    assert rules_broken(judged("chat", request)) == {"types_fit"}
     service = Service(reasoning_field="reasoning", extensions=frozenset({"top_k"}))
-    assert judge("chat", request, HEADERS, service=service) == []
+    assert judged("chat", request, service=service) == []
 
 
 def test_arguments_that_were_broken_may_come_back_repaired() -> None:
@@ -344,9 +355,9 @@ def test_arguments_that_were_broken_may_come_back_repaired() -> None:
     memory.remember_calls([call("t1", arguments='{"sql')])
     memory.remember_items([called("t1", arguments='{"sql')], stored=False)
     in_chat = chat(ASKED, said(None, call("t1", arguments="{}")), result("t1"), tools=[tool()])
-    assert judge("chat", in_chat, HEADERS, memory=memory) == []
+    assert judged("chat", in_chat, memory=memory) == []
     in_responses = responses(ASKED, called("t1", arguments="{}"), output("t1"), tools=[flat()])
-    assert judge("responses", in_responses, HEADERS, memory=memory) == []
+    assert judged("responses", in_responses, memory=memory) == []
 
 
 def test_equal_ids_of_two_conversations_do_not_mix() -> None:
@@ -356,7 +367,7 @@ def test_equal_ids_of_two_conversations_do_not_mix() -> None:
     for n, n_violations in ((1, 0), (2, 0), (3, 1)):
         answered = said(None, call("t1", arguments=f'{{"sql":"{n}"}}'))
         request = chat(ASKED, answered, result("t1"), tools=[tool()])
-        assert len(judge("chat", request, HEADERS, memory=memory)) == n_violations
+        assert len(judged("chat", request, memory=memory)) == n_violations
 
 
 def test_reasoning_that_the_server_stored_needs_no_encrypted_content() -> None:
@@ -364,4 +375,4 @@ def test_reasoning_that_the_server_stored_needs_no_encrypted_content() -> None:
     item: Json = {"type": "reasoning", "id": "rs_1", "summary": []}
     memory.remember_items([item, called("t1")], stored=True)
     request = responses(ASKED, item, called("t1"), output("t1"), tools=[flat()])
-    assert judge("responses", request, HEADERS, memory=memory) == []
+    assert judged("responses", request, memory=memory) == []
