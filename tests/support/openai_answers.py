@@ -1,6 +1,6 @@
 """What the OpenAI server says: blocks, answers made of them, and the ways in which an answer can go wrong.
 
-One script serves both of OpenAI's APIs: `openai_chat_sse.py` and `openai_responses_sse.py` turn an answer into bytes.
+One script serves both of OpenAI's APIs: `openai_sse.py` turns an answer into bytes.
 Faults inside a body (`cut`, `stall`, `insert`, `late`) and bytes that are no answer (`raw`, `html_page`) are those of
 `messages_answers.py`.
 """

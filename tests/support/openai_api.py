@@ -17,10 +17,9 @@ from tests.support.messages_answers import Raw
 from tests.support.messages_json import as_list, as_object
 from tests.support.messages_sse import with_serial
 from tests.support.openai_answers import Answer, fault
-from tests.support.openai_chat_sse import chat_parts
 from tests.support.openai_request import Memory, Service
-from tests.support.openai_responses_sse import output_items, responses_parts
 from tests.support.openai_rules import judge
+from tests.support.openai_sse import chat_parts, output_items, responses_parts
 from tests.support.strict_schema import Api, openai_schema
 
 __all__ = ["OpenAiApi", "Recorded", "Service", "judge"]
