@@ -49,6 +49,11 @@ def assistant(*content: object) -> Json:
     return {"role": "assistant", "content": list(content)}
 
 
+def turn(*content: object, id: str = "t1") -> list[Json]:
+    """Return what the assistant says with one call, and the call's result."""
+    return [assistant(*content), user(result(id))]
+
+
 def body(*messages: Json, **more: object) -> Json:
     return {"model": "claude-test", "max_tokens": 4096, "messages": list(messages), **more}
 
@@ -70,44 +75,23 @@ GOOD: dict[str, Json] = {
         tool_choice={"type": "auto", "disable_parallel_tool_use": True},
         output_config={"effort": "low"},
     ),
-    "tool turn": body(
-        ASKED, assistant(text("Let me look."), call("t1", sql="select 1")), user(result("t1")), tools=[tool()]
-    ),
+    "tool turn": body(ASKED, *turn(text("Let me look."), call("t1", sql="select 1")), tools=[tool()]),
     "parallel results": body(
         ASKED,
         assistant(call("t1"), call("t2"), call("t3", "other")),
         user(result("t1"), result("t2", "no such table", is_error=True), result("t3", ""), text("Be quick.")),
         tools=[tool(), tool("other")],
     ),
-    "an id again in a later turn": body(
-        ASKED, assistant(call("t1")), user(result("t1")), assistant(call("t1")), user(result("t1")), tools=[tool()]
-    ),
-    "thinking turn": body(
-        ASKED, assistant(THINKING, text("I look."), call("t1")), user(result("t1")), tools=[tool()], thinking=MANUAL
-    ),
+    "an id again in a later turn": body(ASKED, *turn(call("t1")), *turn(call("t1")), tools=[tool()]),
+    "thinking turn": body(ASKED, *turn(THINKING, text("I look."), call("t1")), tools=[tool()], thinking=MANUAL),
     "thinking only before the first call": body(
-        ASKED,
-        assistant(THINKING, call("t1")),
-        user(result("t1")),
-        assistant(call("t2")),
-        user(result("t2")),
-        tools=[tool()],
-        thinking=MANUAL,
+        ASKED, *turn(THINKING, call("t1")), *turn(call("t2"), id="t2"), tools=[tool()], thinking=MANUAL
     ),
     "redacted thinking": body(
-        ASKED,
-        assistant({"type": "redacted_thinking", "data": "b3BhcXVl"}, call("t1")),
-        user(result("t1")),
-        tools=[tool()],
-        thinking=MANUAL,
+        ASKED, *turn({"type": "redacted_thinking", "data": "b3BhcXVl"}, call("t1")), tools=[tool()], thinking=MANUAL
     ),
     "adaptive thinking without any": body(
-        ASKED,
-        assistant(call("t1")),
-        user(result("t1")),
-        tools=[tool()],
-        thinking={"type": "adaptive"},
-        tool_choice={"type": "any"},
+        ASKED, *turn(call("t1")), tools=[tool()], thinking={"type": "adaptive"}, tool_choice={"type": "any"}
     ),
     "images": body(
         user({"type": "image", "source": PNG}, text("What is it?")),
@@ -140,9 +124,7 @@ GOOD: dict[str, Json] = {
     "server tool": body(
         ASKED, assistant(*searched("srvtoolu_1"), text("Umbrellas.")), user(text("And in June?")), tools=[SEARCH]
     ),
-    "open server call beside a call": body(
-        ASKED, assistant(searched("srvtoolu_1")[0], call("t1")), user(result("t1")), tools=[SEARCH, tool()]
-    ),
+    "open server call beside a call": body(ASKED, *turn(searched("srvtoolu_1")[0], call("t1")), tools=[SEARCH, tool()]),
     "strict tool": body(
         ASKED,
         tools=[{**tool(additionalProperties=False), "strict": True}],

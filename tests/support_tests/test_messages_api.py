@@ -22,7 +22,7 @@ from tests.support.messages_rules import OPTIONAL_RULES, judge
 from tests.support_tests import client as bare
 from tests.support_tests import messages_bodies
 from tests.support_tests.client import event_types, events_in
-from tests.support_tests.messages_bodies import ASKED, THINKING, assistant, body, call, result, text, tool, user
+from tests.support_tests.messages_bodies import ASKED, THINKING, assistant, body, call, result, text, tool, turn, user
 from tests.support_tests.mutants import rules_broken
 
 pytestmark = pytest.mark.anyio
@@ -456,13 +456,13 @@ def test_marks_nulls_and_empty_texts_may_change_in_what_was_served() -> None:
 
 
 def test_thinking_may_be_left_out_once_what_was_before_it_has_changed() -> None:
-    answers = [assistant(THINKING, call("t1")), user(result("t1"))]
+    answers = turn(THINKING, call("t1"))
     before = body(ASKED, tools=[tool()])
     memory = Memory()
     memory.remember(
         [THINKING, call("t1")], paused=False, prefix=Request(before, messages_bodies.HEADERS, memory).prefix()
     )
-    bare = [assistant(call("t1")), user(result("t1"))]
+    bare = turn(call("t1"))
     kept = body(ASKED, *bare, tools=[tool()])
     assert rules_broken(judged(kept, memory=memory)) == {"answers_come_back_unchanged"}
     changed = body(user(text("Asked otherwise.")), *bare, tools=[tool()])
@@ -485,7 +485,7 @@ def test_a_call_whose_id_the_conversation_had_before_may_come_back_with_another(
         memory = Memory()
         memory.remember([THINKING, call("t1")], paused=False, prefix="")
         memory.remember([{**THINKING, "signature": "c2Vjb25k"}, call("t1")], paused=False, prefix="", taken=taken)
-        first = [assistant(THINKING, call("t1")), user(result("t1"))]
+        first = turn(THINKING, call("t1"))
         answer = [assistant({**THINKING, "signature": "c2Vjb25k"}, second), user(result(str(second["id"])))]
         return judged(body(ASKED, *first, *answer, tools=[tool()]), memory=memory)
 
@@ -510,13 +510,13 @@ def test_equal_ids_of_two_conversations_do_not_mix() -> None:
     for said in ("One.", "Two."):
         memory.remember([text(said), call("t1")], paused=False, prefix="")
     for said, n_violations in (("One.", 0), ("Two.", 0), ("Three.", 1)):
-        request = body(ASKED, assistant(text(said), call("t1")), user(result("t1")), tools=[tool()])
+        request = body(ASKED, *turn(text(said), call("t1")), tools=[tool()])
         assert len(judged(request, memory=memory)) == n_violations
 
 
 def test_a_block_of_an_unknown_type_is_taken_if_it_was_served() -> None:
     future: Json = {"type": "oracle", "vision": {"depth": 3}}
-    request = body(ASKED, assistant(future, call("t1")), user(result("t1")), tools=[tool()])
+    request = body(ASKED, *turn(future, call("t1")), tools=[tool()])
     memory = Memory()
     assert rules_broken(judged(request, memory=memory)) == {"types_fit"}
     memory.remember([future, call("t1")], paused=False, prefix="")
@@ -551,7 +551,7 @@ def test_a_paused_answer_is_continued_as_it_is_and_then_joined() -> None:
 def test_optional_rules_are_off_by_default() -> None:
     memory = Memory()
     memory.remember([THINKING, call("t1")], paused=False, prefix="another conversation")
-    request = body(ASKED, assistant(THINKING, call("t1")), user(result("t1")), tools=[tool()])
+    request = body(ASKED, *turn(THINKING, call("t1")), tools=[tool()])
     assert judged(request, memory=memory) == []
     bound = judged(request, memory=memory, bind_thinking=True)
     assert rules_broken(bound) == {rule.__name__ for rule in OPTIONAL_RULES}
