@@ -2,22 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, Event, Failure, Output, Success, Usage, run, stream, tool
+from journeyman import Agent, Event, Failure, Output, Settings, Success, Usage, run, stream, tool
 from journeyman.endings import ErrorCode
 from journeyman.errors import ProviderError
 from journeyman.events import ModelRestarted, ModelRetried, OutputDelta, TextDelta, ToolInputDelta
+from journeyman.model import Model
+from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.models.openai.chat import OpenAIChatModel
+from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
 from journeyman.result import Result
-from tests.aimock.models import IN_ONE_PIECE, KEY, STREAMED, Api
 from tests.aimock.server import Play
 from tests.properties.wire_worlds import on_hurried_loop
+from tests.support.players import done
 from tests.support.recorder import Recorder, calls, check_balance, transcript
+
+KEY = "sk-aimock-any-key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One API, asked in one way."""
+
+    name: str
+    model: Callable[[Play, Timeouts], Model]
+    settings: Settings = field(default_factory=Settings)
+
+
+def _anthropic(play: Play, timeouts: Timeouts) -> Model:
+    return AnthropicModel("claude-sonnet-5-5", api_key=KEY, base_url=play.url, headers=play.headers, timeouts=timeouts)
+
+
+def _openai(kind: type[OpenAIChatModel] | type[OpenAIModel], *, streaming: bool) -> Callable[[Play, Timeouts], Model]:
+    return lambda play, timeouts: kind(
+        "gpt-4.1", api_key=KEY, base_url=f"{play.url}/v1", headers=play.headers, timeouts=timeouts, streaming=streaming
+    )
+
+
+STREAMED = (
+    Api(name="anthropic", model=_anthropic),
+    Api(name="openai-chat", model=_openai(OpenAIChatModel, streaming=True)),
+    Api(name="openai-responses", model=_openai(OpenAIModel, streaming=True)),
+)
+IN_ONE_PIECE = (
+    Api(name="anthropic-whole", model=_anthropic, settings=Settings(extra={"stream": False})),
+    Api(name="openai-chat-whole", model=_openai(OpenAIChatModel, streaming=False)),
+    Api(name="openai-responses-whole", model=_openai(OpenAIModel, streaming=False)),
+)
 
 PATIENT = Timeouts(connect_s=1e6, idle_s=1e6)  # of a clock that runs fast
 
@@ -89,6 +127,12 @@ def told(scenario: Agent[Any], task: str = "How much?") -> tuple[Result[Any], Re
     return result, recorder
 
 
+def succeeded(scenario: Agent[Any]) -> tuple[Success[Any], Recorder]:
+    """Run an agent as `told` does; it must succeed."""
+    result, recorder = told(scenario)
+    return done(result), recorder
+
+
 def counted(usage: Usage | None) -> tuple[int, int, int]:
     assert usage is not None
     return usage.requests, usage.input_tokens, usage.output_tokens
@@ -112,8 +156,7 @@ JOURNEY = (
 @every_api
 def test_an_agent_looks_reflects_is_rejected_and_hands_in(play: Play, api: Api) -> None:
     play.answers(*JOURNEY)
-    result, recorder = told(analyst(api, play))
-    assert isinstance(result, Success)
+    result, recorder = succeeded(analyst(api, play))
     assert result.output == Report(headline="Sold “à prix d'or”", total=3.5)
     assert len(result.metadata.attempts) == 2
     assert counted(result.metadata.usage) == (6, 60, 30)
@@ -177,8 +220,7 @@ def test_a_conversation_goes_on(play: Play, api: Api) -> None:
     play.answers(answer("Hello?", "Hello."), answer("Still there?", "You asked twice."))
     first, _ = told(writer(api, play), "Hello?")
     again = on_hurried_loop(lambda: run(writer(api, play), "Still there?", history=first.history))
-    assert isinstance(again, Success)
-    assert again.output == "You asked twice."
+    assert done(again).output == "You asked twice."
     assert [message["content"] for message in play.asked()[-1]["body"]["messages"]] == [
         "Hello?",
         "Hello.",
@@ -189,6 +231,13 @@ def test_a_conversation_goes_on(play: Play, api: Api) -> None:
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
+def refused(result: Result[Any]) -> ProviderError:
+    """Return the provider's error that a run ended with."""
+    assert isinstance(result, Failure)
+    assert isinstance(result.error.cause, ProviderError)
+    return result.error.cause
+
+
 def refusal(after: str, status: int, type: str, **more: object) -> dict[str, Any]:
     return {"after": after, "response": {"error": {"message": "No.", "type": type}, "status": status, **more}}
 
@@ -196,8 +245,7 @@ def refusal(after: str, status: int, type: str, **more: object) -> dict[str, Any
 @every_api
 def test_a_rate_limit_is_waited_for(play: Play, api: Api) -> None:
     play.answers(refusal(TASK, 429, "rate_limit_error", retryAfter=7), answer(TASK, "Hello."))
-    result, recorder = told(writer(api, play))
-    assert isinstance(result, Success)
+    result, recorder = succeeded(writer(api, play))
     assert (result.output, counted(result.metadata.usage)) == ("Hello.", (1, 10, 5))
     assert [(event.kind, event.delay_s) for event in recorder.of(ModelRetried)] == [("rate_limited", 7.0)]
     assert play.statuses() == [429, 200]
@@ -206,8 +254,7 @@ def test_a_rate_limit_is_waited_for(play: Play, api: Api) -> None:
 @every_api
 def test_an_overload_in_the_middle_of_a_journey_is_waited_for(play: Play, api: Api) -> None:
     play.answers(*JOURNEY[:3], refusal("#call_d", 529, "overloaded_error"), *JOURNEY[3:])
-    result, recorder = told(analyst(api, play))
-    assert isinstance(result, Success)
+    result, recorder = succeeded(analyst(api, play))
     assert counted(result.metadata.usage) == (6, 60, 30)
     assert [event.kind for event in recorder.of(ModelRetried)] == ["overloaded"]
     assert play.statuses() == [200, 200, 200, 529, 200, 200, 200]
@@ -227,9 +274,7 @@ def test_an_overload_in_the_middle_of_a_journey_is_waited_for(play: Play, api: A
 def test_a_refusal_that_stays_is_not_repeated(play: Play, api: Api, status: int, type: str, kind: str) -> None:
     play.answers(refusal(TASK, status, type))
     result, _ = told(writer(api, play))
-    assert isinstance(result, Failure)
-    error = result.error.cause
-    assert isinstance(error, ProviderError)
+    error = refused(result)
     assert (error.kind, error.status, error.type) == (kind, status, type)
     assert result.metadata.usage == Usage()
     assert play.statuses() == [status]
@@ -266,17 +311,14 @@ def test_chaos_passes_or_ends_the_run(
     play: Play, api: Api, rates: dict[str, float], kind: str, status: int | None, usage: Usage
 ) -> None:
     play.answers(chaos(**rates), answer(TASK, "Hello."))
-    result, recorder = told(writer(api, play))
-    assert isinstance(result, Success)
+    result, recorder = succeeded(writer(api, play))
     assert result.output == "Hello."
     assert [event.kind for event in recorder.of(ModelRetried)] == [kind]
 
     lasting = Play(f"{play.name}-lasting", play.url)
     lasting.answers(chaos(**rates))
     result, _ = told(writer(api, lasting, retries=1))
-    assert isinstance(result, Failure)
-    error = result.error.cause
-    assert isinstance(error, ProviderError)
+    error = refused(result)
     assert (error.kind, error.status) == (kind, status)
     assert result.metadata.usage == usage + usage
     assert len(lasting.asked()) == 2
@@ -285,8 +327,7 @@ def test_chaos_passes_or_ends_the_run(
 @every_api
 def test_latency_is_waited_out_or_given_up(play: Play, api: Api) -> None:
     play.answers(answer(TASK, "Late.", chaos={"latencyMs": 300}))
-    result, _ = told(writer(api, play))
-    assert isinstance(result, Success)
+    result, _ = succeeded(writer(api, play))
     assert result.output == "Late."
 
     later = Play(f"{play.name}-later", play.url)
@@ -310,8 +351,7 @@ def test_latency_is_waited_out_or_given_up(play: Play, api: Api) -> None:
 def test_a_stream_that_is_cut_begins_again(play: Play, api: Api, interruption: dict[str, int]) -> None:
     said = "It was a bright cold day in April, and the clocks were striking thirteen."
     play.answers(answer(TASK, said, **interruption), answer(TASK, said))
-    result, recorder = told(writer(api, play))
-    assert isinstance(result, Success)
+    result, recorder = succeeded(writer(api, play))
     assert result.output == said
     assert [event.kind for event in recorder.of(ModelRetried)] == ["stream_cut"]
     started = recorder.events.index(recorder.of(ModelRestarted)[0])
@@ -330,8 +370,7 @@ def test_a_stream_that_is_cut_begins_again(play: Play, api: Api, interruption: d
 @every_stream
 def test_a_call_that_is_cut_is_never_made(play: Play, api: Api) -> None:
     play.answers({**JOURNEY[0], "truncateAfterChunks": 14, "latency": 2}, *JOURNEY)
-    result, recorder = told(analyst(api, play))
-    assert isinstance(result, Success)
+    _, recorder = succeeded(analyst(api, play))
     assert [event.kind for event in recorder.of(ModelRetried)] == ["stream_cut"]
     assert [call for call in calls(recorder.events) if "call_a" in call] == ["sales#call_a?", "sales#call_a: 1.5"]
     assert len(play.asked()) == 7
@@ -341,8 +380,7 @@ def test_a_call_that_is_cut_is_never_made(play: Play, api: Api) -> None:
 def test_thinking_comes_back_as_it_was_signed(play: Play, api: Api) -> None:
     reasoning = {"reasoning": "Hm.", "reasoningSignature": "c2lnbmVk", "redactedThinking": ["ZGF0YQ=="]}
     play.answers({**JOURNEY[0], "response": JOURNEY[0]["response"] | reasoning}, *JOURNEY[1:])
-    result, _ = told(analyst(api, replace(play, strict=True)))
-    assert isinstance(result, Success)
+    result, _ = succeeded(analyst(api, replace(play, strict=True)))
     kinds = [type(block).__name__ for block in result.history[1].content]
     assert sorted(kinds) == ["RedactedThinking", "Text", "Thinking", "ToolUse", "ToolUse"]
     assert play.statuses() == [200] * 6

@@ -23,7 +23,7 @@ from journeyman.models.scripted import call, say
 from journeyman.types import Image, Text, Thinking, ToolUse, Url, UserContent
 from tests.contracts.carriers import CARRIERS, Carrier
 from tests.contracts.conversations import NOTE, PAPER, PIXEL, draw, fail
-from tests.support import messages_schema, openai_schema
+from tests.support import strict_schema
 from tests.support.loopback import Recorded
 from tests.support.messages_json import Json, as_object
 
@@ -116,13 +116,13 @@ _ABOUT_STREAMS = ("stream", "stream_options")
 def sdk_type_errors(name: str, body: Json) -> list[str]:
     """Return what the official SDK's types have against a body. What only vLLM and OpenRouter know is not theirs."""
     if name.startswith("anthropic"):
-        return messages_schema.type_errors(body)
-    api: openai_schema.Api = "responses" if name.startswith("openai-responses") else "chat"
+        return strict_schema.messages_type_errors(body)
+    api: strict_schema.Api = "responses" if name.startswith("openai-responses") else "chat"
     if name.startswith("openrouter"):
-        body = as_object(openai_schema.without_marks(body))
+        body = as_object(strict_schema.without_marks(body))
     extensions = frozenset({"reasoning", "usage"} if name.startswith("openrouter") else ())
     echoed = ("reasoning",) if name.startswith(("openrouter", "vllm")) else ()
-    return openai_schema.type_errors(api, body, echoed=echoed, extensions=extensions)
+    return strict_schema.openai_type_errors(api, body, echoed=echoed, extensions=extensions)
 
 
 def messages_of(body: Any) -> list[object]:  # noqa: ANN401 - a request of any provider

@@ -18,7 +18,7 @@ from journeyman.types import Block, Price, RedactedThinking, StopReason, Text, T
 from tests.models.decoding import Json, Part, UsageSeen, failed, fed, summed
 from tests.support.messages_answers import SERIAL
 from tests.support.openai_answers import Answer, Counted, answer, call, reasoning, refusal
-from tests.support.openai_chat_sse import chat_parts
+from tests.support.openai_sse import chat_parts
 
 USAGE = {"prompt_tokens": 25, "completion_tokens": 9, "total_tokens": 34}
 

@@ -15,7 +15,7 @@ from journeyman.models.sse import Parser
 from journeyman.types import Block, JsonObject, Opaque, Price, Text, Thinking, ToolUse, Usage
 from tests.models.decoding import Json, Part, UsageSeen, failed, fed, summed
 from tests.support.openai_answers import Answer, answer, call, item, reasoning, refusal, text
-from tests.support.openai_responses_sse import responses_parts
+from tests.support.openai_sse import responses_parts
 
 
 def created(**more: Any) -> Json:  # noqa: ANN401 - JSON

@@ -12,29 +12,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import get_args
 
-from journeyman import ErrorCode, Failure, Message, Success, Usage
-from journeyman.endings import (
-    AttemptsContext,
-    BudgetContext,
-    CancelledContext,
-    Context,
-    InternalContext,
-    IterationsContext,
-    Phase,
-)
-from journeyman.events import (
-    AttemptStarted,
-    CallAbandoned,
-    ContextCompacted,
-    IterationStarted,
-    LayerCompleted,
-    ModelResponded,
-    ToolFinished,
-)
+from journeyman import ErrorCode, Failure, Success, Usage, endings
+from journeyman import events as kinds
 from journeyman.result import LayerOutcome, Metadata, ToolStats
 from tests.support import invariants_events, invariants_history
 from tests.support.invariants_events import own_events
-from tests.support.run_record import RunRecord
+from tests.support.run_record import AnyResult, RunRecord
 
 UNKNOWN = "(unknown)"
 _COUNTS = ("requests", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
@@ -42,10 +25,14 @@ _COUNTS = ("requests", "input_tokens", "output_tokens", "cache_read_tokens", "ca
 
 def check_invariants(record: RunRecord, *, is_inside: bool = False) -> None:
     """Raise AssertionError with every rule that the run broke, or one of the runs inside it."""
-    rules = _RULES_OF_EVERY_RUN if record.watch == "nobody" else (*_RULES_OF_EVERY_RUN, *_RULES_OF_WATCHED_RUNS)
-    if not is_inside:  # the threads that are still at work may be those of the run around it
-        rules = (*rules, thread_faults)
+    is_watched = record.watch != "nobody"
+    rules = [*_RULES, *(_RULES_OF_WATCHED_RUNS if is_watched else ())]
+    if is_watched and not is_inside:  # the threads that are still at work may be those of the run around it
+        rules.append(thread_faults)
     found = [f"- {rule.__name__}: {fault}" for rule in rules for fault in rule(record)]
+    if record.result is not None:
+        of_result = [*_RULES_OF_RESULTS, *(_RULES_OF_WATCHED_RESULTS if is_watched else ())]
+        found += [f"- {rule.__name__}: {fault}" for rule in of_result for fault in rule(record, record.result)]
     if found:
         raise AssertionError("\n".join(["The run broke what every run must hold:", *found, "", _told(record)]))
     for inside in record.inside:
@@ -76,15 +63,15 @@ def ending_faults(record: RunRecord) -> Iterator[str]:
 
 def _failure_faults(record: RunRecord, failure: Failure) -> Iterator[str]:
     error = failure.error
-    if not isinstance(error.context, get_args(Context)) or error.code not in ErrorCode:
+    if not isinstance(error.context, get_args(endings.Context)) or error.code not in ErrorCode:
         yield f"an ending of its own: {error}"
-    if error.phase not in get_args(Phase):
+    if error.phase not in get_args(endings.Phase):
         yield f"a phase of its own: {error.phase}"
     if not (error.message.strip() and error.hint.strip() and error.category):
         yield f"no message or no hint: {error}"
     if not _fits(record, failure):
         yield f"it cannot have ended so: {error!r} ({error.cause!r}); {record.abort}; {failure.report}"
-    attempts = [event.attempt for event in own_events(record) if isinstance(event, AttemptStarted)]
+    attempts = [event.attempt for event in own_events(record) if isinstance(event, kinds.AttemptStarted)]
     attempt = getattr(error.context, "attempt", None)
     if record.events and attempt is not None and attempt != max(attempts, default=0):
         yield f"it failed in attempt {attempt}, of {attempts}"
@@ -94,16 +81,16 @@ def _fits(record: RunRecord, failure: Failure) -> bool:
     """Tell whether the facts of the failure are those of the run."""
     limits, report = record.agent.limits, failure.report
     match failure.error.context:
-        case CancelledContext(reason=reason):
+        case endings.CancelledContext(reason=reason):
             return record.abort is not None and record.abort.aborted and reason == record.abort.reason
-        case IterationsContext() as context:
+        case endings.IterationsContext() as context:
             return context.iteration_count == context.max_iterations == limits.iterations
-        case AttemptsContext() as context:
+        case endings.AttemptsContext() as context:
             is_last = context.attempts == context.max_attempts == record.attempts == len(failure.metadata.attempts)
             return is_last and report is not None and not report.passed and report.feedback == context.last_error
-        case BudgetContext() as context:
+        case endings.BudgetContext() as context:
             return context.policy != "seconds" or context.used > context.limit * 0.999
-        case InternalContext():
+        case endings.InternalContext():
             return record.may_fail_inside
         case _:
             return True
@@ -140,31 +127,15 @@ def left_over(record: RunRecord) -> Iterator[str]:
 # -- what it carries --------------------------------------------------------------------------------------------------
 
 
-def history_faults(record: RunRecord) -> Iterator[str]:
+def history_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
     """The history is closed and sendable, and what was said; also on the wire."""
-    messages = _history(record)
-    if messages is not None:
-        yield from invariants_history.history_faults(messages)
-        yield from invariants_history.wire_faults(record, messages)
+    yield from invariants_history.history_faults(result.history)
+    yield from invariants_history.wire_faults(record, result.history)
 
 
-def origin_faults(record: RunRecord) -> Iterator[str]:
-    """The history is what was given, and what was said."""
-    messages = _history(record)
-    if messages is not None:
-        yield from invariants_history.origin_faults(record, messages)
-
-
-def _history(record: RunRecord) -> tuple[Message, ...] | None:
-    return None if record.result is None else record.result.history
-
-
-def usage_faults(record: RunRecord) -> Iterator[str]:
+def usage_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
     """Usage is the sum of what was reported, to the run or to those it started, whatever became of it; and the
     attempts' sums are the whole."""
-    result = record.result
-    if result is None:
-        return
     if not record.agent.observability.track_tokens:
         if result.metadata.usage is not None:
             yield f"tokens are not tracked, and the usage is {result.metadata.usage}"
@@ -196,63 +167,55 @@ def _differences(total: Usage, parts: list[Usage], name: str) -> Iterator[str]:
         yield f"the cost is {total.cost}, and {name} had {expected_cost}"
 
 
-def told_usage_faults(record: RunRecord) -> Iterator[str]:
+def told_usage_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
     """The usage told with the responses is the attempt's, unless its last call brought no response. What the runs it
     started used belongs to the attempts in which they did; which those are is not told, so the whole is looked at."""
-    if record.result is None:
-        return
-    attempts, below = record.result.metadata.attempts, [child.usage for child in record.result.metadata.children]
+    attempts, below = result.metadata.attempts, [child.usage for child in result.metadata.children]
     numbers = [{attempt.number} for attempt in attempts] if not below else [{attempt.number for attempt in attempts}]
     for of in numbers:
         events = [event for event in own_events(record) if getattr(event, "attempt", None) in of]
-        told = [event.usage for event in events if isinstance(event, ModelResponded)]
-        aside = [event.usage for event in events if isinstance(event, ContextCompacted) and event.usage.requests]
-        n_asked = sum(isinstance(event, IterationStarted) for event in events)
+        told = [event.usage for event in events if isinstance(event, kinds.ModelResponded)]
+        aside = [event.usage for event in events if isinstance(event, kinds.ContextCompacted) and event.usage.requests]
+        n_asked = sum(isinstance(event, kinds.IterationStarted) for event in events)
         if n_asked == len(told):
             used = Usage.total([attempt.usage for attempt in attempts if attempt.number in of])
             yield from _differences(used, [*told, *aside, *below], f"the responses told in attempts {sorted(of)}")
 
 
-def children_faults(record: RunRecord) -> Iterator[str]:
+def children_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
     """What the runs inside of it used is in the metadata, each by itself."""
-    if record.result is None:
-        return
-    of_children = [child.usage for child in record.result.metadata.children]
+    of_children = [child.usage for child in result.metadata.children]
     for inside in record.inside:
         usage = None if inside.result is None else inside.result.metadata.usage
         if usage is not None and usage not in of_children:
             yield f"a run inside of it used {usage}, and the children are {of_children}"
 
 
-def record_faults(record: RunRecord) -> Iterator[str]:
+def record_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
     """The metadata's attempts are those that were told, with their layers."""
-    if record.result is None:
-        return
     events = own_events(record)
-    attempts = record.result.metadata.attempts
-    started = [event.attempt for event in events if isinstance(event, AttemptStarted)]
+    attempts = result.metadata.attempts
+    started = [event.attempt for event in events if isinstance(event, kinds.AttemptStarted)]
     if [attempt.number for attempt in attempts] != started:
         yield f"attempts {started} were told, the metadata has {attempts}"
     for attempt in attempts:
         of_it = [event for event in events if getattr(event, "attempt", None) == attempt.number]
-        asked = sum(isinstance(event, IterationStarted) for event in of_it)
+        asked = sum(isinstance(event, kinds.IterationStarted) for event in of_it)
         if attempt.iterations - asked not in (0, 1):
             yield f"attempt {attempt.number} had {asked} iterations, not {attempt.iterations}"
-        told = tuple(event.outcome for event in of_it if isinstance(event, LayerCompleted))
+        told = tuple(event.outcome for event in of_it if isinstance(event, kinds.LayerCompleted))
         if attempt.report is not None and attempt.report.layers != told:
             yield f"attempt {attempt.number} was judged {told}, not {attempt.report.layers}"
-    if isinstance(record.result, Failure) and record.result.report is not None:
+    if isinstance(result, Failure) and result.report is not None:
         reports = [attempt.report for attempt in attempts if attempt.report is not None]
-        if not reports or record.result.report != reports[-1]:
-            yield f"the report is {record.result.report}, and the attempts had {reports}"
+        if not reports or result.report != reports[-1]:
+            yield f"the report is {result.report}, and the attempts had {reports}"
 
 
-def analytics_faults(record: RunRecord) -> Iterator[str]:
+def analytics_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
     """What is counted of each tool adds up, and is what was told."""
-    if record.result is None:
-        return
-    finished = [event for event in own_events(record) if isinstance(event, ToolFinished)]
-    stats = record.result.metadata.tools
+    finished = [event for event in own_events(record) if isinstance(event, kinds.ToolFinished)]
+    stats = result.metadata.tools
     told = Counter(UNKNOWN if event.kind == "unknown" else event.tool_name for event in finished)
     if told != Counter({name: each.calls for name, each in stats.items()}):
         yield f"told {told}, counted {stats}"
@@ -260,11 +223,11 @@ def analytics_faults(record: RunRecord) -> Iterator[str]:
         yield from _stats_faults(name, each, [event for event in finished if _is_of(event, name)])
 
 
-def _is_of(event: ToolFinished, name: str) -> bool:
+def _is_of(event: kinds.ToolFinished, name: str) -> bool:
     return event.kind == "unknown" if name == UNKNOWN else event.tool_name == name and event.kind != "unknown"
 
 
-def _stats_faults(name: str, stats: ToolStats, finished: list[ToolFinished]) -> Iterator[str]:
+def _stats_faults(name: str, stats: ToolStats, finished: list[kinds.ToolFinished]) -> Iterator[str]:
     failed = sum(event.is_error for event in finished)
     cached = sum(event.cached for event in finished)
     if (sum(stats.errors.values()), stats.succeeded, stats.cache_hits) != (failed, len(finished) - failed, cached):
@@ -284,10 +247,10 @@ def limit_faults(record: RunRecord) -> Iterator[str]:
     """No limit is exceeded."""
     events = own_events(record)
     limits = record.agent.limits
-    attempts = [event.attempt for event in events if isinstance(event, AttemptStarted)]
+    attempts = [event.attempt for event in events if isinstance(event, kinds.AttemptStarted)]
     if len(attempts) > max(record.attempts, 0):
         yield f"{len(attempts)} attempts of {record.attempts}"
-    asked = Counter(event.attempt for event in events if isinstance(event, IterationStarted))
+    asked = Counter(event.attempt for event in events if isinstance(event, kinds.IterationStarted))
     if max(asked.values(), default=0) > limits.iterations:
         yield f"iterations by attempt {asked}, of {limits.iterations}"
     if record.result is None:
@@ -317,24 +280,23 @@ def thread_faults(record: RunRecord) -> Iterator[str]:
     """A thread that is still at work was told as abandoned, if anybody listened."""
     if record.watch == "nobody":
         return
-    abandoned = {event.tool_use_id for event in own_events(record) if isinstance(event, CallAbandoned)}
+    abandoned = {event.tool_use_id for event in own_events(record) if isinstance(event, kinds.CallAbandoned)}
     if record.n_parked_threads > len(abandoned):
         yield f"{record.n_parked_threads} threads are still at work, and {abandoned} were abandoned"
 
 
-_RULES_OF_EVERY_RUN = (ending_faults, left_over, history_faults, usage_faults, children_faults, limit_faults)
+_RULES = (ending_faults, left_over, limit_faults)
 _RULES_OF_WATCHED_RUNS = (
-    origin_faults,
-    told_usage_faults,
-    record_faults,
-    analytics_faults,
     event_order_faults,
     invariants_events.ending_faults,
     invariants_events.success_faults,
     invariants_events.committed_faults,
-    invariants_events.result_faults,
     invariants_events.layer_name_faults,
     invariants_events.stop_faults,
-    invariants_events.mistaken_faults,
     invariants_events.callback_faults,
+)
+_RULES_OF_RESULTS = (history_faults, usage_faults, children_faults)
+_RULES_OF_WATCHED_RESULTS = (
+    *(invariants_history.origin_faults, told_usage_faults, record_faults, analytics_faults),
+    *(invariants_events.result_faults, invariants_events.mistaken_faults),
 )

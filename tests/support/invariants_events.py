@@ -16,7 +16,7 @@ from journeyman import Failure, Success, ToolResult
 from journeyman import events as kinds
 from journeyman.events import Event
 from journeyman.types import Message
-from tests.support.run_record import RunRecord
+from tests.support.run_record import AnyResult, RunRecord
 
 E = TypeVar("E")
 
@@ -226,16 +226,14 @@ def _inside_faults(
         yield f"{event} after its ToolFinished"
 
 
-def result_faults(record: RunRecord) -> Iterator[str]:
+def result_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
     """Each call finishes with the result that the history has."""
-    if record.result is None:
-        return
-    blocks = [block for message in record.result.history for block in message.content]
+    blocks = [block for message in result.history for block in message.content]
     results = {block.tool_use_id: block for block in blocks if isinstance(block, ToolResult)}
     for event in _of(own_events(record), kinds.ToolFinished):
-        result = results.get(event.tool_use_id)
-        if result is None or (result.text, result.is_error) != (event.tool_result, event.is_error):
-            yield f"{event}, and the history has {result}"
+        kept = results.get(event.tool_use_id)
+        if kept is None or (kept.text, kept.is_error) != (event.tool_result, event.is_error):
+            yield f"{event}, and the history has {kept}"
 
 
 def layer_faults(events: Sequence[Event]) -> Iterator[str]:
@@ -286,12 +284,10 @@ def stop_faults(record: RunRecord) -> Iterator[str]:
                 yield f"{event} after the run was stopped"
 
 
-def mistaken_faults(record: RunRecord) -> Iterator[str]:
+def mistaken_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
     """What stops the run is no error of the function that it interrupts."""
-    if record.result is None:
-        return
-    errors = [each.error for each in record.result.metadata.callback_errors]
-    cause = record.result.error.cause if isinstance(record.result, Failure) else None
+    errors = [each.error for each in result.metadata.callback_errors]
+    cause = result.error.cause if isinstance(result, Failure) else None
     for error in (*errors, cause):
         if isinstance(error, asyncio.CancelledError) and error.args[:1] in _OF_A_STOP:
             yield f"a cancellation of the run is recorded as an error: {errors}, {cause!r}"

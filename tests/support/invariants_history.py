@@ -19,7 +19,7 @@ from journeyman.model import Prefix, Request, ToolSpec
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.types import Block, Document, Image, Opaque, RedactedThinking, Thinking, ToolUse
 from tests.support.messages_rules import judge
-from tests.support.run_record import Reply, RunRecord
+from tests.support.run_record import AnyResult, Reply, RunRecord
 
 _ANY_TOOL = (ToolSpec(name="any", description="A model without tools calls none.", input_schema={"type": "object"}),)
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -61,17 +61,17 @@ def _judged(body: bytes) -> tuple[str, ...]:
     return tuple(judge(orjson.loads(body), headers))
 
 
-def origin_faults(record: RunRecord, messages: Sequence[Message]) -> Iterator[str]:
+def origin_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:
     """Yield where the history is not: what was given, and then what the model said, word for word."""
     forgetful = History(record.given)
     forgetful.forget_server_calls()  # as a prompt does that follows
     n_given = next(
-        (n for each in (History(record.given), forgetful) if (n := _begins(messages, each)) is not None), None
+        (n for each in (History(record.given), forgetful) if (n := _begins(result.history, each)) is not None), None
     )
     if n_given is None:
         yield "it does not begin with what was given"
         return
-    said = [message.content for message in messages[n_given:] if message.role == "assistant"]
+    said = [message.content for message in result.history[n_given:] if message.role == "assistant"]
     if record.replies is not None:
         expected = [content for reply in _heard(record) if (content := _as_stored(reply.content))]
         if [tuple(map(_as_written, content)) for content in said] != expected:

@@ -1,29 +1,33 @@
 """A strict loopback server over HTTP: it serves a script, records, judges, and refuses what a provider would refuse.
 
-What a provider's API is like (its paths, rules, errors and bodies) is a `Wire`; what it has in common with the others
-is here.
+What a provider's API is like (its paths, rules, errors and bodies), a subclass says; what it has in common with the
+others is here, and so is how a reply leaves with all its faults: late, torn, cut, reset or stalled.
 """
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+import socket
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import count
+from random import Random
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar, cast
 
 import orjson
 from aiohttp import web
 
-from tests.support.messages_answers import Raw
-from tests.support.messages_delivery import Delivery, Whole, send
+from tests.support.messages_answers import SERIAL, AnyAnswer, Ending, Raw
 from tests.support.messages_json import Json, as_object, as_text
+from tests.support.messages_sse import body_bytes, with_serial
+from tests.support.strict_request import api_key
 
 _MAX_READ_BYTES = 128 * 1024 * 1024
 
-W = TypeVar("W", bound=Whole)
-W_contra = TypeVar("W_contra", bound=Whole, contravariant=True)
+A = TypeVar("A", bound=AnyAnswer)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -43,48 +47,19 @@ class Recorded:
     hung_up: bool = False
     """Whether the client went away before the answer was complete."""
 
-
-class Wire(Protocol[W_contra]):
-    """What one provider's API is like."""
-
-    name: str
-    status_of_rule: Mapping[str, int]
-    """The statuses with which a request is refused; 400 for every other rule."""
-
-    def prepare(self) -> None:
-        """Do what takes long before the first request comes."""
-        ...
-
-    def serves(self, method: str, path: str) -> bool: ...
-
-    def key(self, headers: dict[str, str]) -> str:
-        """Return the key of a request, empty if it has none."""
-        ...
-
-    def aside(self, recorded: Recorded) -> Raw | None:
-        """Return the reply to a request that is not for the model; None for any other."""
-        ...
-
-    def violations(self, recorded: Recorded) -> list[str]:
-        """Return every rule that a request breaks, each as `rule: text`."""
-        ...
-
-    def fault(self, status: int, message: str) -> Raw: ...
-
-    def parts(self, answer: W_contra, recorded: Recorded, delivery: Delivery) -> list[bytes]:
-        """Return an answer's body as whole parts: one per event, or the JSON document alone."""
-        ...
-
-    def remember(self, answer: W_contra, recorded: Recorded) -> None:
-        """Keep an answer that is about to be served whole."""
-        ...
+    @property
+    def model(self) -> str:
+        return as_text(self.body.get("model"))
 
 
 @dataclass(eq=False)
-class Loopback(Generic[W]):
+class Loopback(ABC, Generic[A]):
     """The server; an async context manager. Leaving it raises AssertionError with all violations."""
 
-    script: "Sequence[W | Raw] | Callable[[Json], W | Raw | Awaitable[W | Raw]]"
+    name: ClassVar[str]
+    paths: ClassVar[Collection[str]]
+    """Where it takes a POST."""
+    script: "Sequence[A | Raw] | Callable[[Json], A | Raw | Awaitable[A | Raw]]"
     _: KW_ONLY
     judging: bool = True
     """False serves without looking."""
@@ -100,7 +75,6 @@ class Loopback(Generic[W]):
     n_writes: int = 4
     """In about how many writes a stream leaves, torn at arbitrary but seeded places."""
     seed: int = 0
-    wire: Wire[W] = field(init=False)
     url: str = field(default="", init=False)
     requests: list[Recorded] = field(default_factory=list[Recorded], init=False)
     violations: list[str] = field(default_factory=list[str], init=False)
@@ -109,6 +83,29 @@ class Loopback(Generic[W]):
     _n_taken: int = field(default=0, init=False)
     _serials: "count[int]" = field(default_factory=lambda: count(1), init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Do what takes long before the first request comes."""
+
+    def aside(self, recorded: Recorded) -> Raw | None:
+        """Return the reply to a request that is not for the model; None for any other."""
+
+    @abstractmethod
+    def broken_rules(self, recorded: Recorded) -> list[str]:
+        """Return every rule that a request breaks, each as `rule: text`."""
+
+    @abstractmethod
+    def fault(self, status: int, message: str) -> Raw:
+        """Return an error as the API words it."""
+
+    @abstractmethod
+    def parts(self, answer: A, recorded: Recorded, *, stream: bool) -> list[bytes]:
+        """Return an answer's body as whole parts: one per event, or the JSON document alone."""
+
+    @abstractmethod
+    def remember(self, answer: A, recorded: Recorded) -> None:
+        """Keep an answer that is about to be served whole."""
 
     @property
     def n_unserved(self) -> int:
@@ -123,7 +120,7 @@ class Loopback(Generic[W]):
 
     async def __aenter__(self) -> Self:
         if self.judging:
-            self.wire.prepare()
+            self.prepare()
         app = web.Application(client_max_size=_MAX_READ_BYTES)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(
@@ -141,23 +138,12 @@ class Loopback(Generic[W]):
             await asyncio.sleep(0)
         await self._runner.cleanup()
         if self.violations and error is None and not self.accept_violations:
-            raise AssertionError(f"The {self.wire.name} was used wrongly:\n" + "\n".join(self.violations))
+            raise AssertionError(f"The {self.name} was used wrongly:\n" + "\n".join(self.violations))
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         recorded = await self._record(request)
         with self._counted(recorded):
-            reply = self._refusal(recorded) or await self._reply(recorded)
-            delivery = Delivery(
-                serial=recorded.serial,
-                stream=self.streaming and recorded.body.get("stream") is True,
-                model=as_text(recorded.body.get("model")),
-                n_writes=self.n_writes,
-                seed=self.seed,
-                delay_s=self.delay_s,
-            )
-            if isinstance(reply, Raw):
-                return await send(request, reply, delivery, [])
-            return await send(request, reply, delivery, self.wire.parts(reply, recorded, delivery))
+            return await self._send(request, self._refusal(recorded) or await self._reply(recorded), recorded)
 
     async def _record(self, request: web.Request) -> Recorded:
         sent = await request.read()
@@ -188,38 +174,36 @@ class Loopback(Generic[W]):
             self._changed.set()
 
     def _refusal(self, recorded: Recorded) -> Raw | None:
-        if not self.wire.serves(recorded.method, recorded.path):
+        if recorded.method != "POST" or recorded.path not in self.paths:
             return self._violated(recorded, [f"path: {recorded.method} {recorded.path} is not served"], 404)
-        if self.wire.key(recorded.headers) in self.bad_keys:
-            return self.wire.fault(401, "invalid x-api-key")
-        aside = self.wire.aside(recorded)
+        if api_key(recorded.headers) in self.bad_keys:
+            return self.fault(401, "invalid x-api-key")
+        aside = self.aside(recorded)
         if aside is not None or not self.judging:
             return aside
         if not recorded.body:
             return self._violated(recorded, ["json: the request body is not valid JSON"], 400)
-        if found := self.wire.violations(recorded):
-            broken = [violation.partition(":")[0] for violation in found]
-            statuses = self.wire.status_of_rule
-            status = next((statuses[rule] for rule in broken if rule in statuses), 400)
-            return self._violated(recorded, found, status)
+        if found := self.broken_rules(recorded):
+            lacks_key = any(violation.startswith("a_key_is_given:") for violation in found)
+            return self._violated(recorded, found, 401 if lacks_key else 400)
         return None
 
     def _violated(self, recorded: Recorded, found: list[str], status: int) -> Raw:
         recorded.violations += found
         self.violations += [f"request {recorded.serial}: {violation}" for violation in found]
-        return self.wire.fault(status, "; ".join(found))
+        return self.fault(status, "; ".join(found))
 
-    async def _reply(self, recorded: Recorded) -> W | Raw:
+    async def _reply(self, recorded: Recorded) -> A | Raw:
         try:
             reply = await self._next(recorded.body)
         except Exception as error:  # noqa: BLE001  a failing script becomes an answer and a violation
             return self._violated(recorded, [f"script: {type(error).__name__}: {error}"], 500)
         if not isinstance(reply, Raw) and self.judging and (reply.twist is None or reply.twist.goes_on):
             # Before it is sent: the next request may come before this one is done.
-            self.wire.remember(reply, recorded)
+            self.remember(reply, recorded)
         return reply
 
-    async def _next(self, body: Json) -> W | Raw:
+    async def _next(self, body: Json) -> A | Raw:
         if callable(self.script):
             reply = self.script(body)
             return await reply if inspect.isawaitable(reply) else reply
@@ -228,9 +212,60 @@ class Loopback(Generic[W]):
         self._n_taken += 1
         return self.script[self._n_taken - 1]
 
+    async def _send(self, request: web.Request, reply: A | Raw, recorded: Recorded) -> web.StreamResponse:
+        await _hold_back(self.delay_s)
+        await _hold_back(reply.wait)
+        headers = {name: value.replace(SERIAL, str(recorded.serial)) for name, value in reply.headers.items()}
+        if isinstance(reply, Raw):
+            return web.Response(status=reply.status, body=with_serial(reply.body, recorded.serial), headers=headers)
+        stream = self.streaming and recorded.body.get("stream") is True
+        payload, claimed_bytes = body_bytes(self.parts(reply, recorded, stream=stream), reply.twist)
+        headers = {"content-type": "text/event-stream; charset=utf-8" if stream else "application/json", **headers}
+        if not stream and claimed_bytes == len(payload):
+            return web.Response(body=payload, headers=headers)
+        response = web.StreamResponse(headers=headers)
+        if not stream:
+            response.content_length = claimed_bytes
+        await response.prepare(request)
+        for piece in self._torn(payload, recorded.serial):
+            await response.write(piece)
+            await asyncio.sleep(0)
+        await _finish(request, response, reply.twist.ending if reply.twist else "end")
+        return response
+
+    def _torn(self, payload: bytes, serial: int) -> list[bytes]:
+        if self.n_writes <= 1:
+            return [payload]
+        random = Random(self.seed + serial)
+        places = sorted(random.randrange(len(payload) + 1) for _ in range(self.n_writes - 1))
+        pieces = [payload[start:end] for start, end in zip([0, *places], [*places, len(payload)], strict=True)]
+        return [piece for piece in pieces if piece]
+
 
 def _parsed(sent: bytes) -> Json:
     try:
         return as_object(orjson.loads(sent))
     except orjson.JSONDecodeError:
         return {}
+
+
+async def _hold_back(wait: float | asyncio.Event) -> None:
+    if isinstance(wait, asyncio.Event):
+        await wait.wait()
+    elif wait:
+        await asyncio.sleep(wait)
+
+
+async def _finish(request: web.Request, response: web.StreamResponse, ending: Ending) -> None:
+    transport = request.transport
+    if ending == "end":
+        await response.write_eof()
+    elif ending == "stall":
+        await asyncio.Event().wait()
+    elif transport is not None:
+        if ending == "reset":
+            connection = cast("socket.socket", transport.get_extra_info("socket"))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            transport.abort()
+        else:
+            transport.close()

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import orjson
 
@@ -50,14 +50,10 @@ class Twist:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
-    """One message of the model."""
+class AnyAnswer:
+    """What an answer of the model has in every API."""
 
     content: tuple[Json, ...]
-    stop_reason: str | None
-    stop_sequence: str | None
-    stop_details: Json | None
-    usage: Json
     model: str | None
     """None echoes the model of the request."""
     id: str
@@ -66,10 +62,18 @@ class Answer:
     """Characters per delta; None cuts at seeded arbitrary places."""
     twist: Twist | None = None
     wait: "float | asyncio.Event" = 0.0
-    encoded: dict[tuple[bool, str, int], list[bytes]] = field(
-        default_factory=dict[tuple[bool, str, int], list[bytes]], init=False, repr=False
-    )
-    """Cache of the encoder, by streaming, model and seed."""
+    encoded: dict[object, list[bytes]] = field(default_factory=dict[object, list[bytes]], init=False, repr=False)
+    """Cache of the encoders, by all that changes what they write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer(AnyAnswer):
+    """One message of the Messages API."""
+
+    stop_reason: str | None
+    stop_sequence: str | None
+    stop_details: Json | None
+    usage: Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -84,14 +88,7 @@ class Raw:
 
 Reply: TypeAlias = Answer | Raw
 Policy: TypeAlias = Callable[[Json], Reply | Awaitable[Reply]]
-AnyReply = TypeVar("AnyReply", bound="_Data")
-"""An answer of any API, or raw bytes."""
-
-
-class _Data(Protocol):
-    """A dataclass, of which `replace` makes another."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+AnyReply = TypeVar("AnyReply", bound=AnyAnswer | Raw)
 
 
 def text(value: str) -> Json:
@@ -109,8 +106,7 @@ def tool_use(name: str, arguments: Json | str, *, id: str | None = None) -> Json
 
 def thinking(value: str, *, signature: str | None = None) -> Json:
     """Return a thinking block; the signature defaults to one made from the text."""
-    made = base64.b64encode(hashlib.sha256(value.encode()).digest()).decode()
-    return {"type": "thinking", "thinking": value, "signature": made if signature is None else signature}
+    return {"type": "thinking", "thinking": value, "signature": sealed(value) if signature is None else signature}
 
 
 def redacted_thinking(data: str = "EmwKAhgBEgy3va3pzix/LafPsn4=") -> Json:
@@ -227,8 +223,7 @@ def broken_off(
     whole: Answer, *, after_events: int, error_type: str = "overloaded_error", message: str = "Overloaded"
 ) -> Answer:
     """Send the first events, then an error event, with which the stream ends."""
-    error = orjson.dumps({"type": "error", "error": {"type": error_type, "message": message}})
-    event = b"event: error\ndata: " + error + b"\n\n"
+    event = sse({"type": "error", "error": {"type": error_type, "message": message}})
     return replace(whole, twist=Twist(after_events=after_events, insert=event))
 
 
@@ -249,6 +244,16 @@ def by_turn(script: Sequence[AnyReply]) -> Callable[[Json], AnyReply]:
         return script[n_answers]
 
     return reply
+
+
+def sealed(value: str) -> str:
+    """Return what only the provider can read or write, made from a text."""
+    return base64.b64encode(hashlib.sha256(value.encode()).digest()).decode()
+
+
+def sse(event: Json) -> bytes:
+    """Return an event of a stream that bears its type as its name."""
+    return f"event: {event['type']}\ndata: ".encode() + orjson.dumps(event) + b"\n\n"
 
 
 def with_ids(blocks: Iterable[Json], *, kind: str, prefix: str) -> tuple[Json, ...]:

@@ -8,22 +8,18 @@ In a test it lives in the test's own event loop:
 Replies come from `messages_answers.py`, rules from `messages_rules.py`, everything else from `loopback.py`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 import orjson
 
 from tests.support.loopback import Loopback, Recorded
 from tests.support.messages_answers import Answer, Raw, fault, raw
-from tests.support.messages_delivery import Delivery
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.messages_memory import THINKING, Memory
 from tests.support.messages_request import Request
 from tests.support.messages_rules import judge, violations
-from tests.support.messages_schema import request_validator
 from tests.support.messages_sse import body_parts, with_serial
-from tests.support.strict_request import api_key
+from tests.support.strict_schema import messages_schema
 
 __all__ = ["MessagesApi", "Recorded", "judge"]
 
@@ -32,48 +28,28 @@ __all__ = ["MessagesApi", "Recorded", "judge"]
 class MessagesApi(Loopback[Answer]):
     """The server; see `Loopback`."""
 
+    name = "Messages API"
+    paths = ("/v1/messages", "/v1/messages/count_tokens")
     bind_thinking: bool = field(default=False, kw_only=True)
     """Adds the rule of the newest models that nothing before a thinking block changes."""
-
-    def __post_init__(self) -> None:
-        self.wire = _MessagesWire(bind_thinking=self.bind_thinking)
-
-
-class _MessagesWire:
-    """The Messages API as `Loopback` sees it."""
-
-    name = "Messages API"
-    status_of_rule: Mapping[str, int] = MappingProxyType({"a_key_is_given": 401})
-
-    def __init__(self, *, bind_thinking: bool) -> None:
-        self._bind_thinking = bind_thinking
-        self._memory = Memory()
+    _memory: Memory = field(default_factory=Memory, init=False)
 
     def prepare(self) -> None:
-        request_validator()
-
-    def serves(self, method: str, path: str) -> bool:
-        return (method, path) in (("POST", "/v1/messages"), ("POST", "/v1/messages/count_tokens"))
-
-    def key(self, headers: dict[str, str]) -> str:
-        return api_key(headers)
+        messages_schema()
 
     def aside(self, recorded: Recorded) -> Raw | None:
         if not recorded.path.endswith("count_tokens"):
             return None
         return raw(orjson.dumps({"input_tokens": max(1, len(recorded.raw) // 4)}))
 
-    def violations(self, recorded: Recorded) -> list[str]:
-        request = Request(recorded.body, recorded.headers, self._memory)
-        return violations(request, bind_thinking=self._bind_thinking)
+    def broken_rules(self, recorded: Recorded) -> list[str]:
+        return violations(Request(recorded.body, recorded.headers, self._memory), bind_thinking=self.bind_thinking)
 
     def fault(self, status: int, message: str) -> Raw:
         return fault(status, message=message)
 
-    def parts(self, answer: Answer, recorded: Recorded, delivery: Delivery) -> list[bytes]:
-        return body_parts(
-            answer, stream=delivery.stream, model=delivery.model, seed=delivery.seed, serial=delivery.serial
-        )
+    def parts(self, answer: Answer, recorded: Recorded, *, stream: bool) -> list[bytes]:
+        return body_parts(answer, stream=stream, model=recorded.model, seed=self.seed, serial=recorded.serial)
 
     def remember(self, answer: Answer, recorded: Recorded) -> None:
         served = map(_mended, answer.content)

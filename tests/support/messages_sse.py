@@ -9,7 +9,7 @@ from random import Random
 
 import orjson
 
-from tests.support.messages_answers import SERIAL, Answer, Twist
+from tests.support.messages_answers import SERIAL, Answer, Twist, sse
 from tests.support.messages_json import Json, as_list, as_object, as_text
 
 _LONGEST_DELTA = 24
@@ -28,7 +28,7 @@ def body_parts(answer: Answer, *, stream: bool, model: str, seed: int, serial: i
     key = (stream, answer.model or model, seed)
     parts = answer.encoded.get(key)
     if parts is None and stream:
-        answer.encoded[key] = parts = [_event(event) for event in _events(answer, key[1], Random(seed))]
+        answer.encoded[key] = parts = [*map(sse, _events(answer, key[1], Random(seed)))]
     elif parts is None:
         answer.encoded[key] = parts = [orjson.dumps(_message(answer, key[1]))]
     return [with_serial(part, serial) for part in parts]
@@ -61,10 +61,6 @@ def _message(answer: Answer, model: str) -> Json:
         "stop_details": answer.stop_details,
         "usage": answer.usage,
     }
-
-
-def _event(event: Json) -> bytes:
-    return b"event: " + as_text(event["type"]).encode() + b"\ndata: " + orjson.dumps(event) + b"\n\n"
 
 
 def _events(answer: Answer, model: str, random: Random) -> Iterator[Json]:

@@ -1,20 +1,17 @@
 """What the OpenAI server says: blocks, answers made of them, and the ways in which an answer can go wrong.
 
-One script serves both of OpenAI's APIs: `openai_chat_sse.py` and `openai_responses_sse.py` turn an answer into bytes.
+One script serves both of OpenAI's APIs: `openai_sse.py` turns an answer into bytes.
 Faults inside a body (`cut`, `stall`, `insert`, `late`) and bytes that are no answer (`raw`, `html_page`) are those of
 `messages_answers.py`.
 """
 
-import asyncio
-import base64
-import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import orjson
 
-from tests.support.messages_answers import SERIAL, Raw, Twist, raw, with_ids
+from tests.support.messages_answers import SERIAL, AnyAnswer, Raw, Twist, raw, sealed, sse, with_ids
 from tests.support.messages_answers import by_turn as by_turn
 from tests.support.messages_json import Json
 
@@ -51,23 +48,12 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
-    """One answer of the model."""
+class Answer(AnyAnswer):
+    """One answer of either API."""
 
-    content: tuple[Json, ...]
     ending: Ending
     usage: Counted | None
     """None: the server does not count."""
-    model: str | None
-    """None echoes the model of the request."""
-    id: str
-    headers: Mapping[str, str]
-    delta_chars: int | None
-    """Characters per delta; None cuts at seeded arbitrary places."""
-    twist: Twist | None = None
-    wait: float | asyncio.Event = 0.0
-    encoded: dict[object, list[bytes]] = field(default_factory=dict[object, list[bytes]], init=False, repr=False)
-    """Cache of the encoders."""
 
 
 Reply: TypeAlias = Answer | Raw
@@ -95,8 +81,7 @@ def call(name: str, arguments: Json | str, *, id: str | None = None) -> Json:
 
 def reasoning(value: str, *, encrypted: str | None = None) -> Json:
     """Return reasoning: for Responses a summary with `encrypted` content, by default made from the text."""
-    made = base64.b64encode(hashlib.sha256(value.encode()).digest()).decode()
-    return {"type": "reasoning", "text": value, "encrypted": made if encrypted is None else encrypted}
+    return {"type": "reasoning", "text": value, "encrypted": sealed(value) if encrypted is None else encrypted}
 
 
 def item(**fields: object) -> Json:
@@ -148,6 +133,5 @@ def broken_off(
 ) -> Answer:
     """Send the first events, then an error, with which the stream ends: one that holds for both APIs."""
     error: Json = {"message": message, "type": "server_error", "param": None, "code": code}
-    event = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": 99, "error": error}
-    data = b"event: error\ndata: " + orjson.dumps(event) + b"\n\n"
-    return replace(whole, twist=Twist(after_events=after_events, insert=data))
+    event: Json = {**error, "type": "error", "sequence_number": 99, "error": error}
+    return replace(whole, twist=Twist(after_events=after_events, insert=sse(event)))

@@ -12,8 +12,8 @@ from functools import cached_property
 import orjson
 
 from tests.support.messages_json import Json, as_object, as_text
-from tests.support.openai_schema import Api
 from tests.support.strict_request import Exchange, Item, StrictRequest, items_of
+from tests.support.strict_schema import Api
 
 NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}\Z")
 

@@ -1,24 +1,25 @@
 """The judge of OpenAI requests: all rules of an API in order, and the pure function that applies them.
 
-The rules that types can express come from `openai_schema.py`, those that other providers have as well from
-`strict_request.py`, those of one API alone from `openai_rules_chat.py` and `openai_rules_responses.py`; the others are
-here. A rule is kept if one of our encoders could break it. Deliberately not checked, because it depends on the
-model: which parameters a reasoning model refuses, and which efforts it knows.
+The rules that types can express come from `strict_schema.py`, those that other providers have as well from
+`strict_request.py`; the others are here, those of one API alone at the end. A rule is kept if one of our encoders could
+break it. Deliberately not checked, because it depends on the model: which parameters a reasoning model refuses, and
+which efforts it knows.
 
 Each rule yields one text per fault and names its source: P is developers.openai.com/api/docs, # an issue or pull
 request.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 from tests.support.messages_json import Json, as_list, as_number, as_object, as_text
 from tests.support.openai_request import NAME, Memory, Request, Service, function_of, is_object_text
-from tests.support.openai_rules_chat import CHAT_RULES
-from tests.support.openai_rules_responses import RESPONSES_RULES
-from tests.support.openai_schema import Api, type_errors, without_marks
-from tests.support.strict_request import SHARED_RULES, Item, Rule, broken_rules, rules_of
+from tests.support.strict_request import SHARED_RULES, Item, Rule, broken_rules, items_of, rules_of
+from tests.support.strict_schema import Api, openai_type_errors, without_marks
 
+MAX_MARKS = 4
 MAX_ID = 64
 MIN_OUTPUT_TOKENS = 16
 
@@ -28,6 +29,8 @@ _STRICT_KEYWORDS = frozenset(
     | {"exclusiveMaximum", "exclusiveMinimum", "items", "maxItems", "maximum", "minItems", "minimum", "multipleOf"}
     | {"pattern", "properties", "required", "title", "type"}
 )
+_PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
+_COMPARED = ("summary", "content", "encrypted_content", "call_id", "name", "arguments")
 _STRICT_FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
 
 
@@ -47,7 +50,7 @@ def types_fit(request: Request) -> Iterator[str]:
     field = request.service.reasoning_field
     echoed = () if field is None else (field,)
     body = as_object(without_marks(request.body)) if request.service.takes_marks else request.body
-    yield from type_errors(request.api, body, echoed=echoed, extensions=request.service.extensions)
+    yield from openai_type_errors(request.api, body, echoed=echoed, extensions=request.service.extensions)
 
 
 def tools_are_not_empty(request: Request) -> Iterator[str]:
@@ -164,7 +167,132 @@ def _against_strict(parameters: Item) -> Iterator[str]:
 
 
 _COMMON_RULES: tuple[Rule[Request], ...] = (*rules_of(globals()), *SHARED_RULES)
+
+
+# -- Chat Completions alone --------------------------------------------------------------------------------------------
+
+
+def tool_calls_are_not_empty(request: Request) -> Iterator[str]:
+    """A list of calls has at least one (openai/openai-node#1341)."""
+    for message in request.items:
+        if message.data.get("tool_calls") == []:
+            yield f"{message.where}.tool_calls: empty array. Expected an array with minimum length 1"
+
+
+def calls_come_back_unchanged(request: Request) -> Iterator[str]:
+    """A call comes back as it was served, broken arguments aside (P guides/function-calling)."""
+    for call in request.calls:
+        served = request.memory.calls.get(call.text("id"))
+        if served and not any(_is_same_call(call.under("function"), as_object(each)) for each in served):
+            yield f"{call.where}: served {served[-1]}, came back {call.data.get('function')}"
+
+
+def cache_marks_are_few_and_at_texts(request: Request) -> Iterator[str]:
+    """At most four, at tools and texts, but the assistant's (pydantic/pydantic-ai#4604, earendil-works/pi#6941)."""
+    parts = [part for message in request.items for part in message.each("content")]
+    marked = [item for item in (*parts, *items_of(request.body.get("tools"), "tools")) if "cache_control" in item.data]
+    if len(marked) > MAX_MARKS:
+        yield f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. Found {len(marked)}"
+    for message in request.items:
+        for part in message.each("content"):
+            is_text = part.type == "text" and part.text("text") and message.role != "assistant"
+            if "cache_control" in part.data and not is_text:
+                yield f"{part.where}.cache_control: is for texts of the system, the user and tools"
+        if "cache_control" in message.data:
+            yield f"{message.where}.cache_control: belongs to a part of content"
+
+
+def _is_same_call(function: Item, served: dict[str, object]) -> bool:
+    arguments = as_text(served.get("arguments"))
+    unchanged = function.text("arguments") == arguments or not is_object_text(arguments)
+    return unchanged and (function.text("name") == served.get("name") or not NAME.match(as_text(served.get("name"))))
+
+
+_CHAT_RULES: tuple[Rule[Request], ...] = rules_of(globals(), besides=_COMMON_RULES)
+
+
+# -- Responses alone ---------------------------------------------------------------------------------------------------
+
+
+def ids_are_unique(request: Request) -> Iterator[str]:
+    """No item, call or output comes twice (vercel/ai#13307, earendil-works/pi#9057)."""
+    keys = [f"id {item.text('id')}" for item in request.items if item.text("id")]
+    keys += [f"{item.type} with call_id {item.text('call_id')}" for item in request.items if item.text("call_id")]
+    for key, times in Counter(keys).items():
+        if times > 1:
+            yield f"input: duplicate item found with {key}"
+
+
+def item_ids_fit(request: Request) -> Iterator[str]:
+    """The id of an item has its prefix, and characters (decolua/9router#393, nodetool-ai/nodetool#4252)."""
+    for item in request.items:
+        prefix = _PREFIXES.get(item.type, "")
+        if item.data.get("id") is not None and not (item.text("id").startswith(prefix) and item.text("id")):
+            yield f"{item.where}.id: {item.text('id')!r}. Expected an ID that begins with {prefix!r}"
+
+
+def content_fits_the_role(request: Request) -> Iterator[str]:
+    """The assistant's parts are output_text and refusal, all others' input (jeremychone/rust-genai#119)."""
+    for item in request.items:
+        said = item.role == "assistant"
+        for part in item.each("content") if item.role else ():
+            if (part.type in ("output_text", "refusal")) != said:
+                yield f"{part.where}.type: {part.type!r} is no content of {item.role}"
+
+
+def reasoning_can_be_read_back(request: Request) -> Iterator[str]:
+    """Reasoning that was not stored comes with its encrypted content (vercel/ai#7543)."""
+    for item in request.items:
+        stored = any(served.stored for served, _ in request.memory.found(item))
+        if item.type == "reasoning" and not item.text("encrypted_content") and not stored:
+            yield f"{item.where}: {item.text('id')!r} not found. Items are not persisted when `store` is set to false"
+
+
+def reasoning_has_its_following_item(request: Request) -> Iterator[str]:
+    """Reasoning is followed by what it led to (vercel/ai#7099)."""
+    for item, following in pairwise([*request.items, Item("", {})]):
+        said = following.role == "assistant" if following.role else following.type not in ("", "function_call_output")
+        if item.type == "reasoning" and not said:
+            yield f"{item.where}: 'reasoning' was provided without its required following item"
+
+
+def items_have_their_reasoning(request: Request) -> Iterator[str]:
+    """A call that was served after reasoning comes back after it (continuedev/continue#11994)."""
+    for index, item in enumerate(request.items):
+        places = request.memory.found(item) if item.type == "function_call" else []
+        before = request.items[index - 1] if index else Item("", {})
+        if places and not any(_stands_after(before, served.items, place) for served, place in places):
+            yield f"{item.where}: 'function_call' was provided without its required 'reasoning' item"
+
+
+def items_come_back_unchanged(request: Request) -> Iterator[str]:
+    """Reasoning and calls come back as served, broken arguments aside (P guides/reasoning)."""
+    for item in request.items:
+        places = request.memory.found(item) if item.type in ("reasoning", "function_call") else []
+        if places and not any(_is_same_item(item, served.items[place]) for served, place in places):
+            served, place = places[-1]
+            yield f"{item.where}: served {served.items[place]}, came back {item.data}"
+
+
+def _stands_after(before: Item, served: tuple[Json, ...], place: int) -> bool:
+    led = served[place - 1] if place else {}
+    if led.get("type") != "reasoning":
+        return True
+    return before.type == "reasoning" and before.text("id") in ("", led.get("id"))
+
+
+def _is_same_item(item: Item, served: Json) -> bool:
+    for key in _COMPARED:
+        if key == "arguments" and not is_object_text(served.get(key)):
+            continue
+        if key == "name" and not NAME.match(as_text(served.get(key))):
+            continue
+        if (served.get(key) or None) != (item.data.get(key) or None):
+            return False
+    return item.text("id") in ("", served.get("id"))
+
+
 RULES: Mapping[Api, tuple[Rule[Request], ...]] = {
-    "chat": (*_COMMON_RULES, *CHAT_RULES),
-    "responses": (*_COMMON_RULES, *RESPONSES_RULES),
+    "chat": (*_COMMON_RULES, *_CHAT_RULES),
+    "responses": (*_COMMON_RULES, *rules_of(globals(), besides=(*_COMMON_RULES, *_CHAT_RULES))),
 }

@@ -17,19 +17,8 @@ from decimal import Decimal
 from typing import Final
 
 import genai_prices
+from genai_prices import types as theirs
 from genai_prices.data import providers
-from genai_prices.types import (
-    ClauseEquals,
-    ClauseOr,
-    ClauseStartsWith,
-    ConditionalPrice,
-    MatchLogic,
-    ModelInfo,
-    ModelPrice,
-    Provider,
-    StartDateConstraint,
-    TieredPrices,
-)
 
 from journeyman.models.prices import BUNDLED
 
@@ -94,25 +83,25 @@ def text(day: date) -> str:
     return f'{head},\n "prices": {{\n' + ",\n".join(lines) + "\n }\n}\n"
 
 
-def _names(provider: Provider, model: ModelInfo) -> Iterator[str]:
+def _names(provider: theirs.Provider, model: theirs.ModelInfo) -> Iterator[str]:
     """Give the names that mean this model, and no other."""
     for name in sorted({model.id.lower(), *_spelled_out(model.match)}):
         if provider.find_model(name) is model and " " not in name:
             yield name
 
 
-def _spelled_out(clause: MatchLogic) -> Iterator[str]:
+def _spelled_out(clause: theirs.MatchLogic) -> Iterator[str]:
     match clause:
-        case ClauseEquals(name) | ClauseStartsWith(name):
+        case theirs.ClauseEquals(name) | theirs.ClauseStartsWith(name):
             yield name.lower().rstrip("-@:")
-        case ClauseOr(clauses):
+        case theirs.ClauseOr(clauses):
             for each in clauses:
                 yield from _spelled_out(each)
         case _:
             return
 
 
-def _entry(model: ModelInfo, day: date) -> Entry | None:
+def _entry(model: theirs.ModelInfo, day: date) -> Entry | None:
     """Return the model's entry; None if it has no price that a table can give."""
     prices, until = _in_force(model, day)
     if prices is None or not _is_plain(prices):
@@ -121,7 +110,9 @@ def _entry(model: ModelInfo, day: date) -> Entry | None:
     base = {name: _number(price, 0) for name, price in given.items() if price is not None}
     if not base["input"] and not base["output"]:
         return None  # a preview, or not known: nothing is free for long
-    steps = sorted({tier.start for price in given.values() if isinstance(price, TieredPrices) for tier in price.tiers})
+    steps = sorted(
+        {tier.start for price in given.values() if isinstance(price, theirs.TieredPrices) for tier in price.tiers}
+    )
     entry: Entry = {**base}
     if steps:
         entry["above"] = [
@@ -133,9 +124,9 @@ def _entry(model: ModelInfo, day: date) -> Entry | None:
     return entry
 
 
-def _in_force(model: ModelInfo, day: date) -> tuple[ModelPrice | None, date | None]:
+def _in_force(model: theirs.ModelInfo, day: date) -> tuple[theirs.ModelPrice | None, date | None]:
     """Return the prices of that day, and the day on which they change."""
-    if isinstance(model.prices, ModelPrice):
+    if isinstance(model.prices, theirs.ModelPrice):
         return model.prices, None
     starts = [(_start(price), price.prices) for price in model.prices]
     if any(start is None for start, _ in starts):
@@ -146,14 +137,14 @@ def _in_force(model: ModelInfo, day: date) -> tuple[ModelPrice | None, date | No
     return (current[-1] if current else None), min(later, default=None)
 
 
-def _start(price: ConditionalPrice) -> date | None:
+def _start(price: theirs.ConditionalPrice) -> date | None:
     """Return from which day on a price holds; None when that is not all that it depends on."""
     if price.constraint is None:
         return date.min
-    return price.constraint.start_date if isinstance(price.constraint, StartDateConstraint) else None
+    return price.constraint.start_date if isinstance(price.constraint, theirs.StartDateConstraint) else None
 
 
-def _is_plain(prices: ModelPrice) -> bool:
+def _is_plain(prices: theirs.ModelPrice) -> bool:
     """Tell whether input and output tokens are all that is paid for."""
     given = {name: value for name, value in vars(prices).items() if value is not None and not name.startswith("_")}
     if given.get("input_image_mtok") == given.get("input_mtok"):
@@ -161,8 +152,8 @@ def _is_plain(prices: ModelPrice) -> bool:
     return {"input_mtok", "output_mtok"} <= given.keys() <= {*_FIELDS, *_BESIDE}
 
 
-def _number(price: Decimal | TieredPrices, input_tokens: int) -> float:
-    if isinstance(price, TieredPrices):
+def _number(price: Decimal | theirs.TieredPrices, input_tokens: int) -> float:
+    if isinstance(price, theirs.TieredPrices):
         reached = [tier.price for tier in price.tiers if input_tokens > tier.start]
         price = reached[-1] if reached else price.base
     return int(price) if price == int(price) else float(price)

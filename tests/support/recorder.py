@@ -11,25 +11,14 @@ from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
-from journeyman.events import (
-    CallbackContext,
-    Callbacks,
-    Event,
-    MessageCommitted,
-    OutputDelta,
-    TextDelta,
-    ThinkingDelta,
-    ToolCalled,
-    ToolFinished,
-    ToolInputDelta,
-)
+from journeyman import events as kinds
 from journeyman.types import Block, Message, Text, ToolResult, ToolUse
 from tests.support.invariants_events import has_ended, order_faults
 from tests.support.stage_wire import neutral
 
 E = TypeVar("E")
 
-Delta: TypeAlias = TextDelta | ThinkingDelta | ToolInputDelta | OutputDelta
+Delta: TypeAlias = kinds.TextDelta | kinds.ThinkingDelta | kinds.ToolInputDelta | kinds.OutputDelta
 
 
 # -- keeping -----------------------------------------------------------------------------------------------------------
@@ -39,9 +28,9 @@ Delta: TypeAlias = TextDelta | ThinkingDelta | ToolInputDelta | OutputDelta
 class Recorder:
     """A listener that keeps every event."""
 
-    events: list[Event] = field(default_factory=list[Event])
+    events: list[kinds.Event] = field(default_factory=list[kinds.Event])
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: kinds.Event) -> None:
         self.events.append(event)
 
     def of(self, kind: type[E]) -> list[E]:
@@ -53,28 +42,28 @@ class Recorder:
 class CallbackLog:
     """Callbacks that keep their arguments: `run(..., callbacks=log.callbacks())`."""
 
-    entries: list[tuple[str, CallbackContext, tuple[object, ...]]] = field(
-        default_factory=list[tuple[str, CallbackContext, tuple[object, ...]]]
+    entries: list[tuple[str, kinds.CallbackContext, tuple[object, ...]]] = field(
+        default_factory=list[tuple[str, kinds.CallbackContext, tuple[object, ...]]]
     )
     """Name, context and the other arguments, in order."""
 
-    def callbacks(self) -> Callbacks:
+    def callbacks(self) -> kinds.Callbacks:
         """Return all callbacks there are."""
 
         def named(name: str) -> Callable[..., None]:
-            def keep(context: CallbackContext, *arguments: object) -> None:
+            def keep(context: kinds.CallbackContext, *arguments: object) -> None:
                 self.entries.append((name, context, arguments))
 
             return keep
 
-        return Callbacks(**{each.name: named(each.name) for each in fields(Callbacks)})
+        return kinds.Callbacks(**{each.name: named(each.name) for each in fields(kinds.Callbacks)})
 
     @property
     def names(self) -> list[str]:
         """The names of the callbacks, without `on_`, in order."""
         return [name.removeprefix("on_") for name, _, _ in self.entries]
 
-    def of(self, name: str) -> list[tuple[CallbackContext, tuple[object, ...]]]:
+    def of(self, name: str) -> list[tuple[kinds.CallbackContext, tuple[object, ...]]]:
         """Return context and arguments of each call of one callback, named without `on_`."""
         return [(context, arguments) for each, context, arguments in self.entries if each == f"on_{name}"]
 
@@ -82,7 +71,7 @@ class CallbackLog:
 # -- in few words ------------------------------------------------------------------------------------------------------
 
 
-def names(events: Iterable[Event], *, deltas: bool = False) -> list[str]:
+def names(events: Iterable[kinds.Event], *, deltas: bool = False) -> list[str]:
     """Return the names of the events' classes. Deltas, cut anywhere, only if asked for, and then neighbours once."""
     found: list[str] = []
     for event in events:
@@ -93,14 +82,14 @@ def names(events: Iterable[Event], *, deltas: bool = False) -> list[str]:
     return found
 
 
-def calls(events: Iterable[Event]) -> list[str]:
+def calls(events: Iterable[kinds.Event]) -> list[str]:
     """Return begin and end of every call: `look#a?`, then `look#a: found`, or `look#a! Error: …`."""
-    return [_call_line(event) for event in events if isinstance(event, ToolCalled | ToolFinished)]
+    return [_call_line(event) for event in events if isinstance(event, kinds.ToolCalled | kinds.ToolFinished)]
 
 
-def _call_line(event: ToolCalled | ToolFinished) -> str:
+def _call_line(event: kinds.ToolCalled | kinds.ToolFinished) -> str:
     who = f"{event.tool_name}#{event.tool_use_id}"
-    if isinstance(event, ToolCalled):
+    if isinstance(event, kinds.ToolCalled):
         return f"{who}?"
     cached = " (cached)" if event.cached else ""
     return f"{who}{'!' if event.is_error else ':'} {event.tool_result}{cached}"
@@ -127,7 +116,7 @@ def _block_line(block: Block) -> str:
 # -- balance -----------------------------------------------------------------------------------------------------------
 
 
-def check_balance(events: Sequence[Event]) -> None:
+def check_balance(events: Sequence[kinds.Event]) -> None:
     """Fail if the events of a run that returned break a promise of order: see `invariants_events.order_faults`.
 
     One `RunStarted` first, one final event last, all on one path; attempts and layers open and close in turn; deltas
@@ -136,7 +125,7 @@ def check_balance(events: Sequence[Event]) -> None:
     faults = [*order_faults(events)]
     if not has_ended(events) or {event.path for event in events} != {events[0].path}:
         faults.append("there is no final event, or another path")
-    said = [event.message for event in events if isinstance(event, MessageCommitted)]
+    said = [event.message for event in events if isinstance(event, kinds.MessageCommitted)]
     faults += [
         f"two messages of the {after.role} in a row"
         for before, after in pairwise(said)

@@ -125,7 +125,7 @@ async def record(given: RunRecord) -> RunRecord:
     before = _Alive.now()
     cancelling = task.cancelling()
     try:
-        given.result = await (_streamed(given) if given.watch == "stream" else _run(given))
+        given.result = await _run(given)
     except asyncio.CancelledError as error:
         given.raised = error
     loop = the_counting_loop()
@@ -137,29 +137,13 @@ async def record(given: RunRecord) -> RunRecord:
 
 
 async def _run(given: RunRecord) -> AnyResult:
-    return await run(
-        given.agent,
-        given.input,
-        max_attempts=given.max_attempts,
-        callbacks=_recording(given),
-        on_event=given.tell if given.watch == "listener" else None,
-        abort=given.abort,
-        history=given.given,
-        host=given.host,
-    )
-
-
-async def _streamed(given: RunRecord) -> AnyResult:
-    streamed = stream(
-        given.agent,
-        given.input,
-        max_attempts=given.max_attempts,
-        callbacks=_recording(given),
-        abort=given.abort,
-        history=given.given,
-        host=given.host,
-    )
-    async with streamed as events:
+    options: dict[str, Any] = {"callbacks": _recording(given), "abort": given.abort, "host": given.host}
+    options |= {"max_attempts": given.max_attempts, "history": given.given}
+    if given.watch != "stream":
+        return await run(
+            given.agent, given.input, on_event=given.tell if given.watch == "listener" else None, **options
+        )
+    async with stream(given.agent, given.input, **options) as events:
         async for event in events:
             given.tell(event)
     return events.result

@@ -12,28 +12,11 @@ from typing import Final, assert_never, cast
 import orjson
 import pytest
 
+from journeyman import types as parts
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Prefix, Request, Response, Settings, ToolSpec
 from journeyman.models.scripted import Answer as Scripted
 from journeyman.models.scripted import say
-from journeyman.types import (
-    Base64,
-    Block,
-    Document,
-    Image,
-    JsonObject,
-    Message,
-    Opaque,
-    RedactedThinking,
-    Source,
-    StopReason,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    Url,
-    Usage,
-)
 from tests.support import messages_answers as wire
 from tests.support.messages_json import Json, as_list, as_object, as_text
 from tests.support.messages_sse import body_parts
@@ -56,27 +39,27 @@ _EVENTS_AFTER_BLOCKS: Final = 2
 # -- messages, neutral -------------------------------------------------------------------------------------------------
 
 
-def neutral(messages: Iterable[Message]) -> list[Message]:
+def neutral(messages: Iterable[parts.Message]) -> list[parts.Message]:
     """Return messages as they compare equal however they travelled.
 
     Messages of one role are one, as the API sees them; arguments are compact JSON; cache marks are left out.
     """
-    merged: list[Message] = []
+    merged: list[parts.Message] = []
     for message in messages:
         content = tuple(_neutral_block(block) for block in message.content)
         if merged and merged[-1].role == message.role:
             content = (*merged.pop().content, *content)
-        merged.append(Message(message.role, content))
+        merged.append(parts.Message(message.role, content))
     return merged
 
 
-def _neutral_block(block: Block) -> Block:
+def _neutral_block(block: parts.Block) -> parts.Block:
     match block:
-        case ToolUse():
+        case parts.ToolUse():
             return replace(block, input_json=_compact(block.input_json), malformed=None, wire_id=None)
-        case Text():
+        case parts.Text():
             return replace(block, cache_mark=False)
-        case Opaque():
+        case parts.Opaque():
             return replace(block, json=_compact(block.json))
         case _:
             return block
@@ -96,7 +79,7 @@ def request_of(body: Json) -> Request:
     max_tokens = body.get("max_tokens")
     return Request(
         prefix=Prefix(
-            system=tuple(Text(text) for text in texts),
+            system=tuple(parts.Text(text) for text in texts),
             tools=tuple(_tool(as_object(each)) for each in as_list(body.get("tools"))),
         ),
         messages=[_message(as_object(each)) for each in as_list(body.get("messages"))],
@@ -109,59 +92,61 @@ def _tool(tool: Json) -> ToolSpec:
     return ToolSpec(
         name=as_text(tool.get("name")),
         description=as_text(tool.get("description")),
-        input_schema=cast("JsonObject", as_object(tool.get("input_schema"))),
+        input_schema=cast("parts.JsonObject", as_object(tool.get("input_schema"))),
         strict=tool.get("strict") is True,
     )
 
 
-def _message(message: Json) -> Message:
+def _message(message: Json) -> parts.Message:
     content = message.get("content")
-    blocks = (Text(content),) if isinstance(content, str) else tuple(_block(as_object(it)) for it in as_list(content))
-    return Message("assistant" if message.get("role") == "assistant" else "user", blocks)
+    blocks = (
+        (parts.Text(content),) if isinstance(content, str) else tuple(_block(as_object(it)) for it in as_list(content))
+    )
+    return parts.Message("assistant" if message.get("role") == "assistant" else "user", blocks)
 
 
-def _block(given: Json) -> Block:  # noqa: PLR0911 - a table
+def _block(given: Json) -> parts.Block:  # noqa: PLR0911 - a table
     block = {name: value for name, value in given.items() if name != "cache_control"}
     match as_text(block.get("type")):
         case "text":
-            return Text(as_text(block["text"]), extra=_extra(block))
+            return parts.Text(as_text(block["text"]), extra=_extra(block))
         case "thinking":
-            return Thinking(as_text(block["thinking"]), as_text(block.get("signature")) or None)
+            return parts.Thinking(as_text(block["thinking"]), as_text(block.get("signature")) or None)
         case "redacted_thinking":
-            return RedactedThinking(as_text(block["data"]))
+            return parts.RedactedThinking(as_text(block["data"]))
         case "tool_use":
-            return ToolUse(as_text(block["id"]), as_text(block["name"]), orjson.dumps(block["input"]).decode())
+            return parts.ToolUse(as_text(block["id"]), as_text(block["name"]), orjson.dumps(block["input"]).decode())
         case "tool_result":
             return _result(block)
         case "image":
-            return Image(_source(block))
+            return parts.Image(_source(block))
         case "document":
-            return Document(_source(block), as_text(block.get("title")) or None)
+            return parts.Document(_source(block), as_text(block.get("title")) or None)
         case _:
-            return Opaque("anthropic", orjson.dumps(block).decode())
+            return parts.Opaque("anthropic", orjson.dumps(block).decode())
 
 
-def _extra(block: Json) -> JsonObject | None:
+def _extra(block: Json) -> parts.JsonObject | None:
     beside = {name: value for name, value in block.items() if name not in ("type", "text")}
-    return cast("JsonObject", beside) or None
+    return cast("parts.JsonObject", beside) or None
 
 
-def _result(block: Json) -> ToolResult:
+def _result(block: Json) -> parts.ToolResult:
     content, is_error = block.get("content"), block.get("is_error") is True
     if isinstance(content, str):
-        return ToolResult(content, is_error, as_text(block["tool_use_id"]))
+        return parts.ToolResult(content, is_error, as_text(block["tool_use_id"]))
     blocks = tuple(_block(as_object(each)) for each in as_list(content))
-    if len(blocks) == 1 and isinstance(blocks[0], Text) and blocks[0].extra is None:
-        return ToolResult(blocks[0].text, is_error, as_text(block["tool_use_id"]))
-    kept = tuple(each for each in blocks if isinstance(each, Text | Image | Document))
-    return ToolResult(kept, is_error, as_text(block["tool_use_id"]))
+    if len(blocks) == 1 and isinstance(blocks[0], parts.Text) and blocks[0].extra is None:
+        return parts.ToolResult(blocks[0].text, is_error, as_text(block["tool_use_id"]))
+    kept = tuple(each for each in blocks if isinstance(each, parts.Text | parts.Image | parts.Document))
+    return parts.ToolResult(kept, is_error, as_text(block["tool_use_id"]))
 
 
-def _source(block: Json) -> Source:
+def _source(block: Json) -> parts.Source:
     source = as_object(block.get("source"))
     if source.get("type") == "url":
-        return Url(as_text(source["url"]))
-    return Base64(as_text(source["data"]), as_text(source["media_type"]))
+        return parts.Url(as_text(source["url"]))
+    return parts.Base64(as_text(source["data"]), as_text(source["media_type"]))
 
 
 # -- what is answered --------------------------------------------------------------------------------------------------
@@ -190,7 +175,7 @@ def reply_of(answer: Scripted, *, turn: int, broken: tuple[int, str] | None = No
             return wire.broken_off(whole, after_events=n_events)
 
 
-def _response(answer: Response | str | Block | Sequence[Block]) -> Response:
+def _response(answer: Response | str | parts.Block | Sequence[parts.Block]) -> Response:
     match answer:
         case Response():
             return answer
@@ -216,7 +201,7 @@ def _whole(response: Response, turn: int) -> wire.Answer:
     )
 
 
-def _wire_reason(reason: StopReason, detail: str | None) -> str | None:
+def _wire_reason(reason: parts.StopReason, detail: str | None) -> str | None:
     match reason:
         case "context_window":
             return "model_context_window_exceeded"
@@ -226,7 +211,7 @@ def _wire_reason(reason: StopReason, detail: str | None) -> str | None:
             return reason
 
 
-def _wire_usage(usage: Usage) -> Json:
+def _wire_usage(usage: parts.Usage) -> Json:
     reasoning = usage.reasoning_tokens
     return {
         "input_tokens": usage.input_tokens,
@@ -237,20 +222,20 @@ def _wire_usage(usage: Usage) -> Json:
     }
 
 
-def _wire_block(block: Block, id: str) -> Json:
+def _wire_block(block: parts.Block, id: str) -> Json:
     match block:
-        case Text():
+        case parts.Text():
             return {"type": "text", "text": block.text, **(block.extra or {})}
-        case Thinking():
+        case parts.Thinking():
             return wire.thinking(block.text, signature=block.signature)
-        case RedactedThinking():
+        case parts.RedactedThinking():
             return wire.redacted_thinking(block.data)
-        case ToolUse():
+        case parts.ToolUse():
             arguments = as_object(orjson.loads(block.input_json)) if block.malformed is None else block.malformed
             return wire.tool_use(block.name, arguments, id=block.id or id)
-        case Opaque():
+        case parts.Opaque():
             return as_object(orjson.loads(block.json))
-        case Image() | Document() | ToolResult():
+        case parts.Image() | parts.Document() | parts.ToolResult():
             raise TypeError(f"A model does not say {block!r}.")
         case _:
             assert_never(block)

@@ -6,7 +6,7 @@ or pull request.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import isfunction
@@ -93,10 +93,11 @@ AnyRequest = TypeVar("AnyRequest", bound=StrictRequest)
 Rule: TypeAlias = Callable[[AnyRequest], Iterator[str]]
 
 
-def rules_of(module: Mapping[str, object]) -> tuple[Rule[AnyRequest], ...]:
-    """Return the rules that a module defines, in order: its public functions of a `request` alone."""
+def rules_of(module: Mapping[str, object], *, besides: Container[object] = ()) -> tuple[Rule[AnyRequest], ...]:
+    """Return the rules that a module has defined so far, in order: its public functions of a `request` alone."""
     own = [each for each in module.values() if isfunction(each) and each.__module__ == module["__name__"]]
-    return tuple(each for each in own if [*each.__annotations__] == ["request", "return"] and each.__name__[0] != "_")
+    rules = [each for each in own if [*each.__annotations__] == ["request", "return"] and each.__name__[0] != "_"]
+    return tuple(rule for rule in rules if rule not in besides)
 
 
 def broken_rules(rules: Sequence[Rule[AnyRequest]], request: AnyRequest) -> list[str]:

@@ -1,11 +1,13 @@
 """What a JSON Schema has against a value, in few words, and how an SDK's types become a schema that is strict.
 
 The schema that Pydantic generates from an SDK accepts almost anything: unknown keys pass, and unions also take the
-SDK's response models.
+SDK's response models. Where real clients send more than the types know, the types are only advice: an assistant's
+message may bring back what the API itself put into it.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import cast
+from functools import cache
+from typing import Literal, TypeAlias, cast
 
 from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 from pydantic import TypeAdapter
@@ -13,7 +15,67 @@ from typing_extensions import TypeForm
 
 from tests.support.messages_json import Json, as_list, as_object, as_text
 
+Api: TypeAlias = Literal["chat", "responses"]
+"""An API of OpenAI's."""
+
 _TAGS = (["type"], ["role"], ["stream"])
+_OLDER_MODELS_TAKE: dict[str, Json] = {
+    "temperature": {"type": "number", "minimum": 0, "maximum": 1},
+    "top_p": {"type": "number", "minimum": 0, "maximum": 1},
+    "top_k": {"type": "integer", "minimum": 0},
+}
+_SENT_AS_HEADERS = ("user_profile_id", "workspace_id")
+
+
+def messages_type_errors(body: Json) -> list[str]:
+    """Return what Anthropic's types have against this body, each error with its path."""
+    return _faults(messages_schema(), body)
+
+
+def openai_type_errors(api: Api, body: Json, *, echoed: tuple[str, ...], extensions: frozenset[str]) -> list[str]:
+    """Return what OpenAI's types have against this body, each error with its path.
+
+    `echoed` are further fields of an assistant's message, `extensions` further parameters that this server takes.
+    """
+    return _faults(openai_schema(api, echoed), {k: v for k, v in body.items() if k not in extensions})
+
+
+def without_marks(value: object) -> object:
+    """Return JSON without `cache_control`, which no type of OpenAI's knows."""
+    members, items = as_object(value), as_list(value)
+    if members:
+        return {name: without_marks(member) for name, member in members.items() if name != "cache_control"}
+    return [without_marks(item) for item in items] if items else value
+
+
+@cache
+def messages_schema() -> Draft202012Validator:
+    """Compile the strict schema, once per process."""
+    from anthropic.types import MessageCreateParams  # noqa: PLC0415 - it takes seconds; who judges nothing needs it not
+
+    schema = strict_schema(MessageCreateParams)
+    for name in ("MessageCreateParamsNonStreaming", "MessageCreateParamsStreaming"):
+        properties = as_object(as_object(as_object(schema["$defs"])[name])["properties"])
+        properties |= _OLDER_MODELS_TAKE
+        for header in _SENT_AS_HEADERS:
+            del properties[header]
+    return Draft202012Validator(schema)
+
+
+@cache
+def openai_schema(api: Api, echoed: tuple[str, ...] = ()) -> Draft202012Validator:
+    """Compile the strict schema, once per process."""
+    from openai.types.chat.completion_create_params import CompletionCreateParams  # noqa: PLC0415 - as slow
+    from openai.types.responses.response_create_params import ResponseCreateParams  # noqa: PLC0415 - as slow
+
+    schema = strict_schema(ResponseCreateParams if api == "responses" else CompletionCreateParams)
+    definitions = as_object(schema["$defs"])
+    if api == "responses":
+        _let_the_assistant_speak(definitions)
+    else:
+        properties = as_object(as_object(definitions["ChatCompletionAssistantMessageParam"])["properties"])
+        properties |= {name: True for name in ("annotations", *echoed)}
+    return Draft202012Validator(schema)
 
 
 def strict_schema(request: TypeForm[object]) -> Json:
@@ -27,11 +89,20 @@ def strict_schema(request: TypeForm[object]) -> Json:
     return {**schema, "$defs": {name: value for name, value in definitions.items() if name not in models}}
 
 
-def faults(validator: Draft202012Validator, body: Json) -> list[str]:
+def _faults(validator: Draft202012Validator, body: Json) -> list[str]:
     """Return what the schema has against this body, each fault with its path."""
     if validator.is_valid(body):
         return []
     return list(dict.fromkeys(map(_explain, _leaves(validator.iter_errors(body)))))
+
+
+def _let_the_assistant_speak(definitions: Json) -> None:
+    """Take the assistant's parts also in a message without id and status, which the types leave out."""
+    message = as_object(as_object(definitions["EasyInputMessageParam"])["properties"])
+    for option in map(as_object, as_list(as_object(message["content"])["anyOf"])):
+        if option.get("type") == "array":
+            parts = as_list(as_object(option["items"])["anyOf"])
+            parts += [{"$ref": f"#/$defs/{name}"} for name in ("ResponseOutputTextParam", "ResponseOutputRefusalParam")]
 
 
 def _is_response_model(definition: Json) -> bool:

@@ -1,7 +1,11 @@
-"""Requests that OpenAI's APIs take, one per feature; `test_openai_rules.py` breaks them one by one."""
+"""Requests that OpenAI's APIs take, one per feature, and those that they refuse.
+
+Each of the latter is a good one with one fault, beside the rule that must find it.
+"""
 
 from tests.support.messages_json import Json
-from tests.support.openai_schema import Api
+from tests.support.strict_schema import Api
+from tests.support_tests.mutants import Mutant, add, both, drop, put, refusals
 
 HEADERS = {"authorization": "Bearer k", "content-type": "application/json"}
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -181,3 +185,160 @@ RESPONSES: dict[str, Json] = {
 }
 
 GOOD: dict[Api, dict[str, Json]] = {"chat": CHAT, "responses": RESPONSES}
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+ANTHROPIC_TOOL: Json = {"name": "query", "input_schema": {"type": "object"}}
+CALL, FUNCTION = "messages.2.tool_calls.0", "messages.2.tool_calls.0.function"
+
+CHAT_MUTANTS = refusals(
+    {
+        "types_fit": {
+            "plain text": [put("max_output_tokens", 100), put("messages.0.cache_control", {})],
+            "tool turn": [
+                put("messages.2.reasoning_content", "Hm."),
+                put("tools.0", ANTHROPIC_TOOL),
+                put(f"{FUNCTION}.arguments", {"sql": "select 1"}),
+                put("messages.3.content", [{"type": "image_url"}]),
+            ],
+        },
+        "cache_marks_are_few_and_at_texts": {"plain text": [put("messages.0.cache_control", {"type": "ephemeral"})]},
+        "there_is_a_message": {"plain text": [put("messages", [])]},
+        "content_is_given": {
+            "plain text": [put("messages.0.content", None)],
+            "everything optional": [put("messages.1.content", [])],
+            "a refusal": [put("messages.1.refusal", None)],
+        },
+        "every_call_is_answered": {
+            "parallel results": [drop("messages.3")],
+            "tool turn": [both(drop("messages.3"), add("messages", user("Wait."), result("call_1")))],
+        },
+        "every_result_has_its_call": {
+            "tool turn": [add("messages", result("call_9")), drop("messages.2")],
+            "parallel results": [add("messages", result("call_1"))],
+        },
+        "a_call_is_answered_once": {"tool turn": [add("messages", result("call_1", "43"))]},
+        "tool_calls_are_not_empty": {"a refusal": [put("messages.1.tool_calls", [])]},
+        "call_ids_are_unique_in_a_turn": {"parallel results": [put("messages.1.tool_calls.1.id", "call_1")]},
+        "call_ids_fit": {
+            "tool turn": [
+                both(put(f"{CALL}.id", "c" * 41), put("messages.3.tool_call_id", "c" * 41)),
+                both(put(f"{CALL}.id", ""), put("messages.3.tool_call_id", "")),
+            ]
+        },
+        "called_names_fit_the_pattern": {"tool turn": [put(f"{FUNCTION}.name", "db.q")]},
+        "arguments_are_the_text_of_an_object": {
+            "tool turn": [put(f"{FUNCTION}.arguments", '{"sq'), put(f"{FUNCTION}.arguments", "[]")]
+        },
+        "tools_are_not_empty": {"everything optional": [put("tools", [])]},
+        "tool_names_fit_the_pattern": {
+            "tool turn": [put("tools.0.function.name", "db.query"), put("tools.0.function.name", "q" * 65)]
+        },
+        "tool_names_are_unique": {"tool turn": [add("tools", tool())]},
+        "a_tool_schema_is_an_object": {
+            "tool turn": [
+                put("tools.0.function.parameters.type", "array"),
+                put("tools.0.function.parameters", parameters(anyOf=[{"required": ["sql"]}])),
+            ]
+        },
+        "a_tool_schema_is_valid": {"tool turn": [put("tools.0.function.parameters.properties.sql.type", "text")]},
+        "strict_schemas_have_the_form": {
+            "strict tool": [
+                drop("tools.0.function.parameters.additionalProperties"),
+                put("tools.0.function.parameters.required", ["sql"]),
+                put("tools.0.function.parameters.properties.sql.default", "select 1"),
+                put("tools.0.function.parameters.properties.sql.format", "uri"),
+                put("tools.0.function.parameters.properties.sql", {"$ref": "#", "description": "More."}),
+                put("tools.0.function.parameters.properties.sql", {"type": "array", "items": {"type": "object"}}),
+            ]
+        },
+        "tool_choice_has_its_tools": {"everything optional": [drop("tools")]},
+        "parallel_calls_have_their_tools": {"plain text": [put("parallel_tool_calls", True)]},
+        "stream_options_are_for_streams": {"everything optional": [put("stream", False)]},
+        "pictures_have_an_address": {
+            "pictures": [
+                put("messages.0.content.1.image_url.url", "a.png"),
+                put("messages.0.content.1.image_url.url", "data:image/bmp;base64,Qk0="),
+            ]
+        },
+    }
+)
+
+PART: Json = {"type": "input_text", "text": "Hm."}
+
+RESPONSES_MUTANTS = refusals(
+    {
+        "types_fit": {
+            "plain text": [put("max_completion_tokens", 100)],
+            "tool turn": [put("tools.0", tool()), drop("tools.0.strict")],
+            "reasoning": [drop("input.1.id")],
+        },
+        "there_is_a_message": {"plain text": [put("input", [])]},
+        "every_call_is_answered": {
+            "tool turn": [drop("input.4"), both(drop("input.4"), add("input", user("Wait."), output("call_1")))]
+        },
+        "every_result_has_its_call": {
+            "tool turn": [add("input", output("call_9")), both(drop("input.3"), add("input", called("call_1")))]
+        },
+        "ids_are_unique": {
+            "reasoning": [put("input.4.id", "rs_1")],
+            "parallel outputs": [put("input.2.call_id", "call_1")],
+        },
+        "a_call_is_answered_once": {"tool turn": [add("input", output("call_1", "43"))]},
+        "call_ids_fit": {"tool turn": [both(put("input.3.call_id", "c" * 65), put("input.4.call_id", "c" * 65))]},
+        "item_ids_fit": {"parallel outputs": [put("input.1.id", "call_1"), put("input.1.id", "")]},
+        "called_names_fit_the_pattern": {"tool turn": [put("input.3.name", "db.q")]},
+        "arguments_are_the_text_of_an_object": {"tool turn": [put("input.3.arguments", '{"sq')]},
+        "content_fits_the_role": {
+            "tool turn": [put("input.2.content", [PART]), put("input.1.content", message("Hm.")["content"])]
+        },
+        "content_is_given": {"reasoning": [put("input.5.content", [])], "tool turn": [put("input.1.content", "")]},
+        "reasoning_can_be_read_back": {"reasoning": [drop("input.1.encrypted_content")]},
+        "reasoning_has_its_following_item": {"reasoning": [drop("input.5"), add("input", thought("rs_3"))]},
+        "tool_names_are_unique": {"tool turn": [add("tools", flat())]},
+        "strict_schemas_have_the_form": {
+            "strict tool": [put("tools.0.parameters", {**STRICT, "$defs": {"A": {"type": "object", "properties": {}}}})]
+        },
+        "the_longest_answer_is_not_too_short": {"everything optional": [put("max_output_tokens", 5)]},
+        "pictures_have_an_address": {"pictures": [put("input.0.content.1.image_url", "a.png")]},
+    }
+)
+
+MUTANTS: dict[Api, list[Mutant]] = {"chat": CHAT_MUTANTS, "responses": RESPONSES_MUTANTS}
+
+SERVED_MUTANTS: dict[Api, list[Mutant]] = {
+    "chat": refusals(
+        {
+            "calls_come_back_unchanged": {
+                "tool turn": [put(f"{FUNCTION}.arguments", "{}"), put(f"{CALL}", call("call_1", "other"))]
+            }
+        }
+    ),
+    "responses": refusals(
+        {
+            "items_come_back_unchanged": {
+                "reasoning": [
+                    put("input.1.summary", []),
+                    put("input.1.encrypted_content", "eHh4"),
+                    put("input.2.arguments", "{}"),
+                    put("input.2.id", "fc_9"),
+                ]
+            },
+            "items_have_their_reasoning": {
+                "reasoning": [
+                    drop("input.1"),
+                    put("input.1", thought("rs_7")),
+                    both(put("input.1", called("call_1", id="fc_1")), put("input.2", thought())),
+                ]
+            },
+        }
+    ),
+}
+
+HEADER_MUTANTS: dict[str, tuple[str, dict[str, str]]] = {
+    "no key": ("a_key_is_given", {"authorization": ""}),
+    "basic authorization": ("a_key_is_given", {"authorization": "Basic azpr"}),
+    "form data": ("the_content_type_is_json", {"content-type": "application/x-www-form-urlencoded"}),
+    "no content type": ("the_content_type_is_json", {"content-type": ""}),
+}

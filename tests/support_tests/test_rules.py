@@ -9,15 +9,15 @@ import pytest
 
 from tests.support import messages_memory, messages_rules, openai_request, openai_rules
 from tests.support.messages_json import Json, as_list, as_object
-from tests.support_tests import messages_bodies, messages_mutants, openai_bodies, openai_mutants
+from tests.support_tests import messages_bodies, openai_bodies
 from tests.support_tests.mutants import Mutant, rules_broken
 
 APIS: Final = ("messages", "chat", "responses")
 GOOD: Final[dict[str, dict[str, Json]]] = {"messages": messages_bodies.GOOD, **openai_bodies.GOOD}
-MUTANTS: Final[dict[str, list[Mutant]]] = {"messages": messages_mutants.MUTANTS, **openai_mutants.MUTANTS}
-SERVED: Final[dict[str, list[Mutant]]] = {"messages": messages_mutants.SERVED_MUTANTS, **openai_mutants.SERVED_MUTANTS}
-OPENAI: Final = (openai_bodies.HEADERS, openai_mutants.HEADER_MUTANTS)
-HEADERS: Final = {"messages": (messages_bodies.HEADERS, messages_mutants.HEADER_MUTANTS), "chat": OPENAI} | {
+MUTANTS: Final[dict[str, list[Mutant]]] = {"messages": messages_bodies.MUTANTS, **openai_bodies.MUTANTS}
+SERVED: Final[dict[str, list[Mutant]]] = {"messages": messages_bodies.SERVED_MUTANTS, **openai_bodies.SERVED_MUTANTS}
+OPENAI: Final = (openai_bodies.HEADERS, openai_bodies.HEADER_MUTANTS)
+HEADERS: Final = {"messages": (messages_bodies.HEADERS, messages_bodies.HEADER_MUTANTS), "chat": OPENAI} | {
     "responses": OPENAI
 }
 RULES: Final = {"messages": messages_rules.RULES, **openai_rules.RULES}

@@ -1,4 +1,4 @@
-"""An answer in the words of the Responses API: one JSON document, or the events of a stream.
+"""An answer in the words of OpenAI's APIs: one JSON document, or the chunks or events of a stream.
 
 Where deltas are cut is arbitrary but seeded.
 """
@@ -9,10 +9,129 @@ from random import Random
 
 import orjson
 
-from tests.support.messages_answers import SERIAL
+from tests.support.messages_answers import SERIAL, sse
 from tests.support.messages_json import Json, as_list, as_object, as_text
 from tests.support.messages_sse import pieces
 from tests.support.openai_answers import Answer, Counted
+
+DONE = b"data: [DONE]\n\n"
+
+
+# -- Chat Completions --------------------------------------------------------------------------------------------------
+
+
+def chat_parts(
+    answer: Answer, *, stream: bool, usage: bool, model: str, seed: int, reasoning_field: str | None
+) -> list[bytes]:
+    """Return the body as whole parts: one per chunk, or the JSON document alone.
+
+    `usage` asks for the last chunk of a stream, with the usage; reasoning goes into `reasoning_field`, if there is one.
+    """
+    if not stream:
+        return [orjson.dumps(_completion(answer, model, reasoning_field))]
+    chunks = _chunks(answer, model, Random(seed), reasoning_field, usage=usage)
+    return [*(b"data: " + orjson.dumps(chunk) + b"\n\n" for chunk in chunks), DONE]
+
+
+def _completion(answer: Answer, model: str, reasoning_field: str | None) -> Json:
+    message: Json = {"role": "assistant", "content": _joined(answer, "text"), "refusal": _joined(answer, "refusal")}
+    message["annotations"] = []
+    if reasoning_field and (thoughts := _joined(answer, "reasoning")):
+        message[reasoning_field] = thoughts
+    if calls := [_chat_call(block) for block in answer.content if block["type"] == "call"]:
+        message["tool_calls"] = calls
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.ending}
+    whole = {**_envelope(answer, model, "chat.completion"), "choices": [choice]}
+    return whole if answer.usage is None else {**whole, "usage": chat_usage(answer.usage)}
+
+
+def _chunks(answer: Answer, model: str, random: Random, reasoning_field: str | None, *, usage: bool) -> Iterator[Json]:
+    envelope = {**_envelope(answer, model, "chat.completion.chunk"), **({"usage": None} if usage else {})}
+
+    def chunk(delta: Json, reason: str | None = None) -> Json:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return {**envelope, "choices": [choice]}
+
+    yield chunk({"role": "assistant", "content": "", "refusal": None})
+    for delta in _deltas(answer, random, reasoning_field):
+        yield chunk(delta)
+    yield chunk({}, answer.ending)
+    if usage and answer.usage is not None:
+        yield {**envelope, "choices": [], "usage": chat_usage(answer.usage)}
+
+
+def _deltas(answer: Answer, random: Random, reasoning_field: str | None) -> Iterator[Json]:
+    n_calls = 0
+    for block in answer.content:
+        match block["type"]:
+            case "text":
+                for piece in pieces(as_text(block["text"]), random, answer.delta_chars):
+                    yield {"content": piece}
+            case "refusal":
+                for piece in pieces(as_text(block["refusal"]), random, answer.delta_chars):
+                    yield {"refusal": piece}
+            case "reasoning" if reasoning_field:
+                for piece in pieces(as_text(block["text"]), random, answer.delta_chars):
+                    yield {reasoning_field: piece}
+            case "call":
+                begun = _chat_call({**block, "arguments": ""})
+                yield {"tool_calls": [{"index": n_calls, **begun}]}
+                for piece in pieces(as_text(block["arguments"]), random, answer.delta_chars):
+                    yield {"tool_calls": [{"index": n_calls, "function": {"arguments": piece}}]}
+                n_calls += 1
+            case _:
+                pass
+
+
+def chat_usage(counted: Counted) -> Json:
+    """Return the usage as Chat Completions words it."""
+    usage = usage_of(counted, of_input="prompt", of_output="completion")
+    if counted.cached is not None:
+        usage["prompt_tokens_details"] = {"audio_tokens": 0, **as_object(usage["prompt_tokens_details"])}
+    if counted.reasoning is not None:
+        rest = {"audio_tokens": 0, "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
+        usage["completion_tokens_details"] = {**as_object(usage["completion_tokens_details"]), **rest}
+    if counted.cost is not None:
+        usage |= {"cost": counted.cost, "is_byok": counted.upstream_cost is not None}
+        usage["cost_details"] = {"upstream_inference_cost": counted.upstream_cost}
+    return usage
+
+
+def usage_of(counted: Counted, *, of_input: str, of_output: str) -> Json:
+    """Return the usage in the words that both APIs have, with the names that this one gives to input and output."""
+    usage: Json = {f"{of_input}_tokens": counted.input, f"{of_output}_tokens": counted.output}
+    usage["total_tokens"] = counted.input + counted.output
+    if counted.cached is not None:
+        written = {} if counted.written is None else {"cache_write_tokens": counted.written}
+        usage[f"{of_input}_tokens_details"] = {"cached_tokens": counted.cached, **written}
+    if counted.reasoning is not None:
+        usage[f"{of_output}_tokens_details"] = {"reasoning_tokens": counted.reasoning}
+    return usage
+
+
+def _envelope(answer: Answer, model: str, kind: str) -> Json:
+    return {
+        "id": answer.id.replace("resp_", "chatcmpl-"),
+        "object": kind,
+        "created": 1_763_769_600,
+        "model": answer.model or model,
+        "service_tier": "default",
+        "system_fingerprint": "fp_0",
+    }
+
+
+def _chat_call(block: Json) -> Json:
+    function = {"name": block["name"], "arguments": block["arguments"]}
+    return {"id": block["id"], "type": "function", "function": function}
+
+
+def _joined(answer: Answer, kind: str) -> str | None:
+    key = "refusal" if kind == "refusal" else "text"
+    texts = [as_text(block[key]) for block in answer.content if block["type"] == kind]
+    return "".join(texts) if texts else None
+
+
+# -- Responses ---------------------------------------------------------------------------------------------------------
 
 
 def responses_parts(answer: Answer, *, stream: bool, encrypted: bool, model: str, seed: int) -> list[bytes]:
@@ -24,10 +143,7 @@ def responses_parts(answer: Answer, *, stream: bool, encrypted: bool, model: str
     if not stream:
         return [orjson.dumps(_response(answer, model, items))]
     numbers = count()
-    events = ({**event, "sequence_number": next(numbers)} for event in _events(answer, model, items, Random(seed)))
-    return [
-        b"event: " + as_text(event["type"]).encode() + b"\ndata: " + orjson.dumps(event) + b"\n\n" for event in events
-    ]
+    return [sse({**event, "sequence_number": next(numbers)}) for event in _events(answer, model, items, Random(seed))]
 
 
 def output_items(answer: Answer, *, encrypted: bool) -> list[Json]:
@@ -96,25 +212,10 @@ def _response(answer: Answer, model: str, output: Sequence[Json], status: str = 
         "tools": [],
         "top_p": 1.0,
         "truncation": "disabled",
-        "usage": None if begun or answer.usage is None else responses_usage(answer.usage),
+        "usage": None
+        if begun or answer.usage is None
+        else usage_of(answer.usage, of_input="input", of_output="output"),
     }
-
-
-def responses_usage(counted: Counted) -> Json:
-    """Return the usage as this API words it."""
-    usage: Json = {
-        "input_tokens": counted.input,
-        "output_tokens": counted.output,
-        "total_tokens": counted.input + counted.output,
-    }
-    if counted.cached is not None:
-        details: Json = {"cached_tokens": counted.cached}
-        usage["input_tokens_details"] = (
-            details if counted.written is None else {**details, "cache_write_tokens": counted.written}
-        )
-    if counted.reasoning is not None:
-        usage["output_tokens_details"] = {"reasoning_tokens": counted.reasoning}
-    return usage
 
 
 def _events(answer: Answer, model: str, items: Sequence[Json], random: Random) -> Iterator[Json]:
