@@ -225,5 +225,7 @@ def _do_nothing(number: int, frame: object) -> None:
 def _quit(exit_code: int) -> None:
     """End the process without waiting for anything, with a visible cursor on a line of its own."""
     if os.isatty(2):
-        os.write(2, b"\r\n" + _SHOW_CURSOR)
+        terminal = os.dup(2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the painter is still drawing, and would draw after this line
+        os.write(terminal, b"\r\n" + _SHOW_CURSOR)
     os._exit(exit_code)
