@@ -80,10 +80,6 @@ class Terminal:
         return not self._screen.cursor.hidden
 
     @property
-    def is_at_line_start(self) -> bool:
-        return self._screen.cursor.x == 0
-
-    @property
     def has_colours(self) -> bool:
         codes = ";".join(re.findall(r"\x1b\[([0-9;]*)m", self.output)).split(";")
         return any(30 <= int(code or 0) < 48 for code in codes)
