@@ -23,7 +23,7 @@ from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_p
 from journeyman.tools.context import BackgroundTasks, States
 from journeyman.tools.schema import OutputSchema, output_schema
 from journeyman.tools.tools import TOOL_NAME, Middleware, Tool, tool_problems
-from journeyman.types import JsonObject, Message, Text, ToolResult, frozen, value_class
+from journeyman.types import JsonObject, Message, Text, ToolResult, frozen, frozen_in_order
 from journeyman.window import AnyStrategy, Compaction
 
 Co = TypeVar("Co", covariant=True)
@@ -67,14 +67,14 @@ class Stopping:
     trigger: Literal["answer", "stop_after"]
 
 
-@value_class()
+@frozen_in_order
 class KeepGoing:
     """The run continues; the model reads `text`. A blank text lets it stop."""
 
     text: str
 
 
-@value_class()
+@frozen_in_order
 class Escalate:
     """The run ends with `Failure(STOP_GUARD)`."""
 

@@ -28,10 +28,9 @@ A run itself raises none of them but `DefinitionError`: it returns a `Failure`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from journeyman.types import NOTHING_USED, Usage
+from journeyman.types import NOTHING_USED, Usage, frozen_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +74,7 @@ class JourneymanError(Exception):
     """The root of every exception of this package."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_in_order
 class Problem:
     """One thing wrong with a definition."""
 

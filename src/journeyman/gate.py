@@ -34,6 +34,7 @@ from journeyman.types import (
     ToolUse,
     canonical_json,
     frozen,
+    frozen_in_order,
     record_class,
     value_class,
 )
@@ -52,14 +53,14 @@ class Allow:
     """As the answer to an `Ask`: how far it reaches. More than `once` only has a meaning for a gate that offers it."""
 
 
-@value_class()
+@frozen_in_order
 class Deny:
     """The call must not happen; the model reads why."""
 
     reason: str
 
 
-@value_class()
+@frozen_in_order
 class Ask:
     """Somebody must decide. Without an approver it is a denial, with this as its reason."""
 
@@ -68,7 +69,7 @@ class Ask:
     """How far an approval may reach."""
 
 
-@value_class()
+@frozen_in_order
 class Rewrite:
     """The call may happen with other arguments. They are validated again, and the model is told."""
 
@@ -76,7 +77,7 @@ class Rewrite:
     reason: str = ""
 
 
-@value_class()
+@frozen_in_order
 class Stop:
     """The call must not happen, and the run ends, with those that it is part of."""
 

@@ -30,7 +30,7 @@ ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "m
 CachePolicy: TypeAlias = Literal["off", "auto", "explicit"]
 
 
-@value_class(kw_only=True)
+@frozen
 class Settings:
     """How a model is asked. None always means: the provider's default."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, replace
 from dataclasses import Field as DataclassField
 from functools import cache
@@ -26,14 +26,27 @@ T = TypeVar("T")
 def frozen(kind: type[T]) -> type[T]:
     """Make a class a frozen, slotted dataclass with keyword arguments, for what is made seldom.
 
-    This and the two decorators below give their classes shared methods where `dataclass` compiles new ones for each:
+    This and the three decorators below give their classes shared methods where `dataclass` compiles new ones for each:
     that would be more than a third of what `from journeyman import Agent, run` costs, as the benchmark of starting
-    shows. This one compiles none.
+    shows. This one and the next compile none.
     """
-    made: Any = _sharing(dataclass(slots=True, kw_only=True, init=False, eq=False, repr=False)(kind))
-    every = fields(made)
+    return _uncompiled(kind, kw_only=True)
 
-    def start(self: object, **given: object) -> None:
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def frozen_in_order(kind: type[T]) -> type[T]:
+    """Do the same as `frozen`, for a class whose arguments may also be given in order, without their names."""
+    return _uncompiled(kind, kw_only=False)
+
+
+def _uncompiled(kind: type[T], *, kw_only: bool) -> type[T]:
+    made: Any = _sharing(dataclass(slots=True, kw_only=kw_only, init=False, eq=False, repr=False)(kind))
+    every = fields(made)
+    in_order = tuple([each.name for each in every if not each.kw_only])
+
+    def start(self: object, *ordered: object, **given: object) -> None:
+        if ordered:
+            given |= _named(in_order, ordered, given, made)
         for each in every:
             fact = given.pop(each.name) if each.name in given else _default(each, made)
             object.__setattr__(self, each.name, fact)
@@ -87,6 +100,17 @@ def _sharing(made: type[T]) -> type[T]:
     return made
 
 
+def _named(
+    names: Sequence[str], ordered: Sequence[object], given: Mapping[str, object], made: type[object]
+) -> dict[str, object]:
+    if len(ordered) > len(names):
+        raise TypeError(f"{made.__qualname__}() takes {len(names)} arguments without a name, not {len(ordered)}.")
+    named = dict(zip(names, ordered, strict=False))
+    if twice := named.keys() & given.keys():
+        raise TypeError(f"{made.__qualname__}() got {', '.join(sorted(twice))} twice.")
+    return named
+
+
 def _default(missing: DataclassField[Any], made: type[object]) -> object:
     if missing.default_factory is not MISSING:
         return missing.default_factory()
@@ -121,7 +145,7 @@ know; the provider's own word is in `Response.stop_detail`."""
 Role: TypeAlias = Literal["user", "assistant"]
 
 
-@value_class()
+@frozen_in_order
 class Base64:
     """Bytes inside the message."""
 
@@ -132,7 +156,7 @@ class Base64:
     type: Literal["base64"] = field(default="base64", repr=False, kw_only=True)
 
 
-@value_class()
+@frozen_in_order
 class Url:
     """Bytes that the provider fetches by itself."""
 
@@ -161,7 +185,7 @@ class Text:
     type: Literal["text"] = field(default="text", repr=False, kw_only=True)
 
 
-@value_class()
+@frozen_in_order
 class Image:
     """A picture in user input or in a tool's result."""
 
@@ -173,7 +197,7 @@ class Image:
         return cls(Base64(b64encode(data).decode(), media_type))
 
 
-@value_class()
+@frozen_in_order
 class Document:
     """A document (PDF or plain text) in user input or in a tool's result."""
 
@@ -197,7 +221,7 @@ class Thinking:
     type: Literal["thinking"] = field(default="thinking", repr=False, kw_only=True)
 
 
-@value_class()
+@frozen_in_order
 class RedactedThinking:
     """Reasoning that the provider encrypted; sent back unchanged."""
 
@@ -229,7 +253,7 @@ class ToolUse:
         return from_json(self.input_json)
 
 
-@value_class()
+@frozen_in_order
 class ToolReference:
     """In a tool's result: a deferred tool that was found. A provider that loads deferred tools itself shows it to the
     model; for all others it is left out."""

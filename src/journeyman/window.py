@@ -15,6 +15,7 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 from journeyman.errors import DefinitionError, Problem
 from journeyman.model import Model, Prefix, Request, Response, context_window_of
 from journeyman.types import (
+    NOTHING_USED,
     Base64,
     Block,
     Document,
@@ -271,7 +272,7 @@ class View(Protocol):
 class WholeView:
     """All of the history is sent. Nothing is estimated before somebody asks."""
 
-    __slots__ = ("_covered", "_reported_tokens", "messages", "prefix")
+    __slots__ = ("_covered", "_reported", "messages", "prefix")
 
     def __init__(self, messages: Sequence[Message], prefix: Prefix) -> None:
         """`messages` grow as the history does."""
@@ -279,18 +280,19 @@ class WholeView:
         self.prefix = prefix
         self._covered = 0
         """How many messages the last report is about."""
-        self._reported_tokens: int | None = None
+        self._reported = NOTHING_USED
 
     @property
     def tokens(self) -> int:
-        """About how long the next request is."""
-        reported = estimate_prefix(self.prefix) if self._reported_tokens is None else self._reported_tokens
-        return reported + sum(estimate_message(message) for message in self.messages[self._covered :])
+        """About how long the next request is. What is not exact, or counts no input, was no report."""
+        covered, tokens = self._covered, self._reported.total_tokens
+        if not (self._reported.exact and self._reported.input_tokens):
+            covered, tokens = 0, estimate_prefix(self.prefix)
+        return tokens + sum(estimate_message(message) for message in self.messages[covered:])
 
     def measure(self, usage: Usage, history: Sequence[Message]) -> None:
-        """Remember what the model reported. What is not exact, or counts no input, is no report."""
-        is_report = usage.exact and usage.input_tokens
-        self._covered, self._reported_tokens = (len(history), usage.total_tokens) if is_report else (0, None)
+        """Remember what the model reported."""
+        self._covered, self._reported = len(history), usage
 
 
 class CompactedView:

@@ -84,20 +84,21 @@ async def iterate(run: Run) -> Iterated | Ending:
 
 async def _begin(run: Run) -> None:
     """Put what is staged into the history, after it what the user said meanwhile, and count the iteration."""
-    inbox = run.options.inbox
+    options, attempt, ledger = run.options, run.attempt, run.ledger
+    inbox = options.inbox
     if inbox is not None and inbox.has_news and run.history.may_say:
         run.say(*inbox.take_steering())
     committed = run.history.commit()
-    if run.options.store_step is not None:
-        run.options.store_step()
+    if options.store_step is not None:
+        options.store_step()
     if run.watch is not None:
         await run.committed(committed)
     if run.scope.is_due():
         await run.scope.checkpoint()
-    run.attempt.iteration += 1
-    run.attempt.doing = "calling the model"
-    run.ledger.n_model_calls += 1
-    run.ledger.call_usage = NOTHING_USED
+    attempt.iteration += 1
+    attempt.doing = "calling the model"
+    ledger.n_model_calls += 1
+    ledger.call_usage = NOTHING_USED
     if run.watch is not None:
         await run.tell(IterationStarted)
         await run.scope.checkpoint()
