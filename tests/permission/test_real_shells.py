@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from journeyman.permission.capability import classify
@@ -64,6 +64,7 @@ def test_a_command_that_a_rule_allows_runs_the_program_of_the_rule_and_no_other(
 
 
 @given(command=st.one_of(commands, st.tuples(commands, st.just("\nrm z\n"), commands).map("".join)))
+@example(command=" # it's \\\nrm z\n")
 def test_whatever_a_shell_runs_a_deny_finds(shell: StubShell, command: str) -> None:
     if "\0" in command:
         return

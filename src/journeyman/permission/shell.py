@@ -93,13 +93,16 @@ class Word:
 def every_command(command: str) -> list[tuple[Word, ...]] | None:
     """Return every command that might run in this one, as its words. None: it is too long or too deep to tell.
 
-    It is read twice, with and without its quotes: what a trick with quotes hides from one reading, the other finds.
+    It is read with and without its quotes, and with its lines joined and not: what a trick hides from one reading,
+    another finds.
     """
     if len(command) > _MOST_CHARS:
         return None
-    joined = command.replace("\\\n", "")
+    readings = dict.fromkeys(
+        (command, command.replace("\\\n", ""))
+    )  # a line goes on behind a backslash, but not in a comment
     found: list[tuple[Word, ...]] = []
-    waiting = [(joined, 0), (joined.translate(_WITHOUT_QUOTES), 0)]
+    waiting = [(text, 0) for reading in readings for text in (reading, reading.translate(_WITHOUT_QUOTES))]
     while waiting:
         text, depth = waiting.pop()
         if depth > _DEEPEST:
