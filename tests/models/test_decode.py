@@ -111,7 +111,6 @@ OOPS = b'{"error": {"code": "server_error", "message": "Oops"}}'
         (chat.Decoder, b"{}", "unknown", "it is no chat completion"),
         (chat.Decoder, b'{"choices": []}', "unknown", "it is no chat completion"),
         (chat.Decoder, b"<html>", "stream_cut", "<html>"),
-        (chat.Decoder, by_chat.document({"content": "Hi"}, None), "stream_cut", "it ended before it was complete"),
         (chat.Decoder, BUSY, "overloaded", "Busy"),
         (chat.Decoder, b'{"error": "model not loaded"}', "unknown", "model not loaded"),
         (responses.Decoder, b"", "stream_cut", "cannot be read"),

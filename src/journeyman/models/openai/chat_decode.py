@@ -1,7 +1,8 @@
 """Chat Completions answers as parts: a chunk of an event stream at a time, or one document at once.
 
 Servers differ in what they leave out, so whatever can be told without it is: the index and the id of a call, the
-arguments in pieces or whole, `stop` said where calls were made. Unknown fields are ignored.
+arguments in pieces or whole, `stop` said where calls were made, or no reason to stop at all. An answer is complete when
+that reason came, or `[DONE]`, or the whole document. Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Decoder:
         if self.complete:
             return ()
         if len(data) < _LEAST_CHUNK_BYTES and data.strip() == b"[DONE]":
-            return self.end()
+            return self._end()
         chunk = parsed(data)
         if is_error or "error" in chunk or chunk.get("object") == "error":
             _raise_reported(chunk, is_error=is_error)
@@ -107,9 +108,11 @@ class Decoder:
         """
         completion = parsed(data)
         _raise_reported(completion, is_error=False)
-        if not as_list(completion.get("choices")):
+        parts = self.feed(data)
+        choices = [as_object(choice) for choice in as_list(completion.get("choices"))]
+        if not any(isinstance(choice.get("message"), dict) for choice in choices):
             raise damaged("it is no chat completion", "unknown")
-        return [*self.feed(data), *self.end()]
+        return [*parts, *self._end()]
 
     def end(self) -> Sequence[Part]:
         """Return what is left to say when the events have ended.
@@ -121,9 +124,7 @@ class Decoder:
             return ()
         if self._finish_reason is None:
             raise damaged("it ended before it was complete" if self._started else "it is empty")
-        self.complete = True
-        stop_reason, detail = self._stop(self._finish_reason)
-        return (*[BlockFinished(block) for block in self._blocks()], ResponseFinished(stop_reason, detail))
+        return self._end()
 
     def usage(self) -> Usage | None:
         """Return what the answer has reported as used so far; None before it has reported anything."""
@@ -132,9 +133,20 @@ class Decoder:
         usage = usage_of(self._usage, tells_cost=self.tells_cost)
         return usage if self.price is None else self.price.charged(usage)
 
+    def _end(self) -> Sequence[Part]:
+        """Return what is left to say of an answer that is complete, also without a reason to stop."""
+        if not self._started:
+            raise damaged("it is empty")
+        self.complete = True
+        self._calls.all[:] = [call for call in self._calls.all if not call.is_empty]
+        stop_reason, detail = self._stop(self._finish_reason or "stop")
+        return (*[BlockFinished(block) for block in self._blocks()], ResponseFinished(stop_reason, detail))
+
     def _read_choice(self, choice: JsonObject, parts: list[Part]) -> None:
         if choice.get("index"):
             return  # `n` is not asked for
+        if error := choice.get("error"):
+            raise reported_within(error)
         delta = as_object(choice.get("delta") or choice.get("message"))
         if len(delta) > 1:
             # In the order in which the model wrote them: reasoning first.
@@ -253,6 +265,11 @@ class _WrittenCall:
     told_id: str
     name: str
     pieces: list[str] = field(default_factory=list[str])
+
+    @property
+    def is_empty(self) -> bool:
+        """True for what some servers send in place of no call: neither a name nor arguments."""
+        return not self.name.strip() and "".join(self.pieces).strip() in ("", "{}")
 
     def finish(self) -> Block:
         return tool_use(self.id, self.name, "".join(self.pieces), wire_id=self.wire_id)
