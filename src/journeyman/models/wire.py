@@ -81,12 +81,17 @@ def own_id(id: str, ids: set[str], *, prefix: str = "call") -> tuple[str, str | 
     return own, None if own == id else id
 
 
-def tool_use(id: str, name: str, arguments: str, *, wire_id: str | None) -> ToolUse:
+def tool_use(id: str, name: str, arguments: str, *, wire_id: str | None, extra: JsonObject | None = None) -> ToolUse:
     """Return the block of a call. None are taken for `{}`, and what is no JSON object is kept as `malformed`."""
     raw = arguments if arguments.strip() else "{}"
     if is_object(raw):
-        return ToolUse(id, name, raw, wire_id=wire_id)
-    return ToolUse(id, name, malformed=raw, wire_id=wire_id)
+        return ToolUse(id, name, raw, wire_id=wire_id, extra=extra)
+    return ToolUse(id, name, malformed=raw, wire_id=wire_id, extra=extra)
+
+
+def kept_beside(call: ToolUse, provider: str) -> JsonObject:
+    """Return the fields that `provider` has sent beside a call, and wants back with it."""
+    return as_object(call.extra.get(provider)) if call.extra else {}
 
 
 def shown(block: Block) -> Part | None:

@@ -20,7 +20,7 @@ from typing import Final
 
 from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.strict import Grammars
-from journeyman.models.wire import is_marked_inside, joined, readable, safe_id, safe_name, to_json
+from journeyman.models.wire import is_marked_inside, joined, kept_beside, readable, safe_id, safe_name, to_json
 from journeyman.types import (
     Base64,
     Block,
@@ -222,7 +222,8 @@ def _text(block: Text, role: Role) -> bytes:
 def _tool_use(block: ToolUse) -> bytes:
     id, name = safe_id(block.id).encode(), safe_name(block.name, longest=_NAME_CHARACTERS).encode()
     arguments = block.input_json.encode("utf-8", "replace")
-    return b'{"type":"tool_use","id":"%b","name":"%b","input":%b}' % (id, name, arguments)
+    beside = b"," + to_json(kept)[1:-1] if (kept := kept_beside(block, CODEC)) else b""
+    return b'{"type":"tool_use","id":"%b","name":"%b","input":%b%b}' % (id, name, arguments, beside)
 
 
 def _tool_result(block: ToolResult) -> bytes:

@@ -38,6 +38,7 @@ _STOP_REASONS: Final[Mapping[str, StopReason]] = {
 }
 
 _REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
+_KEPT_WITH_CALL: Final = "extra_content"
 _LEAST_CHUNK_BYTES: Final = 32
 _GROWING_DETAILS: Final = ("text", "summary", "data")
 
@@ -208,7 +209,9 @@ class Decoder:
             blocks.append(Text(text, extra={"annotations": self._annotations} if self._annotations else None))
         if refusal := "".join(self._refusal):
             blocks.append(Text(refusal, extra={"refusal": True}))
-        return [block for block in blocks if block is not None] + [call.finish() for call in self._calls.all]
+        return [block for block in blocks if block is not None] + [
+            call.finish(self.provider) for call in self._calls.all
+        ]
 
     def _thinking(self) -> Block | None:
         text = "".join(self._reasoning)
@@ -265,14 +268,17 @@ class _WrittenCall:
     told_id: str
     name: str
     pieces: list[str] = field(default_factory=list[str])
+    extra: JsonObject = field(default_factory=dict[str, JsonValue])
+    """What the service wants back with the call, such as Gemini's signature of the thought that led to it."""
 
     @property
     def is_empty(self) -> bool:
         """True for what some servers send in place of no call: neither a name nor arguments."""
         return not self.name.strip() and "".join(self.pieces).strip() in ("", "{}")
 
-    def finish(self) -> Block:
-        return tool_use(self.id, self.name, "".join(self.pieces), wire_id=self.wire_id)
+    def finish(self, provider: str) -> Block:
+        extra: JsonObject | None = {provider: self.extra} if self.extra else None
+        return tool_use(self.id, self.name, "".join(self.pieces), wire_id=self.wire_id, extra=extra)
 
 
 @dataclass(slots=True, repr=False, eq=False)
@@ -289,6 +295,8 @@ class _Calls:
         given = function.get("arguments", function.get("input"))
         arguments = orjson.dumps(given).decode() if isinstance(given, dict) else as_text(given)
         call = self._call(delta, as_text(function.get("name")), arguments)
+        if (more := delta.get(_KEPT_WITH_CALL)) is not None:
+            call.extra[_KEPT_WITH_CALL] = more
         if not arguments:
             return None
         call.pieces.append(arguments)
