@@ -252,7 +252,7 @@ class History:
         return slice(start, end)
 
     def _is_answered_after(self, messages: Sequence[Message], index: int) -> bool:
-        """Return whether calls of the last message wait for results that stand behind what the model goes on to say from
+        """Return whether calls of the last message wait for results that come after what the model says from
         `messages[index]` on: providers take all of that for one message."""
         if not self._calls or self.staged:
             return False

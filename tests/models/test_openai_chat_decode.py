@@ -15,6 +15,7 @@ from journeyman.model import BlockFinished, InputPart, ResponseFinished, Respons
 from journeyman.models.openai.chat_decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, Price, RedactedThinking, StopReason, Text, Thinking, ToolUse, Usage
+from tests.models import test_openai_responses_decode as by_responses
 from tests.models.decoding import Json, Part, UsageSeen, failed, fed, summed
 from tests.support.messages_answers import SERIAL
 from tests.support.openai_answers import Answer, Counted, answer, call, reasoning, refusal
@@ -343,7 +344,17 @@ def test_a_service_that_bills_tells_the_cost(told: Json, cost: float | None) -> 
 
 def test_details_that_cannot_be_do_not_make_counts_negative() -> None:
     usage = usage_of({"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 9}})
-    assert (usage.input_tokens, usage.cache_read_tokens) == (0, 9)
+    assert (usage.input_tokens, usage.cache_read_tokens, usage.exact) == (0, 9, False)
+
+
+def test_tokens_that_are_counted_as_read_and_as_written_are_counted_once() -> None:
+    details = {"cached_tokens": 80, "cache_write_tokens": 60}
+    over_chat = usage_of({"prompt_tokens": 100, "completion_tokens": 5, "prompt_tokens_details": details})
+    told = {"input_tokens": 100, "output_tokens": 5, "input_tokens_details": details}
+    over_responses = by_responses.usage_of(told)
+    expected = Usage(requests=1, output_tokens=5, cache_read_tokens=80, cache_write_tokens=20, exact=False)
+    assert over_chat == over_responses == expected
+    assert over_chat.total_tokens == 105
 
 
 def test_usage_in_every_chunk_replaces_what_was_told_before() -> None:
@@ -428,6 +439,11 @@ def test_an_empty_call_beside_another_is_no_call() -> None:
     assert uses_of(chunk({"function_call": {"name": ""}, **A_CALL["choices"][0]["delta"]})) == [("1", "a", "{}")]
 
 
+def passed_on(raw: object) -> Json:
+    metadata = {"provider_name": "Groq", "raw": raw}
+    return {"message": "Provider returned error", "code": 502, "metadata": metadata}
+
+
 TOO_LONG = {"message": "This model's maximum context length is 8192 tokens.", "type": "BadRequestError", "code": 400}
 
 
@@ -438,6 +454,11 @@ TOO_LONG = {"message": "This model's maximum context length is 8192 tokens.", "t
         ({"message": "Slow", "code": "rate_limit_exceeded"}, "rate_limited", "rate_limit_exceeded", "Slow"),
         ({"message": "No more", "code": 402}, "quota", None, "402: No more"),
         ({"message": "Upstream", "code": 502, "metadata": {}}, "overloaded", None, "502: Upstream"),
+        (passed_on("Out of GPUs"), "overloaded", None, "502: Provider returned error (Groq: Out of GPUs)"),
+        (passed_on('{"error": {"message": "Busy"}}'), "overloaded", None, "error (Groq: Busy)"),
+        (passed_on('{"message": "Bye", "type": "insufficient_quota"}'), "quota", "insufficient_quota", "(Groq: Bye)"),
+        (passed_on({"detail": [3]}), "overloaded", None, 'error (Groq: {"detail":[3]})'),
+        (passed_on(" "), "overloaded", None, "Provider returned error"),
         ({"message": "Bad", "type": "invalid_request_error"}, "bad_request", "invalid_request_error", "Bad"),
         (TOO_LONG, "context_overflow", "BadRequestError", "maximum context length"),
         ("out of memory", "unknown", None, "an error: out of memory"),

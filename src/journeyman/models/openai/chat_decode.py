@@ -26,7 +26,17 @@ from journeyman.model import (
     UsageSeen,
 )
 from journeyman.models.openai.endpoint import reported_within
-from journeyman.models.wire import as_list, as_object, as_text, damaged, is_object, own_id, parsed, tool_use
+from journeyman.models.wire import (
+    as_list,
+    as_object,
+    as_text,
+    damaged,
+    is_object,
+    own_id,
+    parsed,
+    split_input,
+    tool_use,
+)
 from journeyman.types import Block, JsonObject, Price, RedactedThinking, StopReason, Text, Thinking, Usage
 
 _STOP_REASONS: Final[Mapping[str, StopReason]] = {
@@ -338,16 +348,16 @@ def usage_of(told: JsonObject, *, tells_cost: bool) -> Usage:
     prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
     inside, outside = as_object(told.get("prompt_tokens_details")), as_object(told.get("completion_tokens_details"))
     read, written = _count_of(inside, "cached_tokens"), _count_of(inside, "cache_write_tokens")
-    total = prompt if isinstance(prompt, int) else 0
+    rest, written, fits = split_input(prompt if isinstance(prompt, int) else 0, read, written)
     return Usage(
         requests=1,
-        input_tokens=max(0, total - (read or 0) - (written or 0)),
+        input_tokens=rest,
         output_tokens=completion if isinstance(completion, int) else 0,
         cache_read_tokens=read,
         cache_write_tokens=written,
         reasoning_tokens=_count_of(outside, "reasoning_tokens"),
         cost=_cost(told) if tells_cost else None,
-        exact=isinstance(prompt, int) and isinstance(completion, int),
+        exact=fits and isinstance(prompt, int) and isinstance(completion, int),
     )
 
 

@@ -25,7 +25,7 @@ from journeyman.model import (
     UsageSeen,
 )
 from journeyman.models.openai.endpoint import reported_within
-from journeyman.models.wire import as_list, as_object, as_text, damaged, own_id, parsed, shown, tool_use
+from journeyman.models.wire import as_list, as_object, as_text, damaged, own_id, parsed, shown, split_input, tool_use
 from journeyman.types import Block, JsonObject, Opaque, Price, StopReason, Text, Thinking, ToolUse, Usage
 
 BETWEEN_THOUGHTS: Final = "\n\n"
@@ -133,14 +133,15 @@ class Decoder:
         if not counts:
             return None
         read, written = counts.get("cached_tokens"), counts.get("cache_write_tokens")
+        rest, written, fits = split_input(counts.get("input_tokens", 0), read, written)
         usage = Usage(
             requests=1,
-            input_tokens=max(0, counts.get("input_tokens", 0) - (read or 0) - (written or 0)),
+            input_tokens=rest,
             output_tokens=counts.get("output_tokens", 0),
             cache_read_tokens=read,
             cache_write_tokens=written,
             reasoning_tokens=counts.get("reasoning_tokens"),
-            exact="input_tokens" in counts and "output_tokens" in counts,
+            exact=fits and "input_tokens" in counts and "output_tokens" in counts,
         )
         return usage if self.price is None else self.price.charged(usage)
 
