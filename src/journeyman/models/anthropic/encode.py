@@ -18,7 +18,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from journeyman.model import CachePolicy, Prefix, ToolSpec
+from journeyman.model import CachePolicy, Prefix, ToolSpec, anthropic_problems
+from journeyman.models.requests import refused_here
 from journeyman.models.strict import Grammars
 from journeyman.models.wire import is_marked_inside, joined, kept_beside, readable, safe_id, safe_name, to_json
 from journeyman.types import (
@@ -256,7 +257,10 @@ def _document(block: Document) -> bytes:
 def _tools(prefix: Prefix, *, end: bool) -> bytes:
     """Return the elements of `tools`; `end` marks the last one that is in the prompt."""
     grammars = Grammars()
-    tools = [_tool(spec, strict=spec.strict and grammars.take(spec.input_schema)) for spec in prefix.tools]
+    tools = [
+        _tool(spec, strict=spec.strict and CODEC not in spec.forms and grammars.take(spec.input_schema))
+        for spec in prefix.tools
+    ]
     shown = [index for index, spec in enumerate(prefix.tools) if not spec.deferred]
     if end and shown:
         tools[shown[-1]] = tools[shown[-1]][:-1] + _MARK
@@ -267,6 +271,11 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
     key = f"{CODEC}/strict" if strict else CODEC
     if key not in spec.wire:
         tool: JsonObject = {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
+        if form := spec.forms.get(CODEC):
+            tool = {**form, "name": spec.name}
+        elif problems := anthropic_problems(spec.input_schema):
+            reasons = " ".join([f"{problem.message} {problem.hint}" for problem in problems])
+            raise refused_here(f"The tool {spec.name!r} cannot be sent. {reasons}")
         marks: JsonObject = {"strict": True} if strict else {}
         spec.wire[key] = to_json({**tool, **marks, "defer_loading": True} if spec.deferred else {**tool, **marks})
     return spec.wire[key]
