@@ -18,6 +18,7 @@ from benchmarks.server import serving
 from benchmarks.work import Function, noting
 
 _PAGE = "birdstrike" * 200
+_BARE = "aiohttp by hand"
 
 Opened: TypeAlias = Callable[[Function], AbstractAsyncContextManager[Contender]]
 """Opens a contender whose tool is the given function."""
@@ -65,7 +66,7 @@ def _over_http(where: str, windows: Windows, rounds: int, *, page: str = "", tar
     with serving(iterations=windows.iterations) as url:
         opened: dict[str, Opened] = {
             "journeyman": lambda function: ours.over_http(url, function),
-            "aiohttp by hand": lambda function: hand_written.over_aiohttp(url, function),
+            _BARE: lambda function: hand_written.over_aiohttp(url, function),
         }
         if page:  # to 1,000 iterations it would take minutes
             opened["SDK by hand"] = lambda function: on_sdk.over_sdk(url, function)
@@ -86,10 +87,18 @@ async def _rows(
                     called_at_s.clear()
                     await work()
                     costs[name].append(windows.costs(called_at_s))
-    return [
+    rows = [
         _row(where, windows, name, pairs=pairs, target=target if name == "journeyman" else "")
         for name, pairs in costs.items()
     ]
+    return [*rows, _against_bare(where, windows, costs)] if page else rows
+
+
+def _against_bare(where: str, windows: Windows, costs: Mapping[str, list[tuple[float, float]]]) -> Row:
+    """Return what a late iteration costs against one of the bare loop in the same run."""
+    late = {name: [pair[1] for pair in costs[name]] for name in ("journeyman", _BARE)}
+    what = f"{where}, iterations {windows.late} to {windows.late + windows.width}"
+    return compared(what, late, ours="journeyman", reference=_BARE, unit="us CPU / iteration", scale=1e6, target="≤ 2")
 
 
 def _row(where: str, windows: Windows, name: str, *, pairs: list[tuple[float, float]], target: str) -> Row:

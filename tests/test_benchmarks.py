@@ -32,6 +32,7 @@ MEASURED = {
         "over HTTP, 2 KB results, iterations 6 to 8: journeyman | 2 to 4",
         "over HTTP, 2 KB results, iterations 6 to 8: aiohttp by hand | 2 to 4",
         "over HTTP, 2 KB results, iterations 6 to 8: SDK by hand | 2 to 4",
+        "over HTTP, 2 KB results, iterations 6 to 8 | aiohttp by hand",
     ],
     "fan-out": [
         "30 runs at once, 5 requests each | aiohttp by hand",

@@ -17,7 +17,7 @@ from journeyman.connect import name_problem
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import Approver, Gate
 from journeyman.journal import Journal
-from journeyman.model import Model, Settings, ToolSpec
+from journeyman.model import Model, Settings, ToolSpec, anthropic_problems
 from journeyman.output import TEXT, Output, Reflection
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
 from journeyman.tools.context import BackgroundTasks, States
@@ -321,6 +321,8 @@ def _check_prompts(agent: Agent[Any, Any]) -> Iterator[Problem]:
 
 def _check_tools(agent: Agent[Any, Any]) -> Iterator[Problem]:
     seen: set[str] = set()
+    model = agent.model
+    provider = model.partition(":")[0] if isinstance(model, str) else getattr(model, "provider", None)
     for tool in agent.tools:
         if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
             yield Problem(
@@ -337,6 +339,8 @@ def _check_tools(agent: Agent[Any, Any]) -> Iterator[Problem]:
         else:
             seen.add(tool.name)
             yield from tool_problems(tool)
+            if provider == "anthropic" and "anthropic" not in tool.spec.forms:
+                yield from anthropic_problems(tool.spec.input_schema)
 
 
 def _check_output(agent: Agent[Any, Any]) -> Iterator[Problem]:

@@ -10,8 +10,10 @@ model has answered it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import TypeAlias, TypeVar, cast
 
 import orjson
@@ -74,8 +76,12 @@ class History:
         """What runs send in its place, where they compact it. Not read here: `loop/request.py` does."""
         self.changed_from = 0
         """The first message that is new, or another, since whoever stores the history set this."""
-        for message in messages:
-            self._replay(message, closing)
+        given = list(messages)
+        for index, message in enumerate(given):
+            if message.role == "assistant" and self._is_answered_after(given, index):
+                self._join(message)
+            else:
+                self._replay(message, closing)
         self.close(closing)
 
     # -- reading
@@ -244,6 +250,28 @@ class History:
         while start > 0 and self._messages[start - 1].role == "assistant":
             start -= 1
         return slice(start, end)
+
+    def _is_answered_after(self, messages: Sequence[Message], index: int) -> bool:
+        """Return whether calls of the last message wait for results that come after what the model says from
+        `messages[index]` on: providers take all of that for one message."""
+        if not self._calls or self.staged:
+            return False
+        said = list(takewhile(lambda message: message.role == "assistant", messages[index:]))
+        answers = takewhile(lambda message: message.role == "user", messages[index + len(said) :])
+        results = [block for each in answers for block in each.content if isinstance(block, ToolResult)]
+        left = Counter([result.tool_use_id for result in results])
+        left -= Counter([call.id for message in said for call in message.tool_uses])
+        return any(left[call.id] or (call.wire_id is not None and left[call.wire_id]) for call in self.unanswered)
+
+    def _join(self, message: Message) -> None:
+        before = self._messages.pop()
+        self._calls, waiting = {}, self._calls
+        joined = self.respond([block for block in message.content if not isinstance(block, _NOT_THE_MODELS)])
+        if joined is not None:
+            self._messages.pop()
+        self._messages.append(replace(before, content=(*before.content, *(joined.content if joined else ()))))
+        self._calls = waiting | self._calls
+        self.calls = tuple(self._calls.values())
 
     def _replay(self, message: Message, closing: Closing) -> None:
         if message.role == "assistant":

@@ -6,12 +6,13 @@ for the stream still gets the sum of it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import field, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
-from journeyman.errors import ModelUnavailable, ProviderError
+from journeyman.errors import ModelUnavailable, Problem, ProviderError
 from journeyman.types import (
     NOTHING_USED,
     Block,
@@ -58,10 +59,31 @@ class ToolSpec:
     """Ask the provider to guarantee the schema, where it can do so without loss."""
     deferred: bool = False
     """Not shown to the model until a `ToolReference` names it. Only a model that loads such tools itself is sent it."""
+    forms: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    """For providers, by their short names, the tool in their own form, which they are sent in place of this one."""
     stands_in: bool = False
     """Calls deferred tools for a model that cannot load them; others are not sent it."""
     wire: dict[str, bytes] = field(default_factory=lambda: {}, init=False, repr=False, compare=False)
     """The bytes of the tool as it is sent, by codec id: it is encoded once."""
+
+
+UNIONS: Final = frozenset({"allOf", "anyOf", "oneOf"})
+_PROPERTY_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+
+
+def anthropic_problems(schema: JsonObject) -> list[Problem]:
+    """Return why Anthropic would refuse the input schema of a tool that other providers take."""
+    problems: list[Problem] = []
+    if unions := sorted(UNIONS & schema.keys()):
+        wrong = f"Anthropic takes no {' and no '.join(unions)} at the top of the input schema of a tool."
+        problems.append(Problem("INVALID_INPUT_SCHEMA", wrong, "Put it inside a property, or use another provider."))
+    properties = schema.get("properties")
+    for name in properties if isinstance(properties, dict) else ():
+        if not _PROPERTY_NAME.fullmatch(name):
+            wrong = f"Anthropic does not take {name[:80]!r} as the name of a property."
+            hint = "Use 1 to 64 of the characters a-z, A-Z, 0-9, _, . and -, or another provider."
+            problems.append(Problem("INVALID_PROPERTY_NAME", wrong, hint))
+    return problems
 
 
 @value_class(kw_only=True)

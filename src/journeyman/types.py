@@ -245,6 +245,8 @@ class ToolUse:
     sendable."""
     wire_id: str | None = None
     """The provider's id, when it was empty or repeated and `id` had to be made."""
+    extra: JsonObject | None = field(default=None, kw_only=True)
+    """Provider fields beside the call, such as who made it, kept verbatim under the provider's name."""
     type: Literal["tool_use"] = field(default="tool_use", repr=False, kw_only=True)
 
     @property

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from journeyman import Agent, DefinitionError, Tool
+from journeyman.errors import ProviderError
 from journeyman.model import CachePolicy, Prefix, Request, Settings, ThinkingLevel
 from journeyman.models.anthropic.model import AnthropicModel
+from journeyman.models.openai import OpenAIModel
 from journeyman.types import JsonObject, Message, Opaque, Text, Thinking, ToolResult, ToolUse
 from tests.models.asking import HELLO, QUERY
 from tests.models.encoding import assistant, body_of, closed, faults_of, request, strict_tool, user
@@ -49,6 +52,51 @@ def without_marks(body: Any) -> Any:  # noqa: ANN401 - JSON
             return [without_marks(item) for item in cast("list[Any]", body)]
         case _:
             return body
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+BASH = Tool(
+    "bash",
+    "Run a command.",
+    {"type": "object", "anyOf": [{}]},
+    print,
+    forms={"anthropic": {"type": "bash_20250124", "cache": 1}},
+)
+ODD: list[JsonObject] = [
+    {"type": "object", "properties": {"größe": {}}},
+    {"type": "object", "properties": {"": {}, "x" * 65: {}}},
+    {"type": "object", "anyOf": [{}]},
+]
+
+
+def test_a_tool_that_the_provider_defines_is_sent_in_its_own_form() -> None:
+    assert sent(tools=(BASH.spec,))["tools"] == [{"type": "bash_20250124", "cache": 1, "name": "bash"}]
+    marked = sent(tools=(BASH.spec,), cache="auto")["tools"]
+    assert marked == [{"type": "bash_20250124", "cache": 1, "name": "bash", "cache_control": MARK}]
+    function = body_of(OpenAIModel("gpt-5.2"), HELLO, tools=(BASH.spec,))["tools"][0]
+    assert (function["name"], function["description"]) == ("bash", "Run a command.")
+
+
+@pytest.mark.parametrize("schema", ODD)
+def test_a_schema_that_only_anthropic_refuses_is_refused_for_anthropic_only(schema: JsonObject) -> None:
+    spec = Tool("odd", "Odd.", schema, print).spec
+    with pytest.raises(ProviderError, match=r"The tool 'odd' cannot be sent\. Anthropic") as caught:
+        SONNET.body(request(tools=(spec,)))
+    assert caught.value.kind == "bad_request"
+    [function] = body_of(OpenAIModel("gpt-5.2"), HELLO, tools=(spec,))["tools"]
+    assert {**schema, **function["parameters"]} == function["parameters"]
+
+
+@pytest.mark.parametrize("model", ["anthropic:claude-sonnet-5-5", SONNET])
+def test_an_agent_of_anthropics_is_told_of_such_a_schema_when_it_is_defined(model: str | AnthropicModel) -> None:
+    tools = [Tool(f"odd_{number}", "Odd.", schema, print) for number, schema in enumerate(ODD)]
+    with pytest.raises(DefinitionError) as caught:
+        Agent(name="a", model=model, tools=tools)
+    codes = [problem.code for problem in caught.value.problems]
+    assert codes == ["INVALID_PROPERTY_NAME"] * 3 + ["INVALID_INPUT_SCHEMA"]
+    assert Agent(name="a", model="openai:gpt-5.2", tools=tools).tools == tuple(tools)
+    assert Agent(name="a", model=model, tools=[BASH]).tools == (BASH,)
 
 
 # -- turns that pause --------------------------------------------------------------------------------------------------

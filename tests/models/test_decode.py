@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,15 +13,20 @@ from hypothesis import strategies as st
 
 from journeyman.errors import ProviderError
 from journeyman.model import Part
+from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.anthropic import decode as anthropic
+from journeyman.models.openai import OpenAIChatModel, OpenAIModel
 from journeyman.models.openai import chat_decode as chat
 from journeyman.models.openai import responses_decode as responses
+from journeyman.models.openai.endpoint import VLLM
 from journeyman.models.sse import Parser
-from journeyman.types import Block, ToolUse
+from journeyman.types import Block, ToolUse, dump_messages, load_messages
 from tests.models import test_anthropic_decode as by_anthropic
 from tests.models import test_openai_chat_decode as by_chat
 from tests.models import test_openai_responses_decode as by_responses
+from tests.models.asking import HELLO
 from tests.models.decoding import Json, fed, summed
+from tests.models.encoding import AnyModel, assistant, body_of
 
 Calls = Callable[..., tuple[Block, ...]]
 
@@ -76,6 +82,49 @@ def test_an_empty_or_repeated_id_is_replaced_and_remembered(calls: Calls) -> Non
     assert len({id for id, _ in ids}) == 4
 
 
+PROGRAM = {"type": "program", "caller_id": "call_p"}
+EXECUTED = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+SIGNED = {"google": {"thought_signature": "c2ln"}}
+GEMINI = OpenAIChatModel("gemini-x", endpoint=replace(VLLM, provider="gemini"))
+BESIDE: dict[str, tuple[AnyModel, tuple[Block, ...], Mapping[str, object]]] = {
+    "anthropic": (
+        AnthropicModel("claude-sonnet-5-5"),
+        by_anthropic.content_of(
+            *by_anthropic.block(0, {"type": "tool_use", "id": "t", "name": "query", "caller": EXECUTED})
+        ),
+        {"caller": EXECUTED},
+    ),
+    "chat": (
+        GEMINI,
+        by_chat.content_of(
+            by_chat.calls({**by_chat.piece("query", "{}", id="t"), "extra_content": SIGNED}), provider="gemini"
+        ),
+        {"extra_content": SIGNED},
+    ),
+    "responses": (
+        OpenAIModel("gpt-5.2"),
+        by_responses.content_of(by_responses.function_call("{}", "t", caller=PROGRAM, namespace="n")),
+        {"caller": PROGRAM, "namespace": "n"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_came_beside_a_call_goes_back_to_its_provider_only(name: str) -> None:
+    _, content, fields = BESIDE[name]
+    [message] = load_messages(dump_messages([assistant(*content)]))
+    for reader, (model, _, _) in BESIDE.items():
+        call = call_in(body_of(model, HELLO, message))
+        assert (fields if reader == name else {}) == {key: call[key] for key in call if key in fields}
+
+
+def call_in(body: Json) -> Json:
+    if "input" in body:
+        return body["input"][-1]
+    last = body["messages"][-1]
+    return last["tool_calls"][0] if "tool_calls" in last else last["content"][0]
+
+
 STREAMS: dict[str, tuple[bytes, Callable[[], Any]]] = {
     "anthropic": (by_anthropic.stream_of(by_anthropic.EVERYTHING), anthropic.Decoder),
     "responses": (by_responses.stream_of(by_responses.EVERYTHING), lambda: responses.Decoder("openai")),
@@ -111,7 +160,6 @@ OOPS = b'{"error": {"code": "server_error", "message": "Oops"}}'
         (chat.Decoder, b"{}", "unknown", "it is no chat completion"),
         (chat.Decoder, b'{"choices": []}', "unknown", "it is no chat completion"),
         (chat.Decoder, b"<html>", "stream_cut", "<html>"),
-        (chat.Decoder, by_chat.document({"content": "Hi"}, None), "stream_cut", "it ended before it was complete"),
         (chat.Decoder, BUSY, "overloaded", "Busy"),
         (chat.Decoder, b'{"error": "model not loaded"}', "unknown", "model not loaded"),
         (responses.Decoder, b"", "stream_cut", "cannot be read"),

@@ -283,6 +283,15 @@ async def test_a_refusal_is_mapped_and_costs_nothing(
     assert (error.__cause__, error.__context__) == (None, None)
 
 
+async def test_what_the_provider_behind_a_gateway_said_is_told() -> None:  # OpenRouter's
+    raw = '{"error": {"message": "Use at most 3 images.", "type": "invalid_request_error"}}'
+    said = {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw, "provider_name": "Groq"}}
+    async with CHAT.server([body({"error": said}, 400)]) as api, CHAT.model(api.url) as model:
+        error = await failure_of(model)
+    assert error.kind == "bad_request"
+    assert "Provider returned error (Groq: Use at most 3 images.)" in str(error)
+
+
 # -- answers that break off --------------------------------------------------------------------------------------------
 
 SEEN = Usage(requests=1, input_tokens=25, output_tokens=1, cache_read_tokens=0, cache_write_tokens=0, exact=False)

@@ -15,12 +15,14 @@ from journeyman.model import BlockFinished, InputPart, ResponseFinished, Respons
 from journeyman.models.openai.chat_decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, Price, RedactedThinking, StopReason, Text, Thinking, ToolUse, Usage
+from tests.models import test_openai_responses_decode as by_responses
 from tests.models.decoding import Json, Part, UsageSeen, failed, fed, summed
 from tests.support.messages_answers import SERIAL
 from tests.support.openai_answers import Answer, Counted, answer, call, reasoning, refusal
 from tests.support.openai_sse import chat_parts
 
 USAGE = {"prompt_tokens": 25, "completion_tokens": 9, "total_tokens": 34}
+USAGE_ONLY: Json = {"choices": [], "usage": USAGE}
 
 
 def chunk(delta: Json | None = None, reason: str | None = None, **more: Any) -> Json:  # noqa: ANN401 - JSON
@@ -342,7 +344,17 @@ def test_a_service_that_bills_tells_the_cost(told: Json, cost: float | None) -> 
 
 def test_details_that_cannot_be_do_not_make_counts_negative() -> None:
     usage = usage_of({"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 9}})
-    assert (usage.input_tokens, usage.cache_read_tokens) == (0, 9)
+    assert (usage.input_tokens, usage.cache_read_tokens, usage.exact) == (0, 9, False)
+
+
+def test_tokens_that_are_counted_as_read_and_as_written_are_counted_once() -> None:
+    details = {"cached_tokens": 80, "cache_write_tokens": 60}
+    over_chat = usage_of({"prompt_tokens": 100, "completion_tokens": 5, "prompt_tokens_details": details})
+    told = {"input_tokens": 100, "output_tokens": 5, "input_tokens_details": details}
+    over_responses = by_responses.usage_of(told)
+    expected = Usage(requests=1, output_tokens=5, cache_read_tokens=80, cache_write_tokens=20, exact=False)
+    assert over_chat == over_responses == expected
+    assert over_chat.total_tokens == 105
 
 
 def test_usage_in_every_chunk_replaces_what_was_told_before() -> None:
@@ -362,7 +374,8 @@ def test_usage_in_every_chunk_replaces_what_was_told_before() -> None:
         ([], "it is empty"),
         ([b"[DONE]"], "it is empty"),
         ([chunk({"content": "Hi"})], "it ended before it was complete"),
-        ([chunk({"content": "Hi"}), b"[DONE]"], "it ended before it was complete"),
+        ([chunk({"content": "Hi"}, "")], "it ended before it was complete"),
+        ([USAGE_ONLY, b"[DONE]"], "it is empty"),
         ([b'{"choices": [{"del'], "unexpected end of data"),
     ],
 )
@@ -370,6 +383,65 @@ def test_an_answer_without_a_reason_to_stop_was_cut(chunks: list[Json | bytes], 
     error = failure_of(*chunks)
     assert error.kind == "stream_cut"
     assert said in str(error)
+
+
+@pytest.mark.parametrize("reason", [None, "", 3])
+@pytest.mark.parametrize(
+    ("delta", "content", "stop"),
+    [
+        ({"content": "Hi"}, (Text("Hi"),), "end_turn"),
+        ({"tool_calls": [piece("a", "{}", index=0, id="1")]}, (ToolUse("1", "a"),), "tool_use"),
+        ({"refusal": "No."}, (Text("No.", extra={"refusal": True}),), "refusal"),
+    ],
+    ids=["text", "call", "refusal"],
+)
+def test_an_answer_that_ended_is_complete_also_without_a_reason_to_stop(
+    delta: Json,
+    content: tuple[Block, ...],
+    stop: StopReason,
+    reason: Any,  # noqa: ANN401 - what a server may send
+) -> None:
+    streamed = summed(decoded([chunk(delta, reason), b"[DONE]"]))
+    whole = summed(Decoder("openai").document(document(delta, reason)))
+    for response in (streamed, whole):
+        assert (response.content, response.stop_reason) == (content, stop)
+    bare = orjson.loads(document(delta))
+    del bare["choices"][0]["finish_reason"]
+    assert summed(Decoder("openai").document(orjson.dumps(bare))).content == content
+
+
+@pytest.mark.parametrize("choices", [[], [None], [{}], [{"message": None}]])
+def test_a_document_without_a_message_is_no_answer(choices: object) -> None:
+    with pytest.raises(ProviderError, match="no chat completion") as caught:
+        Decoder("openai").document(orjson.dumps({"object": "chat.completion", "choices": choices}))
+    assert caught.value.kind == "unknown"
+
+
+EMPTY_CALLS: list[Json] = [
+    {"function_call": {"name": "", "arguments": ""}},
+    {"function_call": {"name": None, "arguments": None}},
+    {"function_call": {"arguments": "{}"}},
+    {"tool_calls": [{"index": 0, "function": {}}]},
+    {"tool_calls": [{"index": 0, "id": "", "type": "function", "function": {"name": "", "arguments": ""}}]},
+    {"tool_calls": [None]},
+]
+
+
+@pytest.mark.parametrize("empty", EMPTY_CALLS)
+def test_an_empty_call_beside_a_text_is_no_call(empty: Json) -> None:
+    streamed = summed(decoded([chunk({"content": "Hi", **empty}), chunk(reason="stop")]))
+    whole = summed(Decoder("openai").document(document({"content": "Hi", **empty})))
+    for response in (streamed, whole):
+        assert (response.content, response.stop_reason) == ((Text("Hi"),), "end_turn")
+
+
+def test_an_empty_call_beside_another_is_no_call() -> None:
+    assert uses_of(chunk({"function_call": {"name": ""}, **A_CALL["choices"][0]["delta"]})) == [("1", "a", "{}")]
+
+
+def passed_on(raw: object) -> Json:
+    metadata = {"provider_name": "Groq", "raw": raw}
+    return {"message": "Provider returned error", "code": 502, "metadata": metadata}
 
 
 TOO_LONG = {"message": "This model's maximum context length is 8192 tokens.", "type": "BadRequestError", "code": 400}
@@ -382,6 +454,11 @@ TOO_LONG = {"message": "This model's maximum context length is 8192 tokens.", "t
         ({"message": "Slow", "code": "rate_limit_exceeded"}, "rate_limited", "rate_limit_exceeded", "Slow"),
         ({"message": "No more", "code": 402}, "quota", None, "402: No more"),
         ({"message": "Upstream", "code": 502, "metadata": {}}, "overloaded", None, "502: Upstream"),
+        (passed_on("Out of GPUs"), "overloaded", None, "502: Provider returned error (Groq: Out of GPUs)"),
+        (passed_on('{"error": {"message": "Busy"}}'), "overloaded", None, "error (Groq: Busy)"),
+        (passed_on('{"message": "Bye", "type": "insufficient_quota"}'), "quota", "insufficient_quota", "(Groq: Bye)"),
+        (passed_on({"detail": [3]}), "overloaded", None, 'error (Groq: {"detail":[3]})'),
+        (passed_on(" "), "overloaded", None, "Provider returned error"),
         ({"message": "Bad", "type": "invalid_request_error"}, "bad_request", "invalid_request_error", "Bad"),
         (TOO_LONG, "context_overflow", "BadRequestError", "maximum context length"),
         ("out of memory", "unknown", None, "an error: out of memory"),
@@ -392,6 +469,18 @@ def test_an_error_in_the_middle_is_the_answers(error: Json | str, kind: str, typ
     failure = failure_of(chunk({"content": "Hi"}), {"error": error})
     assert (failure.kind, failure.type) == (kind, type)
     assert said in str(failure)
+
+
+FAILED_CHOICE = {"index": 0, "error": {"code": 502, "message": "Upstream"}, "finish_reason": "error"}
+
+
+def test_an_error_of_the_choice_is_the_answers() -> None:  # OpenRouter's
+    streamed = failure_of(chunk(choices=[{**FAILED_CHOICE, "delta": {"content": ""}}]))
+    with pytest.raises(ProviderError) as caught:
+        Decoder("openrouter").document(orjson.dumps({"choices": [{**FAILED_CHOICE, "message": {"content": ""}}]}))
+    for failure in (streamed, caught.value):
+        assert failure.kind == "overloaded"
+        assert "502: Upstream" in str(failure)
 
 
 def test_errors_of_other_forms_are_errors_too() -> None:

@@ -14,6 +14,7 @@ from journeyman.models.openai.responses_decode import Decoder
 from journeyman.models.sse import Parser
 from journeyman.types import Block, JsonObject, Opaque, Price, Text, Thinking, ToolUse, Usage
 from tests.models.decoding import Json, Part, UsageSeen, failed, fed, summed
+from tests.models.test_openai_responses_encode import items_of
 from tests.support.openai_answers import Answer, answer, call, item, reasoning, refusal, text
 from tests.support.openai_sse import responses_parts
 
@@ -271,6 +272,102 @@ def test_a_part_of_a_message_that_is_not_known_is_kept_as_an_item() -> None:
 def test_items_that_only_the_last_event_tells_of_are_read() -> None:
     events = [created(), *whole(0, message("A")), over(output=[message("A"), function_call("{}")])]
     assert summed(decoded(events)).content == (Text("A"), ToolUse("call_1", "query"))
+
+
+A, B, C = message("A", id="msg_a"), function_call("{}", id="fc_b"), message("C", id="msg_c")
+ABC = (Text("A"), ToolUse("call_1", "query"), Text("C"))
+
+
+def said(index: int, output: Json, piece: str = "", **more: object) -> Json:
+    piece = piece or output["content"][0]["text"]
+    return {**delta("output_text", piece, index), "item_id": output["id"], **more}
+
+
+LAST = over(output=[A, B, C])
+OUT_OF_ORDER: dict[str, list[Json]] = {
+    "the first two are only in the last event": [added(0, A), said(0, A), added(1, B), *whole(2, C, said(2, C)), LAST],
+    "they were never begun either": [said(0, A), *whole(2, C, said(2, C)), LAST],
+    "the last one is only in the last event": [*whole(0, A), *whole(1, B), LAST],
+    "the second is finished last": [added(0, A), added(1, B), added(2, C), done(0, A), done(2, C), done(1, B), over()],
+    "they come backwards": [*whole(2, C), *whole(1, B), *whole(0, A), over()],
+    "all have the number 0": [*whole(0, A), *whole(0, B), *whole(0, C), LAST],
+    "all have the number 0, one is lost": [*whole(0, A), added(0, B), *whole(0, C), LAST],
+    "the numbers begin with 1": [*whole(1, A), *whole(2, B), *whole(3, C), LAST],
+    "each is told twice": [*whole(0, A), done(0, A), *whole(1, B), done(1, B), *whole(2, C), done(2, C), LAST],
+    "ids change with each event": [
+        event
+        for index, output in enumerate((A, B, C))
+        for event in (added(index, {**output, "id": f"x{index}"}), done(index, {**output, "id": f"y{index}"}))
+    ]
+    + [LAST],
+    "no ids": [
+        *[event for n, each in enumerate((A, B, C)) for event in whole(n, {**each, "id": None})],
+        over(output=[{**each, "id": None} for each in (A, B, C)]),
+    ],
+    "one id for all": [
+        *[event for n, each in enumerate((A, B, C)) for event in whole(n, {**each, "id": "m"})],
+        over(output=[{**each, "id": "m"} for each in (A, B, C)]),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_ORDER)
+def test_items_are_told_by_number_and_id_and_given_once_in_the_providers_order(name: str) -> None:
+    parts = decoded([created(), *OUT_OF_ORDER[name]])
+    response = summed(parts)
+    assert (response.content, response.stop_reason) == (ABC, "tool_use")
+    texts, _, arguments = shown(parts)
+    assert (sorted(texts), arguments) == (["A", "C"], "{}")
+
+
+def test_pieces_are_told_by_the_id_of_their_item() -> None:
+    first, second = function_call('{"a":1}', id="fc_1"), function_call('{"b":2}', "call_2", id="fc_2")
+    pieces = [
+        {**delta("function_call_arguments", piece, 0), "item_id": id}
+        for id, piece in (("fc_2", '{"b"'), ("fc_1", '{"a":1}'), ("fc_2", ":2}"))
+    ]
+    parts = decoded([created(), added(0, first), added(0, second), *pieces, done(0, second), done(0, first), over()])
+    inputs = [(part.tool_use_id, part.json) for part in parts if isinstance(part, InputPart)]
+    assert inputs == [("call_2", '{"b"'), ("call_1", '{"a":1}'), ("call_2", ":2}")]
+    assert summed(parts).content == (ToolUse("call_1", "query", '{"a":1}'), ToolUse("call_2", "query", '{"b":2}'))
+
+
+def test_reasoning_that_ends_after_the_message_stays_before_it() -> None:
+    events = [added(0, thought("Hm.")), added(1, message("Hi")), done(1, message("Hi")), done(0, thought("Hm."))]
+    content = summed(decoded([created(), *events, over()])).content
+    assert content == (reason(thought("Hm."), "Hm.", "\nmessage msg_1"), Text("Hi"))
+
+
+EVERY_KIND: list[Json] = [
+    {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "s", "tools": [{"name": "t", "input_schema": {}}]},
+    thought(id="rs_1"),
+    {
+        "type": "mcp_call",
+        "id": "mcp_1",
+        "server_label": "s",
+        "name": "t",
+        "arguments": "{}",
+        "output": "9",
+        "error": None,
+    },
+    {"type": "program", "id": "prog_1", "call_id": "call_p", "code": "x", "fingerprint": "f"},
+    thought(id="rs_2"),
+    {**message("Hi", id="msg_9"), "phase": "commentary"},
+    function_call("{}", "call_1", id="fc_1", caller={"type": "program", "caller_id": "call_p"}, namespace="n"),
+    {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "s", "name": "t", "arguments": "{}"},
+]
+
+
+@pytest.mark.parametrize("in_events", [True, False])
+def test_every_item_goes_back_as_it_came(in_events: bool) -> None:
+    events = [event for n, each in enumerate(EVERY_KIND) for event in whole(n, each)] if in_events else []
+    content = summed(decoded([created(), *events, over(output=[] if in_events else EVERY_KIND)])).content
+    sent = items_of("assistant", *content)
+    kept = [{key: value for key, value in item.items() if key not in ("status", "id")} for item in EVERY_KIND]
+    back = [{key: value for key, value in item.items() if key not in ("status", "id")} for item in sent]
+    assert back == kept
+    ids = [item.get("id") for item in sent]
+    assert ids == [None if item["id"] == "fc_1" else item["id"] for item in EVERY_KIND]
 
 
 def test_items_without_numbers_are_taken_as_they_come() -> None:

@@ -7,6 +7,7 @@ import inspect
 import itertools
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -176,6 +177,30 @@ async def test_a_body_of_megabytes_arrives_whole() -> None:
         async with stream(server.url, body=body) as answer:
             await events_of(answer)
         assert server.requests[0].endswith(b"\r\n\r\n" + body)
+
+
+@pytest.mark.parametrize("size", [1_000_000, 8_000_000])
+async def test_sending_a_body_makes_no_second_copy_of_it(size: int) -> None:
+    async def discard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        left = int(head.lower().partition(b"content-length:")[2].split()[0])
+        while left > 0:
+            left -= len(await reader.read(16_384))
+        writer.write(http(b"{}"))
+        await writer.drain()
+        writer.close()
+
+    body = b"x" * size
+    async with await asyncio.start_server(discard, "127.0.0.1", 0) as server, lease():
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        tracemalloc.start()
+        try:
+            async with open_stream(url, headers={}, body=body, timeouts=Timeouts()) as answer:
+                assert answer.status == 200
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert most < 800_000
 
 
 async def test_cookies_are_not_kept() -> None:

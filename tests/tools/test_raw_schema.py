@@ -180,8 +180,8 @@ SCHEMAS: list[tuple[JsonObject, list[str]]] = [
     ({}, ["INVALID_INPUT_SCHEMA"]),
     ({"type": "string"}, ["INVALID_INPUT_SCHEMA"]),
     ({"type": ["object", "null"]}, ["INVALID_INPUT_SCHEMA"]),
-    ({"type": "object", "anyOf": [{}]}, ["INVALID_INPUT_SCHEMA"]),
-    ({"type": "object", "properties": {"a b": {}, "": {}, "x" * 65: {}}}, ["INVALID_PROPERTY_NAME"] * 3),
+    ({"type": "object", "anyOf": [{}]}, []),
+    ({"type": "object", "properties": {"a b": {}, "": {}, "x" * 65: {}}}, []),
     (cast("Any", None), ["INVALID_INPUT_SCHEMA"]),
 ]
 

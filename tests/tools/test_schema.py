@@ -384,13 +384,7 @@ def test_the_schema_says_nothing_that_a_name_says_already() -> None:
     assert "title" not in json.dumps(output_schema(list[Cat]).input_schema)
 
 
-def test_an_output_type_that_providers_would_refuse_or_that_cannot_be_described_is_a_problem() -> None:
-    class Foreign(BaseModel):
-        size: int = Field(alias="größe")
-
-    with pytest.raises(DefinitionError) as caught:
-        output_schema(Foreign)
-    assert [problem.code for problem in caught.value.problems] == ["INVALID_PROPERTY_NAME"]
+def test_an_output_type_that_cannot_be_described_is_a_problem() -> None:
     with pytest.raises(DefinitionError, match=r"\[UNSUPPORTED_TYPE\] It cannot be described as JSON"):
         output_schema(jsonschema_rs.Draft202012Validator)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -146,6 +148,84 @@ def test_only_results_go_to_a_model_that_waits_for_a_tool_of_the_providers() -> 
     history.respond([Text("Well.")])
     history.commit()
     assert history.export()[-1].content == (Text("one more thing"),)
+
+
+X, Y, TWICE = ToolUse("x", "look"), ToolUse("y", "look"), ToolUse("x", "ask")
+OF_X, OF_Y, LOST = (
+    ToolResult("1", tool_use_id="x"),
+    ToolResult("2", tool_use_id="y"),
+    ToolResult(INTERRUPTED, is_error=True, tool_use_id="x"),
+)
+IN_A_ROW: dict[str, tuple[list[tuple[Block, ...]], list[tuple[Block, ...]]]] = {
+    "the results of both": ([(X,), (Y,), (OF_X, OF_Y)], [(X, Y), (OF_X, OF_Y)]),
+    "the results in two messages": ([(X,), (Y,), (OF_Y,), (OF_X,)], [(X, Y), (OF_X, OF_Y)]),
+    "a text behind the call": ([(X,), (Text("So."),), (OF_X, Text("Go."))], [(X, Text("So.")), (OF_X, Text("Go."))]),
+    "three messages": ([(X,), (Text("And"),), (Y,), (OF_X, OF_Y)], [(X, Text("And"), Y), (OF_X, OF_Y)]),
+    "nothing in the second": ([(X,), (Text(""),), (OF_X,)], [(X,), (OF_X,)]),
+    "no result of the first": ([(X,), (Y,), (OF_Y,)], [(X,), (LOST,), (Y,), (OF_Y,)]),
+    "no result at all": ([(X,), (Text("So."),)], [(X,), (LOST,), (Text("So."),)]),
+    "the same call again": (
+        [(X,), (TWICE,), (OF_X,)],
+        [(X,), (LOST,), (ToolUse("call_2", "ask", wire_id="x"),), (ToolResult("1", tool_use_id="call_2"),)],
+    ),
+    "a word of the user's between": ([(X,), (Text("Wait."), PICTURE), (Y,), (OF_X, OF_Y)], []),
+}
+
+
+def as_messages(contents: list[tuple[Block, ...]]) -> list[Message]:
+    def is_users(content: tuple[Block, ...]) -> bool:
+        return isinstance(content[0], ToolResult) or PICTURE in content
+
+    return [Message("user" if is_users(content) else "assistant", content) for content in contents]
+
+
+@pytest.mark.parametrize("name", IN_A_ROW)
+def test_answers_in_a_row_are_joined_when_the_results_of_both_follow(name: str) -> None:
+    given, kept = IN_A_ROW[name]
+    made = History(as_messages(given)).export()
+    if kept:
+        assert made == tuple(as_messages(kept))
+    else:
+        assert made[1].content[0] == LOST
+    assert faults_of(made) == []
+
+
+@st.composite
+def taken_conversations(draw: st.DrawFn) -> list[Message]:
+    """Conversations that providers take: all answers in a row are one, and the results of all its calls follow."""
+    messages: list[Message] = []
+    n_calls = 0
+    for number in range(draw(st.integers(1, 3))):
+        messages += [Message("user", (Text(f"Go {number}."),))] * draw(st.integers(number == 0, 2))
+        calls: list[str] = []
+        for _ in range(draw(st.integers(1, 3))):
+            content: list[Block] = [Text("Well.")] if draw(st.booleans()) else []
+            for _ in range(draw(st.integers(not content, 2))):
+                n_calls += 1
+                calls.append(f"t{n_calls}")
+                content.append(ToolUse(calls[-1], "look"))
+            messages.append(Message("assistant", tuple(content)))
+        results: list[Block] = [ToolResult("found", tool_use_id=id) for id in draw(st.permutations(calls))]
+        cut = draw(st.integers(0, len(results)))
+        messages += [Message("user", tuple(part)) for part in (results[:cut], results[cut:]) if part]
+    return messages
+
+
+def turns_of(messages: list[Message] | tuple[Message, ...]) -> list[tuple[str, list[str]]]:
+    """Return what each side says in a row, results in the order of their ids."""
+    turns: list[tuple[str, list[str]]] = []
+    for role, said in groupby(messages, key=lambda message: message.role):
+        blocks = [repr(block) for message in said for block in message.content]
+        results = [block for block in blocks if block.startswith("ToolResult")]
+        turns.append((role, sorted(results) + [block for block in blocks if block not in results]))
+    return turns
+
+
+@given(taken_conversations())
+def test_what_providers_take_is_kept_in_loading(messages: list[Message]) -> None:
+    made = History(messages).export()
+    assert turns_of(made) == turns_of(messages)
+    assert faults_of(made) == []
 
 
 # -- any messages at all ----------------------------------------------------------------------------------------------

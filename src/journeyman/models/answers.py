@@ -33,11 +33,13 @@ from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import Part
 from journeyman.models.sse import Event
 from journeyman.models.transport import HttpAnswer
+from journeyman.models.wire import to_json
 from journeyman.types import NOTHING_USED, Usage
 
 _QUOTED_BYTES: Final = 2_048
 _ERROR_BODY_BYTES: Final = 64 * 1024
 _QUOTED_CHARACTERS: Final = 200
+_PASSED_ON_CHARACTERS: Final = 1_000
 
 
 class Decoder(Protocol):
@@ -240,13 +242,35 @@ def _reported(body: bytes) -> tuple[list[str], str]:
     except orjson.JSONDecodeError:
         return [], ""
     error = _get(document, "error") or document
+    passed_on, raw = upstream(error)
     details = _get(error, "details")
     labels = (_get(details, "error_code"), _get(error, "code"), _get(error, "type"))
     texts = (_get(error, "message"), error, _get(document, "detail"))
     return (
-        [label for label in labels if isinstance(label, str) and label],
-        next((text for text in texts if isinstance(text, str) and text), ""),
+        [label for label in labels if isinstance(label, str) and label] + passed_on,
+        next((text for text in texts if isinstance(text, str) and text), "") + raw,
     )
+
+
+def upstream(error: object) -> tuple[list[str], str]:
+    """Return what the provider behind a gateway reported: its labels, and its words, to be added to the gateway's.
+
+    OpenRouter passes them on as `metadata.raw`, and says itself no more than "Provider returned error".
+    """
+    metadata = _get(error, "metadata")
+    raw, name = _get(metadata, "raw"), _get(metadata, "provider_name")
+    document: object = raw
+    if isinstance(raw, str):
+        try:
+            document = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            document = raw
+    inner = _get(document, "error") or document
+    labels = [label for label in (_get(inner, "code"), _get(inner, "type")) if isinstance(label, str) and label]
+    message = _get(inner, "message") or inner
+    words = message if isinstance(message, str) else to_json(raw).decode() if raw else ""
+    said = f"{name}: {words}" if isinstance(name, str) and name else words
+    return labels, f" ({said.strip()[:_PASSED_ON_CHARACTERS]})" if words.strip() else ""
 
 
 def _get(value: object, key: str) -> object:

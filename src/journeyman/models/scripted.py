@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import orjson
@@ -157,8 +157,7 @@ def _parts_of(model: FromFunction, request: Request, response: Response) -> list
         parts.append(ResponseStarted(response.model or model.name, response.id, _of_input(usage)))
     for number, block in enumerate(response.content):
         if isinstance(block, ToolUse) and not block.id:
-            id = f"call_{len(request.messages)}_{number}"
-            block = ToolUse(id, block.name, block.input_json, block.malformed, block.wire_id)
+            block = replace(block, id=f"call_{len(request.messages)}_{number}")
         if request.deltas and (part := shown(block)) is not None:
             parts.append(part)
         parts.append(BlockFinished(block))

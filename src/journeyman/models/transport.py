@@ -8,7 +8,6 @@ asked: see `offline`.
 from __future__ import annotations
 
 import asyncio
-import io
 import urllib.request
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 
 from journeyman.errors import ProviderError, ProviderErrorKind
@@ -30,7 +30,8 @@ EVENT_LIMIT_BYTES: Final = 32 * 1024 * 1024
 
 _DRAIN_S: Final = 0.25  # an answer is complete, only its connection is at stake
 _KEEP_ALIVE_S: Final = 45.0
-_RAW_BODY_BYTES: Final = 1024 * 1024  # aiohttp warns above this, and writes a file-like body in pieces instead
+_FIRST_BYTES: Final = 16 * 1024  # aiohttp copies the first piece, to send it with the headers
+_PIECE_BYTES: Final = 128 * 1024  # what a full socket leaves of a piece is copied once more
 
 _PUBLIC_HEADERS: Final = frozenset(
     {"accept", "accept-encoding", "content-type", "user-agent", "anthropic-version", "anthropic-beta"}
@@ -206,7 +207,7 @@ async def _post(client: _Client, exchange: Exchange, body: bytes, timeouts: Time
     try:
         return await client.session.post(
             exchange.url,
-            data=aiohttp.BytesPayload(body) if len(body) <= _RAW_BODY_BYTES else io.BytesIO(body),
+            data=_Body(body),
             headers=exchange.headers,
             proxy=client.proxy_for(exchange.url),
             timeout=_client_timeout(timeouts),
@@ -215,6 +216,28 @@ async def _post(client: _Client, exchange: Exchange, body: bytes, timeouts: Time
     except FOREIGN as error:
         failure = failure_before(error, exchange)
     raise failure  # outside of `except`: aiohttp's exception holds the request's headers, and with them the key
+
+
+class _Body(aiohttp.Payload):
+    """A body that is never copied as a whole: aiohttp and the socket see pieces of it, one after the other.
+
+    Late in a long run it has hundreds of kilobytes, and the memory of each copy is fetched from the system and given
+    back with every request.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self._size = len(body)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        body: bytes = self._value
+        return body.decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        body, start, size = memoryview(self._value), 0, _FIRST_BYTES
+        while start < len(body):
+            await writer.write(body[start : start + size])
+            start, size = start + size, _PIECE_BYTES
 
 
 @cache

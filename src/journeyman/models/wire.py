@@ -81,12 +81,29 @@ def own_id(id: str, ids: set[str], *, prefix: str = "call") -> tuple[str, str | 
     return own, None if own == id else id
 
 
-def tool_use(id: str, name: str, arguments: str, *, wire_id: str | None) -> ToolUse:
+def tool_use(id: str, name: str, arguments: str, *, wire_id: str | None, extra: JsonObject | None = None) -> ToolUse:
     """Return the block of a call. None are taken for `{}`, and what is no JSON object is kept as `malformed`."""
     raw = arguments if arguments.strip() else "{}"
     if is_object(raw):
-        return ToolUse(id, name, raw, wire_id=wire_id)
-    return ToolUse(id, name, malformed=raw, wire_id=wire_id)
+        return ToolUse(id, name, raw, wire_id=wire_id, extra=extra)
+    return ToolUse(id, name, malformed=raw, wire_id=wire_id, extra=extra)
+
+
+def split_input(total: int, read: int | None, written: int | None) -> tuple[int, int | None, bool]:
+    """Return how many tokens of all input are neither read from a cache nor written to it, and how many were written.
+
+    Where a service counts some for both, or more than there are, they are taken for read, the cheaper of the two, and
+    the last value is False: the figures are lower bounds.
+    """
+    rest = total - (read or 0) - (written or 0)
+    if rest >= 0:
+        return rest, written, True
+    return 0, None if written is None else max(0, total - (read or 0)), False
+
+
+def kept_beside(call: ToolUse, provider: str) -> JsonObject:
+    """Return the fields that `provider` has sent beside a call, and wants back with it."""
+    return as_object(call.extra.get(provider)) if call.extra else {}
 
 
 def shown(block: Block) -> Part | None:

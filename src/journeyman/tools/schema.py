@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Generic, NotRequired, Protocol, Required, TypeVar, cast
@@ -28,6 +27,7 @@ from pydantic_core import CoreSchema, PydanticSerializationError, SchemaError, f
 from typing_extensions import TypedDict, TypeForm
 
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
+from journeyman.model import UNIONS
 from journeyman.tools.issues import bounded, faults_of, issue_lines
 from journeyman.types import JsonObject, frozen
 
@@ -275,27 +275,17 @@ def unchecked(error: Exception) -> str:
     return f"it could not be checked: {type(error).__name__}: {bounded(str(error))}"
 
 
-_PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-
-
 def schema_problems(schema: JsonObject) -> list[Problem]:
-    """Return why providers would refuse `schema` as the input of a tool."""
-    problems: list[Problem] = []
-    if not is_object(schema):
-        hint = 'Give it "type": "object", and put anyOf, oneOf or allOf inside a property.'
-        problems.append(Problem("INVALID_INPUT_SCHEMA", "The input schema is not an object at the top.", hint))
-    properties = schema.get("properties")
-    for name in properties if isinstance(properties, dict) else ():
-        if not _PROPERTY_NAME.fullmatch(name):
-            wrong = f"Providers do not take {bounded(name, 80)!r} as the name of a property."
-            hint = "Use 1 to 64 of the characters a-z, A-Z, 0-9, _, . and -."
-            problems.append(Problem("INVALID_PROPERTY_NAME", wrong, hint))
-    return problems
+    """Return why every provider would refuse `schema` as the input of a tool; see also `anthropic_problems`."""
+    if schema.get("type") == "object":
+        return []
+    wrong = "The input schema is not an object at the top."
+    return [Problem("INVALID_INPUT_SCHEMA", wrong, 'Give it "type": "object".')]
 
 
 def is_object(schema: JsonObject) -> bool:
-    """Tell whether providers would take `schema` as the input of a tool."""
-    return schema.get("type") == "object" and not {"anyOf", "oneOf", "allOf"} & schema.keys()
+    """Tell whether all providers would take `schema` as the input of a tool."""
+    return schema.get("type") == "object" and not UNIONS & schema.keys()
 
 
 class _Generator(GenerateJsonSchema):

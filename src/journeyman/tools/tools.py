@@ -68,6 +68,7 @@ class ToolOptions(TypedDict, total=False):
     thread: bool | None
     max_chars: int | None
     strict: bool
+    forms: Mapping[str, JsonObject]
     untrusted: bool
 
 
@@ -110,6 +111,9 @@ class Tool(Generic[P, R]):
     """The longest result, in characters; None: what the agent says."""
     strict: bool = False
     """Ask the provider to guarantee the schema, where it can do so without loss."""
+    forms: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    """The tool as providers define it themselves, by their short names: `{"anthropic": {"type": "bash_20250124"}}`.
+    Such a provider is sent that with the name, and no description or schema; all others get those."""
     deferred: bool = False
     """True: the model is not told of it until a search finds it. Set by `journeyman.toolbox.deferred_tools`."""
     stands_in: bool = False
@@ -136,6 +140,7 @@ class Tool(Generic[P, R]):
             description=self.description,
             input_schema=binding.arguments.input_schema,
             strict=self.strict,
+            forms={provider: {**form} for provider, form in self.forms.items()},
             deferred=self.deferred,
             stands_in=self.stands_in,
         )

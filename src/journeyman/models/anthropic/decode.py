@@ -318,12 +318,14 @@ class _OpenThinking:
 
 
 class _OpenToolUse:
-    __slots__ = ("_given", "_id", "_name", "_pieces", "_wire_id")
+    __slots__ = ("_extra", "_given", "_id", "_name", "_pieces", "_wire_id")
 
     def __init__(self, block: JsonObject, ids: set[str]) -> None:
         self._id, self._wire_id = own_id(as_text(block.get("id")), ids, prefix="toolu")
         self._name = as_text(block.get("name"))
         self._given = as_object(block.get("input"))
+        caller = block.get("caller")
+        self._extra: JsonObject | None = None if caller is None else {PROVIDER: {"caller": caller}}
         self._pieces: list[str] = []
 
     def add(self, delta: JsonObject) -> Part | None:
@@ -336,7 +338,7 @@ class _OpenToolUse:
         raw = "".join(self._pieces)
         if not raw.strip():
             raw = orjson.dumps(self._given).decode()
-        return tool_use(self._id, self._name, raw, wire_id=self._wire_id)
+        return tool_use(self._id, self._name, raw, wire_id=self._wire_id, extra=self._extra)
 
 
 class _OpenOther:

@@ -18,9 +18,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from journeyman.model import CachePolicy, Prefix, ToolSpec
+from journeyman.model import CachePolicy, Prefix, ToolSpec, anthropic_problems
+from journeyman.models.requests import refused_here
 from journeyman.models.strict import Grammars
-from journeyman.models.wire import is_marked_inside, joined, readable, safe_id, safe_name, to_json
+from journeyman.models.wire import is_marked_inside, joined, kept_beside, readable, safe_id, safe_name, to_json
 from journeyman.types import (
     Base64,
     Block,
@@ -222,7 +223,8 @@ def _text(block: Text, role: Role) -> bytes:
 def _tool_use(block: ToolUse) -> bytes:
     id, name = safe_id(block.id).encode(), safe_name(block.name, longest=_NAME_CHARACTERS).encode()
     arguments = block.input_json.encode("utf-8", "replace")
-    return b'{"type":"tool_use","id":"%b","name":"%b","input":%b}' % (id, name, arguments)
+    beside = b"," + to_json(kept)[1:-1] if (kept := kept_beside(block, CODEC)) else b""
+    return b'{"type":"tool_use","id":"%b","name":"%b","input":%b%b}' % (id, name, arguments, beside)
 
 
 def _tool_result(block: ToolResult) -> bytes:
@@ -255,7 +257,10 @@ def _document(block: Document) -> bytes:
 def _tools(prefix: Prefix, *, end: bool) -> bytes:
     """Return the elements of `tools`; `end` marks the last one that is in the prompt."""
     grammars = Grammars()
-    tools = [_tool(spec, strict=spec.strict and grammars.take(spec.input_schema)) for spec in prefix.tools]
+    tools = [
+        _tool(spec, strict=spec.strict and CODEC not in spec.forms and grammars.take(spec.input_schema))
+        for spec in prefix.tools
+    ]
     shown = [index for index, spec in enumerate(prefix.tools) if not spec.deferred]
     if end and shown:
         tools[shown[-1]] = tools[shown[-1]][:-1] + _MARK
@@ -266,6 +271,11 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
     key = f"{CODEC}/strict" if strict else CODEC
     if key not in spec.wire:
         tool: JsonObject = {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
+        if form := spec.forms.get(CODEC):
+            tool = {**form, "name": spec.name}
+        elif problems := anthropic_problems(spec.input_schema):
+            reasons = " ".join([f"{problem.message} {problem.hint}" for problem in problems])
+            raise refused_here(f"The tool {spec.name!r} cannot be sent. {reasons}")
         marks: JsonObject = {"strict": True} if strict else {}
         spec.wire[key] = to_json({**tool, **marks, "defer_loading": True} if spec.deferred else {**tool, **marks})
     return spec.wire[key]

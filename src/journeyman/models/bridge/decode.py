@@ -32,7 +32,7 @@ from pydantic_core import to_json, to_jsonable_python
 
 from journeyman.errors import ProviderError
 from journeyman.model import BlockFinished, InputPart, Part, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
-from journeyman.models.wire import as_text, damaged, own_id, tool_use
+from journeyman.models.wire import as_text, damaged, own_id, split_input, tool_use
 from journeyman.types import (
     Block,
     JsonObject,
@@ -116,14 +116,16 @@ class Decoder:
         seen = self._stream.usage
         if not seen.total_tokens:
             return None
+        read, written = _told(seen, "cache_read_tokens"), _told(seen, "cache_write_tokens")
+        rest, written, fits = split_input(seen.input_tokens, read, written)
         usage = Usage(
             requests=1,
-            input_tokens=max(0, seen.input_tokens - seen.cache_read_tokens - seen.cache_write_tokens),
+            input_tokens=rest,
             output_tokens=seen.output_tokens,
-            cache_read_tokens=_told(seen, "cache_read_tokens"),
-            cache_write_tokens=_told(seen, "cache_write_tokens"),
+            cache_read_tokens=read,
+            cache_write_tokens=written,
             reasoning_tokens=_reasoning(seen),
-            exact=exact and not seen.unmeasured_requests,
+            exact=exact and fits and not seen.unmeasured_requests,
         )
         return usage if self.price is None else self.price.charged(usage)
 

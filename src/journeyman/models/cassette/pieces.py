@@ -90,6 +90,7 @@ def digest_of(head: bytes, messages: list[bytes]) -> str:
 
 def _tool(tool: ToolSpec) -> JsonObject:
     spec: JsonObject = {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+    spec |= {"forms": to_jsonable_python(tool.forms)} if tool.forms else {}
     return spec | ({"strict": True} if tool.strict else {}) | ({"deferred": True} if tool.deferred else {})
 
 

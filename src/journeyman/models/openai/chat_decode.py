@@ -1,7 +1,8 @@
 """Chat Completions answers as parts: a chunk of an event stream at a time, or one document at once.
 
 Servers differ in what they leave out, so whatever can be told without it is: the index and the id of a call, the
-arguments in pieces or whole, `stop` said where calls were made. Unknown fields are ignored.
+arguments in pieces or whole, `stop` said where calls were made, or no reason to stop at all. An answer is complete when
+that reason came, or `[DONE]`, or the whole document. Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +26,17 @@ from journeyman.model import (
     UsageSeen,
 )
 from journeyman.models.openai.endpoint import reported_within
-from journeyman.models.wire import as_list, as_object, as_text, damaged, is_object, own_id, parsed, tool_use
+from journeyman.models.wire import (
+    as_list,
+    as_object,
+    as_text,
+    damaged,
+    is_object,
+    own_id,
+    parsed,
+    split_input,
+    tool_use,
+)
 from journeyman.types import Block, JsonObject, Price, RedactedThinking, StopReason, Text, Thinking, Usage
 
 _STOP_REASONS: Final[Mapping[str, StopReason]] = {
@@ -37,6 +48,7 @@ _STOP_REASONS: Final[Mapping[str, StopReason]] = {
 }
 
 _REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
+_KEPT_WITH_CALL: Final = "extra_content"
 _LEAST_CHUNK_BYTES: Final = 32
 _GROWING_DETAILS: Final = ("text", "summary", "data")
 
@@ -80,7 +92,7 @@ class Decoder:
         if self.complete:
             return ()
         if len(data) < _LEAST_CHUNK_BYTES and data.strip() == b"[DONE]":
-            return self.end()
+            return self._end()
         chunk = parsed(data)
         if is_error or "error" in chunk or chunk.get("object") == "error":
             _raise_reported(chunk, is_error=is_error)
@@ -107,9 +119,11 @@ class Decoder:
         """
         completion = parsed(data)
         _raise_reported(completion, is_error=False)
-        if not as_list(completion.get("choices")):
+        parts = self.feed(data)
+        choices = [as_object(choice) for choice in as_list(completion.get("choices"))]
+        if not any(isinstance(choice.get("message"), dict) for choice in choices):
             raise damaged("it is no chat completion", "unknown")
-        return [*self.feed(data), *self.end()]
+        return [*parts, *self._end()]
 
     def end(self) -> Sequence[Part]:
         """Return what is left to say when the events have ended.
@@ -121,9 +135,7 @@ class Decoder:
             return ()
         if self._finish_reason is None:
             raise damaged("it ended before it was complete" if self._started else "it is empty")
-        self.complete = True
-        stop_reason, detail = self._stop(self._finish_reason)
-        return (*[BlockFinished(block) for block in self._blocks()], ResponseFinished(stop_reason, detail))
+        return self._end()
 
     def usage(self) -> Usage | None:
         """Return what the answer has reported as used so far; None before it has reported anything."""
@@ -132,9 +144,20 @@ class Decoder:
         usage = usage_of(self._usage, tells_cost=self.tells_cost)
         return usage if self.price is None else self.price.charged(usage)
 
+    def _end(self) -> Sequence[Part]:
+        """Return what is left to say of an answer that is complete, also without a reason to stop."""
+        if not self._started:
+            raise damaged("it is empty")
+        self.complete = True
+        self._calls.all[:] = [call for call in self._calls.all if not call.is_empty]
+        stop_reason, detail = self._stop(self._finish_reason or "stop")
+        return (*[BlockFinished(block) for block in self._blocks()], ResponseFinished(stop_reason, detail))
+
     def _read_choice(self, choice: JsonObject, parts: list[Part]) -> None:
         if choice.get("index"):
             return  # `n` is not asked for
+        if error := choice.get("error"):
+            raise reported_within(error)
         delta = as_object(choice.get("delta") or choice.get("message"))
         if len(delta) > 1:
             # In the order in which the model wrote them: reasoning first.
@@ -196,7 +219,9 @@ class Decoder:
             blocks.append(Text(text, extra={"annotations": self._annotations} if self._annotations else None))
         if refusal := "".join(self._refusal):
             blocks.append(Text(refusal, extra={"refusal": True}))
-        return [block for block in blocks if block is not None] + [call.finish() for call in self._calls.all]
+        return [block for block in blocks if block is not None] + [
+            call.finish(self.provider) for call in self._calls.all
+        ]
 
     def _thinking(self) -> Block | None:
         text = "".join(self._reasoning)
@@ -253,9 +278,17 @@ class _WrittenCall:
     told_id: str
     name: str
     pieces: list[str] = field(default_factory=list[str])
+    extra: JsonObject = field(default_factory=dict[str, JsonValue])
+    """What the service wants back with the call, such as Gemini's signature of the thought that led to it."""
 
-    def finish(self) -> Block:
-        return tool_use(self.id, self.name, "".join(self.pieces), wire_id=self.wire_id)
+    @property
+    def is_empty(self) -> bool:
+        """True for what some servers send in place of no call: neither a name nor arguments."""
+        return not self.name.strip() and "".join(self.pieces).strip() in ("", "{}")
+
+    def finish(self, provider: str) -> Block:
+        extra: JsonObject | None = {provider: self.extra} if self.extra else None
+        return tool_use(self.id, self.name, "".join(self.pieces), wire_id=self.wire_id, extra=extra)
 
 
 @dataclass(slots=True, repr=False, eq=False)
@@ -272,6 +305,8 @@ class _Calls:
         given = function.get("arguments", function.get("input"))
         arguments = orjson.dumps(given).decode() if isinstance(given, dict) else as_text(given)
         call = self._call(delta, as_text(function.get("name")), arguments)
+        if (more := delta.get(_KEPT_WITH_CALL)) is not None:
+            call.extra[_KEPT_WITH_CALL] = more
         if not arguments:
             return None
         call.pieces.append(arguments)
@@ -313,16 +348,16 @@ def usage_of(told: JsonObject, *, tells_cost: bool) -> Usage:
     prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
     inside, outside = as_object(told.get("prompt_tokens_details")), as_object(told.get("completion_tokens_details"))
     read, written = _count_of(inside, "cached_tokens"), _count_of(inside, "cache_write_tokens")
-    total = prompt if isinstance(prompt, int) else 0
+    rest, written, fits = split_input(prompt if isinstance(prompt, int) else 0, read, written)
     return Usage(
         requests=1,
-        input_tokens=max(0, total - (read or 0) - (written or 0)),
+        input_tokens=rest,
         output_tokens=completion if isinstance(completion, int) else 0,
         cache_read_tokens=read,
         cache_write_tokens=written,
         reasoning_tokens=_count_of(outside, "reasoning_tokens"),
         cost=_cost(told) if tells_cost else None,
-        exact=isinstance(prompt, int) and isinstance(completion, int),
+        exact=fits and isinstance(prompt, int) and isinstance(completion, int),
     )
 
 

@@ -31,7 +31,7 @@ from pydantic import JsonValue
 from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.openai.endpoint import Endpoint
 from journeyman.models.strict import is_enforceable
-from journeyman.models.wire import is_marked_inside, joined, readable, safe_id, safe_name, to_json
+from journeyman.models.wire import is_marked_inside, joined, kept_beside, readable, safe_id, safe_name, to_json
 from journeyman.types import (
     Base64,
     Block,
@@ -225,7 +225,8 @@ class _Codec:
     def _call(self, call: ToolUse) -> JsonObject:
         name = safe_name(call.name, longest=NAME_CHARACTERS)
         function: JsonObject = {"name": name, "arguments": call.input_json}
-        return {"id": self._id(call.id), "type": "function", "function": function}
+        kept = kept_beside(call, self.endpoint.provider)
+        return {"id": self._id(call.id), "type": "function", "function": function, **kept}
 
     def _reasoning(self, blocks: Sequence[Block | None]) -> JsonObject:
         """Return the model's own reasoning, as the endpoint takes it back."""

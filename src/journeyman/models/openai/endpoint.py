@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 from pydantic import JsonValue
 
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.models.answers import kind_of_status, kinds_of_labels, with_overflow
+from journeyman.models.answers import kind_of_status, kinds_of_labels, upstream, with_overflow
 from journeyman.models.requests import by_longest_prefix
 
 KeyHeader: TypeAlias = Literal["authorization", "api-key"]
@@ -285,8 +285,10 @@ def reported_within(error: JsonValue) -> ProviderError:
     fields = error if isinstance(error, dict) else {"message": error}
     code, message = fields.get("code"), fields.get("message")
     labels = [label for label in (code, fields.get("type")) if isinstance(label, str) and label]
+    passed_on, raw = upstream(fields)
     said = message if isinstance(message, str) and message else "no message"
-    text = f"The answer broke off with {labels[0] if labels else code or 'an error'}: {said}"
+    text = f"The answer broke off with {labels[0] if labels else code or 'an error'}: {said}{raw}"
+    labels += passed_on
     failure = ProviderError(text, kind="unknown", type=labels[0] if labels else None)
     known: list[ProviderErrorKind] = [KINDS[label] for label in labels if label in KINDS]
     if known:

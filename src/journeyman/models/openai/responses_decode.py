@@ -1,7 +1,8 @@
 """Responses API answers as parts: a state machine fed with one event at a time, without waiting or input of its own.
 
-An answer is a list of items. What grows is shown as it comes; a block is made of the item as it is when it is done.
-Items of unknown kinds are kept as they are, and unknown events are ignored, so that a newer API does no harm.
+An answer is a list of items, told by their number and their id. What grows is shown as it comes; a block is made of the
+item as it is when it is done, and given when all items before it are: in the provider's order, whatever that of the
+events. Items of unknown kinds are kept as they are, and unknown events are ignored, so that a newer API does no harm.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from journeyman.model import (
     UsageSeen,
 )
 from journeyman.models.openai.endpoint import reported_within
-from journeyman.models.wire import as_list, as_object, as_text, damaged, own_id, parsed, shown, tool_use
+from journeyman.models.wire import as_list, as_object, as_text, damaged, own_id, parsed, shown, split_input, tool_use
 from journeyman.types import Block, JsonObject, Opaque, Price, StopReason, Text, Thinking, ToolUse, Usage
 
 BETWEEN_THOUGHTS: Final = "\n\n"
@@ -33,6 +34,7 @@ BETWEEN_THOUGHTS: Final = "\n\n"
 _ID_CHARACTERS: Final = 64  # the longest id of an item that the API takes back
 _PAIRED: Final = ("message", "function_call")
 _KEPT_WITH_TEXT: Final = ("annotations", "logprobs")
+_KEPT_WITH_CALL: Final = ("async", "caller", "namespace")
 _DONE: Final = b"[DONE]"  # ends the stream of some servers that also speak Chat Completions
 
 _INCOMPLETE: Final[Mapping[str, tuple[StopReason, str | None]]] = {
@@ -54,15 +56,13 @@ class Decoder:
     complete: bool = field(default=False, init=False)
     """True when the last part was given."""
     _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
-    _calls: dict[int, ToolUse] = field(default_factory=dict[int, ToolUse], init=False)
-    """The calls that have begun: their ids and names only."""
+    _items: _Items = field(default_factory=lambda: _Items(), init=False)
     _ids: set[str] = field(default_factory=set[str], init=False)
-    _shown: set[int] = field(default_factory=set[int], init=False)
+    _n_given: int = field(default=0, init=False)
+    """How many items have been given, the first ones in the answer's order."""
     _thought: tuple[JsonValue, ...] = field(default=(), init=False)
-    _reasoning: JsonObject | None = field(default=None, init=False)
     _pair: str = field(default="", init=False)
-    _n_added: int = field(default=0, init=False)
-    _n_done: int = field(default=0, init=False)
+    _called: bool = field(default=False, init=False)
     _refused: bool = field(default=False, init=False)
     _started: bool = field(default=False, init=False)
 
@@ -133,14 +133,15 @@ class Decoder:
         if not counts:
             return None
         read, written = counts.get("cached_tokens"), counts.get("cache_write_tokens")
+        rest, written, fits = split_input(counts.get("input_tokens", 0), read, written)
         usage = Usage(
             requests=1,
-            input_tokens=max(0, counts.get("input_tokens", 0) - (read or 0) - (written or 0)),
+            input_tokens=rest,
             output_tokens=counts.get("output_tokens", 0),
             cache_read_tokens=read,
             cache_write_tokens=written,
             reasoning_tokens=counts.get("reasoning_tokens"),
-            exact="input_tokens" in counts and "output_tokens" in counts,
+            exact=fits and "input_tokens" in counts and "output_tokens" in counts,
         )
         return usage if self.price is None else self.price.charged(usage)
 
@@ -158,11 +159,10 @@ class Decoder:
         if status == "failed":
             raise reported_within(response.get("error"))
         parts: list[Part] = []
-        for index, item in enumerate(as_list(response.get("output"))[self._n_done :], self._n_done):
-            parts += self._finish_item({"output_index": index, "item": item})
-        if status == "completed" and self._n_added > self._n_done:
-            raise damaged(f"item {self._n_done} was begun and never finished")
-        parts += self._give_reasoning({})
+        self._items.take_over([as_object(item) for item in as_list(response.get("output"))])
+        if status == "completed" and (lost := self._items.unfinished()):
+            raise damaged(f"item {lost[0].index} was begun and never finished")
+        parts += self._give(is_last=True)
         if (usage := self.usage()) is not None:
             parts.append(UsageSeen(usage))
         self.complete = True
@@ -174,7 +174,7 @@ class Decoder:
             return _INCOMPLETE.get(reason, ("other", reason or status))
         if status != "completed":
             return "other", status
-        if self._ids:
+        if self._called:
             return "tool_use", None
         return ("refusal" if self._refused else "end_turn"), None
 
@@ -194,14 +194,16 @@ class Decoder:
     # -- pieces, for display
 
     def _piece(self, kind: str, event: JsonObject) -> Sequence[Part]:
-        text, index = as_text(event.get("delta")), self._index(event)
+        text = as_text(event.get("delta"))
         if not text:
             return ()
+        item = self._items.of(event, as_text(event.get("item_id")))
+        index = None if item is None else item.index
         part: Part
         match kind:
             case "response.output_text.delta" | "response.refusal.delta":
                 part = TextPart(text)
-            case "response.function_call_arguments.delta" if call := self._calls.get(index):
+            case "response.function_call_arguments.delta" if item is not None and (call := item.call):
                 part = InputPart(call.id, call.name, text)
             case "response.reasoning_summary_text.delta":
                 part = self._thought_part(text, (index, "summary", event.get("summary_index")))
@@ -209,7 +211,8 @@ class Decoder:
                 part = self._thought_part(text, (index, "content", event.get("content_index")))
             case _:
                 return ()
-        self._shown.add(index)
+        if item is not None:
+            item.is_shown = True
         return (part,)
 
     def _thought_part(self, text: str, place: tuple[JsonValue, ...]) -> Part:
@@ -223,60 +226,196 @@ class Decoder:
     def _add(self, event: JsonObject) -> Sequence[Part]:
         if not self._started:
             raise damaged("it has no beginning")
-        item = as_object(event.get("item"))
-        self._n_added += 1
-        if item.get("type") == "function_call":
-            self._calls[self._index(event)] = _open_call(item, self._ids)
-        return self._give_reasoning(item)
+        fields = as_object(event.get("item"))
+        item = self._items.begin(event, fields)
+        if fields.get("type") == "function_call" and item.call is None:
+            item.call = _open_call(fields, self._ids)
+        return self._give()
 
     def _finish_item(self, event: JsonObject) -> Sequence[Part]:
         if not self._started:
             raise damaged("it has no beginning")
-        item, index = as_object(event.get("item")), self._index(event)
-        parts = [*self._give_reasoning(item)]
-        self._n_done += 1
-        blocks = self._blocks(item, index)
-        if self.deltas and index not in self._shown:
-            visible = (Thinking(thoughts(item)),) if self._reasoning is item else blocks
-            parts += [part for block in visible if (part := shown(block)) is not None]
-        return [*parts, *map(BlockFinished, blocks)]
+        self._items.finish(event, as_object(event.get("item")))
+        return self._give()
 
-    def _index(self, event: JsonObject) -> int:
-        """Return the number of the item that an event is about; without one it is the item that is not done yet."""
-        index = event.get("output_index")
-        return index if isinstance(index, int) else self._n_done
+    def _give(self, *, is_last: bool = False) -> list[Part]:
+        """Return the parts of the items that are done, up to the first one that is not.
 
-    def _blocks(self, item: JsonObject, index: int) -> Sequence[Block]:
-        """Return the blocks of an item; none for reasoning, which waits for what follows it."""
-        match item.get("type"):
-            case "message":
-                blocks = texts(item, self._pair, self.provider)
-                refused = [block for block in blocks if isinstance(block, Text) and "refusal" in (block.extra or {})]
-                self._refused = self._refused or bool(refused)
-                return blocks
-            case "function_call":
-                call = self._calls.pop(index, None) or _open_call(item, self._ids)
-                name = as_text(item.get("name")) or call.name
-                return (tool_use(call.id, name, as_text(item.get("arguments")), wire_id=call.wire_id),)
-            case "reasoning":
-                self._reasoning = item
-                return ()
-            case str():
-                return (opaque(item, self.provider),)
-            case _:
-                return ()
+        Reasoning waits for what follows it. `is_last`: nothing comes any more.
+        """
+        parts: list[Part] = []
+        items = self._items.in_order()
+        if is_last:
+            items = [item for item in items if item.is_done]
+        for place, item in enumerate(items[self._n_given :], self._n_given):
+            following = items[place + 1] if place + 1 < len(items) else None
+            if not is_last and (not item.is_done or item.index > place):
+                break
+            parts += self._pieces_of(item)
+            if item.kind == "reasoning" and not is_last and (following is None or following.index > place + 1):
+                break
+            parts += map(BlockFinished, self._blocks(item, {} if following is None else following.fields))
+            self._n_given += 1
+        return parts
 
-    def _give_reasoning(self, following: JsonObject) -> Sequence[Part]:
-        """Return the block of the reasoning that is done, if there is one, now that it is known what follows it."""
-        item, self._reasoning = self._reasoning, None
-        if item is None:
-            return ()
+    def _pieces_of(self, item: _Item) -> list[Part]:
+        """Return what there is to show of an item that came without pieces."""
+        if item.is_shown or not self.deltas:
+            return []
+        item.is_shown = True
+        visible = (Thinking(thoughts(item.fields)),) if item.kind == "reasoning" else self._contents(item)
+        return [part for block in visible if (part := shown(block)) is not None]
+
+    def _blocks(self, item: _Item, following: JsonObject) -> Sequence[Block]:
+        if item.kind != "reasoning":
+            blocks = self._contents(item)
+            refused = [block for block in blocks if isinstance(block, Text) and "refusal" in (block.extra or {})]
+            self._refused = self._refused or bool(refused)
+            self._called = self._called or item.kind == "function_call"
+            return blocks
         pair = pair_of(following)
-        block = reasoning(item, pair, self.provider)
+        block = reasoning(item.fields, pair, self.provider)
         if block is None:
             return ()
         self._pair = pair
-        return (BlockFinished(block),)
+        return (block,)
+
+    def _contents(self, item: _Item) -> Sequence[Block]:
+        """Return the blocks of an item that is no reasoning."""
+        match item.kind:
+            case "message":
+                return texts(item.fields, self._pair, self.provider)
+            case "function_call":
+                fields, begun = item.fields, item.call or _open_call(item.fields, self._ids)
+                item.call = begun
+                name, arguments = as_text(fields.get("name")) or begun.name, as_text(fields.get("arguments"))
+                kept: JsonObject = {key: fields[key] for key in _KEPT_WITH_CALL if fields.get(key) is not None}
+                extra: JsonObject | None = {self.provider: kept} if kept else None
+                return (tool_use(begun.id, name, arguments, wire_id=begun.wire_id, extra=extra),)
+            case "":
+                return ()
+            case _:
+                return (opaque(item.fields, self.provider),)
+
+
+# -- items by number and id --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """One item, from its first event on."""
+
+    index: int
+    id: str = ""
+    fields: JsonObject = field(default_factory=dict[str, JsonValue])
+    """As it was told last."""
+    is_begun: bool = False
+    is_done: bool = False
+    is_shown: bool = False
+    call: ToolUse | None = None
+    """The call that has begun: its id and name only."""
+
+    @property
+    def kind(self) -> str:
+        return as_text(self.fields.get("type"))
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class _Items:
+    """The items of one answer.
+
+    Both the number and the id can be missing, and some servers count wrong or give an item another id with each event.
+    So the item that an event is about is the one that both name, else the open one of that id, else of that number.
+    """
+
+    all: list[_Item] = field(default_factory=list[_Item])
+    """As they came."""
+
+    def in_order(self) -> list[_Item]:
+        return sorted(self.all, key=lambda item: item.index)
+
+    def unfinished(self) -> list[_Item]:
+        return [item for item in self.in_order() if item.is_begun and not item.is_done]
+
+    def of(self, event: JsonObject, id: str) -> _Item | None:
+        """Return the item that an event is about, a new one if it names a number that is not known.
+
+        Without number and id it is the item that is not done yet; None if there is none.
+        """
+        index = _number(event)
+        if self.all and (last := self.all[-1]).index == index and last.id == id and not last.is_done:
+            return last
+        found = self._known(index, id)
+        return self._new(index, id) if found is None and index is not None else found
+
+    def begin(self, event: JsonObject, fields: JsonObject) -> _Item:
+        index, id = _number(event), as_text(fields.get("id"))
+        item = self._known(index, id) if index is not None or id else None
+        if item is None or item.is_begun:
+            item = self._new(index, id)
+        item.id, item.fields, item.is_begun = id, fields, True
+        return item
+
+    def finish(self, event: JsonObject, fields: JsonObject) -> None:
+        """Take in a whole item; one that is told a second time is the same."""
+        index, id = _number(event), as_text(fields.get("id"))
+        item = self._known(index, id)
+        if item is not None and item.is_done and (id == "" or item.index != index) and item.fields != fields:
+            item = None
+        if item is None:
+            item = self._new(index, id)
+        if not item.is_done:
+            item.id, item.fields, item.is_done = id or item.id, fields, True
+
+    def take_over(self, output: Sequence[JsonObject]) -> None:
+        """Take in the items as the last event lists them: what is missing, and the order."""
+        left = list(enumerate(output))
+        unclaimed = list(self.all)
+        for likeness in (3, 2, 1):
+            for place, fields in tuple(left):
+                item = next((item for item in unclaimed if _likeness(item, place, fields) == likeness), None)
+                if item is not None:
+                    unclaimed.remove(item)
+                    left.remove((place, fields))
+                    _complete(item, place, fields)
+        for place, fields in left:
+            _complete(self._new(place, as_text(fields.get("id"))), place, fields)
+
+    def _known(self, index: int | None, id: str) -> _Item | None:
+        open_ones = [item for item in self.all if not item.is_done]
+        if index is None and not id:
+            return open_ones[0] if open_ones else None
+        fits = [item for item in self.all if item.index == index and item.id == id]
+        fits = fits or [item for item in open_ones if id and item.id == id]
+        fits = fits or [item for item in open_ones if item.index == index]
+        fits = fits or (open_ones[:1] if index is None else [])
+        fits = fits or [item for item in self.all if index is None and item.id == id]
+        return fits[-1] if fits else None
+
+    def _new(self, index: int | None, id: str) -> _Item:
+        if index is None:
+            index = max([item.index for item in self.all], default=-1) + 1
+        item = _Item(index, id)
+        self.all.append(item)
+        return item
+
+
+def _number(event: JsonObject) -> int | None:
+    index = event.get("output_index")
+    return index if isinstance(index, int) else None
+
+
+def _likeness(item: _Item, place: int, fields: JsonObject) -> int:
+    """Return how surely an item is that at a place of the last event's list: 3 for number and id, 0 for not at all."""
+    if item.id == as_text(fields.get("id")) and (item.id or item.index == place):
+        return 3 if item.index == place else 2
+    return int(item.index == place and (not item.fields or item.kind == as_text(fields.get("type"))))
+
+
+def _complete(item: _Item, place: int, fields: JsonObject) -> None:
+    item.index = place
+    if not item.is_done:
+        item.fields, item.is_done = fields, True
 
 
 # -- items as blocks ---------------------------------------------------------------------------------------------------

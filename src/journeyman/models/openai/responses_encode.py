@@ -23,7 +23,7 @@ from journeyman.model import Prefix, ToolSpec
 from journeyman.models.openai.chat_encode import file_name, missing, plain_text, url_of, with_error
 from journeyman.models.openai.endpoint import Endpoint
 from journeyman.models.strict import is_enforceable
-from journeyman.models.wire import as_object, joined, readable, safe_id, safe_name, to_json
+from journeyman.models.wire import as_object, joined, kept_beside, readable, safe_id, safe_name, to_json
 from journeyman.types import (
     Block,
     Document,
@@ -172,7 +172,8 @@ class _Items:
             case Opaque():
                 self.items.append(block.json.strip().encode("utf-8", "replace"))
             case ToolUse():
-                self.items.append(_function_call(block, _paired(pair, "function_call")))
+                kept = kept_beside(block, self.endpoint.provider)
+                self.items.append(_function_call(block, _paired(pair, "function_call"), kept))
             case ToolResult():
                 self.items.append(_function_call_output(block, self.endpoint))
             case Text():
@@ -212,13 +213,13 @@ def _assistant_text(block: Text, id: str) -> bytes:
     return to_json(item)
 
 
-def _function_call(block: ToolUse, id: str) -> bytes:
+def _function_call(block: ToolUse, id: str, kept: JsonObject) -> bytes:
     call = {
         "call_id": safe_id(block.id, longest=_ID_CHARACTERS),
         "name": safe_name(block.name, longest=_NAME_CHARACTERS),
         "arguments": block.input_json,
     }
-    return to_json({"type": "function_call", **({"id": id} if id else {}), **call})
+    return to_json({"type": "function_call", **({"id": id} if id else {}), **call, **kept})
 
 
 def _function_call_output(block: ToolResult, endpoint: Endpoint) -> bytes:
