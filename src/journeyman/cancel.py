@@ -25,11 +25,12 @@ class Abort:
     listener.
     """
 
-    __slots__ = ("_lock", "_reason", "_waiting")
+    __slots__ = ("_lock", "_reason", "_waiting", "_was_heeded")
 
     def __init__(self) -> None:
         self._reason: str | None = None
         self._waiting: dict[object, tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = {}
+        self._was_heeded = False
         self._lock = Lock()
 
     @property
@@ -44,8 +45,10 @@ class Abort:
 
     @property
     def is_heeded(self) -> bool:
-        """True while somebody waits for the signal, so that it will be obeyed when it fires."""
-        return bool(self._waiting)
+        """True while somebody waits for the signal, so that it will be obeyed when it fires; and once somebody was told
+        of it."""
+        with self._lock:
+            return bool(self._waiting) or self._was_heeded
 
     def abort(self, reason: str = "aborted by the caller") -> None:
         """Fire the signal. Later calls change nothing."""
@@ -54,8 +57,9 @@ class Abort:
                 return
             self._reason = reason
             waiting, self._waiting = list(self._waiting.values()), {}
+            self._was_heeded = bool(waiting)
         for loop, callback in waiting:
-            _call_in(loop, callback)
+            call_in(loop, callback)
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` in the running event loop when the signal fires. Return what unsubscribes it."""
@@ -64,6 +68,7 @@ class Abort:
             if self._reason is None:
                 self._waiting[key] = (asyncio.get_running_loop(), callback)
                 return lambda: self._forget(key)
+            self._was_heeded = True
         callback()
         return lambda: None
 
@@ -75,15 +80,21 @@ class Abort:
         return f"<Abort {self._reason!r}>" if self.aborted else "<Abort>"
 
 
-def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+def call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+    """Call `callback` in the thread of this event loop: now, if that is here. Once the loop is closed, nobody is there
+    whom it could concern, and nothing happens."""
     try:
         here = asyncio.get_running_loop()
     except RuntimeError:
         here = None
     if here is loop:
         callback()
-    elif not loop.is_closed():
+        return
+    try:
         loop.call_soon_threadsafe(callback)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
 
 
 def is_stopping() -> bool:
