@@ -29,7 +29,7 @@ def talker() -> Agent:
 async def in_threads(act: Callable[[int], object], n: int = 3) -> None:
     """Let each of some threads act, with its number, while the event loop never rests."""
     acting = asyncio.gather(*[asyncio.to_thread(act, number) for number in range(n)])
-    while not acting.done():
+    while not acting.done():  # noqa: ASYNC110 - it is to be in every step while the threads act
         await asyncio.sleep(0)
     await acting
 
@@ -160,10 +160,7 @@ async def test_what_a_thread_injects_is_never_left_waiting_at_a_natural_stop() -
             for _ in range(N_TRIES):
                 injecting = asyncio.create_task(in_threads(lambda number: chat.inject(f"Inject {number}.")))
                 while not injecting.done():
-                    if chat.state.is_running:
-                        await chat.wait_idle()
-                    else:
-                        await chat.prompt("Go on.")
+                    await (chat.wait_idle() if chat.state.is_running else chat.prompt("Go on."))
                 await injecting
                 while chat.state.is_running:
                     await chat.wait_idle()

@@ -234,7 +234,8 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         """Send a message as whoever goes on here, a member or the leader; return what is on its way.
 
         `to` is a name, `"team-lead"`, or `"*"` for all other members. What has the same `id` is sent once. With
-        `incarnation` it is for that member of the name only.
+        `incarnation` it is for that member of the name only. Any thread may send; what comes from another than the
+        team's waits for the next step of the event loop.
 
         Raises:
             TeamError: nothing can be sent to that name, or from here.
