@@ -131,6 +131,10 @@ current_scope: ContextVar[Scope | None] = ContextVar("journeyman_scope", default
 """What stops the run that is going on here."""
 
 
+current_call_timeout: ContextVar[asyncio.Timeout | None] = ContextVar("journeyman_call_timeout", default=None)
+"""What limits the time of the tool call that goes on here."""
+
+
 class Scope:
     """Run the block until it ends, the signal fires, or time is up; `cause` says which of the last two.
 
@@ -143,6 +147,7 @@ class Scope:
     ) -> None:
         """`deadline` is a reading of the event loop's clock, in seconds; `above` is what stops the run above."""
         self._above = above
+        self._call_timeout = current_call_timeout.get()
         self._abort = abort
         self._deadline = deadline
         self._attempt_deadline: float | None = None
@@ -266,6 +271,17 @@ class Scope:
             self._stop("deadline")
         if self._attempt_deadline is not None and self.loop.time() >= self._attempt_deadline:
             self._stop("attempt_deadline")
+
+    def follow_above(self) -> bool:
+        """Take the cause of a run above that was stopped, or of the tool call that took too long, for one's own. False:
+        there is none, so a cancellation came from outside."""
+        for scope in (self, *self._scopes_above()):
+            if self.cause is None and scope.cause is not None:
+                self.cause = "abort" if scope.cause == "abort" else "deadline"
+                self.reason = scope.reason or (None if scope._abort is None else scope._abort.reason)
+            if self.cause is None and scope._call_timeout is not None and scope._call_timeout.expired():
+                self.cause, self.reason = "abort", "the tool call in which it began took too long"
+        return self.cause is not None
 
     def stop(self, reason: str) -> None:
         """End the block as the caller's signal would."""

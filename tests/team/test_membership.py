@@ -294,7 +294,7 @@ async def test_the_leaders_model_lets_members_go(recorder: Recorder) -> None:
         async with Chat(Agent(name="lead", model=Scripted(script), tools=team.tools())) as chat:
             chat.subscribe(recorder)
             await chat.prompt("Let them go.")
-    ended = [event.tool_result for event in recorder.of(ToolFinished)]
+    ended = [event.tool_result for event in recorder.of(ToolFinished) if event.path == ("lead",)]
     assert ended == ["ended: ada; stopped: max", "Nobody was there."]
 
 

@@ -293,6 +293,13 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
     def _release(self) -> None:
         self._holds -= 1
 
+    def stop_turn(self, reason: str) -> bool:
+        """Stop the turn that goes on, without a word to the model. False: there is none."""
+        if self._turn is None:
+            return False
+        self._turn.stop(reason)
+        return True
+
     async def _stop(self, reason: str) -> None:
         """Stop the turn that goes on, without a word to the model, and wait for its end."""
         turn = self._turn

@@ -145,6 +145,7 @@ def _metadata(run: Run) -> Metadata:
 
 async def _told_result(run: Run, result: Success[Any] | Failure) -> Result[Any]:
     """Tell how the run ended; what goes wrong in the telling is part of the result too."""
+    run.is_told = True
     watch = run.watch
     if watch is None:
         return result

@@ -88,12 +88,14 @@ class MemberLoop:
         current_path.set(member.path[:-1])
         current_member.set(member)
 
-        def cancel() -> None:
-            carrier.cancel()
-
-        unsubscribe = task.abort.subscribe(cancel)
         inbox = Inbox(member.box)
         chat = Chat(self.agent, host=self.host, history=self.request.history, inbox=inbox, questions=self.questions)
+
+        def stop() -> None:
+            if not chat.stop_turn(task.abort.reason or ""):
+                carrier.cancel()
+
+        unsubscribe = task.abort.subscribe(stop)
         try:
             async with chat:
                 member.chat = chat
@@ -147,6 +149,8 @@ class MemberLoop:
             self.member.is_heard = True
             chat.subscribe(self.post.watch.show)
         self._end(await (chat.continue_() if text is None else chat.prompt(text)))
+        if self.member.task is not None and self.member.task.abort.aborted:
+            raise asyncio.CancelledError  # the turn was stopped for that, and has told of its end
 
     def _end(self, result: Result[Any]) -> None:
         member = self.member
