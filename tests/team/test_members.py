@@ -110,11 +110,13 @@ async def test_a_turn_that_fails_ends_the_member_and_the_leader_is_told() -> Non
         assert (info.status, info.liveness, info.kind) == ("failed", "gone", "member")
 
 
-async def test_its_requests_are_repeated_as_those_of_a_chat() -> None:
-    flaky = [ProviderError("Busy.", kind="overloaded", retry_after_s=0.0)] * 2
+@pytest.mark.parametrize(("retries", "kind"), [(None, "gone"), (0, "gone"), (1, "gone"), (2, "idle")])
+async def test_its_requests_are_not_repeated_unless_its_agent_says_so(retries: int | None, kind: str) -> None:  # S1.8
+    busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0.0)
     async with Team("crew") as team:
-        await join(team, "ada", [*flaky, "Done."])
-        assert await heard(team) == ("idle", "Done.")
+        agent = Agent(name="scout", model=Scripted([busy, busy, "Done."]), retries=retries)
+        await team.spawn(wanted(agent, name="ada"))
+        assert (await heard(team))[0] == kind
 
 
 @virtual_clock

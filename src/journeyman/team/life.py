@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from journeyman.agent import Agent, Host
 from journeyman.budget import Exceeded, Spent
@@ -33,9 +33,6 @@ from journeyman.team.spawn import TeamSpawnRequest
 from journeyman.tools.background import TaskContext
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Text
-
-RETRIES: Final = 2
-"""How often a failed model request of a member is repeated, if its agent does not say: it is a chat, and lives long."""
 
 
 class MemberFailed(JourneymanError):
@@ -227,7 +224,7 @@ def in_team(agent: Agent[Any, Any], member: Member, team: str, tools: Sequence[A
         name=member.name,
         system=_joined(agent, _team_words(member.name, team)),
         tools=(*agent.tools, *own),
-        retries=RETRIES if agent.retries is None else agent.retries,
+        retries=agent.retries or 0,
         budget=(*agent.budget, _Pulse(member)),
     )
 
