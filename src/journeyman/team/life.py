@@ -152,8 +152,8 @@ class MemberLoop:
     def _end(self, result: Result[Any]) -> None:
         member = self.member
         if member.task is not None:
-            calls = sum([stats.calls for stats in result.metadata.tools.values()])
-            member.task.count(n_calls=member.task.info.n_calls + calls, usage=member.usage)
+            n_calls = member.task.info.n_calls + result.metadata.n_calls
+            member.task.count(n_calls=n_calls, usage=member.usage)
         if not isinstance(result, Failure):
             schema = self.agent.plan.output
             member.last_text = str(result.output) if schema is None else schema.dump(result.output).decode()

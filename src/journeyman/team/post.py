@@ -258,7 +258,12 @@ class Shutdown:
 def to_go(
     registry: Registry, names: Sequence[str], incarnation: int | None, *, here: Member | None
 ) -> tuple[Member, ...]:
-    """Return the members of these names, or all, that are there; raise a `TeamError` if `here`, which asks, is one."""
+    """Return the members of these names, or all, that are there; raise a `TeamError` if there never was one of a name,
+    or `here`, which asks, is one."""
+    unknown = [name for name in names if name != EVERYBODY and registry.known(name) is None]
+    if unknown:
+        there_are = list(registry.teammates)
+        raise TeamError(f"There is no member {', '.join(map(repr, unknown))} to let go. There are: {there_are}.")
     wanted = registry.teammates if not names or EVERYBODY in names else tuple(dict.fromkeys(names))
     alive = [member for name in wanted if (member := registry.alive(name)) is not None]
     found = tuple([member for member in alive if incarnation is None or member.incarnation == incarnation])
