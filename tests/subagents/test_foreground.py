@@ -134,8 +134,8 @@ async def test_sub_agents_do_not_retry_unless_they_say_so(stage: Stage) -> None:
 async def test_sub_agents_that_a_program_starts_do_not_retry_either(stage: Stage) -> None:  # S1.8
     busy = ProviderError("busy", kind="overloaded", retry_after_s=0.0)
 
-    def crew(**fields: Any) -> Subagents:
-        return Subagents(scout(stage, busy, "found", **fields))
+    def crew(retries: int | None = None) -> Subagents:
+        return Subagents(scout(stage, busy, "found", retries=retries))
 
     look = {"agent": "scout", "task": "look"}
     assert code(await crew().run("scout", "look")) == "API_ERROR"

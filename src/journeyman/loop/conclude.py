@@ -140,6 +140,7 @@ def _metadata(run: Run) -> Metadata:
         children=run.children.records(),
         overshoot_tokens=run.budget.overshoot_tokens,
         overshoot_cost=run.budget.overshoot_cost,
+        background_usage=run.ledger.background_usage if run.agent.observability.track_tokens else None,
     )
 
 

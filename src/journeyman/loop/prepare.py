@@ -74,7 +74,7 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
         scope=_scope(budget, options, above),
         watch=_watch(agent, options, path, None if above is None else above.watch),
         budget=budget,
-        ledger=Ledger(None if above is None else above.ledger),
+        ledger=Ledger(None if above is None else above.ledger, beside=options.ledger_beside),
         history=history,
         wrong_history=wrong_history,
         hand_in=hand_in_of(agent),

@@ -82,6 +82,8 @@ class Options:
     """Numbers for the runs that this one starts; None: from 1."""
     watch_above: Watch | None = None
     """Who watches a run that no other waits for, beside its own listeners."""
+    ledger_beside: Ledger | None = None
+    """The ledger of the run that started this one, and does not wait for it."""
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------

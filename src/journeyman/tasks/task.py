@@ -24,7 +24,15 @@ from journeyman.inbox import Inbox
 from journeyman.loop.record import detach
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
-from journeyman.tools.background import Notify, OutputFactory, Receive, TaskContext, Work, current_background
+from journeyman.tools.background import (
+    Notify,
+    OutputFactory,
+    Receive,
+    TaskContext,
+    TaskResult,
+    Work,
+    current_background,
+)
 from journeyman.tools.results import to_result
 from journeyman.types import NOTICE
 
@@ -186,6 +194,8 @@ class RunningTask:
         if output.errors:
             return _TaskEnd("failed")
         value = await self.work(self.context)
+        if isinstance(value, TaskResult):
+            return _TaskEnd("completed", result=value.text, value=value.value)
         return _TaskEnd("completed", result=value if isinstance(value, str) else to_result(value).text, value=value)
 
     def _outcome_of(self, error: BaseException) -> _TaskEnd:

@@ -13,7 +13,7 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
@@ -123,6 +123,14 @@ class TaskContext:
 
     def __repr__(self) -> str:
         return f"<TaskContext {self.id} {self._info.status}>"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What came out, where a model reads another text of it than that of any value."""
+
+    text: str
+    value: object
 
 
 Work: TypeAlias = Callable[[TaskContext], Awaitable[object]]
