@@ -13,7 +13,7 @@ from dataclasses import field
 from typing import Final, Protocol
 
 from journeyman.errors import BudgetRefused
-from journeyman.result import ToolKind, ToolStats
+from journeyman.result import COUNTED, ToolKind, ToolStats
 from journeyman.types import NOTHING_USED, Price, Usage, frozen, record_class, value_class
 
 SMALLEST_ANSWER_TOKENS: Final = 256
@@ -77,7 +77,7 @@ class Spent:
     iterations: int
     """Model calls, of all attempts."""
     calls: int
-    """Tool calls, of all attempts."""
+    """Tool calls, of all attempts, with output and submit, and with those of the runs below."""
     seconds: float
     attempt: int
 
@@ -274,11 +274,24 @@ class _Tally:
 class Ledger:
     """Adds up one run, and in it the runs that it started: what they use is counted in both at once."""
 
-    __slots__ = ("_above", "_attempt", "_calls_below", "_earlier", "_tallies", "call_usage", "n_model_calls")
+    __slots__ = (
+        "_above",
+        "_attempt",
+        "_background",
+        "_beside",
+        "_calls_below",
+        "_earlier",
+        "_tallies",
+        "call_usage",
+        "n_model_calls",
+    )
 
-    def __init__(self, above: Ledger | None = None) -> None:
-        """`above` is the ledger of the run that started this one."""
+    def __init__(self, above: Ledger | None = None, *, beside: Ledger | None = None) -> None:
+        """`above` is the ledger of the run that started this one, and waits for it; `beside`, of one that does not."""
         self._above = above
+        self._beside = beside
+        self._background: list[Usage] = []
+        """Of the runs in the background that this one, or one below, started."""
         self._calls_below = 0
         """Finished calls of the runs that this one started."""
         self._earlier = NOTHING_USED
@@ -304,9 +317,11 @@ class Ledger:
     def add(self, usage: Usage) -> None:
         """Count what a request used, here and above."""
         level: Ledger | None = self
+        is_beside = False
         while level is not None:
-            level._attempt.append(usage)
-            level = level._above
+            (level._background if is_beside else level._attempt).append(usage)
+            is_beside = is_beside or level._beside is not None
+            level = level._beside or level._above
 
     def count(self, kind: ToolKind, name: str, *, error: str | None, cached: bool, duration_s: float) -> None:
         """Count one finished call; `error` is the kind of its failure."""
@@ -337,14 +352,21 @@ class Ledger:
         return self._earlier + self.attempt_usage
 
     @property
+    def background_usage(self) -> Usage:
+        """Of the runs in the background that this one, or one below, started, so far."""
+        if len(self._background) > 1:
+            self._background = [Usage.total(self._background)]
+        return self._background[0] if self._background else NOTHING_USED
+
+    @property
     def calls(self) -> int:
         """Finished calls of all tools, here and in the runs below."""
-        return self.own_calls + self._calls_below
+        return sum([tally.calls for tally in self._tallies.values()]) + self._calls_below
 
     @property
     def own_calls(self) -> int:
-        """Finished calls of all tools, here."""
-        return sum([tally.calls for tally in self._tallies.values()])
+        """Finished calls of tools, here; output and submit are not counted."""
+        return sum([tally.calls for tally in self._tallies.values() if tally.kind in COUNTED])
 
     def stats(self) -> dict[str, ToolStats]:
         """Return the calls by tool."""

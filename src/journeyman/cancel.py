@@ -25,11 +25,12 @@ class Abort:
     listener.
     """
 
-    __slots__ = ("_lock", "_reason", "_waiting")
+    __slots__ = ("_lock", "_reason", "_waiting", "_was_heeded")
 
     def __init__(self) -> None:
         self._reason: str | None = None
         self._waiting: dict[object, tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = {}
+        self._was_heeded = False
         self._lock = Lock()
 
     @property
@@ -44,8 +45,10 @@ class Abort:
 
     @property
     def is_heeded(self) -> bool:
-        """True while somebody waits for the signal, so that it will be obeyed when it fires."""
-        return bool(self._waiting)
+        """True while somebody waits for the signal, so that it will be obeyed when it fires; and once somebody was told
+        of it."""
+        with self._lock:
+            return bool(self._waiting) or self._was_heeded
 
     def abort(self, reason: str = "aborted by the caller") -> None:
         """Fire the signal. Later calls change nothing."""
@@ -54,8 +57,9 @@ class Abort:
                 return
             self._reason = reason
             waiting, self._waiting = list(self._waiting.values()), {}
+            self._was_heeded = bool(waiting)
         for loop, callback in waiting:
-            _call_in(loop, callback)
+            call_in(loop, callback)
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` in the running event loop when the signal fires. Return what unsubscribes it."""
@@ -64,6 +68,7 @@ class Abort:
             if self._reason is None:
                 self._waiting[key] = (asyncio.get_running_loop(), callback)
                 return lambda: self._forget(key)
+            self._was_heeded = True
         callback()
         return lambda: None
 
@@ -75,15 +80,21 @@ class Abort:
         return f"<Abort {self._reason!r}>" if self.aborted else "<Abort>"
 
 
-def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+def call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+    """Call `callback` in the thread of this event loop: now, if that is here. Once the loop is closed, nobody is there
+    whom it could concern, and nothing happens."""
     try:
         here = asyncio.get_running_loop()
     except RuntimeError:
         here = None
     if here is loop:
         callback()
-    elif not loop.is_closed():
+        return
+    try:
         loop.call_soon_threadsafe(callback)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
 
 
 def is_stopping() -> bool:
@@ -120,6 +131,10 @@ current_scope: ContextVar[Scope | None] = ContextVar("journeyman_scope", default
 """What stops the run that is going on here."""
 
 
+current_call_timeout: ContextVar[asyncio.Timeout | None] = ContextVar("journeyman_call_timeout", default=None)
+"""What limits the time of the tool call that goes on here."""
+
+
 class Scope:
     """Run the block until it ends, the signal fires, or time is up; `cause` says which of the last two.
 
@@ -132,6 +147,7 @@ class Scope:
     ) -> None:
         """`deadline` is a reading of the event loop's clock, in seconds; `above` is what stops the run above."""
         self._above = above
+        self._call_timeout = current_call_timeout.get()
         self._abort = abort
         self._deadline = deadline
         self._attempt_deadline: float | None = None
@@ -255,6 +271,17 @@ class Scope:
             self._stop("deadline")
         if self._attempt_deadline is not None and self.loop.time() >= self._attempt_deadline:
             self._stop("attempt_deadline")
+
+    def follow_above(self) -> bool:
+        """Take the cause of a run above that was stopped, or of the tool call that took too long, for one's own. False:
+        there is none, so a cancellation came from outside."""
+        for scope in (self, *self._scopes_above()):
+            if self.cause is None and scope.cause is not None:
+                self.cause = "abort" if scope.cause == "abort" else "deadline"
+                self.reason = scope.reason or (None if scope._abort is None else scope._abort.reason)
+            if self.cause is None and scope._call_timeout is not None and scope._call_timeout.expired():
+                self.cause, self.reason = "abort", "the tool call in which it began took too long"
+        return self.cause is not None
 
     def stop(self, reason: str) -> None:
         """End the block as the caller's signal would."""

@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
+from functools import partial
 from threading import Lock
 from typing import Literal, Protocol, TypeAlias
 
+from journeyman.cancel import call_in
 from journeyman.types import Text
 
 Disposition: TypeAlias = Literal["steered", "resumed", "queued"]
@@ -59,8 +61,7 @@ class Receipt:
             self._status = status
             waiting, self._waiting = self._waiting, []
         for future in waiting:
-            if not future.get_loop().is_closed():
-                future.get_loop().call_soon_threadsafe(_wake, future)
+            call_in(future.get_loop(), partial(_wake, future))
 
     def __repr__(self) -> str:
         return f"<Receipt {self._status} {self.text!r}>"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, fields
-from typing import Any, Generic, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Generic, Literal, NoReturn, TypeAlias
 
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
@@ -16,7 +16,7 @@ from typing_extensions import TypeVar
 
 from journeyman.endings import Ending, ErrorCode, Phase
 from journeyman.errors import RunError
-from journeyman.types import JsonObject, Message, Usage, adapter_of, frozen, value_class
+from journeyman.types import NOTHING_USED, JsonObject, Message, Usage, adapter_of, frozen, value_class
 
 Out = TypeVar("Out", default=str, covariant=True)
 Other = TypeVar("Other")
@@ -65,6 +65,9 @@ class AttemptRecord:
 
 ToolKind: TypeAlias = Literal["tool", "output", "submit", "unknown"]
 
+COUNTED: Final[tuple[ToolKind, ...]] = ("tool", "unknown")
+"""The kinds of calls that counts and limits of calls are about: not those that hand in."""
+
 
 @value_class(kw_only=True)
 class ToolStats:
@@ -103,7 +106,7 @@ class ChildRecord:
     iterations: int = 0
     """Model calls of its own, of all attempts."""
     calls: int = 0
-    """Tool calls of its own."""
+    """Tool calls of its own; output and submit are not counted."""
     latency_s: float = 0.0
     children: tuple[ChildRecord, ...] = ()
     """The runs that it started in turn."""
@@ -126,6 +129,14 @@ class Metadata:
     """Tokens that responses reported beyond what a token budget had reserved for them."""
     overshoot_cost: float = 0.0
     """US dollars, likewise."""
+    background_usage: Usage | None = NOTHING_USED
+    """What sub-agents in the background that this run, or one below it, started have used by its end. It is no part of
+    `usage`, but of what the budget of this run counts: both together. None when the agent does not track tokens."""
+
+    @property
+    def n_calls(self) -> int:
+        """How many calls of tools the run made itself, refused ones included; output and submit are not counted."""
+        return sum([stats.calls for stats in self.tools.values() if stats.kind in COUNTED])
 
 
 @value_class(kw_only=True)

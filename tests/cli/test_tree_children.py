@@ -396,3 +396,21 @@ def test_several_attempts_are_told_apart_and_background_work_is_summed_up_for_it
         " in the background · 1 run, 0 attempts, 0 iterations, 0 calls",
         "    10 tokens in, 5 out · cost unknown",
     ]
+
+
+def test_background_work_that_begins_after_the_run_above_is_counted_once() -> None:
+    outline = Outline()
+    used = Metadata(usage=Usage(requests=1, input_tokens=10, output_tokens=5), latency_s=0)
+    for event in (
+        started(LEAD),
+        ev.RunSucceeded(path=LEAD, output="", metadata=used),
+        started(ONE, "background"),
+        ev.RunSucceeded(path=ONE, output="", metadata=used),
+    ):
+        outline.follow(event)
+    assert shown(list(outline.lines()))[-4:] == [
+        " in all · 1 run, 0 attempts, 0 iterations, 0 calls",
+        "    10 tokens in, 5 out · cost unknown",
+        " in the background · 1 run, 0 attempts, 0 iterations, 0 calls",
+        "    10 tokens in, 5 out · cost unknown",
+    ]

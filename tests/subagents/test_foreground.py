@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Failure, Limits, Output, Result, Subagents, Usage, run, tool
+from journeyman import Agent, Failure, Limits, Output, Result, Subagents, Tasks, Usage, run, tool
 from journeyman.errors import ProviderError, SubagentFailed
 from journeyman.events import RunFailed, RunSucceeded
 from journeyman.models.scripted import FromFunction, Scripted, call, say
@@ -129,6 +129,26 @@ async def test_sub_agents_do_not_retry_unless_they_say_so(stage: Stage) -> None:
     result = await play(stage, Subagents(once, twice), {"agent": "once", "task": "x"}, {"agent": "twice", "task": "x"})
     assert "API_ERROR" in errors(result)[0]
     assert read(result, 1)["output"] == "found"
+
+
+async def test_sub_agents_that_a_program_starts_do_not_retry_either(stage: Stage) -> None:  # S1.8
+    busy = ProviderError("busy", kind="overloaded", retry_after_s=0.0)
+
+    def crew(retries: int | None = None) -> Subagents:
+        return Subagents(scout(stage, busy, "found", retries=retries))
+
+    look = {"agent": "scout", "task": "look"}
+    assert code(await crew().run("scout", "look")) == "API_ERROR"
+    assert (await crew(retries=1).run("scout", "look")).unwrap() == "found"
+    with pytest.raises(SubagentFailed):
+        await crew().execute(look)
+    assert (await crew().execute({"tasks": [look]})).to_json().startswith('{"summary":"0/1')
+    async with Tasks(notify=lambda text, info: None) as tasks:
+        for each in (crew(), crew(retries=1)):
+            each.tasks = tasks
+            await each.execute({**look, "background": True})
+        await tasks.wait()
+        assert [info.status for info in tasks.list()] == ["failed", "completed"]
 
 
 async def test_hooks_of_the_definition_see_the_prompt_and_every_message(stage: Stage) -> None:  # S1.8

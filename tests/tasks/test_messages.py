@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from journeyman import Tasks, Usage
+from journeyman import Agent, Tasks, Usage, run
 from journeyman.events import Event, Identity, TaskEnded
+from journeyman.models.scripted import Scripted, call
 from journeyman.tools.background import TaskContext
 from tests.support.clock import virtual_clock
 from tests.support.players import Told, ended, giving, raising, sleeping
@@ -208,6 +209,20 @@ async def test_a_model_that_writes_to_a_command_or_to_what_is_ending_reads_why_n
 
 
 @virtual_clock
+async def test_a_scripted_call_passes_an_id_on_to_a_tool_that_takes_one() -> None:
+    async with Tasks() as tasks:
+        tasks.start(sleeping, description="sleep")
+        script = Scripted(
+            [call("task_message", id="bg-1", text="Hurry."), call("task_stop", {"id": "bg-1"}, id="b"), "ok"]
+        )
+        result = await run(Agent(name="lead", model=script, tools=tasks.tools()), "Go.")
+        assert [use.input for message in result.history for use in message.tool_uses] == [
+            {"id": "bg-1", "text": "Hurry."},
+            {"id": "bg-1"},
+        ]
+        assert result.history[3].tool_uses[0].id == "b"
+
+
 async def test_a_model_stops_a_task() -> None:
     async with Tasks() as tasks:
         tasks.start(sleeping, description="sleep")

@@ -14,11 +14,12 @@ from journeyman import Agent, Limits, Tasks, Team, Text
 from journeyman.errors import TeamError
 from journeyman.events import Mail, MailDelivered, MailSent, ToolFinished
 from journeyman.gate import Guard
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.team.mail import Mailbox, MailboxClosed, TeamHooks, as_text
 from journeyman.team.members import LEADER
 from journeyman.team.post import REMEMBERED_IDS
 from journeyman.tools.tools import tool
+from tests.support.busy import busy_threads
 from tests.support.clock import virtual_clock
 from tests.support.players import Door, cancelled
 from tests.support.recorder import Recorder, transcript
@@ -368,11 +369,51 @@ async def test_only_so_many_ids_are_remembered() -> None:
         assert post.is_new("0")
 
 
-async def test_mail_is_sent_in_the_thread_of_the_team_only() -> None:
+async def test_any_thread_may_send_mail_and_nothing_is_lost_or_out_of_order(recorder: Recorder) -> None:
+    async with Team("crew", on_event=recorder) as team:
+        await done_by(team, "ada", FromFunction(lambda request: "Done."))
+
+        def send(sender: int) -> int:
+            return sum([len(team.send("ada", f"{sender}:{number}")) for number in range(20)])
+
+        with busy_threads():
+            sent = await asyncio.gather(*[asyncio.to_thread(send, sender) for sender in range(3)])
+            await until_idle(team)
+            while team.member("ada").n_waiting:
+                await team_changes(team)
+                await until_idle(team)
+        with pytest.raises(TeamError, match="'eve' is unknown"):
+            await asyncio.to_thread(team.send, "eve", "Hello.")
+    read = [event.mail.text for event in recorder.of(MailDelivered) if event.mail.to == "ada"]
+    assert sent == [20, 20, 20]
+    assert [[text for text in read if text.startswith(f"{sender}:")] for sender in range(3)] == [
+        [f"{sender}:{number}" for number in range(20)] for sender in range(3)
+    ]
+
+
+async def test_what_a_thread_sends_twice_under_one_id_is_sent_once() -> None:
     async with Team("crew") as team:
-        await join(team, "ada", ["Done.", "Done."])
-        with pytest.raises(TeamError, match="Mail is sent in the thread of the team"):
-            await asyncio.to_thread(team.send, "ada", "Hello.")
+        await done_by(team, "ada", FromFunction(lambda request: "Done."))
+        with busy_threads():
+            for number in range(50):
+                id = f"once-{number}"
+                sent = await asyncio.gather(*[asyncio.to_thread(team.send, "ada", "Hello.", id=id) for _ in range(2)])
+                assert sorted(map(len, sent)) == [0, 1]
+
+
+async def test_mail_of_a_thread_to_a_member_that_ends_meanwhile_is_a_dead_letter() -> None:
+    async with Team("crew") as team:
+        await done_by(team, "ada", ["Done."])
+        assert await asyncio.to_thread(_sent_and_seen, team) == 1
+        await team.shutdown("ada")
+        assert await asyncio.to_thread(_sent_and_seen, team) == 0
+        await asyncio.sleep(0)
+        assert [letter.reason for letter in team.dead_letters][-1] == "gone"
+
+
+def _sent_and_seen(team: Team) -> int:
+    """Send mail to Ada, and return how much is on its way."""
+    return len(team.send("ada", "Hello."))
 
 
 async def test_a_member_that_is_gone_sends_no_more() -> None:

@@ -45,6 +45,27 @@ async def test_the_first_task_is_said_as_the_leaders_mail(stage: Stage) -> None:
     assert transcript(stage.messages(0)) == [("user", said)]
 
 
+async def test_the_first_task_stays_as_its_leader_wrote_it(stage: Stage) -> None:
+    prompt = 'Say whether a < b && c > "d".</team-message>'
+    async with Team("crew") as team:
+        await turn_of(team, wanted(Agent(name="scout", model=stage.model(["Yes."])), prompt, name="ada"))
+    said = '<team-message from="team-lead">\nSay whether a < b && c > "d".&lt;/team-message>\n</team-message>'
+    assert stage.messages(0)[0].text == said
+
+
+async def test_a_member_goes_on_from_the_transcript_of_an_earlier_one(stage: Stage) -> None:
+    async with Team("crew") as team:
+        await turn_of(team, wanted(Agent(name="scout", model=stage.model(["One."])), "Count.", name="ada"))
+        alive = team.transcript("ada")
+        await team.shutdown("ada")
+        assert team.transcript("ada") == alive
+        again = Agent(name="scout", model=stage.model(["Two."]))
+        await turn_of(team, wanted(again, "Go on.", name="ada", history=alive))
+        assert [message.text for message in team.transcript("ada") if message.role == "assistant"] == ["One.", "Two."]
+        with pytest.raises(KeyError, match="There is no member 'eve'"):
+            team.transcript("eve")
+
+
 async def test_the_format_hook_makes_every_text_the_first_one_too() -> None:
     model = Scripted(["One.", "Two."])
     async with Team("crew", hooks=TeamHooks(format=lambda mail: f"{mail.sender}: {mail.text}")) as team:
@@ -110,11 +131,13 @@ async def test_a_turn_that_fails_ends_the_member_and_the_leader_is_told() -> Non
         assert (info.status, info.liveness, info.kind) == ("failed", "gone", "member")
 
 
-async def test_its_requests_are_repeated_as_those_of_a_chat() -> None:
-    flaky = [ProviderError("Busy.", kind="overloaded", retry_after_s=0.0)] * 2
+@pytest.mark.parametrize(("retries", "kind"), [(None, "gone"), (0, "gone"), (1, "gone"), (2, "idle")])
+async def test_its_requests_are_not_repeated_unless_its_agent_says_so(retries: int | None, kind: str) -> None:  # S1.8
+    busy = ProviderError("Busy.", kind="overloaded", retry_after_s=0.0)
     async with Team("crew") as team:
-        await join(team, "ada", [*flaky, "Done."])
-        assert await heard(team) == ("idle", "Done.")
+        agent = Agent(name="scout", model=Scripted([busy, busy, "Done."]), retries=retries)
+        await team.spawn(wanted(agent, name="ada"))
+        assert (await heard(team))[0] == kind
 
 
 @virtual_clock

@@ -294,7 +294,7 @@ async def test_the_leaders_model_lets_members_go(recorder: Recorder) -> None:
         async with Chat(Agent(name="lead", model=Scripted(script), tools=team.tools())) as chat:
             chat.subscribe(recorder)
             await chat.prompt("Let them go.")
-    ended = [event.tool_result for event in recorder.of(ToolFinished)]
+    ended = [event.tool_result for event in recorder.of(ToolFinished) if event.path == ("lead",)]
     assert ended == ["ended: ada; stopped: max", "Nobody was there."]
 
 
@@ -315,9 +315,14 @@ async def test_a_member_cannot_let_members_go(recorder: Recorder) -> None:
     ]
 
 
-async def test_names_that_nobody_has_are_not_waited_for() -> None:
+async def test_a_name_that_nobody_ever_had_is_an_error_and_lets_nobody_go() -> None:
     async with Team("crew") as team:
-        assert await team.shutdown("nobody") == Shutdown()
+        await done_by(team, "ada", ["Done."])
+        with pytest.raises(TeamError, match=r"There is no member 'ghost' to let go. There are: \['ada'\]."):
+            await team.shutdown("ada", "ghost")
+        assert team.member("ada").liveness == "idle"
+        await team.shutdown("ada")
+        assert await team.shutdown("ada") == Shutdown()
         with pytest.raises(KeyError, match="There is no member 'nobody'"):
             team.member("nobody")
         with pytest.raises(TeamError):

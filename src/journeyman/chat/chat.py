@@ -17,6 +17,7 @@ from typing import Any, Final, Generic
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Host
+from journeyman.cancel import call_in
 from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs
 from journeyman.chat.turn import ChatState, Hold, Turn
@@ -241,10 +242,9 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         receipt = self._put(text, "steering")
         if receipt.disposition == "queued" and self._may_resume():
             receipt.disposition = "resumed"
-            if get_ident() == self._thread:
-                self._resume()
-            else:
-                self._loop.call_soon_threadsafe(self._resume)
+            call_in(self._loop, self._resume)
+        elif receipt.disposition == "queued" and self._turn is not None:  # in another thread, while a turn was ending
+            call_in(self._loop, lambda: self._resume(receipt))
         return receipt
 
     def clear(self, *queues: Queue) -> tuple[str, ...]:
@@ -260,8 +260,11 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         is_free = self._open is not None and self._turn is None and not self._holds
         return is_free and bool(self._runs.history.messages) and self._is_at_rest()
 
-    def _resume(self) -> None:
+    def _resume(self, receipt: Receipt | None = None) -> None:
+        """Go on with what waits, if the chat came to a natural stop. Then `receipt` says so."""
         if self._may_resume() and self._inbox.pick_up():
+            if receipt is not None:
+                receipt.disposition = "resumed"
             self._begin(self._runs.input, goes_on=True)
 
     # -- stopping
@@ -289,6 +292,13 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
 
     def _release(self) -> None:
         self._holds -= 1
+
+    def stop_turn(self, reason: str) -> bool:
+        """Stop the turn that goes on, without a word to the model. False: there is none."""
+        if self._turn is None:
+            return False
+        self._turn.stop(reason)
+        return True
 
     async def _stop(self, reason: str) -> None:
         """Stop the turn that goes on, without a word to the model, and wait for its end."""

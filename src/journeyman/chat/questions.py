@@ -14,6 +14,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import Field
 from pydantic_core import from_json
 
+from journeyman.cancel import call_in
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop
 from journeyman.loop.watch import Watch
@@ -56,7 +57,7 @@ class Questions:
             if not future.done():
                 future.set_result(answer)
 
-        future.get_loop().call_soon_threadsafe(resolve)
+        call_in(future.get_loop(), resolve)
 
     async def approve(self, approval: Approval) -> Decision:
         """Let the chat's user decide about a call."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
+from threading import RLock
 from typing import Final, Generic
 
 from typing_extensions import TypeVar
@@ -60,6 +61,8 @@ class Turn(Generic[Out]):
         self.is_over = False
         """True once the chat is idle again, which is before anybody is told."""
         self._chat_name = chat_name
+        self._lock = RLock()
+        """Held while the turn is stopped: the note is that of whoever was first."""
 
     def abort(self, reason: str = "aborted by the user") -> None:
         """Stop the turn: its result is `Failure(EXECUTION_CANCELLED)`, and the model will read that it was stopped.
@@ -70,9 +73,10 @@ class Turn(Generic[Out]):
 
     def stop(self, reason: str, *, note: str = "") -> None:
         """Stop the turn. `note` is for the model, if it is interrupted."""
-        if not self.is_over and not self.signal.aborted:
-            self.note = note
-            self.signal.abort(reason)
+        with self._lock:
+            if not self.is_over and not self.signal.aborted:
+                self.note = note
+                self.signal.abort(reason)
 
     def is_here(self) -> bool:
         """Tell whether this is the task of the turn itself, which cannot wait for its own end."""

@@ -64,7 +64,7 @@ class TaskInfo:
     last_sign: datetime | None = None
     """When it last gave a sign, for a member of a team."""
     n_calls: int = 0
-    """Calls of tools so far."""
+    """Calls of tools so far that an agent made itself, refused ones included; output and submit are not counted."""
     usage: Usage = NOTHING_USED
     """What its model calls have used so far."""
     output_path: str | None = None

@@ -104,9 +104,14 @@ async def carry_out(run: Run) -> Result[Any]:
         result = await conclude(run, ended)
         code = result.code if isinstance(result, Failure) else None
         return result
-    except BaseExceptionGroup as group:
-        if is_cancellation(group):
-            raise asyncio.CancelledError from group
+    except BaseException as error:
+        if not is_cancellation(error):
+            raise
+        if not run.is_told and run.scope.follow_above():  # its own end is told, and then that of the run above
+            result = await conclude(run, None)
+            code = result.code if isinstance(result, Failure) else None
+        if isinstance(error, BaseExceptionGroup):
+            raise asyncio.CancelledError from error
         raise
     finally:
         current_path.reset(path)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
-from journeyman.cancel import is_failure
+from journeyman.cancel import current_call_timeout, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, seen_of
@@ -260,6 +260,7 @@ class _TimedOut(Exception):
 
 async def _within(seconds: float, work: Awaitable[ToolResult]) -> ToolResult:
     limit = asyncio.timeout(seconds)
+    above = current_call_timeout.set(limit)
     try:
         async with limit:
             return await work
@@ -267,6 +268,8 @@ async def _within(seconds: float, work: Awaitable[ToolResult]) -> ToolResult:
         if limit.expired():
             raise _TimedOut from None
         raise
+    finally:
+        current_call_timeout.reset(above)
 
 
 def _context(run: Run, tool: Tool[..., Any], use: ToolUse) -> ToolContext:

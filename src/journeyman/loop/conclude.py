@@ -140,11 +140,13 @@ def _metadata(run: Run) -> Metadata:
         children=run.children.records(),
         overshoot_tokens=run.budget.overshoot_tokens,
         overshoot_cost=run.budget.overshoot_cost,
+        background_usage=run.ledger.background_usage if run.agent.observability.track_tokens else None,
     )
 
 
 async def _told_result(run: Run, result: Success[Any] | Failure) -> Result[Any]:
     """Tell how the run ended; what goes wrong in the telling is part of the result too."""
+    run.is_told = True
     watch = run.watch
     if watch is None:
         return result

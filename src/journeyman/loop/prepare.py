@@ -28,7 +28,7 @@ from journeyman.events import Callbacks, Listener, MessageCommitted
 from journeyman.gate import Gate, Guard, guard_for
 from journeyman.history import History
 from journeyman.loop.hand_in import hand_in_of
-from journeyman.loop.record import Attempt, Calls, Children, Clock, Options, Run, current_path, current_run
+from journeyman.loop.record import Attempt, Calls, Children, Clock, Options, Origin, Run, current_path, current_run
 from journeyman.loop.request import view_of
 from journeyman.loop.watch import Watch
 from journeyman.model import (
@@ -74,14 +74,20 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
         scope=_scope(budget, options, above),
         watch=_watch(agent, options, path, None if above is None else above.watch),
         budget=budget,
-        ledger=Ledger(None if above is None else above.ledger),
+        ledger=Ledger(None if above is None else above.ledger, beside=options.ledger_beside),
         history=history,
         wrong_history=wrong_history,
         hand_in=hand_in_of(agent),
-        retries=agent.retries if agent.retries is not None else (2 if len(path) == 1 else 0),
+        retries=_default_retries(path, origin) if agent.retries is None else agent.retries,
         attempt=Attempt(0, started_s, budget),
         calls=Calls(agent.plan.tools),
     )
+
+
+def _default_retries(path: RunPath, origin: Origin | None) -> int:
+    """Return how often a failed request is repeated where the agent does not say: never for a sub-agent, wherever it
+    was started, nor for any other run inside another."""
+    return 2 if len(path) == 1 and origin is None else 0
 
 
 def _budget_above(given: Budget | None, above: Run | None) -> Budget | None:

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.budget import Budget, Ledger
-from journeyman.cancel import Abort, Scope, current_scope
+from journeyman.cancel import Abort, Scope, current_call_timeout, current_scope
 from journeyman.endings import START, Context, Ending, ErrorCode, Phase, Place
 from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted
 from journeyman.gate import Guard
@@ -82,6 +82,8 @@ class Options:
     """Numbers for the runs that this one starts; None: from 1."""
     watch_above: Watch | None = None
     """Who watches a run that no other waits for, beside its own listeners."""
+    ledger_beside: Ledger | None = None
+    """The ledger of the run that started this one, and does not wait for it."""
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------
@@ -192,6 +194,8 @@ class Run:
     calls: Calls
     records: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
     """The attempts that have ended."""
+    is_told: bool = False
+    """True once those who watch are told how it ended."""
 
     @property
     def max_attempts(self) -> int:
@@ -308,15 +312,17 @@ def detach() -> None:
     """
     current_run.set(None)
     current_scope.set(None)
+    current_call_timeout.set(None)
 
 
 @contextmanager
 def detached() -> Generator[None]:
     """Let the runs and tasks that begin in this block be nobody's children, as `detach` does."""
-    run, scope = current_run.set(None), current_scope.set(None)
+    run, scope, timeout = current_run.set(None), current_scope.set(None), current_call_timeout.set(None)
     try:
         yield
     finally:
+        current_call_timeout.reset(timeout)
         current_run.reset(run)
         current_scope.reset(scope)
 

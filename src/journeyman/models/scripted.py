@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import orjson
 
@@ -28,7 +28,8 @@ _USAGE = Usage(requests=1, input_tokens=10, output_tokens=5)
 def call(name: str, arguments: Mapping[str, object] | None = None, /, *, id: str = "", **more: object) -> ToolUse:
     """Return the block with which a model calls the tool `name`.
 
-    Without an `id`, the model that gives the block makes one.
+    Without an `id`, the model that gives the block makes one. Where the tool itself has a parameter `id`, and
+    `arguments` do not name it, `id` is that one: `call("task_message", id="bg-1", text="Hurry.")`.
     """
     return ToolUse(id, name, orjson.dumps({**(arguments or {}), **more}).decode())
 
@@ -156,6 +157,8 @@ def _parts_of(model: FromFunction, request: Request, response: Response) -> list
     if request.deltas:
         parts.append(ResponseStarted(response.model or model.name, response.id, _of_input(usage)))
     for number, block in enumerate(response.content):
+        if isinstance(block, ToolUse):
+            block = _with_id(block, request)
         if isinstance(block, ToolUse) and not block.id:
             block = replace(block, id=f"call_{len(request.messages)}_{number}")
         if request.deltas and (part := shown(block)) is not None:
@@ -163,6 +166,18 @@ def _parts_of(model: FromFunction, request: Request, response: Response) -> list
         parts.append(BlockFinished(block))
     parts.append(ResponseFinished(response.stop_reason, response.stop_detail, usage))
     return parts
+
+
+def _with_id(block: ToolUse, request: Request) -> ToolUse:
+    """Return the call with its id as an argument, where the tool has such a parameter and it is not given."""
+    schemas = [spec.input_schema for spec in request.prefix.tools if spec.name == block.name]
+    takes_id = any("id" in cast("Mapping[str, object]", schema.get("properties", {})) for schema in schemas)
+    if not block.id or block.malformed or not takes_id:
+        return block
+    arguments = orjson.loads(block.input_json)
+    if "id" in arguments:
+        return block
+    return ToolUse("", block.name, orjson.dumps({"id": block.id, **arguments}).decode())
 
 
 def _response(answer: Answer) -> Response:

@@ -13,14 +13,16 @@ import os
 import stat
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Final, Literal, TypeAlias
 
 from pydantic import ConfigDict, ValidationError
 
+from journeyman.cancel import call_in
 from journeyman.errors import ApprovalsUnreadable
 from journeyman.files import NO_LINKS, open_lock, replace_file, take_lock
 from journeyman.gate import Allow, Approval, Decision, Deny, Extent, Rewrite, Stop
@@ -76,7 +78,7 @@ class Approvals:
                 self._grant(stored, asked.key, decision.extent, asked.offers)
             if waiting := self._waiting.get(digest):
                 future = waiting.pop(0)
-                future.get_loop().call_soon_threadsafe(_resolve, future, decision)
+                call_in(future.get_loop(), partial(_resolve, future, decision))
             else:
                 del stored.pending[digest]
                 stored.answers[digest] = stored_answer(decision, self._now() + self._expires_s)
@@ -103,7 +105,7 @@ class Approvals:
         except TimeoutError:
             return Deny(f"nobody answered within {self._expires_s:g}s: {approval.question}")
         finally:
-            if future in waiting:
+            with suppress(ValueError):  # another thread may be answering it
                 waiting.remove(future)
 
     # -- for the gate

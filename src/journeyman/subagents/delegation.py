@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -29,9 +29,9 @@ from journeyman.inbox import current_inbox
 from journeyman.journal import Section
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
-from journeyman.loop.record import Options, Origin, current_path, current_run, detached
+from journeyman.loop.record import Options, Origin, Run, current_path, current_run, detached
 from journeyman.model import Model
-from journeyman.result import Result, Success
+from journeyman.result import COUNTED, Result, Success
 from journeyman.subagents.calls import BackgroundCall, ChainCall, ParallelCall, SingleCall, TeamCall
 from journeyman.subagents.results import (
     BackgroundResult,
@@ -43,12 +43,13 @@ from journeyman.subagents.results import (
     TeamResult,
     item_result,
     single_result,
+    usage_in_words,
 )
-from journeyman.team.spawn import MAX_DEPTH, TeamSpawner, TeamSpawnRequest
-from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, Work
+from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner, TeamSpawnRequest, spawned
+from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, TaskResult, Work
 from journeyman.tools.context import BackgroundTasks
 from journeyman.tools.tools import ToolContext
-from journeyman.types import dump_messages
+from journeyman.types import Usage, dump_messages
 
 DelegationMode: TypeAlias = Literal["single", "parallel", "chain", "background"]
 
@@ -102,14 +103,16 @@ class Delegation:
                 f"A sub-agent here would be at depth {depth}, and the deepest is {MAX_DEPTH}. Do the task yourself."
             )
 
-    async def do(self, given: Assignment) -> FinishedAssignment:
-        """Let a sub-agent do its task. Only a cancellation is raised."""
+    async def do(self, given: Assignment, *, begun: Callable[[Run], object] = id) -> FinishedAssignment:
+        """Let a sub-agent do its task; `begun` is given its run. Only a cancellation is raised."""
         agent: Agent[Any, Any] | None = None
         result: Result[Any] | SubagentMisused
         try:
             self.check_depth()
             agent = self.named(given.agent)
-            result = await carry_out(begin(agent, input_of(agent, given.task), self.options(given)))
+            run = begin(agent, input_of(agent, given.task), self.options(given))
+            begun(run)
+            result = await carry_out(run)
         except SubagentMisused as misused:
             result = misused
         return FinishedAssignment(agent=given.agent, task=given.task, definition=agent, result=result)
@@ -167,22 +170,27 @@ async def parallel(delegation: Delegation, call: ParallelCall, max_concurrency: 
 
     async def in_place(given: Assignment) -> FinishedAssignment:
         async with places:
-            return await delegation.do(given)
+            return await delegation.do(given, begun=partial(runs.__setitem__, given.place))
 
+    runs: dict[int, Run] = {}
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(in_place(given)) for given in assignments]
-    finished = [_finished(task, given) for task, given in zip(running, assignments, strict=True)]
+    finished = [_finished(task, given, runs.get(given.place)) for task, given in zip(running, assignments, strict=True)]
     results = tuple([item_result(each) for each in finished])
     n_succeeded = sum(result.is_error is None for result in results)
     return ParallelResult(summary=f"{n_succeeded}/{len(results)} succeeded", results=results)
 
 
-def _finished(task: asyncio.Task[FinishedAssignment], given: Assignment) -> FinishedAssignment:
+def _finished(task: asyncio.Task[FinishedAssignment], given: Assignment, run: Run | None) -> FinishedAssignment:
     if not task.cancelled():
         return task.result()
     # Somebody cancelled this one task: had it been the run above, the group would have raised.
     cancelled = SubagentMisused(f"Sub-agent {given.agent!r} was cancelled from outside.")
-    return FinishedAssignment(agent=given.agent, task=given.task, result=cancelled)
+    used = None
+    if run is not None:
+        usage = run.ledger.usage if run.agent.observability.track_tokens else None
+        used = usage_in_words(usage, turns=run.ledger.n_model_calls, tools=run.ledger.own_calls)
+    return FinishedAssignment(agent=given.agent, task=given.task, result=cancelled, used=used)
 
 
 # -- chain ------------------------------------------------------------------------------------------------------------
@@ -305,18 +313,30 @@ def _work(delegation: Delegation, call: BackgroundCall) -> Work:
     above = current_run.get()
     if above is not None:
         host = replace(options.host, budget=above.attempt.budget.outliving())
-        options = replace(options, host=host, watch_above=above.watch)
+        options = replace(options, host=host, watch_above=above.watch, ledger_beside=above.ledger)
 
-    async def work(task: TaskContext) -> str:
-        """Do the work, and what is said to the task meanwhile. Return the output as a model reads it."""
+    async def work(task: TaskContext) -> TaskResult:
+        """Do the work, and what is said to the task meanwhile. Return the output, and what a model reads of it."""
         heard = (*options.listeners, partial(_report, task))
         first = replace(options, listeners=heard, abort=task.abort, inbox=task.inbox, history=History())
+        runs: list[Run] = []
+
+        async def one_more(options: Options) -> Result[Any]:
+            runs.append(begin(agent, given, options))
+            try:
+                return await carry_out(runs[-1])
+            finally:  # what was seen of it on the way leaves out requests that failed, and calls that were cut off
+                ledgers = [run.ledger for run in runs]
+                n_calls = sum([ledger.own_calls for ledger in ledgers])
+                task.count(n_calls=n_calls, usage=Usage.total([ledger.usage for ledger in ledgers]))
+
         with detached():
-            result = await carry_out(begin(agent, given, first))
+            result = await one_more(first)
             while isinstance(result, Success) and result.terminal_result is None and task.inbox.pick_up():
-                result = await carry_out(begin(agent, given, replace(first, going_on=task.inbox.hand_over)))
+                result = await one_more(replace(first, going_on=task.inbox.hand_over))
         finished = FinishedAssignment(agent=agent.name, task=call.task, definition=agent, result=result)
-        return _as_text(single_result(finished).output)
+        result = single_result(finished)
+        return TaskResult(_as_text(result.output), result.value)
 
     return work
 
@@ -330,7 +350,7 @@ def _report(task: TaskContext, event: Event) -> None:
         case ToolCalled(tool_name=name, tool_input=arguments):
             text = to_json(arguments).decode()
             task.write(f"[tool] {name}({text if len(text) <= _SHOWN_CHARS else f'{text[:_SHOWN_CHARS]}...'})")
-        case ToolFinished():
+        case ToolFinished(path=path, kind=kind) if kind in COUNTED and len(path) == len(task.info.path) + 1:
             task.count(n_calls=task.info.n_calls + 1)
         case ModelResponded(usage=usage):
             task.count(usage=task.info.usage + usage)
@@ -341,7 +361,7 @@ def _report(task: TaskContext, event: Event) -> None:
 # -- teams ------------------------------------------------------------------------------------------------------------
 
 
-async def team(delegation: Delegation, call: TeamCall, spawner: TeamSpawner | None) -> TeamResult:
+async def team(delegation: Delegation, call: TeamCall, spawner: TeamSpawner | SpawnFunction | None) -> TeamResult:
     """Let a sub-agent join a team, and return at once; raise a `SubagentMisused` if it cannot join."""
     if spawner is None:
         raise SubagentMisused(NO_TEAM)
@@ -356,7 +376,7 @@ async def team(delegation: Delegation, call: TeamCall, spawner: TeamSpawner | No
         model=delegation.model,
     )
     try:
-        made = await spawner.spawn(request)
+        made = await spawned(spawner, request)
     except Exception as error:  # whatever a host's spawner raises
         raise SubagentMisused(f"{call.name!r} cannot join the team: {words_of(error)}") from error
     where = f" of team {made.team_name!r}" if call.team_name else ""

@@ -12,9 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import from_json
 
 from journeyman.agent import Agent
+from journeyman.endings import InvalidResponseContext
 from journeyman.errors import SubagentFailed, SubagentMisused
 from journeyman.history import NO_OUTPUT
 from journeyman.result import Failure, Metadata, Result, Success
+from journeyman.types import Usage
 
 
 class _Document(BaseModel):
@@ -39,7 +41,7 @@ class SubagentUsage(_Document):
     turns: int = 0
     """How many model calls there were."""
     tools: int = 0
-    """How many tool calls there were, refused ones included."""
+    """How many calls of tools it made itself, refused ones included; output and submit are not counted."""
     exact: bool | None = None
     """False when an answer broke off before it told all it used; else None."""
 
@@ -131,10 +133,25 @@ class FinishedAssignment:
     result: Result[Any] | SubagentMisused
     """How its run ended, or why there was none."""
 
+    used: SubagentUsage | None = None
+    """What a run used that gave no result; None for any other, and where none began."""
+
     @property
     def usage(self) -> SubagentUsage:
         """What the run used."""
-        return SubagentUsage() if isinstance(self.result, SubagentMisused) else usage_of(self.result.metadata)
+        if isinstance(self.result, SubagentMisused):
+            return self.used or SubagentUsage()
+        return usage_of(self.result.metadata)
+
+    @property
+    def is_silent(self) -> bool:
+        """True when an agent that answers with text came to a normal stop without any."""
+        context = self.result.error.context if isinstance(self.result, Failure) else None
+        return (
+            isinstance(context, InvalidResponseContext)
+            and context.expected_tool is None
+            and context.stop_reason in ("end_turn", "stop_sequence")
+        )
 
     def shown(self) -> Any:  # noqa: ANN401 - any JSON value
         """Return what the model reads: JSON of a typed output, or the text; or why the task was not done."""
@@ -146,7 +163,7 @@ class FinishedAssignment:
                 parts = dict.fromkeys((output, terminal_result or ""))  # a silent model's output is that result
                 return "\n\n".join([part for part in parts if part.strip()]) or NO_OUTPUT
             case Failure():
-                return _failure_text(self.agent, self.result)
+                return NO_OUTPUT if self.is_silent else _failure_text(self.agent, self.result)
             case SubagentMisused():
                 return str(self.result)
 
@@ -160,8 +177,11 @@ def _failure_text(agent: str, failure: Failure) -> str:
 def usage_of(metadata: Metadata) -> SubagentUsage:
     """Return what a run used, in the words of a delegation."""
     turns = sum([attempt.iterations for attempt in metadata.attempts])
-    tools = sum([stats.calls for stats in metadata.tools.values() if stats.kind in ("tool", "unknown")])
-    usage = metadata.usage
+    return usage_in_words(metadata.usage, turns=turns, tools=metadata.n_calls)
+
+
+def usage_in_words(usage: Usage | None, *, turns: int, tools: int) -> SubagentUsage:
+    """Return what was used, in the words of a delegation. None: it is not known."""
     if usage is None:
         return SubagentUsage(input=None, output=None, turns=turns, tools=tools)
     return SubagentUsage(
@@ -183,6 +203,8 @@ def single_result(finished: FinishedAssignment) -> SingleResult:
             return SingleResult(
                 output=finished.shown(), usage=finished.usage, terminal_result=terminal_result, value=value
             )
+        case Failure() if finished.is_silent:
+            return SingleResult(output=NO_OUTPUT, usage=finished.usage)
         case Failure() as failure:
             text = _failure_text(finished.agent, failure)
             raise SubagentFailed(text, agent=finished.agent, failure=failure) from failure.error.cause
@@ -200,6 +222,6 @@ def item_result(finished: FinishedAssignment, *, step: int | None = None) -> Ite
         output=finished.shown(),
         usage=finished.usage,
         terminal_result=None if success is None else success.terminal_result,
-        is_error=True if success is None else None,
+        is_error=True if success is None and not finished.is_silent else None,
         value=None if success is None else success.output,
     )

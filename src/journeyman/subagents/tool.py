@@ -31,7 +31,7 @@ from journeyman.subagents.calls import (
 )
 from journeyman.subagents.delegation import Delegation, background, chain, parallel, single, team
 from journeyman.subagents.results import SubagentResult
-from journeyman.team.spawn import TeamSpawner
+from journeyman.team.spawn import SpawnFunction, TeamSpawner
 from journeyman.tools.background import Notify, OutputFactory
 from journeyman.tools.context import BackgroundTasks
 from journeyman.tools.tools import Tool, ToolContext
@@ -59,8 +59,8 @@ class Subagents(Tool[..., Any]):
     """Makes the model that a call asks for by name; None: a call cannot ask for one."""
     background_output: OutputFactory | None
     """Opens the output of background work; None: `tasks` says what does."""
-    team: TeamSpawner | None
-    """Makes members of a team; None: there is no team to join."""
+    team: TeamSpawner | SpawnFunction | None
+    """Makes members of a team: a `Team`, whatever has such a `spawn`, or a function like it. None: there is no team."""
     max_parallel: int | None
     """The most tasks that one parallel call may have; None for no limit."""
     max_concurrency: int | None
@@ -74,11 +74,13 @@ class Subagents(Tool[..., Any]):
         notify: Notify | None = None,
         create_model: Callable[[str], Model] | None = None,
         background_output: OutputFactory | None = None,
-        team: TeamSpawner | None = None,
+        team: TeamSpawner | SpawnFunction | None = None,
         max_parallel: int | None = 8,
         max_concurrency: int | None = 4,
     ) -> None:
         problems = [*_problems(agents, {"max_parallel": max_parallel, "max_concurrency": max_concurrency})]
+        wiring = {"tasks": tasks, "notify": notify, "create_model": create_model, "team": team}
+        problems += [problem for name, value in wiring.items() for problem in _wiring_problems(name, value)]
         if problems:
             raise DefinitionError("Subagents", problems)
         by_name = {agent.name: agent for agent in agents}
@@ -107,6 +109,9 @@ class Subagents(Tool[..., Any]):
     def __setattr__(self, name: str, value: object) -> None:
         if name not in _WIRING:
             raise AttributeError(f"{name!r} of Subagents cannot be set. These can: {', '.join(_WIRING)}.")
+        problems = [*_wiring_problems(name, value)]
+        if problems:
+            raise DefinitionError("Subagents", problems)
         object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
@@ -200,6 +205,25 @@ def _problems(agents: Sequence[Agent[Any, Any]], counts: Mapping[str, int | None
     for name, value in counts.items():
         if value is not None and not is_count(value, 1):
             yield Problem("INVALID_LIMIT", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
+
+
+_FITTING: Final[Mapping[str, tuple[str, str]]] = {
+    "tasks": ("start", "Pass a Tasks, or whatever has its start()."),
+    "notify": ("", "Pass a function of the notification and the task: notify=lambda text, info: …."),
+    "create_model": ("", "Pass a function that makes a model of its name."),
+    "team": ("spawn", "Pass a Team, whatever has its spawn(), or a function of a TeamSpawnRequest."),
+}
+"""What a collaborator must have, none for a function, and what to pass. A spawner may be a function, too."""
+
+
+def _wiring_problems(name: str, value: object) -> Iterator[Problem]:
+    if value is None or name not in _FITTING:
+        return
+    method, advice = _FITTING[name]
+    is_class = isinstance(value, type) and bool(method)
+    has_method = callable(getattr(value, method, None)) if method else callable(value)
+    if is_class or not (has_method or (name == "team" and callable(value))):
+        yield Problem("INVALID_COLLABORATOR", f"{name} is {value!r}.", advice)
 
 
 def _riskiest(agents: Sequence[Agent[Any, Any]]) -> Effect:

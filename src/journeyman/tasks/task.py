@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from threading import get_ident
 from typing import Final, Literal
 
-from journeyman.cancel import ended
+from journeyman.cancel import call_in, ended
 from journeyman.errors import Rejected, name_and_words
 from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
 from journeyman.gate import current_guard
@@ -24,7 +24,15 @@ from journeyman.inbox import Inbox
 from journeyman.loop.record import detach
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
-from journeyman.tools.background import Notify, OutputFactory, Receive, TaskContext, Work, current_background
+from journeyman.tools.background import (
+    Notify,
+    OutputFactory,
+    Receive,
+    TaskContext,
+    TaskResult,
+    Work,
+    current_background,
+)
 from journeyman.tools.results import to_result
 from journeyman.types import NOTICE
 
@@ -48,7 +56,7 @@ class TaskHost:
         if get_ident() == self.thread:
             act()
         else:
-            self.loop.call_soon_threadsafe(act)
+            call_in(self.loop, act)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +127,8 @@ class RunningTask:
         if not self.context.info.is_running:
             return False
         if not self.context.abort.aborted:
-            heeded = self.context.abort.is_heeded
             self.context.abort.abort(reason)
-            self.host.call(lambda: self.press(wait=heeded))
+            self.host.call(self._press_work)
         return True
 
     # -- in the event loop
@@ -137,6 +144,12 @@ class RunningTask:
                 self.begin(variables)
 
         self._carrier.add_done_callback(begin_again)
+
+    def _press_work(self) -> None:
+        """Let the work heed the signal, and cancel it at once if it does not look. Its notification is left alone: the
+        work may have ended since another thread fired the signal."""
+        if self.context.info.is_running:
+            self.press(wait=self.context.abort.is_heeded)
 
     def press(self, *, wait: bool = False) -> None:
         """Cancel what goes on, now or when its time is up, and again whenever that is ignored."""
@@ -177,10 +190,12 @@ class RunningTask:
     async def _worked(self) -> _TaskEnd:
         info, output = self.context.info, self.context.output
         await output.open(self.open_output, info.id, info.agent or info.description)
-        self.context.change(replace(info, output_path=output.path))
+        self.context.change(output_path=output.path)
         if output.errors:
             return _TaskEnd("failed")
         value = await self.work(self.context)
+        if isinstance(value, TaskResult):
+            return _TaskEnd("completed", result=value.text, value=value.value)
         return _TaskEnd("completed", result=value if isinstance(value, str) else to_result(value).text, value=value)
 
     def _outcome_of(self, error: BaseException) -> _TaskEnd:
@@ -204,9 +219,9 @@ class RunningTask:
         if output.errors:
             status: Literal["failed", "killed"] = "killed" if outcome.status == "killed" else "failed"
             outcome = _TaskEnd(status, "; ".join([*([outcome.error] if outcome.error else []), *output.errors]))
-        final = replace(
-            self.info,
+        final = self.context.change(
             status=outcome.status,
+            duration_s=self.info.duration_s,
             ended=datetime.now(UTC),
             result=outcome.result,
             value=outcome.value,
@@ -214,7 +229,6 @@ class RunningTask:
             liveness=None if info.identity is None else "gone",
             undelivered=undelivered,
         )
-        self.context.change(final)
         self.host.watch.show(TaskEnded(path=info.path, info=final))
 
     async def _take_back_cancellation(self) -> None:

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from journeyman.agent import Agent, Host
 from journeyman.budget import Exceeded, Spent
@@ -33,9 +33,6 @@ from journeyman.team.spawn import TeamSpawnRequest
 from journeyman.tools.background import TaskContext
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Text
-
-RETRIES: Final = 2
-"""How often a failed model request of a member is repeated, if its agent does not say: it is a chat, and lives long."""
 
 
 class MemberFailed(JourneymanError):
@@ -88,12 +85,14 @@ class MemberLoop:
         current_path.set(member.path[:-1])
         current_member.set(member)
 
-        def cancel() -> None:
-            carrier.cancel()
-
-        unsubscribe = task.abort.subscribe(cancel)
         inbox = Inbox(member.box)
         chat = Chat(self.agent, host=self.host, history=self.request.history, inbox=inbox, questions=self.questions)
+
+        def stop() -> None:
+            if not chat.stop_turn(task.abort.reason or ""):
+                carrier.cancel()
+
+        unsubscribe = task.abort.subscribe(stop)
         try:
             async with chat:
                 member.chat = chat
@@ -147,12 +146,14 @@ class MemberLoop:
             self.member.is_heard = True
             chat.subscribe(self.post.watch.show)
         self._end(await (chat.continue_() if text is None else chat.prompt(text)))
+        if self.member.task is not None and self.member.task.abort.aborted:
+            raise asyncio.CancelledError  # the turn was stopped for that, and has told of its end
 
     def _end(self, result: Result[Any]) -> None:
         member = self.member
         if member.task is not None:
-            calls = sum([stats.calls for stats in result.metadata.tools.values()])
-            member.task.count(n_calls=member.task.info.n_calls + calls, usage=member.usage)
+            n_calls = member.task.info.n_calls + result.metadata.n_calls
+            member.task.count(n_calls=n_calls, usage=member.usage)
         if not isinstance(result, Failure):
             schema = self.agent.plan.output
             member.last_text = str(result.output) if schema is None else schema.dump(result.output).decode()
@@ -223,7 +224,7 @@ def in_team(agent: Agent[Any, Any], member: Member, team: str, tools: Sequence[A
         name=member.name,
         system=_joined(agent, _team_words(member.name, team)),
         tools=(*agent.tools, *own),
-        retries=RETRIES if agent.retries is None else agent.retries,
+        retries=agent.retries or 0,
         budget=(*agent.budget, _Pulse(member)),
     )
 

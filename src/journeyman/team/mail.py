@@ -8,6 +8,7 @@ lost and none is read twice. A chat says it through its `Inbox`, to which a mail
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -24,12 +25,19 @@ T = TypeVar("T")
 Claim: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
 
 
+_MARK: Final = re.compile(r"<(?=\s*/?\s*team-message)", re.IGNORECASE)
+
+
 def as_text(mail: Mail) -> str:
-    """Return mail as a model reads it: nothing in it can be taken for the mark around it."""
+    """Return mail as a model reads it: nothing in it can be taken for the mark around it.
+
+    The first task of a member, which has no id, stays as its leader wrote it, but for that mark.
+    """
     facts = {"from": mail.sender, "id": mail.id, "summary": mail.summary}
     facts |= {} if mail.kind == "message" else {"kind": mail.kind}
     marks = "".join([f' {name}="{escape(value)}"' for name, value in facts.items() if value])
-    return f"{MAIL_MARK}{marks}>\n{escape(mail.text, quote=False)}\n</team-message>"
+    text = escape(mail.text, quote=False) if mail.id else _MARK.sub("&lt;", mail.text)
+    return f"{MAIL_MARK}{marks}>\n{text}\n</team-message>"
 
 
 def idle_notice(name: str, text: str) -> str:

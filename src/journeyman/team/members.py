@@ -20,7 +20,7 @@ from journeyman.errors import TeamError
 from journeyman.events import DeadLetter, Liveness
 from journeyman.team.mail import Mailbox
 from journeyman.tools.background import TaskContext
-from journeyman.types import NOTHING_USED, RunPath, Usage
+from journeyman.types import NOTHING_USED, Message, RunPath, Usage
 
 LEADER: Final = "team-lead"
 """The name of the leader. No member has it."""
@@ -115,6 +115,7 @@ class Member:
     _sign_s: float = field(init=False)
     _sign_at: float = field(init=False)
     _usage: Usage = NOTHING_USED
+    _transcript: tuple[Message, ...] = ()
 
     def __post_init__(self) -> None:
         self.sign()
@@ -129,9 +130,14 @@ class Member:
         """What its turns have used so far."""
         return self._usage if self.chat is None else self.chat.usage
 
+    @property
+    def transcript(self) -> tuple[Message, ...]:
+        """Its conversation so far."""
+        return self._transcript if self.chat is None else self.chat.messages
+
     def rest(self) -> None:
         """Let its chat go, which has ended."""
-        self._usage, self.chat = self.usage, None
+        self._usage, self._transcript, self.chat = self.usage, self.transcript, None
 
     def info(self, team: str) -> MemberInfo:
         """Return it as it is now."""

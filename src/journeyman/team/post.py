@@ -1,7 +1,8 @@
 """The post of a team: it takes mail, finds its mailbox, tells what becomes of it, and keeps what cannot be delivered.
 
-All of it happens at once, in the thread of the event loop. Members are let go by the post, too: they are asked first,
-then stopped, then left to themselves, so that it ends in bounded time.
+All of it happens at once, in the thread of the event loop; what another thread sends, in the next step there. Members
+are let go by the post, too: they are asked first, then stopped, then left to themselves, so that it ends in bounded
+time.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import Final
 
+from journeyman.cancel import call_in
 from journeyman.errors import TeamError
 from journeyman.events import (
     DeadLetter,
@@ -49,13 +52,17 @@ class PostOffice:
         self.dead_letters: Final[list[DeadLetter]] = []
         self._sent_ids: dict[str, None] = {}
         self._numbers = count(1)
+        self._id_lock: Final = Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of the team; None before it is opened."""
         self._thread: int | None = None
+        """Its thread."""
         self.changes: Final = Waiters()
         """Those who wait for a change in the team."""
 
     def open(self) -> None:
-        """Belong to the thread that runs here from now on."""
-        self._thread = get_ident()
+        """Belong to the event loop that runs here from now on."""
+        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
 
     def sender(self) -> Member | None:
         """Return the member of this team whose turn goes on here. None: it is the leader's, or a program."""
@@ -75,7 +82,7 @@ class PostOffice:
         incarnation: int | None = None,
         kind: MailKind = "message",
     ) -> tuple[Mail, ...]:
-        """Send mail, and return what is on its way; a `TeamError` says why nothing is.
+        """Send mail, and return what is on its way; a `TeamError` says why nothing is. Any thread may.
 
         `sender` None is the leader. What has an `id` is sent once.
         """
@@ -95,11 +102,15 @@ class PostOffice:
             )
             for name in addressees
         ]
-        return tuple([each for each in mail if self.is_new(each.id) and self._dispatch(sender, each)])
+        new = [each for each in mail if self.is_new(each.id)]
+        if self._loop is None or get_ident() == self._thread:
+            return tuple([each for each in new if self._dispatch(sender, each)])
+        on_its_way = tuple([each for each in new if isinstance(self._box_of(each), Mailbox)])
+        for each in new:
+            call_in(self._loop, partial(self._dispatch, sender, each))
+        return on_its_way
 
     def _check(self, sender: Member | None, to: str, text: str) -> None:
-        if self._thread is not None and get_ident() != self._thread:
-            raise TeamError("Mail is sent in the thread of the team. From another, use loop.call_soon_threadsafe().")
         self.registry.check_open()
         if not text.strip():
             raise TeamError("The message is blank: there is nothing to send.")
@@ -116,12 +127,13 @@ class PostOffice:
 
     def is_new(self, id: str) -> bool:
         """Note the id of mail. False: it was noted before, so that mail was sent."""
-        if id in self._sent_ids:
-            return False
-        self._sent_ids[id] = None
-        if len(self._sent_ids) > REMEMBERED_IDS:
-            del self._sent_ids[next(iter(self._sent_ids))]
-        return True
+        with self._id_lock:
+            if id in self._sent_ids:
+                return False
+            self._sent_ids[id] = None
+            if len(self._sent_ids) > REMEMBERED_IDS:
+                del self._sent_ids[next(iter(self._sent_ids))]
+            return True
 
     def _dispatch(self, sender: Member | None, mail: Mail) -> bool:
         """Put mail where it will be read. False: nobody will, so it is a dead letter."""
@@ -246,7 +258,12 @@ class Shutdown:
 def to_go(
     registry: Registry, names: Sequence[str], incarnation: int | None, *, here: Member | None
 ) -> tuple[Member, ...]:
-    """Return the members of these names, or all, that are there; raise a `TeamError` if `here`, which asks, is one."""
+    """Return the members of these names, or all, that are there; raise a `TeamError` if there never was one of a name,
+    or `here`, which asks, is one."""
+    unknown = [name for name in names if name != EVERYBODY and registry.known(name) is None]
+    if unknown:
+        there_are = list(registry.teammates)
+        raise TeamError(f"There is no member {', '.join(map(repr, unknown))} to let go. There are: {there_are}.")
     wanted = registry.teammates if not names or EVERYBODY in names else tuple(dict.fromkeys(names))
     alive = [member for name in wanted if (member := registry.alive(name)) is not None]
     found = tuple([member for member in alive if incarnation is None or member.incarnation == incarnation])

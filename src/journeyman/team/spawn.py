@@ -1,12 +1,13 @@
 """What a delegation asks of a team: one new member; and what it is told. `Team` is a spawner, and so is whatever has
-a `spawn` like this one.
+a `spawn` like this one, or is a function like it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from journeyman.agent import Agent
 from journeyman.model import Model
@@ -62,3 +63,17 @@ class TeamSpawner(Protocol):
             TeamError: the member cannot be made; the text says why and what to do.
         """
         ...
+
+
+SpawnFunction: TypeAlias = Callable[[TeamSpawnRequest], TeamSpawnResult | Awaitable[TeamSpawnResult]]
+"""Makes members as `TeamSpawner.spawn` does. It may be async."""
+
+
+async def spawned(spawner: TeamSpawner | SpawnFunction, request: TeamSpawnRequest) -> TeamSpawnResult:
+    """Let a spawner make a member; raise a `TypeError` if it returns something else."""
+    spawn = cast("Callable[[TeamSpawnRequest], object]", getattr(spawner, "spawn", spawner))
+    made = spawn(request)
+    made = await made if inspect.isawaitable(made) else made
+    if not isinstance(made, TeamSpawnResult):
+        raise TypeError(f"the spawner returned {made!r}, not a TeamSpawnResult")
+    return made

@@ -28,7 +28,7 @@ from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, Roste
 from journeyman.team.post import PostOffice, Shutdown, let_go, to_go
 from journeyman.team.spawn import MAX_DEPTH, TeamSpawner, TeamSpawnRequest, TeamSpawnResult
 from journeyman.tools.tools import AnyTool, ToolContext, tool
-from journeyman.types import RunPath, Usage
+from journeyman.types import Message, RunPath, Usage
 
 DEFAULT_NAME: Final = "team"
 GRACE_S: Final = 30.0
@@ -234,7 +234,8 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         """Send a message as whoever goes on here, a member or the leader; return what is on its way.
 
         `to` is a name, `"team-lead"`, or `"*"` for all other members. What has the same `id` is sent once. With
-        `incarnation` it is for that member of the name only.
+        `incarnation` it is for that member of the name only. Any thread may send; what comes from another than the
+        team's waits for the next step of the event loop.
 
         Raises:
             TeamError: nothing can be sent to that name, or from here.
@@ -276,7 +277,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         a member of another one is left alone.
 
         Raises:
-            TeamError: a member would wait for its own end.
+            TeamError: there never was a member of one of the names, or a member would wait for its own end.
         """
         return await let_go(
             self._post,
@@ -310,10 +311,22 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         Raises:
             KeyError: there was none.
         """
+        return self._known(name).info(self._post.registry.name)
+
+    def transcript(self, name: str) -> tuple[Message, ...]:
+        """Return the conversation of a member so far, or of the last of that name. Another one can go on from it:
+        `TeamSpawnRequest(agent=…, prompt="", history=team.transcript("ada"))`.
+
+        Raises:
+            KeyError: there was none.
+        """
+        return self._known(name).transcript
+
+    def _known(self, name: str) -> Member:
         found = self._post.registry.known(name)
         if found is None:
             raise KeyError(f"There is no member {name!r}. There are: {list(self._post.registry.teammates)}.")
-        return found.info(self._post.registry.name)
+        return found
 
     @property
     def name(self) -> str:

@@ -13,10 +13,11 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias, TypedDict
+from threading import RLock
+from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
 from journeyman.cancel import Abort
 from journeyman.errors import name_and_words
@@ -68,7 +69,7 @@ class TaskOptions(TypedDict, total=False):
 class TaskContext:
     """A task, for the work that is done in it."""
 
-    __slots__ = ("_info", "_output", "abort", "inbox")
+    __slots__ = ("_info", "_lock", "_output", "abort", "inbox")
 
     def __init__(self, info: TaskInfo) -> None:
         self.abort: Final = Abort()
@@ -79,6 +80,7 @@ class TaskContext:
         nothing waits: from then on messages are refused."""
         self.inbox.open()
         self._info = info
+        self._lock = RLock()
         self._output = TaskOutput()
 
     @property
@@ -96,29 +98,39 @@ class TaskContext:
         return self._output
 
     def write(self, record: Record) -> None:
-        """Add a line to the output of the task."""
+        """Add a line to the output of the task. Any thread may."""
         self._output.write(record)
 
     def count(self, *, n_calls: int | None = None, usage: Usage | None = None) -> None:
-        """Set how many calls were made and what was used so far. What is not given stays."""
-        calls = self._info.n_calls if n_calls is None else n_calls
-        self.change(replace(self._info, n_calls=calls, usage=self._info.usage if usage is None else usage))
+        """Set how many calls were made and what was used so far. What is not given stays. Any thread may."""
+        counts = {"n_calls": n_calls, "usage": usage}
+        self.change(**{name: count for name, count in counts.items() if count is not None})
 
     def sign(self, liveness: Liveness) -> None:
         """Say what the member of a team does now: it is alive."""
-        self.change(replace(self._info, liveness=liveness, last_sign=datetime.now(UTC)))
+        self.change(liveness=liveness, last_sign=datetime.now(UTC))
 
     def exited(self, code: int) -> None:
         """Say how the shell has ended."""
-        self.change(replace(self._info, exit_code=code))
+        self.change(exit_code=code)
 
-    def change(self, info: TaskInfo) -> None:
-        """Take a newer state of the task. What has ended stays as it is."""
-        if self._info.is_running:
-            self._info = info
+    def change(self, **facts: Any) -> TaskInfo:  # noqa: ANN401 - fields of `TaskInfo`
+        """Change facts of the task, and return it. What has ended stays as it is."""
+        with self._lock:  # a thread that counts must not undo the end
+            if self._info.is_running:
+                self._info = replace(self._info, **facts)
+            return self._info
 
     def __repr__(self) -> str:
         return f"<TaskContext {self.id} {self._info.status}>"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What came out, where a model reads another text of it than that of any value."""
+
+    text: str
+    value: object
 
 
 Work: TypeAlias = Callable[[TaskContext], Awaitable[object]]
@@ -142,6 +154,8 @@ class TaskOutput:
         self.errors: list[str] = []
         """What went wrong with the file, in order."""
         self._writer: Writer | None = None
+        self._lock = RLock()
+        """Held while a line is added, and while the file is closed."""
         self._kept: deque[str] = deque()
         self._n_kept = 0
         self._n_dropped = 0
@@ -158,14 +172,15 @@ class TaskOutput:
 
     def write(self, record: Record) -> None:
         """Add one line."""
-        self._keep(record if isinstance(record, str) else _json(record))
-        if self._writer is not None:
-            line = _json({"text": record} if isinstance(record, str) else record)
-            try:
-                self._writer.write(f"{line}\n")
-            except Exception as error:  # noqa: BLE001 - whatever the host's writer raises
-                self.errors.append(f"cannot write the output: {name_and_words(error)}")
-                self.close()
+        with self._lock:
+            self._keep(record if isinstance(record, str) else _json(record))
+            if self._writer is not None:
+                line = _json({"text": record} if isinstance(record, str) else record)
+                try:
+                    self._writer.write(f"{line}\n")
+                except Exception as error:  # noqa: BLE001 - whatever the host's writer raises
+                    self.errors.append(f"cannot write the output: {name_and_words(error)}")
+                    self.close()
 
     def _keep(self, line: str) -> None:
         self._kept.append(line[-KEPT_CHARS:])
@@ -176,17 +191,19 @@ class TaskOutput:
 
     def close(self) -> None:
         """Close the file. A second call changes nothing."""
-        writer, self._writer = self._writer, None
-        try:
-            if writer is not None:
-                writer.close()
-        except Exception as error:  # noqa: BLE001 - whatever the host's writer raises
-            self.errors.append(f"cannot close the output: {name_and_words(error)}")
+        with self._lock:
+            writer, self._writer = self._writer, None
+            try:
+                if writer is not None:
+                    writer.close()
+            except Exception as error:  # noqa: BLE001 - whatever the host's writer raises
+                self.errors.append(f"cannot close the output: {name_and_words(error)}")
 
     def tail(self) -> str:
         """Return the last of the output, with a note if there was more."""
-        more = f"[{self._n_dropped:,} lines before this.]\n" if self._n_dropped else ""
-        return more + "\n".join(self._kept)
+        with self._lock:
+            more = f"[{self._n_dropped:,} lines before this.]\n" if self._n_dropped else ""
+            return more + "\n".join(self._kept)
 
 
 def _json(record: Mapping[str, object]) -> str:

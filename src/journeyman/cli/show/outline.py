@@ -45,7 +45,9 @@ class Outline:
         together, apart, apart_usage = _sums(self._roots)
         yield EMPTY
         yield Line(name="in all", text=f"· {together.sentence()}")
-        yield Line(indent=2, text=usage_sentence(_used_by(self._roots)), style="dim")
+        yield Line(
+            indent=2, text=usage_sentence(_used_by([run for run in self._roots if run.mode != BACKGROUND])), style="dim"
+        )
         if apart.runs:
             yield Line(name="in the background", text=f"· {apart.sentence()}")
             yield Line(indent=2, text=usage_sentence(apart_usage), style="dim")
@@ -148,9 +150,17 @@ def _used_by(runs: Sequence[SeenRun]) -> Usage | None:
     total = NOTHING_USED
     for run in runs:
         if run.mode == BACKGROUND and run.metadata is None:
-            total += Usage.total([each.usage for each in run.iterations if each.usage is not None])
+            total += _used_so_far(run)
         elif run.metadata is None or run.metadata.usage is None:
             return None
         else:
             total += run.metadata.usage
     return total
+
+
+def _used_so_far(run: SeenRun) -> Usage:
+    """Return what a run that has not ended used, with those below that it waits for."""
+    if run.metadata is not None and run.metadata.usage is not None:
+        return run.metadata.usage
+    below = [_used_so_far(each) for each in run.below if each.mode != BACKGROUND]
+    return Usage.total([*below, *[each.usage for each in run.iterations if each.usage is not None]])
