@@ -98,13 +98,13 @@ class ModelUnavailableContext:
 
 @frozen
 class InvalidInputContext:
-    """The input does not fit the agent's input type. No request was made."""
+    """The input does not fit the agent's input type, or what was passed beside it is wrong. No request was made."""
 
     code: ClassVar = ErrorCode.INVALID_INPUT
     category: ClassVar[Category] = "definition"
-    hint: ClassVar = "Pass an input of the agent's input type."
+    hint: ClassVar = "Pass an input of the agent's input type, and beside it only what run(…) describes."
     issues: tuple[str, ...]
-    """One line for each fault, with its path."""
+    """One line for each fault: in the input with its path, beside it with the name of the argument."""
 
     def __str__(self) -> str:
         return "The input does not fit: " + "; ".join(self.issues) + "."

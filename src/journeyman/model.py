@@ -28,6 +28,7 @@ from journeyman.types import (
 
 ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "max"]
 CachePolicy: TypeAlias = Literal["off", "auto", "explicit"]
+ToolChoice: TypeAlias = Literal["auto", "any", "none"]
 
 
 @frozen
@@ -41,7 +42,7 @@ class Settings:
     cache: CachePolicy = "auto"
     """`auto` marks system, tools and the last message for the provider's prompt cache; `explicit` only the blocks with
     `cache_mark`; `off` nothing (a cache write costs more than a plain read, so one-shot runs may want it off)."""
-    tool_choice: Literal["auto", "any", "none"] = "auto"
+    tool_choice: ToolChoice = "auto"
     stop_sequences: tuple[str, ...] = ()
     extra: JsonObject = field(default_factory=dict[str, object])  # type: ignore[arg-type]
     """Further fields of the provider's request body, sent as they are."""

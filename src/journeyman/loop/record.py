@@ -26,6 +26,7 @@ from journeyman.history import History
 from journeyman.inbox import Inbox
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, Response
+from journeyman.output import StopGuard
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
 from journeyman.tools.context import States
 from journeyman.tools.tools import Tool
@@ -175,7 +176,9 @@ class Run:
     budget: Budget
     ledger: Ledger
     history: History
-    wrong_history: Exception | None = None
+    wrong: tuple[str, ...] = ()
+    """What cannot be used of what was passed beside the input."""
+    wrong_cause: Exception | None = None
     """Why the conversation that was given cannot be continued."""
     hand_in: HandIn
     retries: int
@@ -187,6 +190,8 @@ class Run:
     """What is sent of the history."""
     guard: Guard | None = None
     """What guards the calls; None: there is neither a gate nor an approver."""
+    stop_guard: StopGuard | None = None
+    """May veto a normal stop of an agent that answers with text."""
     states: States = field(default_factory=States)
     attempt: Attempt
     calls: Calls
@@ -197,6 +202,11 @@ class Run:
     def max_attempts(self) -> int:
         given = self.options.max_attempts
         return self.agent.limits.attempts if given is None else given
+
+    @property
+    def task(self) -> str:
+        """The checked input: a text as it is, any other as JSON."""
+        return self.input if isinstance(self.input, str) else self.agent.plan.input.dump(self.input).decode()
 
     @property
     def abort(self) -> Abort | None:

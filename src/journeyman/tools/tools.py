@@ -18,6 +18,7 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 from journeyman.errors import DefinitionError, Problem
 from journeyman.model import ToolSpec
+from journeyman.tools.check import unknown_names
 from journeyman.tools.context import ToolContext
 from journeyman.tools.raw_schema import RawSchema
 from journeyman.tools.schema import Arguments, Fields, schema_problems
@@ -214,6 +215,9 @@ def tool(
     """
 
     def decorate(function: Callable[P, R]) -> Tool[P, R]:
+        wrong = unknown_names(options, ToolOptions.__annotations__, _NAMES_ELSEWHERE, what="A tool")
+        if wrong:
+            raise DefinitionError("A tool", wrong)
         return _made(function, name, description, options)
 
     return decorate if function is None else decorate(function)
@@ -242,6 +246,13 @@ def _compiled(signature: Signature) -> tuple[Fields, list[Problem]]:
         return Fields(signature.parameters), list(signature.problems)
     except DefinitionError as error:
         return Fields(()), [*signature.problems, *error.problems]
+
+
+_NAMES_ELSEWHERE: Final = {
+    **{"timeout": "timeout_s", "max_result_chars": "max_chars", "concurrent": "parallel", "cached": "cache"},
+    **{"name_override": "name", "description_override": "description", "strict_mode": "strict"},
+}
+"""What other libraries call the options of a tool."""
 
 
 # -- problems ---------------------------------------------------------------------------------------------------------
