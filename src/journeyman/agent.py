@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import TypeVar
@@ -35,7 +35,7 @@ from journeyman.tools.check import (
     settings_problems,
     unknown_names,
 )
-from journeyman.tools.context import BackgroundTasks, States
+from journeyman.tools.context import BackgroundTasks, States, own_copy
 from journeyman.tools.schema import OutputSchema, output_schema
 from journeyman.tools.tools import TOOL_NAME, Middleware, Tool, tool_problems
 from journeyman.types import JsonObject, Message, Text, UserContent, frozen
@@ -155,10 +155,11 @@ class Agent(Generic[Out, In]):
     """Cut tool results beyond this many characters, for tools that set no limit of their own."""
     run_state: Callable[[In], object] | None = None
     """Makes the state that lives as long as the run."""
-    attempt_state: Callable[[In, Any], object] | None = None
-    """Makes the state of one attempt, from the input and the run's state."""
+    attempt_state: Callable[[In, Any], object] | Callable[[In, Any, int], object] | None = None
+    """Makes the state of one attempt, from the input and the run's state; a third parameter, if it needs one, gets the
+    attempt's number."""
     project: Callable[[States], object] | None = None
-    """Makes `Success.state` of the final state."""
+    """Makes `Success.state` of the final state; `States.number` is the number of the last attempt."""
     gate: Gate | Sequence[Gate] | None = None
     """Decides about every call before its effect; of several, all must let it through."""
     middlewares: Sequence[Middleware] = ()
@@ -195,10 +196,12 @@ class Agent(Generic[Out, In]):
             raise DefinitionError(f"Agent {given.get('name', '')!r}", problems)
 
     def __post_init__(self) -> None:
-        for name in ("tools", "validators", "budget", "middlewares", "stop_after", "compaction", "gate"):
-            value = getattr(self, name)
-            if isinstance(value, list):  # the caller may still change it
-                object.__setattr__(self, name, tuple(cast("list[object]", value)))
+        for each in fields(self):  # the caller may still change them
+            value: object = getattr(self, each.name, None)
+            if isinstance(value, list):
+                object.__setattr__(self, each.name, tuple(cast("list[object]", value)))
+        if isinstance(self.metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+            object.__setattr__(self, "metadata", dict(self.metadata))
         object.__setattr__(self, "_plan", planned(self))
 
     @property
@@ -245,6 +248,9 @@ def planned(agent: Agent[Any, Any]) -> Plan[Any]:
                 raise
     if problems:
         raise DefinitionError(f"Agent {agent.name!r}", problems)
+    # Checked, so that they can be copied: the caller may still change what they hold.
+    stops, extra = tuple(agent.settings.stop_sequences), own_copy(agent.settings.extra)
+    object.__setattr__(agent, "settings", replace(agent.settings, stop_sequences=stops, extra=extra))
     try:
         return _compiled(agent)
     except DefinitionError as error:

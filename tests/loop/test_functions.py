@@ -398,7 +398,7 @@ def no_factory(agent: str, task: str) -> float:
 
 @pytest.mark.parametrize(("made", "said"), [(no_factory, "ZeroDivisionError"), (no_guard, "made 3")])
 async def test_a_factory_that_makes_no_guard_fails_the_run_before_any_request(
-    stage: Stage, made: Any, said: str
+    stage: Stage, made: Callable[[str, str], Any], said: str
 ) -> None:
     failure = failed(await run(talker(stage.model(["Never."]), stop_guard=PerRun(made)), "Go."))
     assert (failure.code, stage.n_requests) == ("INTERNAL_ERROR", 0)

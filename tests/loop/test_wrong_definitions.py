@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journeyman import Agent, Callbacks, Chat, Host, Output, Reflection, Settings, Subagents, Tasks, run, run_sync, tool
+from journeyman import Agent, Callbacks, Chat, Host, Output, Reflection, Settings, Subagents, Tasks, run, run_sync
 from journeyman.endings import InvalidInputContext
 from journeyman.errors import DefinitionError, SubagentMisused
 from journeyman.models.scripted import FromFunction, Scripted
@@ -111,11 +111,6 @@ def test_a_function_that_may_take_more_or_less_is_accepted() -> None:  # D44
 
     agent = talker("anthropic:claude", validators=[any_number, with_default, print], run_state=with_default)
     assert len(agent.validators) == 3
-
-
-def test_a_tool_names_the_option_that_was_meant() -> None:  # D44
-    wrong: Any = {"timeout": 3}
-    assert "Did you mean 'timeout_s'?" in str(refused(lambda: tool(of_none, **wrong)))
 
 
 # -- what is passed to a run ------------------------------------------------------------------------------------------

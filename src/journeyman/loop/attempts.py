@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
@@ -27,6 +27,8 @@ from journeyman.loop.validation import Verdict, validate
 from journeyman.model import opened
 from journeyman.prompt import PromptFailed, Rejection, default_error_prompt, made
 from journeyman.result import Failure, Metadata, Result
+from journeyman.tools.check import n_taken
+from journeyman.tools.context import isolated
 from journeyman.types import NOTHING_USED, Message, Text, ToolResult
 
 ACCEPTED = "Accepted."
@@ -196,9 +198,13 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
         run.scope.limit_attempt(each.seconds)
     run.attempt = Attempt(attempt, now, budget, phase="iteration", is_open=True)
     await run.tell(AttemptStarted)
+    run.states.number = attempt
     if run.agent.attempt_state is not None:
-        state = run.agent.attempt_state(run.input, run.states.run)
-        run.states.attempt = await state if inspect.isawaitable(state) else state
+        make: Callable[..., object] = run.agent.attempt_state
+        numbered = n_taken(make, 2) is None  # it needs a third
+        given = (run.given(), isolated(run.states.run, "run"))
+        state = make(*given, attempt) if numbered else make(*given)
+        run.states.attempt = isolated(await state if inspect.isawaitable(state) else state, "attempt")
 
 
 async def _accept(run: Run, candidate: Candidate, verdict: Verdict) -> Finished:

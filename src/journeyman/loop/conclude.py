@@ -16,6 +16,7 @@ from journeyman.loop.calls import finish
 from journeyman.loop.record import Finished, Outcome, Run
 from journeyman.loop.validation import complete_layer
 from journeyman.result import Failure, Metadata, Result, Success
+from journeyman.tools.context import own_copy
 from journeyman.types import JsonObject, Text
 
 INTERRUPTED = "Error: the run was stopped before this call finished."
@@ -85,7 +86,7 @@ async def conclude(run: Run, ended: Finished | Ending | None) -> Result[Any]:
     state: object = None
     if isinstance(ended, Finished):
         try:
-            state = None if run.agent.project is None else run.agent.project(run.states)
+            state = None if run.agent.project is None else run.agent.project(run.states.copied())
             state = await state if inspect.isawaitable(state) else state
         except BaseException as error:
             if not is_failure(error):
@@ -149,7 +150,7 @@ async def _told_result(run: Run, result: Success[Any] | Failure) -> Result[Any]:
     if watch is None:
         return result
     if isinstance(result, Success):
-        await run.tell(RunSucceeded, output=result.output, metadata=result.metadata)
+        await run.tell(RunSucceeded, output=own_copy(result.output), metadata=result.metadata)
     else:
         await run.tell(RunFailed, error=result.error, metadata=result.metadata)
     if len(watch.errors) == len(result.metadata.callback_errors):

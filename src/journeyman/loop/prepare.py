@@ -45,7 +45,7 @@ from journeyman.model import (
 from journeyman.output import PerRun, StopGuard
 from journeyman.prompt import PromptFailed, made
 from journeyman.tools.check import callback_problems, is_count, listener_problems, signal_problems
-from journeyman.tools.context import States
+from journeyman.tools.context import States, isolated, own_copy
 from journeyman.tools.tools import TOOL_NAME
 from journeyman.types import JsonObject, Message, RunPath, Text, UserContent
 
@@ -186,13 +186,11 @@ async def prepare(run: Run) -> None:
         Unprepared: the run cannot begin.
     """
     await run.scope.checkpoint()
-    run.input = _checked_input(run)
+    run.input = own_copy(_checked_input(run))
     run.model = _resolved_model(run)
     run.max_tokens = run.agent.settings.max_tokens or max_output_tokens_of(run.model) or UNKNOWN_MAX_TOKENS
     run.stop_guard = await _stop_guard(run)
-    run.states = States(
-        run=None if run.agent.run_state is None else await _made_by("run_state", run.agent.run_state, run.input)
-    )
+    run.states = States(run=await _run_state(run))
     system = await _system(run)
     going_on = run.options.going_on
     prompt = await _prompt(run) if going_on is None else going_on()
@@ -252,6 +250,17 @@ async def _stop_guard(run: Run) -> StopGuard | None:
     return cast("StopGuard | None", guard)
 
 
+async def _run_state(run: Run) -> object:
+    make = run.agent.run_state
+    if make is None:
+        return None
+    state = await _made_by("run_state", make, run.given())
+    try:
+        return isolated(state, "run")
+    except TypeError as error:
+        raise Unprepared(InternalContext(where="Agent.run_state", error=name_and_words(error)), error) from error
+
+
 async def _made_by(where: str, make: Callable[..., object], *given: object) -> object:
     """Return what a function of the agent makes for this run."""
     try:
@@ -268,7 +277,7 @@ async def _system(run: Run) -> tuple[Text, ...]:
     system = run.agent.system
     if system == "" or system == ():
         return ()
-    content = await _made("system", system, run.input)
+    content = await _made("system", system, run.given())
     texts = tuple(block for block in content if isinstance(block, Text))
     if len(texts) < len(content):
         raise Unprepared(PromptContext(prompt="system", reason="it holds more than text"))
@@ -276,7 +285,7 @@ async def _system(run: Run) -> tuple[Text, ...]:
 
 
 async def _prompt(run: Run) -> tuple[UserContent, ...]:
-    prompt, given = run.agent.prompt, run.input
+    prompt, given = run.agent.prompt, run.given()
     if prompt is not None:
         return await _made("user", prompt, given)
     if isinstance(given, str):

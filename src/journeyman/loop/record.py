@@ -28,7 +28,7 @@ from journeyman.loop.watch import Watch
 from journeyman.model import Model, Response
 from journeyman.output import StopGuard
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
-from journeyman.tools.context import States
+from journeyman.tools.context import States, own_copy
 from journeyman.tools.tools import Tool
 from journeyman.types import (
     Message,
@@ -202,6 +202,10 @@ class Run:
     def max_attempts(self) -> int:
         given = self.options.max_attempts
         return self.agent.limits.attempts if given is None else given
+
+    def given(self) -> Any:  # noqa: ANN401 - the input of any agent
+        """Return the checked input for a function of the user's: a copy of its own, where it can change."""
+        return own_copy(self.input)
 
     @property
     def task(self) -> str:

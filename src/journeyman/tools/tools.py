@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Final, Generic, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
@@ -18,7 +19,6 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 from journeyman.errors import DefinitionError, Problem
 from journeyman.model import ToolSpec
-from journeyman.tools.check import unknown_names
 from journeyman.tools.context import ToolContext
 from journeyman.tools.raw_schema import RawSchema
 from journeyman.tools.schema import Arguments, Fields, schema_problems
@@ -131,7 +131,9 @@ class Tool(Generic[P, R]):
     _binding: _Binding = field(default=cast("_Binding", None), repr=False)
 
     def __post_init__(self) -> None:
-        binding = self._binding or _bound_raw(self.input_schema, self.handler)
+        # The caller may go on changing its dict: the model is told and checked by what it was.
+        object.__setattr__(self, "input_schema", deepcopy(self.input_schema))
+        binding = self._binding or _bound_raw(deepcopy(self.input_schema), self.handler)
         spec = ToolSpec(
             name=self.name,
             description=self.description,
@@ -215,9 +217,6 @@ def tool(
     """
 
     def decorate(function: Callable[P, R]) -> Tool[P, R]:
-        wrong = unknown_names(options, ToolOptions.__annotations__, _NAMES_ELSEWHERE, what="A tool")
-        if wrong:
-            raise DefinitionError("A tool", wrong)
         return _made(function, name, description, options)
 
     return decorate if function is None else decorate(function)
@@ -246,13 +245,6 @@ def _compiled(signature: Signature) -> tuple[Fields, list[Problem]]:
         return Fields(signature.parameters), list(signature.problems)
     except DefinitionError as error:
         return Fields(()), [*signature.problems, *error.problems]
-
-
-_NAMES_ELSEWHERE: Final = {
-    **{"timeout": "timeout_s", "max_result_chars": "max_chars", "concurrent": "parallel", "cached": "cache"},
-    **{"name_override": "name", "description_override": "description", "strict_mode": "strict"},
-}
-"""What other libraries call the options of a tool."""
 
 
 # -- problems ---------------------------------------------------------------------------------------------------------
