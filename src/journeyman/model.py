@@ -320,16 +320,18 @@ def opened(model: Model) -> AbstractAsyncContextManager[object]:
 
 
 _NOTHING_TO_OPEN: Final = nullcontext()
-_FOR_DISPLAY = frozenset({TextPart, ThinkingPart, InputPart})
+_FOR_DISPLAY = frozenset({ThinkingPart, InputPart})
 
 
 class Collector:
     """Adds up the parts of one model call."""
 
-    __slots__ = ("_blocks", "_finished", "_id", "_is_counted", "_lost", "_model", "_usage")
+    __slots__ = ("_blocks", "_finished", "_id", "_is_counted", "_lost", "_model", "_texts", "_usage")
 
     def __init__(self) -> None:
         self._blocks: list[Block] = []
+        self._texts: list[str] = []
+        """The parts of a text block that is not finished."""
         self._usage: Usage | None = None
         self._lost = NOTHING_USED
         self._model = ""
@@ -342,6 +344,9 @@ class Collector:
         """Take in the next part."""
         if isinstance(part, BlockFinished):
             self._blocks.append(part.block)
+            self._texts.clear()
+        elif isinstance(part, TextPart):
+            self._texts.append(part.text)
         elif isinstance(part, ResponseFinished):
             self._finished = part
             if part.usage is not None:
@@ -358,6 +363,7 @@ class Collector:
             case Restarted():
                 self._lost = self.used() if part.usage is None else self._lost + part.usage
                 self._blocks.clear()
+                self._texts.clear()
                 self._usage, self._finished, self._is_counted = None, None, False
             case _:
                 return
@@ -378,6 +384,12 @@ class Collector:
             model=self._model,
             id=self._id,
         )
+
+    @property
+    def text(self) -> str:
+        """What the model has said so far."""
+        finished = [block.text for block in self._blocks if isinstance(block, Text)]
+        return "\n\n".join([text for text in (*finished, "".join(self._texts)) if text])
 
     def used(self) -> Usage:
         """Return what the call has used, as far as it is known: exact when it finished and told."""

@@ -426,6 +426,9 @@ async def test_the_caller_and_each_function_have_an_input_of_their_own(stage: St
 async def test_what_a_state_function_keeps_does_not_reach_the_state(stage: Stage) -> None:  # D29, X3
     kept: list[list[str]] = [[], []]
 
+    def kept_state(given: str) -> list[str]:
+        return kept[0]
+
     def attempt_state(given: str, state: list[str], number: int) -> list[str]:
         state.append("changed by the attempt")
         kept[1] = [f"attempt {number}"]
@@ -438,7 +441,7 @@ async def test_what_a_state_function_keeps_does_not_reach_the_state(stage: Stage
             each.append("changed from outside")
         return f"{context.run_state(list)} {context.attempt_state(list)}"
 
-    agent = shopper(stage, call("read"), tools=[read], run_state=lambda given: kept[0], attempt_state=attempt_state)
+    agent = shopper(stage, call("read"), tools=[read], run_state=kept_state, attempt_state=attempt_state)
     result = succeeded(await run(agent, "Go."))
     assert [each.text for each in stage.tool_results(1)] == ["[] ['attempt 1']"]
     assert isinstance(result.state, States)

@@ -28,7 +28,7 @@ from journeyman.model import opened
 from journeyman.prompt import PromptFailed, Rejection, default_error_prompt, made
 from journeyman.result import Failure, Metadata, Result
 from journeyman.tools.check import n_taken
-from journeyman.tools.context import isolated
+from journeyman.tools.context import isolated, own_copy
 from journeyman.types import NOTHING_USED, Message, Text, ToolResult
 
 ACCEPTED = "Accepted."
@@ -202,7 +202,7 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
     if run.agent.attempt_state is not None:
         make: Callable[..., object] = run.agent.attempt_state
         numbered = n_taken(make, 2) is None  # it needs a third
-        given = (run.given(), isolated(run.states.run, "run"))
+        given = (own_copy(run.input), isolated(run.states.run, "run"))
         state = make(*given, attempt) if numbered else make(*given)
         run.states.attempt = isolated(await state if inspect.isawaitable(state) else state, "attempt")
 

@@ -60,6 +60,8 @@ async def iterate(run: Run) -> Iterated | Ending:
     if isinstance(response, Ending):
         return response
     said = run.history.respond(response.content)
+    run.cut = ""
+    run.answer = (said.text.strip() and said.text if said is not None else "") or run.answer
     run.view.measure(response.usage, run.history.messages)
     if run.options.store_step is not None:
         run.options.store_step()
@@ -168,7 +170,8 @@ def _sent(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, 
     on_part = _shower(run) if request.deltas else None
     run.attempt.asked_max_tokens = max_tokens
     if run.options.host.journal is None and not run.attempt.budget.limits_spending:
-        return respond(run.model, request, retries=run.retries, spent=run.ledger.spend, on_part=on_part)
+        spent, cut_off = run.ledger.spend, run.cut_off
+        return respond(run.model, request, retries=run.retries, spent=spent, on_part=on_part, on_cut=cut_off)
     return once(run, ModelCall(run.model, request, run.ledger.spend, lambda: run.view.tokens, on_part), step=step)
 
 

@@ -254,7 +254,7 @@ async def _run_state(run: Run) -> object:
     make = run.agent.run_state
     if make is None:
         return None
-    state = await _made_by("run_state", make, run.given())
+    state = await _made_by("run_state", make, own_copy(run.input))
     try:
         return isolated(state, "run")
     except TypeError as error:
@@ -277,7 +277,7 @@ async def _system(run: Run) -> tuple[Text, ...]:
     system = run.agent.system
     if system == "" or system == ():
         return ()
-    content = await _made("system", system, run.given())
+    content = await _made("system", system, own_copy(run.input))
     texts = tuple(block for block in content if isinstance(block, Text))
     if len(texts) < len(content):
         raise Unprepared(PromptContext(prompt="system", reason="it holds more than text"))
@@ -285,7 +285,7 @@ async def _system(run: Run) -> tuple[Text, ...]:
 
 
 async def _prompt(run: Run) -> tuple[UserContent, ...]:
-    prompt, given = run.agent.prompt, run.given()
+    prompt, given = run.agent.prompt, own_copy(run.input)
     if prompt is not None:
         return await _made("user", prompt, given)
     if isinstance(given, str):

@@ -28,7 +28,7 @@ from journeyman.loop.watch import Watch
 from journeyman.model import Model, Response
 from journeyman.output import StopGuard
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
-from journeyman.tools.context import States, own_copy
+from journeyman.tools.context import States
 from journeyman.tools.tools import Tool
 from journeyman.types import (
     Message,
@@ -195,6 +195,10 @@ class Run:
     states: States = field(default_factory=States)
     attempt: Attempt
     calls: Calls
+    answer: str = ""
+    """The model's last words; also those of an answer that broke off."""
+    cut: str = ""
+    """What had arrived of an answer that broke off, if it was the last."""
     records: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
     """The attempts that have ended."""
 
@@ -203,9 +207,9 @@ class Run:
         given = self.options.max_attempts
         return self.agent.limits.attempts if given is None else given
 
-    def given(self) -> Any:  # noqa: ANN401 - the input of any agent
-        """Return the checked input for a function of the user's: a copy of its own, where it can change."""
-        return own_copy(self.input)
+    def cut_off(self, text: str) -> None:
+        """Keep what had arrived of an answer that broke off."""
+        self.answer = self.cut = text
 
     @property
     def task(self) -> str:
