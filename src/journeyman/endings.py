@@ -10,7 +10,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
-from journeyman.errors import ModelUnavailable, ProviderErrorKind
+from journeyman.errors import ModelUnavailable, ProviderErrorKind, shortage
 from journeyman.types import StopReason, frozen, value_class
 
 Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
@@ -72,6 +72,11 @@ _API_HINTS: Final[dict[ProviderErrorKind, str]] = {
     "stream_cut": "The connection broke in mid-answer; run again, or raise Agent(retries=…).",
     "not_recorded": "The cassette holds another conversation: undo the change, or record it again.",
 }
+
+
+def told_reason(reason: StopReason, detail: str | None) -> str:
+    """Return why a model stopped: in the provider's word, where there is one."""
+    return detail or ("no reason given" if reason == "other" else reason)
 
 
 # -- one context class for each code ----------------------------------------------------------------------------------
@@ -229,7 +234,7 @@ class InvalidResponseContext:
     def __str__(self) -> str:
         draft = ", with a draft not submitted" if self.has_draft else ""
         missing = "any text" if self.expected_tool is None else f"calling {self.expected_tool!r}{draft}"
-        return f"The model stopped ({self.stop_detail or self.stop_reason}) without {missing}."
+        return f"The model stopped ({told_reason(self.stop_reason, self.stop_detail)}) without {missing}."
 
 
 @frozen
@@ -295,9 +300,18 @@ class BudgetContext:
     used: float
     scope: str
     """Whose budget it is: `run`, `attempt`, or the name of the agent above whose budget this run draws on."""
+    needed: float | None = field(default=None, compare=False)
+    """What the next model call would have needed at least, where too little was left for it."""
 
     def __str__(self) -> str:
+        if self.needed is not None:
+            what = "used up" if self.used else "too small"
+            return f"The {self.scope}'s {self.policy} budget is {what}: {_shortage(self)}."
         return f"The {self.scope}'s {self.policy} budget is used up: {self.used:g} of {self.limit:g}."
+
+
+def _shortage(budget: BudgetContext) -> str:
+    return shortage(budget.policy, needed=budget.needed or 0.0, limit=budget.limit, used=budget.used)
 
 
 @frozen

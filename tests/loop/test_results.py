@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from journeyman import Abort, Agent, Callbacks, Chat, Event, Output, Price, ProviderError, run
-from journeyman.events import TextDelta
+from journeyman import Abort, Agent, Callbacks, Chat, Event, Limits, Output, Price, ProviderError, run, tool
+from journeyman.events import LayerCompleted, TextDelta, ToolFinished
 from journeyman.model import Facts, Part, Request, TextPart
 from journeyman.models.scripted import Scripted, call, say
 from tests.loop.players import Report, look, report, reporter, talker
 from tests.loop.results import failed, succeeded
+from tests.support.recorder import Recorder
 
 
 class Breaking:
@@ -108,3 +113,51 @@ async def test_a_failure_becomes_the_document(indent: int | None) -> None:
 async def test_an_output_of_any_type_is_written_as_its_type_says() -> None:
     agent = Agent(name="pair", model=Scripted([call("output", value=[{"total": 2}])]), output=Output(list[Report]))
     assert json.loads((await run(agent, "Go.")).to_json())["output"] == [{"total": 2}]
+
+
+# -- what errors show -------------------------------------------------------------------------------------------------
+
+
+class Hidden(BaseModel, hide_input_in_errors=True):
+    pin: int
+
+
+@pytest.mark.parametrize("kind", [Hidden, list[Hidden], Hidden | None, dict[str, Hidden]])
+async def test_what_a_type_hides_is_in_no_feedback_error_or_event(kind: Any, recorder: Recorder) -> None:  # noqa: ANN401
+    secret: dict[str, Any] = {"pin": "s3cret"}
+    written = {Hidden: secret, list[Hidden]: {"value": [secret]}, dict[str, Hidden]: {"a": secret}}
+    arguments = written.get(kind, {"value": secret})
+
+    async def take(given: Hidden) -> None:
+        """Take."""
+
+    model = Scripted([call("take", given=secret), call("output", arguments)])
+    agent = Agent(name="h", model=model, tools=[tool(take)], output=Output(kind), limits=Limits(attempts=1))
+    failure = failed(await run(agent, "Go.", on_event=recorder))
+    told = [block.text for message in failure.history for block in message.content if block.type == "tool_result"]
+    assert "should be a valid integer" in told[0]
+    shown = [*told, failure.error.message, str(failure.report)]
+    shown += [event.tool_result for event in recorder.events if isinstance(event, ToolFinished)]
+    shown += [str(event.outcome) for event in recorder.events if isinstance(event, LayerCompleted)]
+    assert not any("s3cret" in text for text in shown)
+
+
+async def test_what_an_input_hides_is_not_in_the_failure() -> None:
+    wrong: Any = {"pin": "s3cret"}
+    failure = failed(await run(Agent(name="h", model=Scripted([]), input=Hidden), wrong))
+    assert failure.code == "INVALID_INPUT"
+    assert "s3cret" not in failure.error.message
+
+
+async def test_a_budget_that_is_too_small_says_what_the_next_call_needs() -> None:
+    message = failed(await run(talker(Scripted("Hi."), limits=Limits(tokens=250)), "Go.")).error.message
+    assert re.fullmatch(
+        r"The run's tokens budget is too small: the next call needs about \d+ tokens, 250 are allowed, 0 are used\.",
+        message,
+    )
+
+
+@pytest.mark.parametrize(("detail", "said"), [(None, "no reason given"), ("sabbatical", "sabbatical")])
+async def test_an_unknown_stop_reason_is_told_in_the_providers_word(detail: str | None, said: str) -> None:
+    answer = replace(say("Well", stop_reason="other"), stop_detail=detail)
+    assert f"stopped ({said})" in failed(await run(talker(Scripted([answer])), "Go.")).error.message

@@ -19,6 +19,7 @@ from journeyman.endings import (
     ModelUnavailableContext,
     OverflowContext,
     RateLimitContext,
+    told_reason,
 )
 from journeyman.errors import BudgetRefused, ModelUnavailable, ProviderError
 from journeyman.events import (
@@ -108,7 +109,8 @@ async def _begin(run: Run) -> None:
 
 def _answer_unrun(run: Run, response: Response) -> None:
     """Answer the calls of a response that did not stop for them: they may be cut short, so they must not run."""
-    text = f"Error: not run, because the response stopped with {response.stop_detail or response.stop_reason!r}."
+    reason = told_reason(response.stop_reason, response.stop_detail)
+    text = f"Error: not run, because the response stopped with {reason!r}."
     for call in run.history.unanswered:
         run.history.answer(ToolResult(text, is_error=True, tool_use_id=call.id))
 
@@ -199,7 +201,9 @@ def _spent(run: Run, iterations: int) -> Spent:
 
 
 def _budget_context(refused: BudgetRefused) -> BudgetContext:
-    return BudgetContext(policy=refused.policy, limit=refused.limit, used=refused.used, scope=refused.scope)
+    return BudgetContext(
+        policy=refused.policy, limit=refused.limit, used=refused.used, scope=refused.scope, needed=refused.needed
+    )
 
 
 def _provider_context(error: ProviderError) -> Context:
