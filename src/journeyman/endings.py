@@ -306,12 +306,9 @@ class BudgetContext:
     def __str__(self) -> str:
         if self.needed is not None:
             what = "used up" if self.used else "too small"
-            return f"The {self.scope}'s {self.policy} budget is {what}: {_shortage(self)}."
+            lack = shortage(self.policy, needed=self.needed, limit=self.limit, used=self.used)
+            return f"The {self.scope}'s {self.policy} budget is {what}: {lack}."
         return f"The {self.scope}'s {self.policy} budget is used up: {self.used:g} of {self.limit:g}."
-
-
-def _shortage(budget: BudgetContext) -> str:
-    return shortage(budget.policy, needed=budget.needed or 0.0, limit=budget.limit, used=budget.used)
 
 
 @frozen
