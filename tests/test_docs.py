@@ -126,9 +126,12 @@ def problem_codes() -> set[str]:
                     codes.add(code)
                 case ast.Call(func=ast.Name("Problem"), args=[ast.JoinedStr(), *_]):
                     codes |= {f"INVALID_MAX_{name}" for name in ("ATTEMPTS", "ITERATIONS", "PARALLEL_CALLS")}
+                case ast.Call(func=ast.Name("function_problem" | "_choice")):
+                    keywords = [each.value for each in node.keywords if each.arg == "code"]
+                    codes |= {str(each.value) for each in keywords if isinstance(each, ast.Constant)}
                 case _:
                     continue
-    return codes
+    return codes | {"INVALID_FUNCTION"}  # what `function_problem` says by default
 
 
 def test_the_page_on_events_has_every_event_and_callback() -> None:

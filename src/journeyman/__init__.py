@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
-    from journeyman.agent import Agent, Escalate, Host, KeepGoing, Observability, Stopping
+    from journeyman.agent import Agent, Host, Observability
     from journeyman.budget import Allowance, Budget, Exceeded, Limits, Spent
     from journeyman.cancel import Abort
     from journeyman.chat.chat import Chat
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from journeyman.loop.streaming import Events, stream
     from journeyman.loop.validation import validation_context
     from journeyman.model import Model, Settings
-    from journeyman.output import Output, Reflection, Submit
+    from journeyman.output import Escalate, KeepGoing, Output, Reflection, Stopping, Submit
     from journeyman.prompt import Rejection
     from journeyman.result import Failure, Metadata, Result, Success
     from journeyman.subagents.tool import Subagents
@@ -110,7 +110,7 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
         {
-            "agent": "Agent Escalate Host KeepGoing Observability Stopping",
+            "agent": "Agent Host Observability",
             "budget": "Allowance Budget Exceeded Limits Spent",
             "cancel": "Abort",
             "chat.chat": "Chat",
@@ -126,7 +126,7 @@ if not TYPE_CHECKING:
             "loop.streaming": "Events stream",
             "loop.validation": "validation_context",
             "model": "Model Settings",
-            "output": "Output Reflection Submit",
+            "output": "Escalate KeepGoing Output Reflection Stopping Submit",
             "prompt": "Rejection",
             "result": "Failure Metadata Result Success",
             "subagents.tool": "Subagents",

@@ -7,23 +7,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeAlias, cast
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import TypeVar
 
-from journeyman.budget import Allowance, Budget, BudgetPolicy, Limits
+from journeyman.budget import Budget, BudgetPolicy, Limits
 from journeyman.connect import name_problem
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import Approver, Gate
 from journeyman.journal import Journal
 from journeyman.model import Model, Settings, ToolSpec, anthropic_problems
-from journeyman.output import TEXT, Output, Reflection
+from journeyman.output import TEXT, Output, Reflection, StopAfter, StopGuard
+from journeyman.output import Escalate as Escalate
+from journeyman.output import KeepGoing as KeepGoing
+from journeyman.output import PerRun as PerRun
+from journeyman.output import Stopping as Stopping
+from journeyman.output import StopVerdict as StopVerdict
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
-from journeyman.tools.context import BackgroundTasks, States
+from journeyman.tools.check import (
+    function_problem,
+    is_count,
+    lacking,
+    limits_problems,
+    meant,
+    model_problems,
+    settings_problems,
+    unknown_names,
+)
+from journeyman.tools.context import BackgroundTasks, States, own_copy
 from journeyman.tools.schema import OutputSchema, output_schema
 from journeyman.tools.tools import TOOL_NAME, Middleware, Tool, tool_problems
-from journeyman.types import JsonObject, Message, Text, ToolResult, frozen, frozen_in_order
+from journeyman.types import JsonObject, Message, Text, UserContent, frozen
 from journeyman.window import AnyStrategy, Compaction
 
 Co = TypeVar("Co", covariant=True)
@@ -31,10 +46,25 @@ Contra = TypeVar("Contra", contravariant=True)
 
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
-_PASS_COUNT = "Pass a whole number of at least 1."
-_PASS_AMOUNT = "Pass a finite number above 0."
 _OUTPUT_DESCRIPTION = "Give the final output with this tool."
 _DRAFT_DESCRIPTION = "Propose the output with this tool; you will see it as others would, and may propose it again."
+
+_NAMES_ELSEWHERE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("instructions", "system_prompt", "system_message", "role", "backstory"), "system"),
+    **dict.fromkeys(("output_type", "result_type", "response_format", "response_model", "output_schema"), "output"),
+    **dict.fromkeys(("deps_type", "deps", "context", "context_schema", "dependencies"), "run_state"),
+    **dict.fromkeys(("handoffs", "functions", "toolsets", "sub_agents", "subagents", "mcp_servers"), "tools"),
+    **dict.fromkeys(("output_guardrails", "output_validators", "guardrails"), "validators"),
+    **dict.fromkeys(("model_settings", "temperature", "max_tokens", "thinking", "tool_choice"), "settings"),
+    **dict.fromkeys(("max_turns", "max_steps", "max_iterations", "max_attempts", "usage_limits"), "limits"),
+    **dict.fromkeys(("history_processors", "context_manager", "memory"), "compaction"),
+    **dict.fromkeys(("handoff_description", "goal"), "description"),
+    **dict.fromkeys(("input_type", "input_schema", "args_schema"), "input"),
+    **dict.fromkeys(("hooks", "middleware"), "middlewares"),
+    **dict.fromkeys(("max_retries", "num_retries"), "retries"),
+    **{"llm": "model", "user_prompt": "prompt", "tool_use_behavior": "stop_after", "input_guardrails": "gate"},
+}
+"""What other libraries call the fields of an agent."""
 
 Out = TypeVar("Out", default=str, covariant=True)
 In = TypeVar("In", default=str, contravariant=True)
@@ -54,39 +84,6 @@ class Observability:
 
     track_tokens: bool = True
     """False: `Metadata.usage` is None. Budgets still count."""
-
-
-@frozen
-class Stopping:
-    """A normal stop that a stop guard may veto."""
-
-    text: str
-    """The model's last words."""
-    attempt: int
-    iteration: int
-    trigger: Literal["answer", "stop_after"]
-
-
-@frozen_in_order
-class KeepGoing:
-    """The run continues; the model reads `text`. A blank text lets it stop."""
-
-    text: str
-
-
-@frozen_in_order
-class Escalate:
-    """The run ends with `Failure(STOP_GUARD)`."""
-
-    reason: str
-
-
-StopVerdict: TypeAlias = KeepGoing | Escalate | None
-StopGuard: TypeAlias = Callable[[Stopping], StopVerdict | Awaitable[StopVerdict]]
-"""Asked on a normal stop of an agent that answers with text, before its validators. None lets it stop."""
-
-StopAfter: TypeAlias = Sequence[str] | Callable[[str, ToolResult], bool | Awaitable[bool]]
-"""Which successful call ends the run: names of tools, or a predicate on the tool's name and result."""
 
 
 @frozen
@@ -158,10 +155,11 @@ class Agent(Generic[Out, In]):
     """Cut tool results beyond this many characters, for tools that set no limit of their own."""
     run_state: Callable[[In], object] | None = None
     """Makes the state that lives as long as the run."""
-    attempt_state: Callable[[In, Any], object] | None = None
-    """Makes the state of one attempt, from the input and the run's state."""
+    attempt_state: Callable[[In, Any], object] | Callable[[In, Any, int], object] | None = None
+    """Makes the state of one attempt, from the input and the run's state; a third parameter, if it needs one, gets the
+    attempt's number."""
     project: Callable[[States], object] | None = None
-    """Makes `Success.state` of the final state."""
+    """Makes `Success.state` of the final state; `States.number` is the number of the last attempt."""
     gate: Gate | Sequence[Gate] | None = None
     """Decides about every call before its effect; of several, all must let it through."""
     middlewares: Sequence[Middleware] = ()
@@ -173,8 +171,8 @@ class Agent(Generic[Out, In]):
     """Changes the messages of each request, after compaction. The history stays as it is."""
     stop_after: StopAfter = ()
     """Calls that end the run of an agent that answers with text."""
-    stop_guard: StopGuard | None = None
-    """May veto a normal stop of an agent that answers with text."""
+    stop_guard: StopGuard | PerRun | None = None
+    """May veto a normal stop of an agent that answers with text; `PerRun` makes one for each run."""
     on_message: Callable[[Message], object] | None = None
     """Called with every message as it is committed, the prompt included, in order."""
     observability: Observability = Observability()
@@ -182,11 +180,28 @@ class Agent(Generic[Out, In]):
     """Your own facts about the agent; this library does not read them."""
     _plan: Plan[Out] = field(init=False, repr=False)
 
+    if not TYPE_CHECKING:  # for checkers, the fields say what an agent takes
+
+        def __new__(cls, **given: object) -> Agent:
+            names = [each.name for each in fields(cls) if each.init]
+            problems = unknown_names(given, names, _NAMES_ELSEWHERE, what="An agent")
+            if not problems:
+                return super().__new__(cls)
+            try:  # what else is wrong is told with it
+                Agent(**{name: value for name, value in given.items() if name in names})
+            except DefinitionError as error:
+                problems += error.problems
+            except TypeError as error:
+                problems.append(Problem("MISSING_NAME", f"{error}.", "Give an agent at least a name and a model."))
+            raise DefinitionError(f"Agent {given.get('name', '')!r}", problems)
+
     def __post_init__(self) -> None:
-        for name in ("tools", "validators", "budget", "middlewares", "stop_after", "compaction", "gate"):
-            value = getattr(self, name)
-            if isinstance(value, list):  # the caller may still change it
-                object.__setattr__(self, name, tuple(cast("list[object]", value)))
+        for each in fields(self):  # the caller may still change them
+            value: object = getattr(self, each.name, None)
+            if isinstance(value, list):
+                object.__setattr__(self, each.name, tuple(cast("list[object]", value)))
+        if isinstance(self.metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+            object.__setattr__(self, "metadata", dict(self.metadata))
         object.__setattr__(self, "_plan", planned(self))
 
     @property
@@ -233,6 +248,9 @@ def planned(agent: Agent[Any, Any]) -> Plan[Any]:
                 raise
     if problems:
         raise DefinitionError(f"Agent {agent.name!r}", problems)
+    # Checked, so that they can be copied: the caller may still change what they hold.
+    stops, extra = tuple(agent.settings.stop_sequences), own_copy(agent.settings.extra)
+    object.__setattr__(agent, "settings", replace(agent.settings, stop_sequences=stops, extra=extra))
     try:
         return _compiled(agent)
     except DefinitionError as error:
@@ -271,11 +289,30 @@ def _compiled(agent: Agent[Any, Any]) -> Plan[Any]:
 def _check_sections(agent: Agent[Any, Any]) -> Iterator[Problem]:
     for name, kind in _SECTIONS.items():
         value = getattr(agent, name)
-        if not isinstance(value, kind) and not (name == "system" and callable(value)):
+        is_none = value is None and name in _MAY_BE_NONE
+        if not (isinstance(value, kind) or is_none or (name in _MAY_BE_CALLED and callable(value))):
             wanted = " or ".join(each.__name__ for each in kind)
-            yield Problem("INVALID_SECTION", f"{name} is {value!r}.", f"Leave it out, or pass {wanted}.")
+            yield Problem(
+                "INVALID_SECTION",
+                f"{name} is {value!r}.",
+                _HINTS.get(name, lambda _: "")(value) or f"Leave it out, or pass {wanted}.",
+            )
     if not hasattr(agent.observability, "track_tokens"):
         yield Problem("INVALID_SECTION", f"observability is {agent.observability!r}.", "Leave it out.")
+    if agent.feedback not in ("result", "text"):
+        yield Problem("INVALID_SECTION", f"feedback is {agent.feedback!r}.", "Pass 'result' or 'text'.")
+
+
+def _output_hint(value: object) -> str:
+    return f"Pass Output({value.__name__})." if isinstance(value, type) else "Leave it out, or pass Output(…)."
+
+
+def _tools_hint(value: object) -> str:
+    if isinstance(value, Tool | Agent):
+        return "Pass a list of tools; an agent among them as Subagents(agent)."
+    if hasattr(value, "__aenter__"):
+        return "Enter it: 'async with mcp(…) as tools:', and make the agent inside the block, with tools=tools."
+    return ""
 
 
 def _check_name(agent: Agent[Any, Any]) -> Iterator[Problem]:
@@ -305,12 +342,15 @@ def _check_model(agent: Agent[Any, Any]) -> Iterator[Problem]:
 def _check_prompts(agent: Agent[Any, Any]) -> Iterator[Problem]:
     if isinstance(agent.prompt, str) and not agent.prompt.strip():
         yield Problem("EMPTY_PROMPT", "The prompt is blank.", "Leave it out to send the input itself.")
-    if not callable(agent.error_prompt):
-        yield Problem(
-            "INVALID_PROMPT",
-            f"The error prompt is {agent.error_prompt!r}, not a function.",
-            "Pass a function from a Rejection to a text.",
-        )
+    yield from function_problem("error_prompt", agent.error_prompt, "a Rejection", code="INVALID_PROMPT")
+    for name, kinds in (("system", Text), ("prompt", UserContent)):
+        given = cast("object", getattr(agent, name))
+        for place, block in enumerate(cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()):
+            if not isinstance(block, kinds):
+                hint = f"Pass Text({block!r})." if isinstance(block, str) else "Pass blocks such as Text(…)."
+                yield Problem("INVALID_PROMPT", f"{name}[{place}] is {block!r}, not a block.", hint)
+        if not isinstance(given, str | list | tuple) and callable(given):
+            yield from function_problem(name, given, "the input", code="INVALID_PROMPT")
     system = agent.system
     blank_text = isinstance(system, str) and system != "" and not system.strip()
     blocks = cast("Sequence[object]", system) if isinstance(system, Sequence) else ()
@@ -324,11 +364,15 @@ def _check_tools(agent: Agent[Any, Any]) -> Iterator[Problem]:
     model = agent.model
     provider = model.partition(":")[0] if isinstance(model, str) else getattr(model, "provider", None)
     for tool in agent.tools:
-        if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+        if isinstance(tool, Agent):
+            hint = "Let the model delegate to it: tools=[Subagents(agent)]."
+            yield Problem("INVALID_TOOL", f"Agent.tools holds the agent {tool.name!r}, which is no tool.", hint)
+        elif not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
             yield Problem(
                 "INVALID_TOOL",
                 f"Agent.tools holds {tool!r}, which is no tool.",
-                "Decorate the function with @tool, or build a Tool(name, description, input_schema, handler).",
+                _tools_hint(tool)
+                or "Decorate the function with @tool, or build a Tool(name, description, input_schema, handler).",
             )
         elif tool.name in seen:
             yield Problem(
@@ -352,10 +396,7 @@ def _check_output(agent: Agent[Any, Any]) -> Iterator[Problem]:
         names.append(("submit", reflection.submit.name))
         if not reflection.submit.description.strip():
             yield Problem("EMPTY_DESCRIPTION", "The submit tool has a blank description.", "Say when to call it.")
-        if not callable(reflection.handler):
-            yield Problem(
-                "INVALID_REFLECTION", f"The reflection is {reflection.handler!r}, not a function.", "Pass a function."
-            )
+        yield from function_problem("The reflection", reflection.handler, "a draft", code="INVALID_REFLECTION")
     yield from _check_reserved(names, {tool.name for tool in agent.tools if isinstance(tool, Tool)})  # pyright: ignore[reportUnnecessaryIsInstance]
 
 
@@ -391,47 +432,60 @@ def _check_text_only(agent: Agent[Any, Any]) -> Iterator[Problem]:
             )
 
 
-def _check_validators(agent: Agent[Any, Any]) -> Iterator[Problem]:
+def _check_stopping(agent: Agent[Any, Any]) -> Iterator[Problem]:
+    names = [tool.name for tool in agent.tools if isinstance(tool, Tool)]  # pyright: ignore[reportUnnecessaryIsInstance]
+    for each in _stop_rules(agent.stop_after):
+        if not isinstance(each, str):
+            takes = "a tool's name and its result"
+            yield from function_problem("stop_after", each, takes, n=2, code="INVALID_STOP_AFTER")
+        elif agent.output is TEXT and each not in names:
+            wrong = f"stop_after names {each!r}, and no tool has that name.{meant(each, names)}"
+            hint = f"Use one of: {', '.join(names)}." if names else "Give the agent that tool."
+            yield Problem("INVALID_STOP_AFTER", wrong, hint)
+
+
+def _stop_rules(given: StopAfter | None) -> tuple[object, ...]:
+    if given is None:
+        return ()
+    return (given,) if callable(given) or isinstance(given, str) else tuple(given)
+
+
+def _check_functions(agent: Agent[Any, Any]) -> Iterator[Problem]:
     for validator in agent.validators:
-        if not callable(validator):
-            yield Problem(
-                "INVALID_VALIDATOR", f"{validator!r} is no function.", "Pass a function that raises to reject."
-            )
+        yield from function_problem("A validator", validator, "an output", code="INVALID_VALIDATOR")
+    for middleware in agent.middlewares or ():
+        yield from function_problem("A middleware", middleware, "the call and what comes next", n=2)
+    for name, n, least, takes in _FUNCTIONS:
+        value = getattr(agent, name)
+        if value is not None and not isinstance(value, PerRun):
+            yield from function_problem(name, value, takes, n=n, least=least)
+    if isinstance(agent.stop_guard, PerRun):
+        takes = "the agent's name and its task"
+        yield from function_problem("PerRun", agent.stop_guard.factory, takes, n=2)
+
+
+def _check_parts(agent: Agent[Any, Any]) -> Iterator[Problem]:
+    """Check what is made of objects of the user's own."""
+    for policy in agent.budget or ():
+        hint = "Pass objects with a name and a check(spent), or use Limits."
+        yield from lacking("A policy of budget", policy, "name", "check", hint=hint)
+    yield from gate_problems("gate", agent.gate)
+    given = agent.compaction
+    if callable(given):
+        yield from function_problem("compaction", given, "the model", code="INVALID_COMPACTION")
+        return
+    for strategy in given.strategies if isinstance(given, Compaction) else given or ():
+        if not hasattr(strategy, "name") or not (hasattr(strategy, "view") or hasattr(strategy, "informed")):
+            hint = "Pass strategies such as ClearToolResults()."
+            yield Problem("INVALID_COMPACTION", f"A strategy of compaction is {strategy!r}.", hint)
 
 
 def _check_limits(agent: Agent[Any, Any]) -> Iterator[Problem]:
-    limits = agent.limits
-    for name in ("attempts", "iterations", "parallel_calls"):
-        value = getattr(limits, name)
-        if not is_count(value):
-            yield Problem(f"INVALID_MAX_{name.upper()}", f"limits.{name} is {value!r}.", _PASS_COUNT)
-    yield from _check_numbers("limits", limits, ("extended_max_tokens", "tool_failures"), ("approval_seconds",))
-    for where, allowance in (("limits", limits.run_allowance()), ("limits.each_attempt", limits.each_attempt)):
-        yield from _check_numbers(where, allowance, ("tokens", "calls"), ("seconds", "cost"))
-    if agent.retries is not None and not is_count(agent.retries, 0):
-        yield Problem("INVALID_RETRIES", f"retries is {agent.retries!r}.", "Pass a whole number of at least 0.")
-
-
-def _check_numbers(
-    where: str, holder: Limits | Allowance, counts: Sequence[str], amounts: Sequence[str]
-) -> Iterator[Problem]:
-    for names, is_right, hint in (
-        (counts, is_count, _PASS_COUNT),
-        (amounts, is_amount, "Pass a finite number above 0."),
-    ):
-        for name in names:
-            value = getattr(holder, name)
-            if value is not None and not is_right(value):
-                yield Problem("INVALID_LIMIT", f"{where}.{name} is {value!r}.", hint)
+    return limits_problems(agent.limits, agent.retries)
 
 
 def _check_settings(agent: Agent[Any, Any]) -> Iterator[Problem]:
-    max_tokens = agent.settings.max_tokens
-    if max_tokens is not None and not is_count(max_tokens):
-        yield Problem("INVALID_MAX_TOKENS", f"settings.max_tokens is {max_tokens!r}.", _PASS_COUNT)
-    thinking = agent.settings.thinking
-    if not isinstance(thinking, str) and thinking is not None and not is_count(thinking):
-        yield Problem("INVALID_THINKING", f"settings.thinking is {thinking!r}.", "Pass a level, or a budget of tokens.")
+    yield from settings_problems(agent.settings)
     longest = agent.max_result_chars
     if longest is not None and not is_count(longest):
         yield Problem(
@@ -446,7 +500,9 @@ _CHECKS: Final = (
     _check_tools,
     _check_output,
     _check_text_only,
-    _check_validators,
+    _check_stopping,
+    _check_functions,
+    _check_parts,
     _check_limits,
     _check_settings,
 )
@@ -459,14 +515,52 @@ _SECTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "tools": (list, tuple),
     "validators": (list, tuple),
     "system": (str, list, tuple),
+    "prompt": (str, *get_args(UserContent), list, tuple),
+    "budget": (list, tuple),
+    "middlewares": (list, tuple),
+    "stop_after": (list, tuple),
+    "compaction": (list, tuple, Compaction),
+    "description": (str,),
+    "metadata": (Mapping,),
 }
+_MAY_BE_NONE: Final = {"prompt", "budget", "middlewares", "stop_after", "compaction", "description", "metadata"}
+_MAY_BE_CALLED: Final = {"system", "prompt", "stop_after", "compaction"}
+_HINTS: Final[Mapping[str, Callable[[object], str]]] = {
+    "output": _output_hint,
+    "tools": _tools_hint,
+    "stop_after": lambda value: f"Pass [{value!r}]." if isinstance(value, str) else "",
+}
+_FUNCTIONS: Final = (
+    ("run_state", 1, 1, "the input"),
+    ("attempt_state", 3, 2, "the input, the run's state and, if it likes, the number of the attempt"),
+    ("project", 1, 1, "the States"),
+    ("convert", 1, 1, "the messages"),
+    ("stop_guard", 1, 1, "a Stopping"),
+    ("on_message", 2, 1, "a Message and, if it likes, what is known of it"),
+)
+"""The functions of an agent: with how many arguments they are called, and how few they may take."""
 
 
-def is_count(value: object, least: int = 1) -> bool:
-    """True for a whole number of at least `least`; a bool is none."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+# -- what surrounds a run ---------------------------------------------------------------------------------------------
 
 
-def is_amount(value: object) -> bool:
-    """True for a finite number above 0; a bool is none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+def gate_problems(what: str, gate: object) -> Iterator[Problem]:
+    """Give what is wrong with a gate, or with several."""
+    for each in cast("Sequence[object]", gate) if isinstance(gate, list | tuple) else (gate,):
+        yield from lacking(what, each, "decide", hint="Pass a gate, such as Permissions(…), or a list of gates.")
+
+
+def host_problems(host: object) -> Iterator[Problem]:
+    """Give what is wrong with what surrounds a run."""
+    if host is None or not isinstance(host, Host):
+        if host is not None:
+            yield Problem("INVALID_ARGUMENT", f"host is {host!r}.", "Pass a Host(…), or leave it out.")
+        return
+    yield from lacking("Host.journal", host.journal, "reserve", "step", hint="Pass InMemoryJournal() or Store.journal.")
+    yield from gate_problems("Host.gate", host.gate)
+    yield from lacking("Host.tasks", host.tasks, "start", hint="Pass a Tasks() that was entered.")
+    yield from model_problems("Host.model", host.model)
+    if host.approve is not None:
+        yield from function_problem("Host.approve", host.approve, "an Approval", code="INVALID_ARGUMENT")
+    if host.budget is not None and not isinstance(host.budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+        yield Problem("INVALID_ARGUMENT", f"Host.budget is {host.budget!r}.", "Pass a Budget(…).")

@@ -185,7 +185,7 @@ class Budget:
             if left >= smallest:
                 return self._grant(input_tokens, int(min(max_tokens, left)), price)
             if not tightest._n_grants:
-                raise tightest._refusal(input_tokens + smallest)
+                raise tightest._refusal(input_tokens, smallest, price)
             if tightest._settled is None:
                 tightest._settled = asyncio.Event()
             await tightest._settled.wait()
@@ -231,11 +231,13 @@ class Budget:
             level._cost_reserved += grant.cost
         return grant
 
-    def _refusal(self, needed_tokens: int) -> BudgetRefused:
-        tokens = self.allowance.tokens
-        if tokens is not None and tokens - self.tokens < needed_tokens:
-            return BudgetRefused("tokens", limit=tokens, used=self.tokens, scope=self.scope)
-        return BudgetRefused("cost", limit=self.allowance.cost or 0.0, used=self.cost, scope=self.scope)
+    def _refusal(self, input_tokens: int, output_tokens: int, price: Price | None) -> BudgetRefused:
+        tokens, needed = self.allowance.tokens, input_tokens + output_tokens
+        if tokens is not None and tokens - self.tokens < needed:
+            return BudgetRefused("tokens", limit=tokens, used=self.tokens, scope=self.scope, needed=needed)
+        cost = None if price is None else _cost_of(price, input_tokens, output_tokens)
+        limit = self.allowance.cost or 0.0
+        return BudgetRefused("cost", limit=limit, used=self.cost, scope=self.scope, needed=cost)
 
 
 def _cost_of(price: Price, input_tokens: int, output_tokens: int) -> float:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import TypeAdapter, ValidationError
 
 from journeyman.connect import connect
+from journeyman.endings import told_reason
 from journeyman.errors import ProviderError
 from journeyman.model import Model, Prefix, Request, Response, Settings, ToolSpec, context_window_of, opened
 from journeyman.types import Block, JsonObject, Message, Opaque, Text, ToolResult, ToolUse
@@ -276,7 +277,7 @@ class _Summariser:
             response = await self._response(model, texts, earlier)
         summary = summary_in(response, max_tokens=self.given.max_tokens)
         if summary is None:
-            raise ValueError(NO_SUMMARY.format(reason=response.stop_detail or response.stop_reason))
+            raise ValueError(NO_SUMMARY.format(reason=told_reason(response.stop_reason, response.stop_detail)))
         return summary
 
     async def _response(self, model: Model, texts: list[str], earlier: Sequence[Summary]) -> Response:

@@ -10,7 +10,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
-from journeyman.errors import ModelUnavailable, ProviderErrorKind
+from journeyman.errors import ModelUnavailable, ProviderErrorKind, shortage
 from journeyman.types import StopReason, frozen, value_class
 
 Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
@@ -74,6 +74,11 @@ _API_HINTS: Final[dict[ProviderErrorKind, str]] = {
 }
 
 
+def told_reason(reason: StopReason, detail: str | None) -> str:
+    """Return why a model stopped: in the provider's word, where there is one."""
+    return detail or ("no reason given" if reason == "other" else reason)
+
+
 # -- one context class for each code ----------------------------------------------------------------------------------
 
 
@@ -98,13 +103,13 @@ class ModelUnavailableContext:
 
 @frozen
 class InvalidInputContext:
-    """The input does not fit the agent's input type. No request was made."""
+    """The input does not fit the agent's input type, or what was passed beside it is wrong. No request was made."""
 
     code: ClassVar = ErrorCode.INVALID_INPUT
     category: ClassVar[Category] = "definition"
-    hint: ClassVar = "Pass an input of the agent's input type."
+    hint: ClassVar = "Pass an input of the agent's input type, and beside it only what run(…) describes."
     issues: tuple[str, ...]
-    """One line for each fault, with its path."""
+    """One line for each fault: in the input with its path, beside it with the name of the argument."""
 
     def __str__(self) -> str:
         return "The input does not fit: " + "; ".join(self.issues) + "."
@@ -229,7 +234,7 @@ class InvalidResponseContext:
     def __str__(self) -> str:
         draft = ", with a draft not submitted" if self.has_draft else ""
         missing = "any text" if self.expected_tool is None else f"calling {self.expected_tool!r}{draft}"
-        return f"The model stopped ({self.stop_detail or self.stop_reason}) without {missing}."
+        return f"The model stopped ({told_reason(self.stop_reason, self.stop_detail)}) without {missing}."
 
 
 @frozen
@@ -295,8 +300,14 @@ class BudgetContext:
     used: float
     scope: str
     """Whose budget it is: `run`, `attempt`, or the name of the agent above whose budget this run draws on."""
+    needed: float | None = field(default=None, compare=False)
+    """What the next model call would have needed at least, where too little was left for it."""
 
     def __str__(self) -> str:
+        if self.needed is not None:
+            what = "used up" if self.used else "too small"
+            lack = shortage(self.policy, needed=self.needed, limit=self.limit, used=self.used)
+            return f"The {self.scope}'s {self.policy} budget is {what}: {lack}."
         return f"The {self.scope}'s {self.policy} budget is used up: {self.used:g} of {self.limit:g}."
 
 

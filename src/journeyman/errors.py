@@ -70,6 +70,13 @@ def name_and_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
+def shortage(policy: str, *, needed: float, limit: float, used: float) -> str:
+    """Say what the next model call needs of a budget of tokens or US dollars, and what there is."""
+    if policy == "cost":
+        return f"the next call needs about ${needed:.4g}, ${limit:.4g} are allowed, ${used:.4g} are used"
+    return f"the next call needs about {needed:,.0f} {policy}, {limit:,.0f} are allowed, {used:,.0f} are used"
+
+
 class JourneymanError(Exception):
     """The root of every exception of this package."""
 
@@ -190,8 +197,14 @@ class Rejected(JourneymanError):
 class BudgetRefused(JourneymanError):
     """A reservation does not fit into what is left."""
 
-    def __init__(self, policy: str, *, limit: float, used: float, scope: str) -> None:
-        super().__init__(f"the {scope}'s {policy} budget of {limit:g} is used up ({used:g} used)")
+    def __init__(self, policy: str, *, limit: float, used: float, scope: str, needed: float | None = None) -> None:
+        if needed is None or used >= limit:
+            super().__init__(f"the {scope}'s {policy} budget of {limit:g} is used up ({used:g} used)")
+        else:
+            lack = shortage(policy, needed=needed, limit=limit, used=used)
+            super().__init__(f"the {scope}'s {policy} budget is too small: {lack}")
+        self.needed = needed
+        """What the reservation would need at least; None for a policy that did not say."""
         self.policy = policy
         self.limit = limit
         self.used = used

@@ -29,6 +29,7 @@ from journeyman.types import (
 
 ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "max"]
 CachePolicy: TypeAlias = Literal["off", "auto", "explicit"]
+ToolChoice: TypeAlias = Literal["auto", "any", "none"]
 
 
 @frozen
@@ -42,7 +43,7 @@ class Settings:
     cache: CachePolicy = "auto"
     """`auto` marks system, tools and the last message for the provider's prompt cache; `explicit` only the blocks with
     `cache_mark`; `off` nothing (a cache write costs more than a plain read, so one-shot runs may want it off)."""
-    tool_choice: Literal["auto", "any", "none"] = "auto"
+    tool_choice: ToolChoice = "auto"
     stop_sequences: tuple[str, ...] = ()
     extra: JsonObject = field(default_factory=dict[str, object])  # type: ignore[arg-type]
     """Further fields of the provider's request body, sent as they are."""
@@ -341,16 +342,18 @@ def opened(model: Model) -> AbstractAsyncContextManager[object]:
 
 
 _NOTHING_TO_OPEN: Final = nullcontext()
-_FOR_DISPLAY = frozenset({TextPart, ThinkingPart, InputPart})
+_FOR_DISPLAY = frozenset({ThinkingPart, InputPart})
 
 
 class Collector:
     """Adds up the parts of one model call."""
 
-    __slots__ = ("_blocks", "_finished", "_id", "_is_counted", "_lost", "_model", "_usage")
+    __slots__ = ("_blocks", "_finished", "_id", "_is_counted", "_lost", "_model", "_texts", "_usage")
 
     def __init__(self) -> None:
         self._blocks: list[Block] = []
+        self._texts: list[str] = []
+        """The parts of a text block that is not finished."""
         self._usage: Usage | None = None
         self._lost = NOTHING_USED
         self._model = ""
@@ -363,6 +366,9 @@ class Collector:
         """Take in the next part."""
         if isinstance(part, BlockFinished):
             self._blocks.append(part.block)
+            self._texts.clear()
+        elif isinstance(part, TextPart):
+            self._texts.append(part.text)
         elif isinstance(part, ResponseFinished):
             self._finished = part
             if part.usage is not None:
@@ -379,6 +385,7 @@ class Collector:
             case Restarted():
                 self._lost = self.used() if part.usage is None else self._lost + part.usage
                 self._blocks.clear()
+                self._texts.clear()
                 self._usage, self._finished, self._is_counted = None, None, False
             case _:
                 return
@@ -399,6 +406,12 @@ class Collector:
             model=self._model,
             id=self._id,
         )
+
+    @property
+    def text(self) -> str:
+        """What the model has said so far."""
+        finished = [block.text for block in self._blocks if isinstance(block, Text)]
+        return "\n\n".join([text for text in (*finished, "".join(self._texts)) if text])
 
     def used(self) -> Usage:
         """Return what the call has used, as far as it is known: exact when it finished and told."""

@@ -1,17 +1,18 @@
-"""What an agent hands in: the output tool, and the reflection that shows a draft back to the model.
+"""What an agent hands in: the output tool, and the reflection that shows a draft back to the model; or its last text.
 
-Submit lives only inside a reflection, so that neither can exist without the other.
+Submit lives only inside a reflection, so that neither can exist without the other. What ends an agent that answers with
+text, or prolongs it, has no meaning beside an output tool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Final, Generic, Literal, TypeVar, cast
+from typing import Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 from typing_extensions import TypeForm
 
-from journeyman.types import frozen
+from journeyman.types import RunPath, ToolResult, frozen, frozen_in_order
 
 T = TypeVar("T")
 
@@ -69,3 +70,57 @@ class Output(Generic[T]):
 
 TEXT: Final = Output(str)
 """The output of an agent that answers with plain text: no output tool. Compared by identity."""
+
+
+# -- the end of an agent that answers with text ------------------------------------------------------------------------
+
+
+@frozen
+class Stopping:
+    """A normal stop that a stop guard may veto."""
+
+    text: str
+    """The model's last words."""
+    attempt: int
+    iteration: int
+    trigger: Literal["answer", "stop_after"]
+    path: RunPath = ()
+    """The run, from the root down."""
+    agent: str = ""
+    """The name of the agent."""
+    task: str = ""
+    """The run's input: a text as it is, any other as JSON."""
+
+
+@frozen_in_order
+class KeepGoing:
+    """The run continues; the model reads `text`. A blank text lets it stop."""
+
+    text: str
+
+
+@frozen_in_order
+class Escalate:
+    """The run ends with `Failure(STOP_GUARD)`."""
+
+    reason: str
+
+
+StopVerdict: TypeAlias = KeepGoing | Escalate | None
+StopGuard: TypeAlias = Callable[[Stopping], StopVerdict | Awaitable[StopVerdict]]
+"""Asked on a normal stop of an agent that answers with text, before its validators. None lets it stop."""
+
+
+@frozen_in_order
+class PerRun:
+    """Makes a stop guard for each run, so that a guard which counts or remembers shares nothing between runs."""
+
+    factory: Callable[[str, str], StopGuard | Awaitable[StopGuard | None] | None]
+    """Called as a run begins, with the agent's name and the task: the input as a text, or as JSON. None: no guard."""
+
+
+StopRule: TypeAlias = Callable[[str, ToolResult], bool | Awaitable[bool]]
+"""Tells, of a tool's name and its result, whether that call ends the run."""
+
+StopAfter: TypeAlias = Sequence[str | StopRule] | StopRule
+"""Which successful call ends the run: names of tools and rules, any of them, or one rule."""

@@ -11,7 +11,8 @@ from dataclasses import asdict, field, fields
 from typing import Any, Final, Generic, Literal, NoReturn, TypeAlias
 
 from pydantic import JsonValue
-from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
+from pydantic.errors import PydanticSchemaGenerationError
+from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 from typing_extensions import TypeVar
 
 from journeyman.endings import Ending, ErrorCode, Phase
@@ -119,6 +120,8 @@ class Metadata:
     usage: Usage | None
     """All requests of all attempts and children; None when the agent does not track tokens."""
     latency_s: float
+    agent: str = ""
+    """The agent's name."""
     attempts: tuple[AttemptRecord, ...] = ()
     tools: Mapping[str, ToolStats] = field(default_factory=dict[str, ToolStats])
     """By tool name. All names that no tool has are counted together, under `(unknown)`."""
@@ -148,9 +151,22 @@ class Success(Generic[Out]):
     history: tuple[Message, ...] = field(repr=False)
     """The whole conversation; can be sent, continued or stored."""
     state: object = None
-    """What `Agent.project` made of the final state; None without it."""
+    """What `Agent.project` made of the final state, which may be None; `has_state` tells."""
+    has_state: bool = False
+    """True when there was an `Agent.project`."""
     terminal_result: str | None = None
     """The result of the call that ended the run through `Agent.stop_after`."""
+    output_type: Any = field(default=None, repr=False, compare=False)
+    """The type of `Agent.output`, by which `to_json` writes the output; None for a text."""
+
+    @property
+    def code(self) -> Literal["SUCCESS"]:
+        """The word of the document for a success; a failure has its `ErrorCode` here."""
+        return "SUCCESS"
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return the document of the result, the same as `journeyman run --json` prints."""
+        return _to_json(self, plain_output(self.output, self.output_type), indent)
 
     def unwrap(self) -> Out:
         """Return the output."""
@@ -167,6 +183,7 @@ class Success(Generic[Out]):
             metadata=self.metadata,
             history=self.history,
             state=self.state,
+            has_state=self.has_state,
             terminal_result=self.terminal_result,
         )
 
@@ -181,6 +198,8 @@ class Failure:
     """The conversation so far; can be sent, continued or stored."""
     candidate: JsonObject | str | None = None
     """The last output proposed: the arguments as the model gave them, or its text. None when there was none."""
+    answer: str | None = None
+    """The model's last words in this run, also those of an answer that broke off or was aborted. None: it said none."""
     report: ValidationReport | None = None
     """What validation last said; None when it never ran."""
 
@@ -191,6 +210,10 @@ class Failure:
     @property
     def phase(self) -> Phase:
         return self.error.phase
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return the document of the result, the same as `journeyman run --json` prints."""
+        return _to_json(self, None, indent)
 
     def unwrap(self) -> NoReturn:
         """Raise.
@@ -213,6 +236,21 @@ Result: TypeAlias = Success[Out] | Failure
 """How a run ends."""
 
 
+def plain_output(output: object, kind: Any) -> JsonValue:  # noqa: ANN401 - any type there is
+    """Return an output as plain JSON values: as its type `kind` writes it, or by itself if that is None."""
+    try:
+        if kind is None:
+            return to_jsonable_python(output, fallback=repr)
+        return from_json(adapter_of(kind).dump_json(output, by_alias=True, warnings=False, fallback=repr))
+    except (PydanticSchemaGenerationError, PydanticSerializationError, ValueError, TypeError, AttributeError):
+        return repr(output)
+
+
+def _to_json(result: Result[Any], output: JsonValue, indent: int | None) -> str:
+    document = result_document(result, agent=result.metadata.agent, output=output)
+    return dump_document(document, indent=indent).decode()
+
+
 def result_document(result: Result[Any], *, agent: str, output: JsonValue) -> dict[str, object]:
     """Return the document of a result: the object that `dump_document` writes as JSON.
 
@@ -227,6 +265,7 @@ def result_document(result: Result[Any], *, agent: str, output: JsonValue) -> di
         "output": output if error is None else None,
         "error": None if error is None else _error_document(error),
         "candidate": result.candidate if isinstance(result, Failure) else None,
+        "answer": result.answer if isinstance(result, Failure) else None,
         "state": result.state if isinstance(result, Success) else None,
         "terminal_result": result.terminal_result if isinstance(result, Success) else None,
         "usage": None if metadata.usage is None else _usage_document(metadata.usage),

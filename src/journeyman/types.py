@@ -330,8 +330,8 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The words of the message's text blocks, one after the other."""
-        return "".join(block.text for block in self.content if isinstance(block, Text))
+        """The words of the message's text blocks, with a blank line between two."""
+        return "\n\n".join([block.text for block in self.content if isinstance(block, Text) and block.text])
 
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:

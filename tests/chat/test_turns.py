@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from journeyman import Agent, Chat, Host, InMemoryJournal, Limits, Output, Success, run, tool
-from journeyman.agent import Escalate, KeepGoing, Stopping, StopVerdict
 from journeyman.errors import ChatBusy, NothingToContinue, ProviderError
 from journeyman.models.scripted import Scripted, call
+from journeyman.output import Escalate, KeepGoing, Stopping, StopVerdict
 from journeyman.types import Message, Text, dump_messages, load_messages
 from tests.support.clock import virtual_clock
 from tests.support.players import Door, Opening, Report, cancelled, chatting, code, hang, look, script_of, stop
@@ -236,7 +236,17 @@ async def test_a_guard_lets_the_turn_stop(stage: Stage) -> None:
     seen: list[Stopping] = []
     async with chatting(stage.model(["Done."]), stop_guard=seen.append) as chat:
         assert (await chat.prompt("Go.")).unwrap() == "Done."
-    assert seen == [Stopping(text="Done.", attempt=1, iteration=1, trigger="answer")]
+    assert seen == [
+        Stopping(
+            text="Done.",
+            attempt=1,
+            iteration=1,
+            trigger="answer",
+            path=(chat.agent.name,),
+            agent=chat.agent.name,
+            task="Go.",
+        )
+    ]
 
 
 async def test_what_a_guard_adds_comes_before_the_steering_of_that_moment(stage: Stage) -> None:

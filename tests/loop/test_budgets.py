@@ -33,7 +33,8 @@ async def test_a_token_budget_that_is_used_up_ends_the_run_before_the_next_call(
     agent = talker(stage.model([answer, "never"]), limits=Limits(tokens=limit), settings=Settings(max_tokens=1_000))
     failure = failed(await run(agent, "Go.", on_event=recorder))
     assert end_of(failure) == (BudgetContext(policy="tokens", limit=limit, used=used, scope="run"), 1, 2)
-    assert failure.error.message == f"The run's tokens budget is used up: {used} of {limit}."
+    assert failure.error.message.startswith("The run's tokens budget is used up: the next call needs about ")
+    assert failure.error.message.endswith(f" tokens, {limit:,} are allowed, {used:,} are used.")
     assert (failure.phase, stage.n_requests) == ("iteration", 1)
     assert transcript(failure.history)[-1] == ("user", "#a: found here")
 

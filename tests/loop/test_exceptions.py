@@ -84,7 +84,20 @@ async def test_what_is_no_exception_leaves_the_run_and_nothing_is_told_of_its_en
     assert task.cancelling() == 0
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_tool_that_exits_is_an_error_result(parallel: bool, thread: bool) -> None:  # A21
+    @tool(parallel=parallel, thread=thread)
+    def leave() -> str:
+        raise SystemExit(2)
+
+    model = Scripted([[call("leave"), call("leave")], "Done."])
+    assert run_sync(talker(model, tools=[leave]), "Go.").unwrap() == "Done."
+    results = [block for block in model.requests[1].messages[-1].content if block.type == "tool_result"]
+    assert [(each.is_error, "2" in each.text) for each in results] == [(True, True)] * 2
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt])
 @pytest.mark.parametrize("parallel", [False, True])
 def test_an_interrupt_in_a_tool_leaves_the_program_loop_and_all(kind: type[BaseException], parallel: bool) -> None:
     # A21

@@ -10,11 +10,24 @@ from typing import Any
 
 import pytest
 
-from journeyman import Callbacks, Failure, Output, ProviderError, Reflection, Rejection, Tool, run
-from journeyman.agent import Agent, Host, KeepGoing, Stopping
+from journeyman import (
+    Agent,
+    Callbacks,
+    Failure,
+    Host,
+    KeepGoing,
+    Output,
+    ProviderError,
+    Reflection,
+    Rejection,
+    Stopping,
+    Tool,
+    run,
+)
 from journeyman.endings import ApiErrorContext, ErrorCode, ModelUnavailableContext
 from journeyman.model import BlockFinished, Part, Request, ResponseFinished, ResponseStarted
 from journeyman.models.scripted import FromFunction, call
+from journeyman.output import PerRun, StopGuard
 from journeyman.tools.context import States
 from journeyman.types import JsonObject, Message, Text, ToolResult, Usage
 from tests.loop.players import (
@@ -24,6 +37,7 @@ from tests.loop.players import (
     broken_later,
     leaking,
     look,
+    named,
     report,
     reporter,
     submit,
@@ -338,3 +352,69 @@ async def test_a_conversion_that_leaves_nothing_to_send_is_a_failure(stage: Stag
 
     model = FromFunction(lambda request: "Done." if request.messages else ProviderError("No.", kind="bad_request"))
     assert failed(await run(talker(model, convert=nothing), "Go.")).code == ErrorCode.API_ERROR
+
+
+# -- what ends an agent that answers with text -------------------------------------------------------------------------
+
+
+async def test_a_guard_made_per_run_shares_nothing_between_runs_and_knows_its_task(stage: Stage) -> None:
+    made: list[tuple[str, str]] = []
+
+    async def factory(agent: str, task: str) -> StopGuard:
+        made.append((agent, task))
+        asked = 0
+
+        def guard(stopping: Stopping) -> KeepGoing | None:
+            nonlocal asked
+            asked += 1
+            return KeepGoing(f"{stopping.path} {stopping.agent}: {stopping.task}") if asked == 1 else None
+
+        return guard
+
+    agent = talker(stage.model(["One.", "Two.", "Three.", "Four."]), stop_guard=PerRun(factory))
+    assert [(await run(agent, task)).unwrap() for task in ("a", "b")] == ["Two.", "Four."]
+    assert made == [("talker", "a"), ("talker", "b")]
+    assert stage.texts(1)[-1] == "('talker',) talker: a"
+
+
+async def test_a_guard_is_told_a_typed_task_as_json(stage: Stage) -> None:
+    tasks: list[str] = []
+
+    def guard(stopping: Stopping) -> None:
+        tasks.append(stopping.task)
+
+    model = stage.model(["Done."])
+    succeeded(await run(Agent(name="typed", model=model, input=Report, stop_guard=guard), Report(total=3)))
+    assert tasks == ['{"total":3}']
+
+
+def no_guard(agent: str, task: str) -> int:
+    return 3
+
+
+def no_factory(agent: str, task: str) -> float:
+    return 1 / 0
+
+
+@pytest.mark.parametrize(("made", "said"), [(no_factory, "ZeroDivisionError"), (no_guard, "made 3")])
+async def test_a_factory_that_makes_no_guard_fails_the_run_before_any_request(
+    stage: Stage, made: Callable[[str, str], Any], said: str
+) -> None:
+    failure = failed(await run(talker(stage.model(["Never."]), stop_guard=PerRun(made)), "Go."))
+    assert (failure.code, stage.n_requests) == ("INTERNAL_ERROR", 0)
+    assert said in failure.error.message
+
+
+async def test_a_factory_may_make_no_guard_for_a_run(stage: Stage) -> None:
+    agent = talker(stage.model(["Done."]), stop_guard=PerRun(lambda agent, task: None))
+    assert (await run(agent, "Go.")).unwrap() == "Done."
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+async def test_names_and_rules_may_end_a_run_together(stage: Stage, name: str) -> None:
+    def is_two(name: str, result: ToolResult) -> bool:
+        return result.text == "two"
+
+    tools = [named(each) for each in ("one", "two", "three")]
+    agent = talker(stage.model([call("three"), call(name)]), tools=tools, stop_after=["one", is_two])
+    assert succeeded(await run(agent, "Go.")).terminal_result == name

@@ -246,10 +246,10 @@ async def test_an_answer_without_words_is_invalid(stage: Stage, words: str | Non
 
 
 async def test_an_answer_is_the_text_of_the_last_message_alone(stage: Stage) -> None:  # design 2, R4, R5
-    model = stage.model([say("Let me look.", call("look")), say(Thinking("hm", "c2ln"), "It is ", "here.")])
+    model = stage.model([say("Let me look.", call("look")), say(Thinking("hm", "c2ln"), "It is here.", "Look.")])
     result = await run(talker(model), "Go.")
     assert stage.tool_names() == ["look"]
-    assert result.unwrap() == "It is here."
+    assert result.unwrap() == "It is here.\n\nLook."
 
 
 # -- why a response stops ----------------------------------------------------------------------------------------------

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from journeyman import Agent, Output, ToolContext, ToolResult, run, tool
+from journeyman import (
+    Agent,
+    Event,
+    Output,
+    Settings,
+    Text,
+    Tool,
+    ToolContext,
+    ToolResult,
+    run,
+    tool,
+    validation_context,
+)
 from journeyman.endings import InternalContext, ProjectionContext
+from journeyman.events import RunSucceeded
 from journeyman.models.scripted import call
 from journeyman.tools.context import States
+from journeyman.types import JsonObject
 from tests.loop.players import (
     Report,
     broken,
@@ -362,3 +377,119 @@ async def test_the_list_of_tools_may_change_after_the_definition_without_changin
         ToolResult("found here", tool_use_id="a"),
         ToolResult(rejected(99), is_error=True, tool_use_id="b"),
     ]
+
+
+# -- values go in and out as copies -----------------------------------------------------------------------------------
+
+
+class Basket(BaseModel):
+    items: list[str] = []
+
+
+async def test_the_caller_and_each_function_have_an_input_of_their_own(stage: Stage) -> None:  # D29, X3
+    seen: list[list[str]] = []
+
+    def spoils(name: str) -> Callable[[Basket], str]:
+        def made(basket: Basket) -> str:
+            seen.append([*basket.items])
+            basket.items.append(name)
+            return name
+
+        return made
+
+    @tool(thread=False)
+    def look_in(context: ToolContext) -> str:
+        """Look into the basket."""
+        return spoils("tool")(context.input) + str(context.input.items)
+
+    def validator(text: str) -> None:
+        context: Any = validation_context()
+        spoils("validator")(context.input)
+
+    given = Basket(items=["apple"])
+    agent = Agent(
+        name="taster",
+        model=stage.model([[call("look_in"), call("look_in")], "Done."]),
+        input=Basket,
+        system=spoils("system"),
+        prompt=spoils("prompt"),
+        run_state=spoils("run"),
+        attempt_state=lambda basket, state: spoils("attempt")(basket),
+        validators=[validator],
+        tools=[look_in],
+    )
+    succeeded(await run(agent, given))
+    assert seen == [["apple"]] * 7
+    assert given.items == ["apple"]
+
+
+async def test_what_a_state_function_keeps_does_not_reach_the_state(stage: Stage) -> None:  # D29, X3
+    kept: list[list[str]] = [[], []]
+
+    def kept_state(given: str) -> list[str]:
+        return kept[0]
+
+    def attempt_state(given: str, state: list[str], number: int) -> list[str]:
+        state.append("changed by the attempt")
+        kept[1] = [f"attempt {number}"]
+        return kept[1]
+
+    @tool(thread=False)
+    def read(context: ToolContext) -> str:
+        """Read the states."""
+        for each in kept:
+            each.append("changed from outside")
+        return f"{context.run_state(list)} {context.attempt_state(list)}"
+
+    agent = shopper(stage, call("read"), tools=[read], run_state=kept_state, attempt_state=attempt_state)
+    result = succeeded(await run(agent, "Go."))
+    assert [each.text for each in stage.tool_results(1)] == ["[] ['attempt 1']"]
+    assert isinstance(result.state, States)
+    assert (result.state.run, result.state.attempt, result.state.number) == ([], ["attempt 1"], 1)
+
+
+def number_of(states: States) -> int:
+    return states.number
+
+
+async def test_the_number_of_the_attempt_is_told_to_whoever_needs_it(stage: Stage) -> None:  # X5
+    numbers: list[int] = []
+
+    def attempt_state(given: str, state: object, number: int) -> None:
+        numbers.append(number)
+
+    model = stage.model([report(7), report(2)])
+    agent = reporter(model, attempt_state=attempt_state, project=number_of)
+    assert succeeded(await run(agent, "Go.")).state == 2
+    assert numbers == [1, 2]
+
+
+async def test_the_model_is_told_the_schema_that_its_calls_are_checked_by(stage: Stage) -> None:  # D44
+    schema: JsonObject = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    made = Tool("count", "Count.", schema, print)
+    before = deepcopy(schema)
+    schema["properties"] = {"n": {"type": "string"}}
+    made.input_schema["required"] = []
+    assert made.spec.input_schema == before
+    succeeded(await run(talker(stage.model([call("count", n="x"), "Done."]), tools=[made]), "Go."))
+    assert "should be of type integer" in stage.tool_results(1)[0].text
+
+
+async def test_settings_prompts_and_facts_are_what_they_were_when_the_agent_was_made(stage: Stage) -> None:  # D44
+    extra: JsonObject = {"metadata": {"user_id": "u"}}
+    system, metadata = [Text("Be brief.")], {"team": "a"}
+    agent = talker(stage.model(["Done."]), settings=Settings(extra=extra), system=system, metadata=metadata)
+    extra["metadata"] = {"user_id": "v"}
+    system.clear()
+    metadata.clear()
+    assert agent.settings.extra == {"metadata": {"user_id": "u"}}
+    assert (agent.system, agent.metadata) == ((Text("Be brief."),), {"team": "a"})
+
+
+async def test_a_listener_cannot_change_the_output(stage: Stage) -> None:  # D29
+    def spoil(event: Event) -> None:
+        if isinstance(event, RunSucceeded) and isinstance(event.output, Basket):
+            event.output.items.clear()
+
+    agent = Agent(name="b", model=stage.model([call("output", items=["pear"])]), output=Output(Basket))
+    assert succeeded(await run(agent, "Go.", on_event=spoil)).output.items == ["pear"]

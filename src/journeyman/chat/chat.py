@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from threading import get_ident
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, cast
 
 from typing_extensions import TypeVar
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Host, host_problems
 from journeyman.cancel import call_in
 from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs
 from journeyman.chat.turn import ChatState, Hold, Turn
 from journeyman.connect import connect, connect_session
-from journeyman.errors import ChatBusy, ChatHeld, ModelUnavailable, NothingToContinue
+from journeyman.errors import ChatBusy, ChatHeld, DefinitionError, ModelUnavailable, NothingToContinue, Problem
 from journeyman.events import Callbacks, Listener, TurnEnded
 from journeyman.gate import Decision
 from journeyman.inbox import Inbox, Queue, Receipt
@@ -30,6 +30,7 @@ from journeyman.loop.watch import Watch
 from journeyman.model import Model, opened
 from journeyman.result import Failure, Result, Success
 from journeyman.session import Session, Sessions
+from journeyman.tools.check import callback_problems, listener_problems
 from journeyman.types import Message, Usage
 
 Out = TypeVar("Out", default=str, covariant=True)
@@ -58,7 +59,16 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
     ) -> None:
         """`history` is an earlier conversation. Calls in it without a result are closed, by their declared effect.
         `inbox` and `questions` replace the chat's own, for a host that takes texts or asks elsewhere. `session` keeps
-        the conversation; see `open`."""
+        the conversation; see `open`.
+
+        Raises:
+            DefinitionError: what is given cannot be used; it lists every problem.
+        """
+        problems = [*_problems(agent, history), *host_problems(host), *callback_problems(callbacks)]
+        if on_event is not None:
+            problems += listener_problems(on_event)
+        if problems:
+            raise DefinitionError("Chat", problems)
         self.agent: Final = agent
         self._path = (agent.name,)
         self._listeners = [] if on_event is None else [on_event]
@@ -400,3 +410,13 @@ async def _opened(model: Model | str, stack: AsyncExitStack) -> Model | None:
             return None
     await stack.enter_async_context(opened(model))
     return model
+
+
+def _problems(agent: object, history: object) -> Iterator[Problem]:
+    if not isinstance(agent, Agent):
+        yield Problem("INVALID_ARGUMENT", f"The agent is {agent!r}.", "Pass an Agent(name=…, model=…).")
+    messages = cast("Sequence[object]", history) if isinstance(history, Sequence) else (history,)
+    wrong = next((message for message in messages if not isinstance(message, Message)), None)
+    if wrong is not None:
+        hint = "Pass the messages of an earlier chat, or what load_messages gives."
+        yield Problem("INVALID_ARGUMENT", f"history holds {wrong!r}, which is no message.", hint)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from cyclopts import Parameter
 from pydantic import JsonValue
-from pydantic_core import from_json, to_json, to_jsonable_python
+from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
@@ -32,7 +32,7 @@ from journeyman.endings import Ending, ErrorCode, InvalidInputContext, ModelUnav
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded
 from journeyman.events import Event, Listener
 from journeyman.loop.attempts import run as run_agent
-from journeyman.result import Failure, Metadata, Result, Success, dump_document, result_document
+from journeyman.result import Failure, Metadata, Result, plain_output
 from journeyman.types import Usage
 
 if TYPE_CHECKING:
@@ -173,9 +173,7 @@ def _present(job: Job, screen: Screen, result: Result[Any], outline: Outline | N
     if outline is not None:
         PlainScreen(stderr_console()).say(list(outline.lines()))
     if job.json:
-        output = output_json(job.agent, result.output) if isinstance(result, Success) else None
-        document = result_document(result, agent=job.agent.name, output=output)
-        job.stdout.write_json(dump_document(document, indent=2 if job.stdout.is_terminal else None))
+        job.stdout.write_json(result.to_json(indent=2 if job.stdout.is_terminal else None).encode())
     if isinstance(result, Failure):
         hint = f"What it takes: {job.check}" if result.code is ErrorCode.INVALID_INPUT else result.error.hint
         message = result.error.message
@@ -208,15 +206,7 @@ def output_text(agent: Agent[Any, Any], output: object) -> str:
 
 def output_json(agent: Agent[Any, Any], output: object) -> JsonValue:
     """Return an output as plain JSON values."""
-    schema = agent.plan.output
-    if schema is None:
-        plain: JsonValue = to_jsonable_python(output, fallback=repr)
-        return plain
-    dumped = schema.dump(output)
-    try:
-        return from_json(dumped)
-    except ValueError:  # what has no JSON is dumped as its repr
-        return dumped.decode()
+    return plain_output(output, None if agent.plan.output is None else agent.output.type)
 
 
 # -- the input --------------------------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
 from journeyman.budget import UNLIMITED, Budget
 from journeyman.cancel import Abort, current_scope, is_cancellation, is_failure
-from journeyman.endings import AttemptsContext, Ending, ErrorCode, IterationsContext, PromptContext
+from journeyman.endings import AttemptsContext, Ending, ErrorCode, InvalidInputContext, IterationsContext, PromptContext
 from journeyman.errors import name_and_words
 from journeyman.events import AttemptStarted, Callbacks, Listener, ValidationFailed
 from journeyman.gate import guarding
@@ -26,8 +26,10 @@ from journeyman.loop.record import Attempt, Candidate, Finished, Options, Outcom
 from journeyman.loop.validation import Verdict, validate
 from journeyman.model import opened
 from journeyman.prompt import PromptFailed, Rejection, default_error_prompt, made
-from journeyman.result import Failure, Result
-from journeyman.types import Message, Text, ToolResult
+from journeyman.result import Failure, Metadata, Result
+from journeyman.tools.check import n_taken
+from journeyman.tools.context import isolated, own_copy
+from journeyman.types import NOTHING_USED, Message, Text, ToolResult
 
 ACCEPTED = "Accepted."
 """The result of the call that handed in an output that passed."""
@@ -49,16 +51,20 @@ async def run(
     `max_attempts` replaces `agent.limits.attempts` for this run. `history` is an earlier conversation to continue; what
     could not be sent of it is repaired. `abort` ends the run with `Failure(EXECUTION_CANCELLED)`.
 
+    Wrong arguments end it, too: `Failure(INVALID_INPUT)` lists them all.
+
     Raises:
         asyncio.CancelledError: the surrounding task was cancelled. Nothing that the run started is alive by then.
     """
+    if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+        return _no_agent(agent)
     options = Options(
         max_attempts=max_attempts,
         callbacks=callbacks,
         listeners=() if on_event is None else (on_event,),
         abort=abort,
         history=history,
-        host=host or NOTHING_AROUND,
+        host=NOTHING_AROUND if host is None else host,
     )
     return await carry_out(begin(agent, input, options))
 
@@ -79,6 +85,8 @@ def run_sync(
     Raises:
         RuntimeError: an event loop is running here; await `run` instead.
     """
+    if _has_loop():
+        raise RuntimeError("An event loop is running here, so run_sync would block it. Use 'await run(…)' instead.")
     return asyncio.run(
         run(
             agent,
@@ -91,6 +99,20 @@ def run_sync(
             host=host,
         )
     )
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _no_agent(given: object) -> Failure:
+    wrong = f"the agent is {given!r}. Pass an Agent(name=…, model=…)"
+    context = InvalidInputContext(issues=(wrong,))
+    return Failure(error=Ending(context), metadata=Metadata(usage=NOTHING_USED, latency_s=0.0), history=())
 
 
 async def carry_out(run: Run) -> Result[Any]:
@@ -181,9 +203,13 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
         run.scope.limit_attempt(each.seconds)
     run.attempt = Attempt(attempt, now, budget, phase="iteration", is_open=True)
     await run.tell(AttemptStarted)
+    run.states.number = attempt
     if run.agent.attempt_state is not None:
-        state = run.agent.attempt_state(run.input, run.states.run)
-        run.states.attempt = await state if inspect.isawaitable(state) else state
+        make: Callable[..., object] = run.agent.attempt_state
+        numbered = n_taken(make, 2) is None  # it needs a third
+        given = (own_copy(run.input), isolated(run.states.run, "run"))
+        state = make(*given, attempt) if numbered else make(*given)
+        run.states.attempt = isolated(await state if inspect.isawaitable(state) else state, "attempt")
 
 
 async def _accept(run: Run, candidate: Candidate, verdict: Verdict) -> Finished:

@@ -244,7 +244,8 @@ async def _executed(run: Run, tool: Tool[..., Any], use: ToolUse, arguments: Arg
     except _TimedOut:
         return Outcome.failed("timeout", f"Error: {tool.name} timed out after {tool.timeout_s:g}s")
     except BaseException as error:
-        if not is_failure(error):
+        # Parsers of arguments raise SystemExit for wrong ones: that is no wish of the program to end.
+        if not is_failure(error) and not isinstance(error, SystemExit):
             raise
         return Outcome(error_result(error), "raised")
     if result.is_error:

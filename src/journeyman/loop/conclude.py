@@ -16,10 +16,14 @@ from journeyman.loop.calls import finish
 from journeyman.loop.record import Finished, Outcome, Run
 from journeyman.loop.validation import complete_layer
 from journeyman.result import Failure, Metadata, Result, Success
+from journeyman.tools.context import own_copy
 from journeyman.types import JsonObject, Text
 
 INTERRUPTED = "Error: the run was stopped before this call finished."
 """The result of a call that was under way, or not begun, when the run ended."""
+
+CUT = "[Your answer broke off. The user has seen this much of it:]"
+"""What the model of a chat reads of an answer that was interrupted, in front of that answer's text."""
 
 
 # -- a run begins -----------------------------------------------------------------------------------------------------
@@ -85,7 +89,7 @@ async def conclude(run: Run, ended: Finished | Ending | None) -> Result[Any]:
     state: object = None
     if isinstance(ended, Finished):
         try:
-            state = None if run.agent.project is None else run.agent.project(run.states)
+            state = None if run.agent.project is None else run.agent.project(run.states.copied())
             state = await state if inspect.isawaitable(state) else state
         except BaseException as error:
             if not is_failure(error):
@@ -103,8 +107,12 @@ async def _close(run: Run) -> None:
     for use in list(run.calls.announced.values()):
         await finish(run, use, Outcome.failed("interrupted", INTERRUPTED))
     note = run.options.abort_note
-    if note is not None and run.scope.cause == "abort" and run.history.expects_answer:
-        run.history.say(Text(note()))
+    if note is not None and run.history.expects_answer:
+        words = note() if run.scope.cause == "abort" else ""
+        if run.cut:
+            words = f"{words}\n{CUT}\n{run.cut}".strip()
+        if words:
+            run.history.say(Text(words))
     await run.committed(run.history.close(INTERRUPTED))
     if run.attempt.is_open:
         await run.complete_attempt(succeeded=False)
@@ -114,8 +122,23 @@ def _result(run: Run, ended: Finished | Ending, state: object) -> Success[Any] |
     history, metadata = run.history.export(), _metadata(run)
     if isinstance(ended, Finished):
         output, terminal = ended.output, ended.terminal_result
-        return Success(output=output, metadata=metadata, history=history, state=state, terminal_result=terminal)
-    return Failure(error=ended, metadata=metadata, history=history, candidate=_candidate(run), report=run.report)
+        return Success(
+            output=output,
+            metadata=metadata,
+            history=history,
+            state=state,
+            has_state=run.agent.project is not None,
+            terminal_result=terminal,
+            output_type=None if run.agent.plan.output is None else run.agent.output.type,
+        )
+    return Failure(
+        error=ended,
+        metadata=metadata,
+        history=history,
+        candidate=_candidate(run),
+        answer=run.answer or None,
+        report=run.report,
+    )
 
 
 def _candidate(run: Run) -> JsonObject | str | None:
@@ -134,6 +157,7 @@ def _metadata(run: Run) -> Metadata:
     return Metadata(
         usage=run.ledger.usage if run.agent.observability.track_tokens else None,
         latency_s=run.clock.elapsed_s,
+        agent=run.agent.name,
         attempts=tuple(run.records),
         tools=run.ledger.stats(),
         callback_errors=() if watch is None else tuple(watch.errors),
@@ -151,7 +175,7 @@ async def _told_result(run: Run, result: Success[Any] | Failure) -> Result[Any]:
     if watch is None:
         return result
     if isinstance(result, Success):
-        await run.tell(RunSucceeded, output=result.output, metadata=result.metadata)
+        await run.tell(RunSucceeded, output=own_copy(result.output), metadata=result.metadata)
     else:
         await run.tell(RunFailed, error=result.error, metadata=result.metadata)
     if len(watch.errors) == len(result.metadata.callback_errors):

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from journeyman.agent import Agent, Escalate, KeepGoing, StopAfter, StopGuard, Stopping
+from journeyman.agent import Agent
 from journeyman.cancel import is_failure
 from journeyman.endings import (
     Ending,
@@ -23,7 +23,7 @@ from journeyman.endings import (
 from journeyman.errors import InvalidArguments, name_and_words
 from journeyman.loop.calls import finish
 from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated, Outcome, Run
-from journeyman.output import Reflection
+from journeyman.output import Escalate, KeepGoing, Reflection, StopAfter, Stopping
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.schema import OutputSchema
 from journeyman.types import Message, Text, ToolResult, ToolUse, value_class
@@ -35,7 +35,7 @@ def hand_in_of(agent: Agent[Any, Any]) -> HandIn:
     """Return how `agent` hands in."""
     plan = agent.plan
     if plan.output is None or plan.output_name is None:
-        return TextHandIn(agent.stop_after, agent.stop_guard)
+        return TextHandIn(agent.stop_after)
     if plan.reflection is None:
         return OutputHandIn(plan.output_name, agent.nudge)
     return SubmitHandIn(plan.output_name, plan.reflection, plan.output, agent.nudge)
@@ -173,10 +173,11 @@ class TextHandIn:
     has_draft = False
     tools: Mapping[str, HandInTool] = {}
 
-    def __init__(self, stop_after: StopAfter, stop_guard: StopGuard | None) -> None:
+    def __init__(self, stop_after: StopAfter | None) -> None:
         self.last_raw: str | None = None
-        self._stop_after = stop_after
-        self._stop_guard = stop_guard
+        rules = (stop_after,) if callable(stop_after) else stop_after or ()
+        self._names = frozenset([rule for rule in rules if isinstance(rule, str)])
+        self._rules = [rule for rule in rules if not isinstance(rule, str)]
 
     def begin_attempt(self) -> None:
         return
@@ -198,26 +199,36 @@ class TextHandIn:
     async def _terminal(self, calls: Sequence[Call]) -> str | None:
         """Return the result of the first call that ends the run."""
         for call in calls:
-            if call.outcome is not None and call.outcome.error is None and await self._stops(call):
-                return call.outcome.result.text
+            if call.outcome is not None and call.outcome.error is None:
+                result = call.outcome.result
+                if call.use.name in self._names or await self._stops(call.use.name, result):
+                    return result.text
         return None
 
-    async def _stops(self, call: Call) -> bool:
-        if not callable(self._stop_after):
-            return call.use.name in self._stop_after
-        verdict = self._stop_after(call.use.name, call.outcome.result) if call.outcome else False
-        return await verdict if inspect.isawaitable(verdict) else verdict
+    async def _stops(self, name: str, result: ToolResult) -> bool:
+        for rule in self._rules:
+            verdict = rule(name, result)
+            if await verdict if inspect.isawaitable(verdict) else verdict:
+                return True
+        return False
 
     async def _guarded(self, run: Run, candidate: Candidate) -> Candidate | Ending | None:
         self.last_raw = candidate.raw
         waits = run.options.inbox is not None and not run.options.inbox.is_empty
-        if self._stop_guard is None or (waits and candidate.terminal_result is None):
+        if run.stop_guard is None or (waits and candidate.terminal_result is None):
             return candidate  # no stop at all, where the chat goes on with what its user wrote
         trigger = "answer" if candidate.terminal_result is None else "stop_after"
-        number, iteration = run.attempt.number, run.attempt.iteration
-        stopping = Stopping(text=candidate.raw, attempt=number, iteration=iteration, trigger=trigger)
+        stopping = Stopping(
+            text=candidate.raw,
+            attempt=run.attempt.number,
+            iteration=run.attempt.iteration,
+            trigger=trigger,
+            path=run.path,
+            agent=run.agent.name,
+            task=run.task,
+        )
         try:
-            verdict = self._stop_guard(stopping)
+            verdict = run.stop_guard(stopping)
             verdict = await verdict if inspect.isawaitable(verdict) else verdict
         except BaseException as error:
             if not is_failure(error):

@@ -19,6 +19,7 @@ from journeyman.endings import (
     ModelUnavailableContext,
     OverflowContext,
     RateLimitContext,
+    told_reason,
 )
 from journeyman.errors import BudgetRefused, ModelUnavailable, ProviderError
 from journeyman.events import (
@@ -60,6 +61,8 @@ async def iterate(run: Run) -> Iterated | Ending:
     if isinstance(response, Ending):
         return response
     said = run.history.respond(response.content)
+    run.cut = ""
+    run.answer = (said.text.strip() and said.text if said is not None else "") or run.answer
     run.view.measure(response.usage, run.history.messages)
     if run.options.store_step is not None:
         run.options.store_step()
@@ -106,7 +109,8 @@ async def _begin(run: Run) -> None:
 
 def _answer_unrun(run: Run, response: Response) -> None:
     """Answer the calls of a response that did not stop for them: they may be cut short, so they must not run."""
-    text = f"Error: not run, because the response stopped with {response.stop_detail or response.stop_reason!r}."
+    reason = told_reason(response.stop_reason, response.stop_detail)
+    text = f"Error: not run, because the response stopped with {reason!r}."
     for call in run.history.unanswered:
         run.history.answer(ToolResult(text, is_error=True, tool_use_id=call.id))
 
@@ -168,7 +172,8 @@ def _sent(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object, 
     on_part = _shower(run) if request.deltas else None
     run.attempt.asked_max_tokens = max_tokens
     if run.options.host.journal is None and not run.attempt.budget.limits_spending:
-        return respond(run.model, request, retries=run.retries, spent=run.ledger.spend, on_part=on_part)
+        spent, cut_off = run.ledger.spend, run.cut_off
+        return respond(run.model, request, retries=run.retries, spent=spent, on_part=on_part, on_cut=cut_off)
     return once(run, ModelCall(run.model, request, run.ledger.spend, lambda: run.view.tokens, on_part), step=step)
 
 
@@ -196,7 +201,9 @@ def _spent(run: Run, iterations: int) -> Spent:
 
 
 def _budget_context(refused: BudgetRefused) -> BudgetContext:
-    return BudgetContext(policy=refused.policy, limit=refused.limit, used=refused.used, scope=refused.scope)
+    return BudgetContext(
+        policy=refused.policy, limit=refused.limit, used=refused.used, scope=refused.scope, needed=refused.needed
+    )
 
 
 def _provider_context(error: ProviderError) -> Context:

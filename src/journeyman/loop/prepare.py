@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Final, Literal, cast
 
-from journeyman.agent import Agent, is_count
+from journeyman.agent import NOTHING_AROUND, Agent, host_problems
 from journeyman.budget import Budget, Ledger
 from journeyman.cancel import Scope, is_failure
 from journeyman.connect import connect
@@ -23,7 +24,7 @@ from journeyman.endings import (
     ModelUnavailableContext,
     PromptContext,
 )
-from journeyman.errors import InvalidArguments, ModelUnavailable, name_and_words
+from journeyman.errors import InvalidArguments, ModelUnavailable, Problem, name_and_words
 from journeyman.events import Callbacks, Listener, MessageCommitted
 from journeyman.gate import Gate, Guard, guard_for
 from journeyman.history import History
@@ -41,8 +42,10 @@ from journeyman.model import (
     sent_tools,
     unpriced,
 )
+from journeyman.output import PerRun, StopGuard
 from journeyman.prompt import PromptFailed, made
-from journeyman.tools.context import States
+from journeyman.tools.check import callback_problems, is_count, listener_problems, signal_problems
+from journeyman.tools.context import States, isolated, own_copy
 from journeyman.tools.tools import TOOL_NAME
 from journeyman.types import JsonObject, Message, RunPath, Text, UserContent
 
@@ -52,6 +55,7 @@ UNKNOWN_MAX_TOKENS = 8_192
 
 def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
     """Open the record of one run. Nothing of it has happened yet."""
+    options, wrong = _sound(options)
     above, origin = current_run.get(), options.origin
     number = None if origin is None else origin.number
     name = agent.name if number is None else f"{agent.name}#{number}"
@@ -62,6 +66,8 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
     started_s = clock()
     budget = Budget(agent.limits, scope="run", now=started_s, parent=_budget_above(options.host.budget, above))
     history, wrong_history = _history_of(options.history)
+    if wrong_history is not None:
+        wrong.append(f"history holds what is no message ({name_and_words(wrong_history)})")
     return Run(
         agent=agent,
         input=input,
@@ -76,7 +82,8 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
         budget=budget,
         ledger=Ledger(None if above is None else above.ledger, beside=options.ledger_beside),
         history=history,
-        wrong_history=wrong_history,
+        wrong=tuple(wrong),
+        wrong_cause=wrong_history,
         hand_in=hand_in_of(agent),
         retries=_default_retries(path, origin) if agent.retries is None else agent.retries,
         attempt=Attempt(0, started_s, budget),
@@ -88,6 +95,35 @@ def _default_retries(path: RunPath, origin: Origin | None) -> int:
     """Return how often a failed request is repeated where the agent does not say: never for a sub-agent, wherever it
     was started, nor for any other run inside another."""
     return 2 if len(path) == 1 and origin is None else 0
+
+
+def _sound(options: Options) -> tuple[Options, list[str]]:
+    """Return the options without those that cannot be used, and what is wrong with them."""
+    wrong: list[str] = []
+    usable: dict[str, Any] = {}
+    for name, problems in (
+        ("max_attempts", _attempts_problem(options.max_attempts)),
+        ("callbacks", callback_problems(options.callbacks)),
+        ("listeners", [problem for each in options.listeners for problem in listener_problems(each)]),
+        ("abort", signal_problems(options.abort)),
+        ("host", () if options.host is NOTHING_AROUND else host_problems(options.host)),
+    ):
+        found = [str(problem).rstrip(" .") for problem in problems]
+        if found:
+            usable[name] = _UNUSABLE[name]
+            wrong += found
+    return (replace(options, **usable) if usable else options), wrong
+
+
+_UNUSABLE: Final[Mapping[str, Any]] = {
+    **{"max_attempts": None, "callbacks": None, "listeners": (), "abort": None},
+    "host": NOTHING_AROUND,
+}
+
+
+def _attempts_problem(given: object) -> Iterator[Problem]:
+    if given is not None and not is_count(given):
+        yield Problem("INVALID_ARGUMENT", f"max_attempts is {given!r}, not a whole number of at least 1", "")
 
 
 def _budget_above(given: Budget | None, above: Run | None) -> Budget | None:
@@ -156,11 +192,11 @@ async def prepare(run: Run) -> None:
         Unprepared: the run cannot begin.
     """
     await run.scope.checkpoint()
-    _check_history(run)
-    run.input = _checked_input(run)
+    run.input = own_copy(_checked_input(run))
     run.model = _resolved_model(run)
     run.max_tokens = run.agent.settings.max_tokens or max_output_tokens_of(run.model) or UNKNOWN_MAX_TOKENS
-    run.states = States(run=None if run.agent.run_state is None else await _run_state(run))
+    run.stop_guard = await _stop_guard(run)
+    run.states = States(run=await _run_state(run))
     system = await _system(run)
     going_on = run.options.going_on
     prompt = await _prompt(run) if going_on is None else going_on()
@@ -186,19 +222,15 @@ def _retired_tools(history: History) -> tuple[ToolSpec, ...]:
 
 
 def _checked_input(run: Run) -> object:
-    if not is_count(run.max_attempts, 1):
-        issue = f"max_attempts is {run.max_attempts!r}, not a whole number of at least 1"
-        raise Unprepared(InvalidInputContext(issues=(issue,)))
+    issues: tuple[str, ...] = ()
+    cause: Exception | None = run.wrong_cause
     try:
-        return run.agent.plan.input.check(run.input)
+        checked = run.agent.plan.input.check(run.input)
     except InvalidArguments as invalid:
-        raise Unprepared(InvalidInputContext(issues=invalid.issues), invalid) from invalid
-
-
-def _check_history(run: Run) -> None:
-    if run.wrong_history is not None:
-        issue = f"history holds what is no message ({name_and_words(run.wrong_history)})"
-        raise Unprepared(InvalidInputContext(issues=(issue,)), run.wrong_history)
+        checked, issues, cause = None, invalid.issues, cause or invalid
+    if issues or run.wrong:
+        raise Unprepared(InvalidInputContext(issues=(*run.wrong, *issues)), cause) from cause
+    return checked
 
 
 def _resolved_model(run: Run) -> Model:
@@ -213,15 +245,37 @@ def _resolved_model(run: Run) -> Model:
     return model
 
 
+async def _stop_guard(run: Run) -> StopGuard | None:
+    given = run.agent.stop_guard
+    if not isinstance(given, PerRun):
+        return given
+    guard = await _made_by("stop_guard", given.factory, run.agent.name, run.task)
+    if guard is not None and not callable(guard):
+        error = f"PerRun made {guard!r}, which is no function"
+        raise Unprepared(InternalContext(where="Agent.stop_guard", error=error))
+    return cast("StopGuard | None", guard)
+
+
 async def _run_state(run: Run) -> object:
     make = run.agent.run_state
+    if make is None:
+        return None
+    state = await _made_by("run_state", make, own_copy(run.input))
     try:
-        state = None if make is None else make(run.input)
-        return await state if inspect.isawaitable(state) else state
+        return isolated(state, "run")
+    except TypeError as error:
+        raise Unprepared(InternalContext(where="Agent.run_state", error=name_and_words(error)), error) from error
+
+
+async def _made_by(where: str, make: Callable[..., object], *given: object) -> object:
+    """Return what a function of the agent makes for this run."""
+    try:
+        value = make(*given)
+        return await value if inspect.isawaitable(value) else value
     except BaseException as error:
         if not is_failure(error):
             raise
-        context = InternalContext(where="Agent.run_state", error=name_and_words(error))
+        context = InternalContext(where=f"Agent.{where}", error=name_and_words(error))
         raise Unprepared(context, error) from error
 
 
@@ -229,7 +283,7 @@ async def _system(run: Run) -> tuple[Text, ...]:
     system = run.agent.system
     if system == "" or system == ():
         return ()
-    content = await _made("system", system, run.input)
+    content = await _made("system", system, own_copy(run.input))
     texts = tuple(block for block in content if isinstance(block, Text))
     if len(texts) < len(content):
         raise Unprepared(PromptContext(prompt="system", reason="it holds more than text"))
@@ -237,7 +291,7 @@ async def _system(run: Run) -> tuple[Text, ...]:
 
 
 async def _prompt(run: Run) -> tuple[UserContent, ...]:
-    prompt, given = run.agent.prompt, run.input
+    prompt, given = run.agent.prompt, own_copy(run.input)
     if prompt is not None:
         return await _made("user", prompt, given)
     if isinstance(given, str):

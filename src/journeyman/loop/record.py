@@ -26,6 +26,7 @@ from journeyman.history import History
 from journeyman.inbox import Inbox
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, Response
+from journeyman.output import StopGuard
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
 from journeyman.tools.context import States
 from journeyman.tools.tools import Tool
@@ -177,7 +178,9 @@ class Run:
     budget: Budget
     ledger: Ledger
     history: History
-    wrong_history: Exception | None = None
+    wrong: tuple[str, ...] = ()
+    """What cannot be used of what was passed beside the input."""
+    wrong_cause: Exception | None = None
     """Why the conversation that was given cannot be continued."""
     hand_in: HandIn
     retries: int
@@ -189,9 +192,15 @@ class Run:
     """What is sent of the history."""
     guard: Guard | None = None
     """What guards the calls; None: there is neither a gate nor an approver."""
+    stop_guard: StopGuard | None = None
+    """May veto a normal stop of an agent that answers with text."""
     states: States = field(default_factory=States)
     attempt: Attempt
     calls: Calls
+    answer: str = ""
+    """The model's last words; also those of an answer that broke off."""
+    cut: str = ""
+    """What had arrived of an answer that broke off, if it was the last."""
     records: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
     """The attempts that have ended."""
     is_told: bool = False
@@ -201,6 +210,15 @@ class Run:
     def max_attempts(self) -> int:
         given = self.options.max_attempts
         return self.agent.limits.attempts if given is None else given
+
+    def cut_off(self, text: str) -> None:
+        """Keep what had arrived of an answer that broke off."""
+        self.answer = self.cut = text
+
+    @property
+    def task(self) -> str:
+        """The checked input: a text as it is, any other as JSON."""
+        return self.input if isinstance(self.input, str) else self.agent.plan.input.dump(self.input).decode()
 
     @property
     def abort(self) -> Abort | None:

@@ -81,7 +81,9 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
 
 async def _made(run: Run, call: ModelCall) -> Response:
     async with _reserved(run, call) as request:
-        return await respond(call.model, request, retries=run.retries, spent=call.spend, on_part=call.on_part)
+        return await respond(
+            call.model, request, retries=run.retries, spent=call.spend, on_part=call.on_part, on_cut=run.cut_off
+        )
 
 
 @asynccontextmanager

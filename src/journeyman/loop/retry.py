@@ -31,13 +31,14 @@ async def respond(
     retries: int,
     spent: Callable[[Usage], None],
     on_part: Callable[[Part], None] | None = None,
+    on_cut: Callable[[str], None] | None = None,
     jitter: Callable[[], float] = random.random,
 ) -> Response:
     """Ask `model` until it answers, at most `retries` times more than once.
 
     `spent` is told what each request used, also one that failed or was cancelled, at the price that the model had when
     it was asked; `Response.usage` is the last request's. `on_part` sees every part, with `Retried` before and
-    `Restarted` after each wait.
+    `Restarted` after each wait. `on_cut` is told the text of an answer that broke off.
 
     Raises:
         ProviderError: of the last request.
@@ -45,7 +46,7 @@ async def respond(
     requests = retries + 1
     for number in range(1, requests + 1):
         try:
-            return await _ask_once(model, request, spent=spent, on_part=on_part)
+            return await _ask_once(model, request, spent=spent, on_part=on_part, on_cut=on_cut)
         except ProviderError as error:
             wait_s = _wait_before_next(error, number, jitter)
             if number == requests or wait_s is None:
@@ -59,7 +60,12 @@ async def respond(
 
 
 async def _ask_once(
-    model: Model, request: Request, *, spent: Callable[[Usage], None], on_part: Callable[[Part], None] | None
+    model: Model,
+    request: Request,
+    *,
+    spent: Callable[[Usage], None],
+    on_part: Callable[[Part], None] | None,
+    on_cut: Callable[[str], None] | None,
 ) -> Response:
     collector, price = Collector(), price_of(model)
     try:
@@ -70,9 +76,13 @@ async def _ask_once(
                     on_part(part)
         response = collector.response()
     except ProviderError as error:
+        if on_cut is not None and collector.text:
+            on_cut(collector.text)
         spent(_charged(collector.used_before(error), price))
         raise
     except BaseException as error:
+        if on_cut is not None and collector.text:
+            on_cut(collector.text)
         spent(_charged(collector.used(), price))
         if not is_failure(error):
             raise

@@ -19,6 +19,7 @@ from journeyman.errors import InvalidArguments, Rejected, words_of
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.loop.record import Candidate, Layer, Run
 from journeyman.result import LayerOutcome, ValidationReport
+from journeyman.tools.context import own_copy
 from journeyman.tools.issues import written_path
 from journeyman.tools.schema import OutputSchema
 from journeyman.types import record_class, value_class
@@ -87,7 +88,9 @@ async def _validators(run: Run, candidate: Candidate, value: object) -> None:
     validators: Sequence[Callable[[Any], Any]] = run.agent.validators
     schema = run.agent.plan.output
     pristine = None if schema is None else Pristine(value, schema.parse(candidate.raw), schema.dump)
-    facts = Checking(input=run.input, attempt=run.attempt.number, max_attempts=run.max_attempts, abort=run.abort)
+    facts = Checking(
+        input=own_copy(run.input), attempt=run.attempt.number, max_attempts=run.max_attempts, abort=run.abort
+    )
     token = _checking.set(facts)
     try:
         for validator in validators:
@@ -129,7 +132,7 @@ class Checking:
     """What a validator may know besides the output."""
 
     input: object
-    """The run's input."""
+    """The run's input, in a copy of its own."""
     attempt: int
     max_attempts: int
     abort: Abort | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast, get_args
 
 import orjson
 
@@ -22,6 +22,7 @@ Answer: TypeAlias = Response | str | Block | Sequence[Block] | ProviderError
 
 Policy: TypeAlias = Callable[[Request], Answer | Awaitable[Answer]]
 
+_BLOCKS: Final = get_args(get_args(Block)[0])
 _USAGE = Usage(requests=1, input_tokens=10, output_tokens=5)
 
 
@@ -44,19 +45,20 @@ def say(*blocks: Block | str, stop_reason: StopReason | None = None, usage: Usag
 class Scripted:
     """A model that gives one answer after the other.
 
-    An answer may also be a function of the request. `requests` keeps what was asked. When the script is at its end,
-    the last answer repeats if `repeat` is set; otherwise a further request fails (`bad_request`).
+    A text instead of a list is the one answer. An answer may also be a function of the request. `requests` keeps what
+    was asked. When the script is at its end, the last answer repeats if `repeat` is set; otherwise a further request
+    fails (`bad_request`).
     """
 
     def __init__(
         self,
-        answers: Sequence[Answer | Policy],
+        answers: Sequence[Answer | Policy] | str,
         *,
         name: str = "scripted",
         repeat: bool = False,
         price: Price | None = None,
     ) -> None:
-        self._answers = list(answers)
+        self._answers: list[Answer | Policy] = [answers] if isinstance(answers, str) else list(answers)
         self._repeat = repeat
         self._function = FromFunction(self._next, name=name, price=price)
         self.requests: list[Request] = []
@@ -144,7 +146,7 @@ class _Stream:
         if self._parts is None:
             answer = self._model.function(self._request)
             if not isinstance(answer, Response):
-                answer = _response(await answer if isinstance(answer, Awaitable) else answer)
+                answer = _response(await answer if isinstance(answer, Awaitable) else answer, self._model.name)
             self._parts = iter(_parts_of(self._model, self._request, answer))
         for part in self._parts:
             return part
@@ -180,8 +182,8 @@ def _with_id(block: ToolUse, request: Request) -> ToolUse:
     return ToolUse("", block.name, orjson.dumps({"id": block.id, **arguments}).decode())
 
 
-def _response(answer: Answer) -> Response:
-    """Return the answer as a response; raise it if it is an error."""
+def _response(answer: Answer, model: str) -> Response:
+    """Return the answer as a response; raise it if it is an error, or a `ProviderError` if it is no answer."""
     match answer:
         case Response():
             return answer
@@ -189,10 +191,17 @@ def _response(answer: Answer) -> Response:
             raise answer
         case str():
             return say(answer)
-        case Sequence():
+        case Sequence() if all(isinstance(block, (str, *_BLOCKS)) for block in answer):
             return say(*answer)
+        case _ if isinstance(answer, _BLOCKS):
+            return say(cast("Block", answer))
         case _:
-            return say(answer)
+            raise ProviderError(
+                f"Model {model!r} gave {answer!r}, which is no answer. "
+                "Give a text, blocks such as call(…), a Response or a ProviderError.",
+                kind="bad_request",
+                usage=Usage(),
+            )
 
 
 def _of_input(usage: Usage) -> Usage:

@@ -7,10 +7,12 @@ the whole. There are five ways to delegate: single, parallel, chain, background 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from os import PathLike
 from typing import Any, Final
 
-from journeyman.agent import Agent, Host, is_count
+from journeyman.agent import Agent, Host, host_problems
 from journeyman.cancel import Abort
 from journeyman.errors import DefinitionError, Problem, SubagentMisused, name_and_words
 from journeyman.events import Listener
@@ -32,7 +34,15 @@ from journeyman.subagents.calls import (
 from journeyman.subagents.delegation import Delegation, background, chain, parallel, single, team
 from journeyman.subagents.results import SubagentResult
 from journeyman.team.spawn import SpawnFunction, TeamSpawner
-from journeyman.tools.background import Notify, OutputFactory
+from journeyman.tools.background import Notify, OutputFactory, in_folder
+from journeyman.tools.check import (
+    function_problem,
+    is_count,
+    lacking,
+    listener_problems,
+    model_problems,
+    signal_problems,
+)
 from journeyman.tools.context import BackgroundTasks
 from journeyman.tools.tools import Tool, ToolContext
 from journeyman.types import Effect
@@ -55,10 +65,10 @@ class Subagents(Tool[..., Any]):
     """Where background work is started; None: the tasks of the run's host."""
     notify: Notify | None
     """Told when background work ends. None: whoever `tasks` tells, or else the chat that the call is from."""
-    create_model: Callable[[str], Model] | None
+    create_model: Callable[[str], Model | Awaitable[Model]] | None
     """Makes the model that a call asks for by name; None: a call cannot ask for one."""
-    background_output: OutputFactory | None
-    """Opens the output of background work; None: `tasks` says what does."""
+    background_output: str | PathLike[str] | OutputFactory | None
+    """A folder for the output of background work, or what opens it; None: `tasks` says what does."""
     team: TeamSpawner | SpawnFunction | None
     """Makes members of a team: a `Team`, whatever has such a `spawn`, or a function like it. None: there is no team."""
     max_parallel: int | None
@@ -72,15 +82,16 @@ class Subagents(Tool[..., Any]):
         *agents: Agent[Any, Any],
         tasks: BackgroundTasks | None = None,
         notify: Notify | None = None,
-        create_model: Callable[[str], Model] | None = None,
-        background_output: OutputFactory | None = None,
+        create_model: Callable[[str], Model | Awaitable[Model]] | None = None,
+        background_output: str | PathLike[str] | OutputFactory | None = None,
         team: TeamSpawner | SpawnFunction | None = None,
         max_parallel: int | None = 8,
         max_concurrency: int | None = 4,
     ) -> None:
+        wiring = (tasks, notify, create_model, background_output, team)
         problems = [*_problems(agents, {"max_parallel": max_parallel, "max_concurrency": max_concurrency})]
-        wiring = {"tasks": tasks, "notify": notify, "create_model": create_model, "team": team}
-        problems += [problem for name, value in wiring.items() for problem in _wiring_problems(name, value)]
+        for name, given in zip(_WIRING, wiring, strict=True):
+            problems += _wiring_problems(name, given)
         if problems:
             raise DefinitionError("Subagents", problems)
         by_name = {agent.name: agent for agent in agents}
@@ -136,8 +147,13 @@ class Subagents(Tool[..., Any]):
         """Run the sub-agent `name` on `task`, and return how its run ended. In a tool it is a sub-agent of that run.
 
         Raises:
-            SubagentMisused: there is none of that name, or it cannot begin here.
+            SubagentMisused: there is none of that name, it cannot begin here, or what was passed cannot be used.
         """
+        problems = [*host_problems(host), *signal_problems(abort), *model_problems("model", model)]
+        if on_event is not None:
+            problems += listener_problems(on_event)
+        if problems:
+            raise SubagentMisused(" ".join(map(str, problems)))
         listeners = () if on_event is None else (on_event,)
         made = Delegation(agents=self._agents, context=None, model=model, host=host, abort=abort, listeners=listeners)
         return await made.run(name, task)
@@ -151,7 +167,7 @@ class Subagents(Tool[..., Any]):
             SubagentFailed: the one sub-agent of a single call failed.
         """
         given = parsed(arguments)
-        model = None if not given.model else self._model(given.model)
+        model = None if not given.model else await self._model(given.model)
         delegation = Delegation(agents=self._agents, context=context, model=model)
         match chosen(given, self.max_parallel):
             case SingleCall() as call:
@@ -162,7 +178,8 @@ class Subagents(Tool[..., Any]):
                 return await chain(delegation, call)
             case BackgroundCall() as call:
                 output = self.background_output
-                return background(delegation, call, own_tasks=self.tasks, notify=self.notify, output=output)
+                opened = output if output is None or callable(output) else in_folder(output)
+                return background(delegation, call, own_tasks=self.tasks, notify=self.notify, output=opened)
             case TeamCall() as call:
                 return await team(delegation, call, self.team)
 
@@ -176,16 +193,23 @@ class Subagents(Tool[..., Any]):
         """Delegate as the arguments say, and return what the model reads."""
         return (await self.execute(arguments, context)).to_json()
 
-    def _model(self, name: str) -> Model:
+    async def _model(self, name: str) -> Model:
         if self.create_model is None:
             raise SubagentMisused(
                 f"Model {name!r} cannot be used: nothing here makes models. Leave out model. "
                 "(A program gives Subagents(create_model=...).)"
             )
         try:
-            return self.create_model(name)
+            made = self.create_model(name)
+            model = await made if inspect.isawaitable(made) else made
         except Exception as error:
             raise SubagentMisused(f"Model {name!r} cannot be used: {name_and_words(error)}") from error
+        if next(model_problems("model", model), None) is not None or model is None:  # pyright: ignore[reportUnnecessaryComparison] - users' code may not be typed
+            raise SubagentMisused(
+                f"Model {name!r} cannot be used: create_model gave {model!r}, which is no model. Leave out model. "
+                "(A program returns a model such as connect(name) gives.)"
+            )
+        return model
 
 
 # -- the definition ---------------------------------------------------------------------------------------------------
@@ -207,23 +231,21 @@ def _problems(agents: Sequence[Agent[Any, Any]], counts: Mapping[str, int | None
             yield Problem("INVALID_LIMIT", f"{name} is {value!r}.", "Pass a whole number of at least 1, or None.")
 
 
-_FITTING: Final[Mapping[str, tuple[str, str]]] = {
-    "tasks": ("start", "Pass a Tasks, or whatever has its start()."),
-    "notify": ("", "Pass a function of the notification and the task: notify=lambda text, info: …."),
-    "create_model": ("", "Pass a function that makes a model of its name."),
-    "team": ("spawn", "Pass a Team, whatever has its spawn(), or a function of a TeamSpawnRequest."),
-}
-"""What a collaborator must have, none for a function, and what to pass. A spawner may be a function, too."""
-
-
-def _wiring_problems(name: str, value: object) -> Iterator[Problem]:
-    if value is None or name not in _FITTING:
+def _wiring_problems(name: str, given: object) -> Iterator[Problem]:
+    if given is None:
         return
-    method, advice = _FITTING[name]
-    is_class = isinstance(value, type) and bool(method)
-    has_method = callable(getattr(value, method, None)) if method else callable(value)
-    if is_class or not (has_method or (name == "team" and callable(value))):
-        yield Problem("INVALID_COLLABORATOR", f"{name} is {value!r}.", advice)
+    match name:
+        case "tasks":
+            yield from lacking(name, given, "start", hint="Pass a Tasks(), or leave it out.")
+        case "notify":
+            yield from function_problem(name, given, "a text and a TaskInfo", n=2)
+        case "create_model":
+            yield from function_problem(name, given, "a name")
+        case "team":
+            yield from () if callable(given) else lacking(name, given, "spawn", hint="Pass a Team(), or leave it out.")
+        case _:  # background_output
+            if not isinstance(given, str | PathLike):
+                yield from function_problem(name, given, "an id and a subject", n=2)
 
 
 def _riskiest(agents: Sequence[Agent[Any, Any]]) -> Effect:

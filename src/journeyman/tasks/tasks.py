@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 from pydantic import Field
 
-from journeyman.errors import Rejected
+from journeyman.errors import DefinitionError, Problem, Rejected
 from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessaged, TaskStarted
 from journeyman.history import NO_OUTPUT
 from journeyman.inbox import current_inbox
@@ -30,6 +30,7 @@ from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.task import RunningTask, TaskHost, outlive
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, Work, in_folder
+from journeyman.tools.check import function_problem, is_amount, listener_problems
 from journeyman.tools.context import BackgroundTasks
 from journeyman.tools.tools import AnyTool, tool
 
@@ -50,7 +51,16 @@ class Tasks:
     ) -> None:
         """`notify` takes the notification of each task that ends; without it, the chat does that started the task.
         `output` is a folder for the output of the tasks, or what opens it. `grace_s` is how many seconds a stopped task
-        has to end by itself before it is cancelled."""
+        has to end by itself before it is cancelled.
+
+        Raises:
+            DefinitionError: what is given cannot be used; it lists every problem.
+        """
+        problems = [*_problems(notify, output, grace_s)]
+        if on_event is not None:
+            problems += listener_problems(on_event)
+        if problems:
+            raise DefinitionError("Tasks", problems)
         self._notify = notify
         self._open_output = output if output is None or callable(output) else in_folder(output)
         self._watch = Watch(path=(), listeners=() if on_event is None else (on_event,))
@@ -332,3 +342,12 @@ def _refusal(info: TaskInfo, *, was_running: bool) -> str:
 
 if TYPE_CHECKING:
     _: type[BackgroundTasks] = Tasks
+
+
+def _problems(notify: object, output: object, grace_s: object) -> Iterator[Problem]:
+    if notify is not None:
+        yield from function_problem("notify", notify, "a text and a TaskInfo", n=2)
+    if output is not None and not isinstance(output, str | PathLike):
+        yield from function_problem("output", output, "an id and a subject", n=2)
+    if grace_s != 0 and not is_amount(grace_s):
+        yield Problem("INVALID_ARGUMENT", f"grace_s is {grace_s!r}.", "Pass a finite number of seconds, at least 0.")

@@ -22,7 +22,7 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.files import Refusal
 from journeyman.tools.results import to_result
-from journeyman.tools.tools import AnyTool, ToolContext, tool, tool_problems
+from journeyman.tools.tools import AnyTool, Tool, ToolContext, tool, tool_problems
 from journeyman.types import Effect, Text, ToolReference, ToolResult
 
 FOUND: Final = 5
@@ -40,13 +40,24 @@ def deferred_tools(tools: Sequence[AnyTool]) -> tuple[AnyTool, ...]:
     Raises:
         DefinitionError: two have the same name, or one is defined wrongly; it lists every problem.
     """
-    by_name = {each.name: each for each in tools}
-    problems = [problem for each in tools for problem in tool_problems(each)]
-    if len(by_name) < len(tools):
+    problems = [problem for each in tools for problem in _deferral_problems(each)]
+    by_name = {each.name: each for each in tools if isinstance(each, Tool)}  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+    if len(by_name) + sum(not isinstance(each, Tool) for each in tools) < len(tools):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
         problems.append(Problem("DUPLICATE_TOOL_NAME", "Two deferred tools have the same name.", "Rename one of them."))
     if problems:
         raise DefinitionError("The deferred tools", problems)
     return _search_tool(by_name), _call_tool(by_name), *[replace(each, deferred=True) for each in tools]
+
+
+def _deferral_problems(given: object) -> Sequence[Problem]:
+    if not isinstance(given, Tool):
+        hint = "Decorate the function with @tool."
+        return [Problem("INVALID_TOOL", f"{given!r} is no tool.", hint)]
+    each = cast("AnyTool", given)
+    if type(each) is not Tool:  # it holds what a copy of its fields would not
+        hint = "Put it into Agent.tools, beside the others: tools=[*deferred_tools([…]), Subagents(…)]."
+        return [Problem("NOT_DEFERRABLE", f"Tool {each.name!r} is a {type(each).__name__}, and cannot wait.", hint)]
+    return tool_problems(each)
 
 
 # -- finding ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -37,6 +37,12 @@ class States:
     """Lives as long as the run."""
     attempt: object = None
     """Begins anew with each attempt."""
+    number: int = field(default=0, compare=False)
+    """The number of the attempt, from 1."""
+
+    def copied(self) -> States:
+        """Return the same in values of its own, or raise a `TypeError` if they cannot be copied."""
+        return States(isolated(self.run, "run"), isolated(self.attempt, "attempt"), self.number)
 
     def adopt(self, context: ToolContext) -> None:
         """Take over what a call has set. Do it once the call has succeeded, its result included."""
@@ -67,8 +73,8 @@ class ToolContext:
     """What a tool may know and ask of its run. A parameter of this type is filled in, unseen by the model."""
 
     __slots__ = (
-        *("input", "agent", "path", "attempt", "iteration", "tool_use_id", "abort", "tasks"),
-        *("_activate", "_copies", "_progress", "_staged", "_states", "_tool"),
+        *("agent", "path", "attempt", "iteration", "tool_use_id", "abort", "tasks"),
+        *("_activate", "_copies", "_given", "_input", "_progress", "_staged", "_states", "_tool"),
     )
 
     def __init__(  # noqa: PLR0913  one for each fact, and made in one place
@@ -87,8 +93,6 @@ class ToolContext:
         tasks: BackgroundTasks | None = None,
         activate: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
-        self.input: Final = input
-        """The run's input."""
         self.agent: Final = agent
         """The name of the agent."""
         self.path: Final = path
@@ -102,12 +106,22 @@ class ToolContext:
         """The signal that may end the run."""
         self.tasks: Final = tasks
         """Where to start work that goes on after this call; None when nobody would await it."""
+        self._given = input
+        self._input: list[object] = []
+        """The copy of the input, once somebody asked for it."""
         self._tool = tool
         self._states = states
         self._progress = progress
         self._activate = activate
         self._copies: dict[Which, object] | None = None
         self._staged: dict[Which, object] | None = None
+
+    @property
+    def input(self) -> Any:  # noqa: ANN401 - the input of any agent
+        """The run's input: a copy for this call, or the value itself where it cannot change or be copied."""
+        if not self._input:
+            self._input.append(own_copy(self._given))
+        return self._input[0]
 
     @property
     def depth(self) -> int:
@@ -218,6 +232,16 @@ def isolated(value: T, which: Which) -> T:
             f"The {which} state cannot be copied: {type(error).__name__}: {error}. "
             "Keep plain data in it, and connections and locks elsewhere."
         ) from error
+
+
+def own_copy(value: T) -> T:
+    """Return what `isolated` returns, but the value itself where it cannot be copied, as a connection."""
+    if is_frozen(value):
+        return value
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # noqa: BLE001 - whatever a stranger's `__deepcopy__` raises
+        return value
 
 
 _ATOMS = frozenset(

@@ -57,10 +57,27 @@ _PART_SHOWN = 40
 _PARTS_SHOWN = 12
 
 
-def faults_of(error: ValidationError, input_json: str | bytes | None = None) -> list[Fault]:
-    """Return what pydantic found. With the JSON text, labels of union members are left out of the paths."""
+def faults_of(error: ValidationError, input_json: str | bytes | None = None, *, hides: bool = False) -> list[Fault]:
+    """Return what pydantic found. With the JSON text, labels of union members are left out of the paths.
+
+    `hides`, or a model that says so of itself (`hide_input_in_errors`): no value that came is shown.
+    """
     root = _root(input_json)
-    return [_fault(details, root) for details in error.errors(include_url=False, include_context=False)]
+    hides = hides or bool(error.__reduce__()[1][-1])  # the last of what pydantic copies an error by
+    return [_fault(details, root, hides=hides) for details in error.errors(include_url=False, include_context=False)]
+
+
+def hides_input(schema: object) -> bool:
+    """Tell whether a core schema has a part whose input no error may show."""
+    match schema:
+        case {"config": {"hide_input_in_errors": True}}:
+            return True
+        case dict():
+            return any(hides_input(part) for part in cast("dict[str, object]", schema).values())
+        case list() | tuple():
+            return any(hides_input(part) for part in cast("Sequence[object]", schema))
+        case _:
+            return False
 
 
 def issue_lines(faults: Iterable[Fault]) -> tuple[str, ...]:
@@ -119,11 +136,14 @@ def _root(input_json: str | bytes | None) -> object:
         return None
 
 
-def _fault(details: ErrorDetails, root: object) -> Fault:
+def _fault(details: ErrorDetails, root: object, *, hides: bool) -> Fault:
     kind, found = details["type"], details["input"]
     rank = _rank(kind)
     path = details["loc"] if root is None else _path_in(root, details["loc"], missing=rank is Rank.MISSING)
     shown = excerpt(found) if rank in (Rank.TYPE, Rank.VALUE) and kind != "json_invalid" else ""
+    if hides:
+        text = "has a tag that is not known" if kind == "union_tag_invalid" else _text(details)
+        return Fault(rank, path, text)
     return Fault(rank, path, _text(details), shown, is_quoted=kind in _CONTAINERS and holds_json(found))
 
 

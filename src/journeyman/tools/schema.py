@@ -28,7 +28,7 @@ from typing_extensions import TypedDict, TypeForm
 
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
 from journeyman.model import UNIONS
-from journeyman.tools.issues import bounded, faults_of, issue_lines
+from journeyman.tools.issues import bounded, faults_of, hides_input, issue_lines
 from journeyman.types import JsonObject, frozen
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class Arguments(Protocol):
 class Fields:
     """Parameters with Python types: the arguments come out as values of those types, defaults filled in."""
 
-    __slots__ = ("_validate", "input_schema")
+    __slots__ = ("_hides", "_validate", "input_schema")
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         """Compile the parameters.
@@ -81,6 +81,7 @@ class Fields:
         try:
             adapter = _adapter_of(parameters)
             self._validate = cast("Callable[[str | bytes], dict[str, object]]", adapter.validator.validate_json)
+            self._hides = hides_input(adapter.core_schema)
             self.input_schema: JsonObject = {**_json_schema(adapter), "additionalProperties": False}
         except BUILD_ERRORS as error:
             raise DefinitionError("The signature", _problems_of(parameters, error)) from error
@@ -93,7 +94,7 @@ class Fields:
         Raises:
             InvalidArguments: they do not fit; it lists every issue.
         """
-        return parsed(self._validate, input_json, subject)
+        return parsed(self._validate, input_json, subject, hides=self._hides)
 
 
 BUILD_ERRORS = (
@@ -180,6 +181,8 @@ class OutputSchema(Generic[T]):
     """True when the type is no object, so that the model sends it as `value`."""
     _adapter: TypeAdapter[T]
     _validate: Callable[[str | bytes], T]
+    _hides: bool
+    """True when no error may show the values that came."""
 
     def parse(self, input_json: str | bytes) -> T:
         """Return the value that the model's arguments hold, unwrapped.
@@ -187,7 +190,7 @@ class OutputSchema(Generic[T]):
         Raises:
             InvalidArguments: they do not fit; it lists every issue.
         """
-        return parsed(self._validate, input_json, f"arguments for tool {self.name!r}")
+        return parsed(self._validate, input_json, f"arguments for tool {self.name!r}", hides=self._hides)
 
     def check(self, value: object) -> T:
         """Return a Python value, validated.
@@ -199,7 +202,7 @@ class OutputSchema(Generic[T]):
         try:
             return self._adapter.validate_python(value)
         except ValidationError as error:
-            raise InvalidArguments(subject, issue_lines(faults_of(error))) from None
+            raise InvalidArguments(subject, issue_lines(faults_of(error, hides=self._hides))) from None
         except Exception as error:  # as in `parsed`
             raise InvalidArguments(subject, [unchecked(error)]) from error
 
@@ -241,14 +244,21 @@ def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]
 
     if problems := schema_problems(schema):
         raise DefinitionError(f"The type of {name!r}", problems)
-    return OutputSchema(name=name, input_schema=schema, is_wrapped=is_wrapped, _adapter=adapter, _validate=validate)
+    return OutputSchema(
+        name=name,
+        input_schema=schema,
+        is_wrapped=is_wrapped,
+        _adapter=adapter,
+        _validate=validate,
+        _hides=hides_input(adapter.core_schema),
+    )
 
 
 # -- what is shared ---------------------------------------------------------------------------------------------------
 
 
-def parsed(validate: Callable[[str | bytes], T], input_json: str | bytes, subject: str) -> T:
-    """Return what `validate` makes of a JSON text.
+def parsed(validate: Callable[[str | bytes], T], input_json: str | bytes, subject: str, *, hides: bool = False) -> T:
+    """Return what `validate` makes of a JSON text. `hides`: no error may show the values that came.
 
     Raises:
         InvalidArguments: it does not fit, or holds NaN or Infinity, which are no JSON; it lists every issue.
@@ -258,7 +268,7 @@ def parsed(validate: Callable[[str | bytes], T], input_json: str | bytes, subjec
         if _may_hold_nan(input_json):
             from_json(input_json, allow_inf_nan=False)
     except ValidationError as error:
-        raise InvalidArguments(subject, issue_lines(faults_of(error, input_json))) from None
+        raise InvalidArguments(subject, issue_lines(faults_of(error, input_json, hides=hides))) from None
     except Exception as error:  # a validator of the user's raised: no different, for the model, from any other refusal
         raise InvalidArguments(subject, [unchecked(error)]) from error
     return value

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Final, Generic, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
@@ -134,7 +135,9 @@ class Tool(Generic[P, R]):
     _binding: _Binding = field(default=cast("_Binding", None), repr=False)
 
     def __post_init__(self) -> None:
-        binding = self._binding or _bound_raw(self.input_schema, self.handler)
+        # The caller may go on changing its dict: the model is told and checked by what it was.
+        object.__setattr__(self, "input_schema", deepcopy(self.input_schema))
+        binding = self._binding or _bound_raw(deepcopy(self.input_schema), self.handler)
         spec = ToolSpec(
             name=self.name,
             description=self.description,

@@ -1,0 +1,199 @@
+"""Checks of what a caller gives: functions with their arguments, numbers, words of a list, limits and settings.
+
+Nothing here raises: a check gives the problems that it found, and whoever asked refuses with all of them at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any, Final, cast, get_args
+
+from journeyman.budget import Allowance, Limits
+from journeyman.cancel import Abort
+from journeyman.errors import Problem
+from journeyman.events import Callbacks
+from journeyman.model import CachePolicy, Settings, ThinkingLevel, ToolChoice
+
+_PASS_COUNT: Final = "Pass a whole number of at least 1."
+_PASS_AMOUNT: Final = "Pass a finite number above 0."
+
+
+def is_count(value: object, least: int = 1) -> bool:
+    """True for a whole number of at least `least`; a bool is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_amount(value: object) -> bool:
+    """True for a finite number above 0; a bool is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def meant(name: str, known: Iterable[str], others: Mapping[str, str] | None = None) -> str:
+    """Return ` Did you mean 'name'?` for a name that is not known, or nothing if none is like it. `others` says what
+    the names of other libraries are called here."""
+    close = (others or {}).get(name) or next(iter(get_close_matches(name, list(known), n=1)), None)
+    return f" Did you mean {close!r}?" if close else ""
+
+
+def unknown_names(
+    given: Iterable[str], known: Collection[str], others: Mapping[str, str], *, what: str
+) -> list[Problem]:
+    """Return a problem for each name that `what` does not have."""
+    return [
+        Problem("UNKNOWN_NAME", f"{what} has no {name!r}.{meant(name, known, others)}", "Rename it, or leave it out.")
+        for name in given
+        if name not in known
+    ]
+
+
+# -- functions --------------------------------------------------------------------------------------------------------
+
+
+def n_taken(function: object, most: int) -> int | None:
+    """Return how many arguments, up to `most`, can be given to `function` in order; None if `most` must be given more,
+    or cannot be told for sure."""
+    try:
+        signature = inspect.signature(cast("Any", function))
+    except (TypeError, ValueError, NameError):  # built-in functions do not all tell
+        return most
+    for n in range(most, -1, -1):
+        try:
+            signature.bind(*range(n))
+        except TypeError:
+            continue
+        return n
+    return None
+
+
+def function_problem(
+    what: str, function: object, takes: str, *, n: int = 1, least: int | None = None, code: str = "INVALID_FUNCTION"
+) -> Iterator[Problem]:
+    """Give what is wrong with a function that is called with `n` arguments, or with as few as `least`."""
+    if not callable(function):
+        yield Problem(code, f"{what} is {function!r}, not a function.", f"Pass a function of {takes}.")
+        return
+    taken = n_taken(function, n)
+    if taken is None or taken < (n if least is None else least):
+        name = getattr(function, "__qualname__", None) or repr(function)
+        yield Problem(code, f"{what}, {name}, cannot be called with {takes}.", f"Let it take {takes}, and no more.")
+
+
+# -- what a run is given beside its input -----------------------------------------------------------------------------
+
+
+def lacking(what: str, value: object, *names: str, hint: str) -> Iterator[Problem]:
+    """Give a problem if `value` is not None, and lacks one of these methods or facts."""
+    missing = [name for name in names if not hasattr(value, name)]
+    if value is not None and (missing or isinstance(value, type)):
+        yield Problem("INVALID_ARGUMENT", f"{what} is {value!r}.", hint)
+
+
+def model_problems(what: str, model: object) -> Iterator[Problem]:
+    """Give what is wrong with a model that takes the place of an agent's."""
+    hint = "Pass a model, such as connect('provider:name') gives."
+    yield from lacking(what, model, "stream", "provider", "name", hint=hint)
+
+
+def signal_problems(abort: object) -> Iterator[Problem]:
+    """Give what is wrong with the signal of a run."""
+    if abort is not None and not isinstance(abort, Abort):
+        yield Problem("INVALID_ARGUMENT", f"abort is {abort!r}.", "Pass an Abort(), and call its abort() to stop.")
+
+
+def callback_problems(given: object) -> Iterator[Problem]:
+    """Give what is wrong with the callbacks of a run."""
+    if given is None:
+        return
+    if not isinstance(given, Callbacks):
+        hint = "Pass Callbacks(on_tool_call=…), or on_event= for every event."
+        yield Problem("INVALID_ARGUMENT", f"callbacks is {given!r}.", hint)
+        return
+    for name in [each.name for each in fields(given)]:
+        callback = getattr(given, name)
+        if callback is not None and not callable(callback):
+            yield Problem("INVALID_ARGUMENT", f"Callbacks.{name} is {callback!r}.", "Pass a function.")
+
+
+def listener_problems(given: object) -> Iterator[Problem]:
+    """Give what is wrong with a listener."""
+    if not callable(given):
+        yield Problem("INVALID_ARGUMENT", f"on_event is {given!r}.", "Pass a function of an event.")
+
+
+# -- limits and settings ----------------------------------------------------------------------------------------------
+
+
+def limits_problems(limits: Limits, retries: object) -> Iterator[Problem]:
+    """Give what is wrong with the limits of an agent, and with how often it repeats a request."""
+    for name in ("attempts", "iterations", "parallel_calls"):
+        value = getattr(limits, name)
+        if not is_count(value):
+            yield Problem(f"INVALID_MAX_{name.upper()}", f"limits.{name} is {value!r}.", _PASS_COUNT)
+    yield from _numbers("limits", limits, ("extended_max_tokens", "tool_failures"), ("approval_seconds",))
+    if not isinstance(limits.each_attempt, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+        yield Problem("INVALID_LIMIT", f"limits.each_attempt is {limits.each_attempt!r}.", "Pass an Allowance(…).")
+    for where, allowance in (("limits", limits.run_allowance()), ("limits.each_attempt", limits.each_attempt)):
+        if isinstance(allowance, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
+            yield from _numbers(where, allowance, ("tokens", "calls"), ("seconds", "cost"))
+    if retries is not None and not is_count(retries, 0):
+        yield Problem("INVALID_RETRIES", f"retries is {retries!r}.", "Pass a whole number of at least 0.")
+
+
+def _numbers(
+    where: str, holder: Limits | Allowance, counts: Sequence[str], amounts: Sequence[str]
+) -> Iterator[Problem]:
+    for names, is_right, hint in ((counts, is_count, _PASS_COUNT), (amounts, is_amount, _PASS_AMOUNT)):
+        for name in names:
+            value = getattr(holder, name)
+            if value is not None and not is_right(value):
+                yield Problem("INVALID_LIMIT", f"{where}.{name} is {value!r}.", hint)
+
+
+_CHOICES_ELSEWHERE: Final = {
+    "required": "any",  # OpenAI's word
+    "xhigh": "max",
+    "none": "off",
+    "disabled": "off",
+    "ephemeral": "auto",
+    "on": "auto",
+    "yes": "auto",
+    "no": "off",
+}
+"""What other libraries and providers call these."""
+
+
+def _choice(name: str, value: object, words: Sequence[str], *, code: str, also: str = "") -> Iterator[Problem]:
+    if value in words:
+        return
+    listed = ", ".join(map(repr, words))
+    elsewhere = {word: here for word, here in _CHOICES_ELSEWHERE.items() if here in words}
+    hint = meant(value, words, elsewhere) if isinstance(value, str) else ""
+    yield Problem(code, f"settings.{name} is {value!r}.{hint}", f"Pass one of {listed}{also}.")
+
+
+def settings_problems(settings: Settings) -> Iterator[Problem]:
+    """Give what is wrong with how a model is asked."""
+    if settings.max_tokens is not None and not is_count(settings.max_tokens):
+        yield Problem("INVALID_MAX_TOKENS", f"settings.max_tokens is {settings.max_tokens!r}.", _PASS_COUNT)
+    thinking: object = settings.thinking
+    if thinking is not None and not is_count(thinking):
+        yield from _choice(
+            "thinking", thinking, get_args(ThinkingLevel), code="INVALID_THINKING", also=", or a budget of tokens"
+        )
+    yield from _choice("tool_choice", settings.tool_choice, get_args(ToolChoice), code="INVALID_TOOL_CHOICE")
+    yield from _choice("cache", settings.cache, get_args(CachePolicy), code="INVALID_CACHE")
+    stops = cast("object", settings.stop_sequences)
+    texts = cast("Sequence[object]", stops if isinstance(stops, list | tuple) else [None])
+    if not all(isinstance(text, str) and text for text in texts):
+        wanted = f"({stops!r},)" if isinstance(stops, str) and stops else '("END",)'
+        hint = f"Pass a tuple of texts that are not empty: {wanted}."
+        yield Problem("INVALID_STOP_SEQUENCES", f"settings.stop_sequences is {stops!r}.", hint)
+    if not isinstance(settings.extra, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+        hint = "Pass a dict of further fields of the request."
+        yield Problem("INVALID_EXTRA", f"settings.extra is {settings.extra!r}.", hint)

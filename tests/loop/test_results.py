@@ -1,0 +1,163 @@
+"""What a result carries, and the document that it becomes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from journeyman import Abort, Agent, Callbacks, Chat, Event, Limits, Output, Price, ProviderError, run, tool
+from journeyman.events import LayerCompleted, TextDelta, ToolFinished
+from journeyman.model import Facts, Part, Request, TextPart
+from journeyman.models.scripted import Scripted, call, say
+from tests.loop.players import Report, look, report, reporter, talker
+from tests.loop.results import failed, succeeded
+from tests.support.recorder import Recorder
+
+
+class Breaking:
+    """A model that says some words, and then breaks off, or hangs."""
+
+    provider, name, facts = "scripted", "breaking", Facts(price=Price(input=1.0, output=1.0))
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        self.requests: list[Request] = []
+        self._hangs = hangs
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        self.requests.append(request)
+        yield self._parts()
+
+    async def _parts(self) -> AsyncGenerator[Part]:
+        yield TextPart("Once upon")
+        yield TextPart(" a time")
+        if self._hangs:
+            await asyncio.Event().wait()
+        raise ProviderError("The connection broke.", kind="stream_cut")
+
+
+async def test_a_failure_carries_the_last_answer() -> None:
+    model = Scripted([[*say("I look.").content, call("look")], say("Roses", stop_reason="max_tokens")])
+    assert failed(await run(talker(model, tools=[look]), "Go.")).answer == "Roses"
+    assert failed(await run(reporter(Scripted(["I am done."])), "Go.")).answer == "I am done."
+    assert failed(await run(talker(Scripted([])), "Go.")).answer is None
+
+
+async def test_a_failure_carries_the_text_of_a_stream_that_was_cut() -> None:
+    failure = failed(await run(talker(Breaking(), retries=0), "Go."))
+    assert (failure.code, failure.answer) == ("API_ERROR", "Once upon a time")
+
+
+async def test_a_failure_carries_the_text_of_an_answer_that_was_aborted_and_a_chat_tells_the_model() -> None:
+    model = Breaking(hangs=True)
+
+    def stop(event: Event) -> None:
+        if isinstance(event, TextDelta) and event.text == " a time":
+            turn.abort("enough")
+
+    async with Chat(talker(model), on_event=stop) as chat:
+        turn = chat.start("Tell me a story.")
+        failure = failed(await turn)
+        assert (failure.code, failure.answer) == ("EXECUTION_CANCELLED", "Once upon a time")
+        turn = chat.start("And now?")
+        await turn
+    said = "\n".join(block.text for block in model.requests[1].messages[-1].content if block.type == "text")
+    assert "The user has seen this much of it:]\nOnce upon a time" in said
+    assert said.index("Tell me a story.") < said.index("Once upon") < said.index("And now?")
+
+
+async def test_no_projection_is_told_from_a_projection_of_none() -> None:  # X6
+    def nothing(states: object) -> None: ...
+
+    without, none = [succeeded(await run(talker(Scripted("Hi."), project=each), "Go.")) for each in (None, nothing)]
+    assert (without.state, without.has_state) == (None, False)
+    assert (none.state, none.has_state) == (None, True)
+    assert none.map(len).has_state
+
+
+async def test_both_results_have_a_code() -> None:
+    assert (await run(talker(Scripted("Hi.")), "Go.")).code == "SUCCESS"
+    assert (await run(talker(Scripted([])), "Go.")).code == "API_ERROR"
+
+
+async def test_a_result_becomes_the_document_also_with_exceptions_in_it() -> None:
+    def broken(*facts: object) -> None:
+        raise ValueError("broken \ud83d")
+
+    model = Scripted([report(99), report(1)])
+    callbacks = Callbacks(on_attempt_start=broken, on_validation_failure=broken)
+    document = json.loads((await run(reporter(model), "Go.", callbacks=callbacks)).to_json())
+    assert (document["code"], document["agent"], document["output"]) == ("SUCCESS", "reporter", {"total": 1})
+    assert [words.partition(":")[0] for words in document["callback_errors"]] == [
+        *("on_attempt_start", "on_validation_failure", "on_attempt_start")
+    ]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+async def test_a_failure_becomes_the_document(indent: int | None) -> None:
+    abort = Abort()
+    abort.abort("no")
+    text = (await run(talker(Scripted([])), "Go.", abort=abort)).to_json(indent=indent)
+    assert json.loads(text)["error"]["code"] == "EXECUTION_CANCELLED"
+    assert ("\n" in text) is (indent is not None)
+
+
+async def test_an_output_of_any_type_is_written_as_its_type_says() -> None:
+    agent = Agent(name="pair", model=Scripted([call("output", value=[{"total": 2}])]), output=Output(list[Report]))
+    assert json.loads((await run(agent, "Go.")).to_json())["output"] == [{"total": 2}]
+
+
+# -- what errors show -------------------------------------------------------------------------------------------------
+
+
+class Hidden(BaseModel, hide_input_in_errors=True):
+    pin: int
+
+
+@pytest.mark.parametrize("kind", [Hidden, list[Hidden], Hidden | None, dict[str, Hidden]])
+async def test_what_a_type_hides_is_in_no_feedback_error_or_event(kind: Any, recorder: Recorder) -> None:  # noqa: ANN401
+    secret: dict[str, Any] = {"pin": "s3cret"}
+    written = {Hidden: secret, list[Hidden]: {"value": [secret]}, dict[str, Hidden]: {"a": secret}}
+    arguments = written.get(kind, {"value": secret})
+
+    async def take(given: Hidden) -> None:
+        """Take."""
+
+    model = Scripted([call("take", given=secret), call("output", arguments)])
+    agent = Agent(name="h", model=model, tools=[tool(take)], output=Output(kind), limits=Limits(attempts=1))
+    failure = failed(await run(agent, "Go.", on_event=recorder))
+    told = [block.text for message in failure.history for block in message.content if block.type == "tool_result"]
+    assert "should be a valid integer" in told[0]
+    shown = [*told, failure.error.message, str(failure.report)]
+    shown += [event.tool_result for event in recorder.events if isinstance(event, ToolFinished)]
+    shown += [str(event.outcome) for event in recorder.events if isinstance(event, LayerCompleted)]
+    assert not any("s3cret" in text for text in shown)
+
+
+async def test_what_an_input_hides_is_not_in_the_failure() -> None:
+    wrong: Any = {"pin": "s3cret"}
+    failure = failed(await run(Agent(name="h", model=Scripted([]), input=Hidden), wrong))
+    assert failure.code == "INVALID_INPUT"
+    assert "s3cret" not in failure.error.message
+
+
+async def test_a_budget_that_is_too_small_says_what_the_next_call_needs() -> None:
+    message = failed(await run(talker(Scripted("Hi."), limits=Limits(tokens=250)), "Go.")).error.message
+    assert re.fullmatch(
+        r"The run's tokens budget is too small: the next call needs about \d+ tokens, 250 are allowed, 0 are used\.",
+        message,
+    )
+
+
+@pytest.mark.parametrize(("detail", "said"), [(None, "no reason given"), ("sabbatical", "sabbatical")])
+async def test_an_unknown_stop_reason_is_told_in_the_providers_word(detail: str | None, said: str) -> None:
+    answer = replace(say("Well", stop_reason="other"), stop_detail=detail)
+    assert f"stopped ({said})" in failed(await run(talker(Scripted([answer])), "Go.")).error.message
