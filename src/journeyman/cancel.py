@@ -344,8 +344,8 @@ class Scope:
             above._stop_if_late()
             if above.cause is not None:
                 self._stop("abort" if above.cause == "abort" else "deadline")
-        if self._caller.cancelling() > self._entered_with and not self._is_stopped:
-            self._press()  # the caller was cancelled, and had no turn yet to say so
+        for scope in reversed([self, *self._scopes_above()]):
+            scope._hear_caller()
         if self._is_stopped or self._task.cancelling():
             await asyncio.sleep(0)
             # The cancellation was caught somewhere. Ours is still due. Another was meant for the code that caught it:
@@ -354,6 +354,11 @@ class Scope:
                 raise asyncio.CancelledError
             while self._task.cancelling():
                 self._task.uncancel()
+
+    def _hear_caller(self) -> None:
+        """Stop the work if its caller was cancelled, and had no turn yet to say so."""
+        if self._caller.cancelling() > self._entered_with and not self._is_stopped:
+            self._press()
 
     def _stop_if_late(self) -> None:
         if self._n_unhurried:
