@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast,
 from typing_extensions import TypeVar
 
 from journeyman.budget import Budget, BudgetPolicy, Limits
+from journeyman.cancel import GRACE_S
 from journeyman.connect import name_problem
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import Approver, Gate
@@ -102,6 +103,9 @@ class Host:
     """Where tools start background work."""
     model: Model | None = None
     """Used instead of the agent's. Sub-agents keep their own."""
+    grace_s: float = GRACE_S
+    """How many seconds a run that is stopped waits for a tool or a model's client that swallows its cancellation. Then
+    the run ends, and what did not is left behind."""
 
 
 NOTHING_AROUND: Final = Host()

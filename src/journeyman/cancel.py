@@ -1,19 +1,20 @@
 """Stopping: the signal a caller holds, and the scope that obeys it.
 
-`Abort` is for callers. `Scope` is for the loop: it cancels the running task when the signal fires or the time is up,
-and takes that cancellation back on its way out, exactly as `asyncio.timeout` does, so that a cancellation that came
-from somewhere else is never swallowed. `ended` and `within` are for whoever waits for work of its own.
+`Abort` is for callers. `Scope` is for the loop: it carries work in a task of its own, cancels that when the signal
+fires, the time is up or whoever waits for it is cancelled, and leaves it behind when it will not end. `ended` and
+`within` are for whoever waits for work of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from threading import Lock, get_ident
-from types import TracebackType
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+
+T = TypeVar("T")
 
 Cause: TypeAlias = Literal["abort", "deadline", "attempt_deadline"]
 
@@ -106,6 +107,14 @@ def is_stopping() -> bool:
     return scope is None or scope.is_stopping()
 
 
+def is_done_for(task: asyncio.Task[Any] | None) -> bool:
+    """Tell whether what goes on here is done by `task`, or by a run that it waits for."""
+    if task is None or asyncio.current_task() is task:
+        return task is not None
+    scope = current_scope.get()
+    return scope is not None and scope.is_done_for(task)
+
+
 def is_failure(error: BaseException) -> bool:
     """Tell whether what a caller's code raised is that code's failure, and no reason to stop.
 
@@ -131,47 +140,139 @@ current_scope: ContextVar[Scope | None] = ContextVar("journeyman_scope", default
 """What stops the run that is going on here."""
 
 
-current_call_timeout: ContextVar[asyncio.Timeout | None] = ContextVar("journeyman_call_timeout", default=None)
+current_call: ContextVar[Scope | None] = ContextVar("journeyman_call", default=None)
 """What limits the time of the tool call that goes on here."""
+
+GRACE_S: Final = 10.0
+"""How many seconds stopped work has to end by itself before it is left behind."""
+
+_AGAIN_S: Final = 0.05
+_MOST_AGAIN: Final = 20
+"""A run waits this often, and so long each time, for the runs below to be done with what they have left behind."""
 
 
 class Scope:
-    """Run the block until it ends, the signal fires, or time is up; `cause` says which of the last two.
+    """Carry work until it ends, the signal fires, or time is up; `cause` says which of the last two.
 
-    A cancellation of the surrounding task always leaves the block as `CancelledError`. What stops a run stops those
-    that it started, too: the scope above cancels their tasks, and their checkpoints ask it whether it has to.
+    The work has a task of its own. Whoever waits for it may be cancelled, and then waits for its end. But code that
+    swallows cancellations cannot keep the caller: what has not ended `grace_s` after it was stopped is abandoned. What
+    stops a run stops those that it started, too: the scope above cancels their tasks, and their checkpoints ask it
+    whether it has to.
     """
 
     def __init__(
-        self, abort: Abort | None = None, deadline: float | None = None, *, above: Scope | None = None
+        self,
+        abort: Abort | None = None,
+        deadline: float | None = None,
+        *,
+        above: Scope | None = None,
+        grace_s: float = GRACE_S,
     ) -> None:
         """`deadline` is a reading of the event loop's clock, in seconds; `above` is what stops the run above."""
         self._above = above
-        self._call_timeout = current_call_timeout.get()
+        self._below: set[Scope] = set()
+        self._call = current_call.get()
         self._abort = abort
         self._deadline = deadline
         self._attempt_deadline: float | None = None
-        self._timers: dict[Cause, Callable[[], None]] = {}
-        """How to call off what would stop the block."""
+        self._grace_s = grace_s
+        self._timers: dict[Cause | Literal["grace"], Callable[[], None]] = {}
+        """How to call off what would stop the work."""
         self.cause: Cause | None = None
         self.reason: str | None = None
         """What `stop` was given."""
         self.is_over = False
+        self.is_abandoned = False
+        """True when the work was stopped, and would not end."""
+        self._is_stopped = False
+        self._ends_program: BaseException | None = None
+        self._n_again = 0
         self._n_unhurried = 0
         self._paused_at = 0.0
 
-    async def __aenter__(self) -> Scope:
-        task = asyncio.current_task()
-        if task is None:
+    async def carry(self, work: Coroutine[object, object, T]) -> T | None:
+        """Do the work, and return what comes of it; None when it was stopped.
+
+        Raises:
+            asyncio.CancelledError: the surrounding task was cancelled. The work has ended by then, or was abandoned.
+        """
+        caller = asyncio.current_task()
+        if caller is None:
+            work.close()
             raise RuntimeError("A run needs a task: call it from a coroutine that asyncio runs.")
-        self._task = task
-        self.loop = asyncio.get_running_loop()
-        self._thread = get_ident()
-        self._entered_with = task.cancelling()
+        self._caller, self._entered_with = caller, caller.cancelling()
+        self.loop, self._thread = asyncio.get_running_loop(), get_ident()
+        self._task = self.loop.create_task(self._inside(work))
+        self._task.add_done_callback(self._wake)
+        if self._above is not None:
+            self._above._below.add(self)
+        interrupted: asyncio.CancelledError | None = None
+        while not (self._task.done() or self.is_abandoned):
+            self._news = self.loop.create_future()
+            try:
+                await self._news
+            except asyncio.CancelledError as error:
+                interrupted = error
+                self._press()
+        self._leave(work)
+        if interrupted is not None:
+            raise interrupted
+        if self._ends_program is not None:
+            raise self._ends_program
+        if self.cause is not None and (self.is_abandoned or self._was_cancelled()):
+            return None
+        return self._task.result()
+
+    async def _inside(self, work: Coroutine[object, object, T]) -> T | None:
         self._arm()
         if self._abort is not None:
             self._timers["abort"] = self._abort.subscribe(lambda: self._stop("abort"))
-        return self
+        try:
+            return await work
+        except (KeyboardInterrupt, SystemExit) as error:  # a task that raises it ends the event loop before its caller
+            self._ends_program = error
+            return None
+
+    def _leave(self, work: Coroutine[object, object, object]) -> None:
+        self.is_over = True  # a signal from another thread may still be on its way
+        for call_off in self._timers.values():
+            call_off()
+        if self._above is not None:
+            self._above._below.discard(self)
+        if self.is_abandoned:
+            _abandoned.add(self._task)
+            self._task.add_done_callback(_abandoned.discard)
+        elif self._task.cancelled():
+            work.close()  # it may not even have begun
+        if not self.is_abandoned:
+            self._was_cancelled()
+
+    def _was_cancelled(self) -> bool:
+        return self._task.cancelled() or is_cancellation(self._task.exception())
+
+    def _wake(self, _: object = None) -> None:
+        if not self._news.done():
+            self._news.set_result(None)
+
+    def _press(self) -> None:
+        """Cancel the work, and give it its time to end."""
+        self._is_stopped = True
+        self._task.cancel()
+        if "grace" not in self._timers:
+            self._timers["grace"] = self.loop.call_later(self._grace_s, self._give_up).cancel
+
+    def _give_up(self) -> None:
+        """Leave the work behind; before that, let the runs below leave theirs, and come to their end."""
+        if self._task.done() or self.is_abandoned:
+            return
+        if self._below and self._n_again < _MOST_AGAIN:
+            self._n_again += 1
+            for below in tuple(self._below):
+                below._give_up()
+            self._timers["grace"] = self.loop.call_later(_AGAIN_S, self._give_up).cancel
+            return
+        self.is_abandoned = True
+        self._wake()
 
     def limit_attempt(self, seconds: float | None) -> None:
         """Stop the block `seconds` from now, whatever an earlier call said. None: not for the attempt's sake."""
@@ -186,11 +287,14 @@ class Scope:
         return get_ident() == self._thread
 
     def is_stopping(self) -> bool:
-        """Tell whether a `CancelledError` that arrives now is meant for the run: it was stopped, or its task, or the
-        running task of its own, was cancelled. If not, code in between cancelled something of its own and leaked the
-        error."""
+        """Tell whether a `CancelledError` that arrives now is meant for the run: it was stopped, or the running task of
+        its own was cancelled. If not, code in between cancelled something of its own and leaked the error."""
         task = asyncio.current_task()
-        return task is not None and task.cancelling() > (self._entered_with if task is self._task else 0)
+        return task is not None and (task.cancelling() > 0 or (task is self._task and self._is_stopped))
+
+    def is_done_for(self, task: asyncio.Task[Any]) -> bool:
+        """Tell whether `task` does the work, or waits for it."""
+        return any(task in (scope._task, scope._caller) for scope in (self, *self._scopes_above()))
 
     @asynccontextmanager
     async def unhurried(self) -> AsyncGenerator[None]:
@@ -245,7 +349,7 @@ class Scope:
     def is_due(self) -> bool:
         """Tell whether a checkpoint would stop the block."""
         if self._deadline is None and self._attempt_deadline is None and self._above is None:
-            return self._task.cancelling() > self._entered_with
+            return self._task.cancelling() > 0 or self._is_stopped or self._caller.cancelling() > self._entered_with
         return True  # the checkpoint reads the clock
 
     async def checkpoint(self) -> None:
@@ -255,14 +359,21 @@ class Scope:
             above._stop_if_late()
             if above.cause is not None:
                 self._stop("abort" if above.cause == "abort" else "deadline")
-        if self._task.cancelling() > self._entered_with:
+        for scope in reversed([self, *self._scopes_above()]):
+            scope._hear_caller()
+        if self._is_stopped or self._task.cancelling():
             await asyncio.sleep(0)
             # The cancellation was caught somewhere. Ours is still due. Another was meant for the code that caught it:
             # before Python 3.13, `asyncio.TaskGroup` leaves the count raised when one of its tasks fails.
-            if self.cause is not None:
+            if self._is_stopped:
                 raise asyncio.CancelledError
-            while self._task.cancelling() > self._entered_with:
+            while self._task.cancelling():
                 self._task.uncancel()
+
+    def _hear_caller(self) -> None:
+        """Stop the work if its caller was cancelled, and had no turn yet to say so."""
+        if self._caller.cancelling() > self._entered_with and not self._is_stopped:
+            self._press()
 
     def _stop_if_late(self) -> None:
         if self._n_unhurried:
@@ -279,7 +390,7 @@ class Scope:
             if self.cause is None and scope.cause is not None:
                 self.cause = "abort" if scope.cause == "abort" else "deadline"
                 self.reason = scope.reason or (None if scope._abort is None else scope._abort.reason)
-            if self.cause is None and scope._call_timeout is not None and scope._call_timeout.expired():
+            if self.cause is None and scope._call is not None and scope._call.cause == "deadline":
                 self.cause, self.reason = "abort", "the tool call in which it began took too long"
         return self.cause is not None
 
@@ -292,23 +403,11 @@ class Scope:
     def _stop(self, cause: Cause) -> None:
         if self.cause is None and not self.is_over:
             self.cause = cause
-            self._task.cancel(cause)
+            self._press()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        self.is_over = True  # a signal from another thread may still be on its way
-        for call_off in self._timers.values():
-            call_off()
-        if self.cause is None:
-            return False
-        with suppress(asyncio.CancelledError):
-            # A signal fired by the task itself comes at its next await; without this one it could hit the caller.
-            await asyncio.sleep(0)
-        came_from_elsewhere = self._task.uncancel() > self._entered_with
-        if kind is None and came_from_elsewhere:
-            raise asyncio.CancelledError
-        return is_cancellation(error) and not came_from_elsewhere
+
+_abandoned: Final[set[asyncio.Task[Any]]] = set()
+"""Work that was left behind and goes on: a task that nobody holds may be lost to the garbage collector."""
 
 
 async def ended(

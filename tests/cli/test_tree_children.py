@@ -79,7 +79,7 @@ def test_a_sub_agent_is_indented_and_named_when_the_lines_change_hands() -> None
         " lead · m",
         "    child scout#2 · single · m",
         "       attempt 2 of 3",
-        "    warning nap goes on in its thread; what it returns is dropped",
+        "    warning nap was stopped and goes on; what it returns is dropped",
         "      scout#2",
         "      done done · 200 ms",
     ]

@@ -5,10 +5,25 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from journeyman import Abort, Agent, Output, ProviderError, Rejection, ToolContext, run, tool, validation_context
+from journeyman import (
+    Abort,
+    Agent,
+    Host,
+    Limits,
+    Output,
+    ProviderError,
+    Rejection,
+    Subagents,
+    Tool,
+    ToolContext,
+    run,
+    tool,
+    validation_context,
+)
 from journeyman.endings import CancelledContext, ErrorCode
 from journeyman.events import (
     AttemptCompleted,
@@ -34,7 +49,7 @@ from journeyman.events import (
 )
 from journeyman.history import History
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, Scripted, call, say
+from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.result import Failure, Result, Success
 from journeyman.types import Message, Text, ToolResult, Usage
 from tests.loop.players import PLAIN, REFLECTED, Report, hand_in, look, preview, report, reporter, small, submit, talker
@@ -210,6 +225,119 @@ async def test_a_thread_that_cannot_be_stopped_is_left_behind_and_its_result_dro
     released.set()
     assert failed(result).history[-1].content == (ToolResult(STOPPED, is_error=True, tool_use_id="b"),)
     assert [(event.tool_name, event.tool_use_id) for event in recorder.of(CallAbandoned)] == [("block", "b")]
+
+
+# -- what will not end -------------------------------------------------------------------------------------------------
+
+
+def elapsed_s() -> float:
+    return asyncio.get_running_loop().time() - 1_000  # where the virtual clock begins
+
+
+class Stubborn:
+    """Swallows every cancellation until it is released. May be a tool, and what a model waits for."""
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+        self.n_swallowed = 0
+
+    async def __call__(self, *given: object) -> str:
+        while not self.released.is_set():
+            try:
+                await self.released.wait()
+            except asyncio.CancelledError:
+                self.n_swallowed += 1
+        return "too late"
+
+
+async def stopped_by(how: str, agent: Agent[str], host: Host, listener: Listener) -> Result[str] | None:
+    """Run the agent, stop it after 5 seconds, and return its result; None if it was left as cancelled."""
+    abort = Abort()
+    limits = Limits(seconds=5) if how == "its time" else Limits()
+    going = asyncio.create_task(run(replace(agent, limits=limits), "Go.", abort=abort, host=host, on_event=listener))
+    stop = {"the signal": lambda: abort.abort("enough"), "its time": lambda: None, "its task": going.cancel}[how]
+    asyncio.get_running_loop().call_later(5, stop)
+    try:
+        return await going
+    except asyncio.CancelledError:
+        return None
+
+
+WAYS = ["the signal", "its time", "its task"]
+
+
+@pytest.mark.parametrize("how", WAYS)
+@virtual_clock
+async def test_a_tool_that_swallows_every_cancellation_is_left_behind_after_the_grace(how: str) -> None:  # D22, A22
+    recorder, later, stubborn = Recorder(), list[str](), Stubborn()
+    script = Scripted([[call("dig", id="d"), call("look", id="l")], "Never said."])
+    tools = [Tool("dig", "", {"type": "object"}, stubborn), Tool("look", "", {"type": "object"}, later.append)]
+    result = await stopped_by(how, talker(script, tools=tools), Host(grace_s=3), recorder)
+    assert elapsed_s() == pytest.approx(8)
+    assert [(event.tool_name, event.tool_use_id) for event in recorder.of(CallAbandoned)] == [("dig", "d")]
+    if result is not None:
+        stopped = (
+            ToolResult(STOPPED, is_error=True, tool_use_id="d"),
+            ToolResult(STOPPED, is_error=True, tool_use_id="l"),
+        )
+        assert failed(result).history[-1].content == stopped
+    told = len(recorder.events)
+    stubborn.released.set()
+    await asyncio.sleep(100)
+    assert (stubborn.n_swallowed, later, len(script.requests), len(recorder.events)) == (1, [], 1, told)
+
+
+@pytest.mark.parametrize("how", WAYS)
+@virtual_clock
+async def test_a_client_that_swallows_every_cancellation_is_left_behind_after_the_grace(how: str) -> None:  # D22, A22
+    recorder, dug, stubborn = Recorder(), list[str](), Stubborn()
+
+    async def answer(request: Request) -> Answer:
+        await stubborn()
+        return call("dig")
+
+    model = FromFunction(answer)
+    agent = talker(model, tools=[Tool("dig", "", {"type": "object"}, dug.append)])
+    result = await stopped_by(how, agent, Host(grace_s=3), recorder)
+    assert elapsed_s() == pytest.approx(8)
+    assert [(event.tool_name, event.tool_use_id) for event in recorder.of(CallAbandoned)] == [(None, None)]
+    if result is not None:
+        usage = failed(result).metadata.usage
+        assert usage is not None
+        assert not usage.exact
+    stubborn.released.set()
+    await asyncio.sleep(100)
+    assert dug == []
+
+
+@virtual_clock
+async def test_a_tool_that_swallows_the_end_of_its_time_is_left_behind_and_the_run_goes_on() -> None:  # A22
+    recorder, stubborn = Recorder(), Stubborn()
+    script = Scripted([call("dig", id="d"), "Done."])
+    agent = talker(script, tools=[Tool("dig", "", {"type": "object"}, stubborn, timeout_s=5)])
+    result = await run(agent, "Go.", host=Host(grace_s=3), on_event=recorder)
+    assert result.unwrap() == "Done."
+    assert elapsed_s() == pytest.approx(8)
+    assert result.history[2].content == (ToolResult("Error: dig timed out after 5s", is_error=True, tool_use_id="d"),)
+    assert [event.tool_use_id for event in recorder.of(CallAbandoned)] == ["d"]
+    stubborn.released.set()
+    await asyncio.sleep(1)
+
+
+@virtual_clock
+async def test_what_a_sub_agent_left_behind_is_told_by_it_and_the_runs_above_end_well() -> None:  # D22
+    recorder, abort, stubborn = Recorder(), Abort(), Stubborn()
+    inner = talker(Scripted([call("dig", id="d")]), tools=[Tool("dig", "", {"type": "object"}, stubborn)])
+    inner = replace(inner, name="inner", description="Digs.")
+    script = Scripted([call("subagent", agent="inner", task="Dig.", id="s")])
+    lead = talker(script, tools=[Subagents(inner)])
+    asyncio.get_running_loop().call_later(5, abort.abort)
+    failure = failed(await run(lead, "Go.", host=Host(grace_s=3), abort=abort, on_event=recorder))
+    assert failure.code is ErrorCode.EXECUTION_CANCELLED
+    assert elapsed_s() == pytest.approx(8, abs=1.1)
+    assert [event.path[-1] for event in recorder.of(CallAbandoned)] == ["inner#1"]
+    stubborn.released.set()
+    await asyncio.sleep(1)
 
 
 # -- in validators and prompts -----------------------------------------------------------------------------------------

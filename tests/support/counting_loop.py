@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, TypeVar
 
+from journeyman.cancel import Scope
 from tests.support.clock import VirtualClock
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ class _Counting(asyncio.SelectorEventLoop):
     def __init__(self, *args: Any) -> None:  # noqa: ANN401 - whatever the class beside it takes
         self._actions: dict[int, Callable[[], object]] = {}
         self._timers: dict[object, asyncio.TimerHandle] = {}
+        self._callbacks: dict[object, object] = {}
         super().__init__(*args)
 
     def count_from_here(self) -> None:
@@ -41,7 +43,12 @@ class _Counting(asyncio.SelectorEventLoop):
 
     def pending_timers(self) -> list[asyncio.TimerHandle]:
         """Return what is to be called later."""
-        return [timer for timer in self._timers.values() if not timer.cancelled()]
+        return [timer for place, timer in self._timers.items() if not timer.cancelled() and not self._is_awaited(place)]
+
+    def _is_awaited(self, place: object) -> bool:
+        """Tell whether the timer is the grace of a run that goes on, above those that have ended."""
+        scope = getattr(self._callbacks[place], "__self__", None)
+        return isinstance(scope, Scope) and not scope.is_over
 
     def call_soon(
         self, callback: Callable[..., object], *args: object, context: Context | None = None
@@ -52,11 +59,12 @@ class _Counting(asyncio.SelectorEventLoop):
         self, when: float, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.TimerHandle:
         place = object()
+        self._callbacks[place] = callback
         timer = self._timers[place] = super().call_at(when, self._due, place, callback, *args, context=context)
         return timer
 
     def _due(self, place: object, callback: Callable[..., object], *args: object) -> None:
-        del self._timers[place]
+        del self._timers[place], self._callbacks[place]
         self._step(callback, *args)
 
     def _step(self, callback: Callable[..., object], *args: object) -> None:

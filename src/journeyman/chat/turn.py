@@ -10,7 +10,7 @@ from typing import Final, Generic
 
 from typing_extensions import TypeVar
 
-from journeyman.cancel import Abort, ended
+from journeyman.cancel import Abort, ended, is_done_for
 from journeyman.endings import Ending
 from journeyman.loop.record import Run
 from journeyman.result import CallbackError, Result
@@ -80,7 +80,7 @@ class Turn(Generic[Out]):
 
     def is_here(self) -> bool:
         """Tell whether this is the task of the turn itself, which cannot wait for its own end."""
-        return self.task is asyncio.current_task()
+        return is_done_for(self.task)
 
     def cancel(self) -> None:
         """Cancel the work as a task is cancelled: there is no result, but the conversation is kept."""

@@ -224,11 +224,13 @@ class ToolFinished:
 
 @frozen
 class CallAbandoned:
-    """A sync tool was still running in its thread when it was cancelled or timed out. Its late result is dropped."""
+    """A call was stopped and would not end: a sync tool in its thread, told at once; what swallows its cancellation,
+    told after `Host.grace_s`. Its late result is dropped."""
 
     path: RunPath
-    tool_use_id: str
-    tool_name: str
+    tool_use_id: str | None
+    """None: no tool, but the model's client or another function of the caller's."""
+    tool_name: str | None
 
 
 @frozen

@@ -19,7 +19,7 @@ from journeyman.errors import name_and_words
 from journeyman.events import AttemptStarted, Callbacks, Listener, ValidationFailed
 from journeyman.gate import guarding
 from journeyman.loop.calls import finish
-from journeyman.loop.conclude import announce, conclude, failed_inside
+from journeyman.loop.conclude import announce, conclude, failed_inside, left_behind
 from journeyman.loop.iteration import iterate
 from journeyman.loop.prepare import Unprepared, begin, prepare
 from journeyman.loop.record import Attempt, Candidate, Finished, Options, Outcome, Run, current_path, current_run
@@ -120,9 +120,11 @@ async def carry_out(run: Run) -> Result[Any]:
     path, scope, above = current_path.set(run.path), current_scope.set(run.scope), current_run.set(run)
     code: ErrorCode | None = ErrorCode.EXECUTION_CANCELLED
     try:
-        ended: Finished | Ending | None = None
-        async with run.scope:
-            ended = await _ended(run)
+        try:
+            ended = await run.scope.carry(_ended(run))
+        finally:
+            if run.scope.is_abandoned:
+                run = left_behind(run)
         result = await conclude(run, ended)
         code = result.code if isinstance(result, Failure) else None
         return result

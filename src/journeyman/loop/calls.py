@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
-from journeyman.cancel import current_call_timeout, is_failure
+from journeyman.cancel import Scope, current_call, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, seen_of
@@ -240,7 +240,7 @@ async def _executed(run: Run, tool: Tool[..., Any], use: ToolUse, arguments: Arg
             work = _through_middlewares(run, tool, use, context=context, arguments=arguments)
         else:
             work = _invoke(run, tool, use, context=context, arguments=arguments)
-        result = await (work if tool.timeout_s is None else _within(tool.timeout_s, work))
+        result = await (work if tool.timeout_s is None else _within(run, use, tool.timeout_s, work))
     except _TimedOut:
         return Outcome.failed("timeout", f"Error: {tool.name} timed out after {tool.timeout_s:g}s")
     except BaseException as error:
@@ -259,18 +259,18 @@ class _TimedOut(Exception):
     """Our limit passed; a `TimeoutError` of the tool's own is an ordinary error."""
 
 
-async def _within(seconds: float, work: Awaitable[ToolResult]) -> ToolResult:
-    limit = asyncio.timeout(seconds)
-    above = current_call_timeout.set(limit)
+async def _within(run: Run, use: ToolUse, seconds: float, work: Coroutine[object, object, ToolResult]) -> ToolResult:
+    scope = Scope(None, run.scope.loop.time() + seconds, grace_s=run.options.host.grace_s)
+    above = current_call.set(scope)
     try:
-        async with limit:
-            return await work
-    except TimeoutError:
-        if limit.expired():
-            raise _TimedOut from None
-        raise
+        result = await scope.carry(work)
     finally:
-        current_call_timeout.reset(above)
+        current_call.reset(above)
+        if scope.is_abandoned:
+            run.show(CallAbandoned, tool_use_id=use.id, tool_name=use.name)
+    if result is None:
+        raise _TimedOut
+    return result
 
 
 def _context(run: Run, tool: Tool[..., Any], use: ToolUse) -> ToolContext:

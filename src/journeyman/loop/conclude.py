@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import logging
+from copy import copy
 from dataclasses import replace
 from typing import Any, cast
 
@@ -11,13 +13,16 @@ from pydantic_core import from_json
 from journeyman.cancel import Cause, is_failure
 from journeyman.endings import BudgetContext, CancelledContext, Context, Ending, InternalContext, ProjectionContext
 from journeyman.errors import name_and_words
-from journeyman.events import RunFailed, RunStarted, RunSucceeded
+from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
+from journeyman.history import History
 from journeyman.loop.calls import finish
 from journeyman.loop.record import Finished, Outcome, Run
 from journeyman.loop.validation import complete_layer
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.tools.context import own_copy
-from journeyman.types import JsonObject, Text
+from journeyman.types import NOTHING_USED, JsonObject, Text
+
+_log = logging.getLogger("journeyman")
 
 INTERRUPTED = "Error: the run was stopped before this call finished."
 """The result of a call that was under way, or not begun, when the run ended."""
@@ -76,6 +81,23 @@ def _late(run: Run) -> Context:
     if run.scope.cause == "attempt_deadline":
         level, used = run.attempt.budget, run.clock.now() - run.attempt.started_s
     return BudgetContext(policy="seconds", limit=level.allowance.seconds or 0.0, used=used, scope=level.scope)
+
+
+def left_behind(run: Run) -> Run:
+    """Return the record of a run whose work was abandoned. The work keeps one that nobody reads: what comes late is
+    dropped, but for what a late answer costs."""
+    rest = copy(run)
+    run.history, run.watch, run.guard = History(), None, None
+    run.options = replace(run.options, store_step=None, inbox=None)
+    calls = tuple(rest.calls.announced.values())
+    for use in calls:
+        rest.show(CallAbandoned, tool_use_id=use.id, tool_name=use.name)
+    if not calls:
+        rest.show(CallAbandoned, tool_use_id=None, tool_name=None)
+        rest.ledger.spend(replace(NOTHING_USED, exact=False))
+    names = ", ".join([f"the tool {use.name} (call {use.id})" for use in calls]) or f"what was {rest.attempt.doing}"
+    _log.warning("%s: %s did not end within %g s, and was left behind", rest.path[-1], names, rest.options.host.grace_s)
+    return rest
 
 
 # -- a run ends -------------------------------------------------------------------------------------------------------

@@ -138,7 +138,8 @@ def _scope(budget: Budget, options: Options, above: Run | None) -> Scope:
     """Return what stops a run. A deadline of the run above is not its own: that one's scope stops both."""
     inherited = above is not None and budget.parent is not None and budget.parent is above.attempt.budget
     deadline = budget.own_deadline if inherited else budget.deadline
-    return Scope(options.abort, deadline, above=None if above is None else above.scope)
+    above_scope = None if above is None else above.scope
+    return Scope(options.abort, deadline, above=above_scope, grace_s=options.host.grace_s)
 
 
 def _history_of(messages: Sequence[Message] | History) -> tuple[History, Exception | None]:

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.budget import Budget, Ledger
-from journeyman.cancel import Abort, Scope, current_call_timeout, current_scope
+from journeyman.cancel import Abort, Scope, current_call, current_scope
 from journeyman.endings import START, Context, Ending, ErrorCode, Phase, Place
 from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted
 from journeyman.gate import Guard
@@ -330,17 +330,17 @@ def detach() -> None:
     """
     current_run.set(None)
     current_scope.set(None)
-    current_call_timeout.set(None)
+    current_call.set(None)
 
 
 @contextmanager
 def detached() -> Generator[None]:
     """Let the runs and tasks that begin in this block be nobody's children, as `detach` does."""
-    run, scope, timeout = current_run.set(None), current_scope.set(None), current_call_timeout.set(None)
+    run, scope, timeout = current_run.set(None), current_scope.set(None), current_call.set(None)
     try:
         yield
     finally:
-        current_call_timeout.reset(timeout)
+        current_call.reset(timeout)
         current_run.reset(run)
         current_scope.reset(scope)
 

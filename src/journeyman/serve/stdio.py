@@ -85,8 +85,7 @@ async def serve_stdio(server: Server[Any], *, abort: Abort | None = None, stream
         with standard_streams() as taken:
             await serve_stdio(server, abort=abort, streams=taken)
         return
-    async with Scope(abort):
-        await _serve(server, streams)
+    await Scope(abort).carry(_serve(server, streams))
 
 
 async def _serve(server: Server[Any], streams: Streams) -> None:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from threading import get_ident
 from typing import Final, Literal
 
-from journeyman.cancel import call_in, ended
+from journeyman.cancel import call_in, ended, is_done_for
 from journeyman.errors import Rejected, name_and_words
 from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
 from journeyman.gate import current_guard
@@ -104,7 +104,7 @@ class RunningTask:
 
     def is_here(self) -> bool:
         """Tell whether this is called from the work, or from the notification, of the task itself."""
-        return current_background.get() is self.context or asyncio.current_task() in (self._carrier, self._notifying)
+        return current_background.get() is self.context or any(map(is_done_for, (self._carrier, self._notifying)))
 
     # -- from outside, any thread
 

@@ -169,8 +169,8 @@ def lines_of(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noqa: C901
         case events.ToolFinished():
             yield from _finished(run, event)
         case events.CallAbandoned():
-            text = "goes on in its thread; what it returns is dropped"
-            yield Line(indent=_CALL, mark="warning", name=event.tool_name, text=text)
+            text = "was stopped and goes on; what it returns is dropped"
+            yield Line(indent=_CALL, mark="warning", name=event.tool_name or "model", text=text)
         case events.LayerStarted():
             if run.n_layers == 1:
                 yield _handed_in(run)
