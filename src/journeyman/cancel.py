@@ -2,18 +2,22 @@
 
 `Abort` is for callers. `Scope` is for the loop: it cancels the running task when the signal fires or the time is up,
 and takes that cancellation back on its way out, exactly as `asyncio.timeout` does, so that a cancellation that came
-from somewhere else is never swallowed. `ended` and `within` are for whoever waits for work of its own.
+from somewhere else is never swallowed. `ended` and `within` are for whoever waits for work of its own;
+`is_awaited` tells whether the caller of a hook waits for what the hook returned.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from threading import Lock, get_ident
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, cast
+
+from typing_extensions import TypeIs
 
 Cause: TypeAlias = Literal["abort", "deadline", "attempt_deadline"]
 
@@ -318,3 +322,14 @@ async def within(seconds: float, work: Awaitable[object]) -> None:
     finally:
         waiting.cancel()
         await asyncio.wait({waiting})
+
+
+class NeverAwaited:
+    """What a hook may return and its caller does not await, although others may: it could be waiting for that hook."""
+
+    __slots__ = ()
+
+
+def is_awaited(value: object) -> TypeIs[Awaitable[Any]]:
+    """Tell whether the caller of a hook awaits what the hook returned."""
+    return inspect.isawaitable(value) and not isinstance(value, NeverAwaited)

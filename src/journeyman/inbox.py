@@ -9,7 +9,7 @@ no call is started while some waits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextvars import ContextVar
 from threading import Lock
 from typing import Literal, Protocol, TypeAlias
@@ -26,7 +26,7 @@ Queue: TypeAlias = Literal["steering", "follow_ups"]
 
 
 class Receipt:
-    """What became of one text. Await it to learn whether it was `delivered`, `withdrawn` or `kept` in a session.
+    """What became of one text: `await receipt.outcome()` waits until it was `delivered`, `withdrawn` or `kept`.
 
     Delivered means: it is part of the conversation, and of every request from then on.
     """
@@ -44,13 +44,17 @@ class Receipt:
     def status(self) -> Status:
         return self._status
 
-    def __await__(self) -> Generator[object, None, Status]:
+    async def outcome(self) -> Status:
+        """Wait until the text no longer waits, and return what became of it: not `queued`, but one of the others.
+
+        A hook of the chat that is to say the text must not wait for this: it would keep the text from being said.
+        """
         with self._lock:
             waiting = asyncio.get_running_loop().create_future() if self._status == "queued" else None
             if waiting is not None:
                 self._waiting.append(waiting)
         if waiting is not None:
-            yield from waiting
+            await waiting
         return self._status
 
     def settle(self, status: Literal["delivered", "withdrawn", "kept"]) -> None:

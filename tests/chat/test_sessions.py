@@ -110,7 +110,12 @@ async def test_what_waits_is_kept_when_the_chat_is_left_and_its_receipt_says_so(
         assert chat.clear("follow_ups") == ("Two.", "Three.", "Four.")
         last = chat.follow_up("Five.")
         id = session_of(chat).id
-    assert [await each for each in (steering, follow_up, gone, last)] == ["kept", "withdrawn", "withdrawn", "kept"]
+    assert [await each.outcome() for each in (steering, follow_up, gone, last)] == [
+        "kept",
+        "withdrawn",
+        "withdrawn",
+        "kept",
+    ]
     async with Chat.open(agent, path, id=id) as chat:
         assert (chat.state.steering, chat.state.follow_ups) == (("One.",), ("Five.",))
         await chat.continue_()

@@ -6,12 +6,11 @@ to continue.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from journeyman.agent import Agent, Escalate, KeepGoing, StopAfter, StopGuard, Stopping
-from journeyman.cancel import is_failure
+from journeyman.cancel import is_awaited, is_failure
 from journeyman.endings import (
     Ending,
     InvalidResponseContext,
@@ -119,7 +118,7 @@ class SubmitHandIn:
             return error_result(invalid)
         try:
             shown = self._reflection.handler(draft)
-            return to_result(await shown if inspect.isawaitable(shown) else shown)
+            return to_result(await shown if is_awaited(shown) else shown)
         except BaseException as error:
             if not is_failure(error):
                 raise
@@ -206,7 +205,7 @@ class TextHandIn:
         if not callable(self._stop_after):
             return call.use.name in self._stop_after
         verdict = self._stop_after(call.use.name, call.outcome.result) if call.outcome else False
-        return await verdict if inspect.isawaitable(verdict) else verdict
+        return await verdict if is_awaited(verdict) else verdict
 
     async def _guarded(self, run: Run, candidate: Candidate) -> Candidate | Ending | None:
         self.last_raw = candidate.raw
@@ -218,7 +217,7 @@ class TextHandIn:
         stopping = Stopping(text=candidate.raw, attempt=number, iteration=iteration, trigger=trigger)
         try:
             verdict = self._stop_guard(stopping)
-            verdict = await verdict if inspect.isawaitable(verdict) else verdict
+            verdict = await verdict if is_awaited(verdict) else verdict
         except BaseException as error:
             if not is_failure(error):
                 raise

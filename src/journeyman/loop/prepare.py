@@ -6,14 +6,13 @@ Whatever goes wrong here is an `Ending`.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Literal
 
 from journeyman.agent import Agent, is_count
 from journeyman.budget import Budget, Ledger
-from journeyman.cancel import Scope, is_failure
+from journeyman.cancel import Scope, is_awaited, is_failure
 from journeyman.connect import connect
 from journeyman.endings import (
     Context,
@@ -211,7 +210,7 @@ async def _run_state(run: Run) -> object:
     make = run.agent.run_state
     try:
         state = None if make is None else make(run.input)
-        return await state if inspect.isawaitable(state) else state
+        return await state if is_awaited(state) else state
     except BaseException as error:
         if not is_failure(error):
             raise
@@ -244,7 +243,7 @@ async def _made(
 ) -> tuple[UserContent, ...]:
     try:
         value = prompt(given) if callable(prompt) else prompt
-        return await made(await value if inspect.isawaitable(value) else value)
+        return await made(await value if is_awaited(value) else value)
     except PromptFailed as failed:
         raise Unprepared(PromptContext(prompt=which, reason=failed.reason), failed) from failed
     except BaseException as error:

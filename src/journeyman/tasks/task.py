@@ -6,7 +6,6 @@ The order is always: final status, event, notification, no longer active.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,7 +15,7 @@ from datetime import UTC, datetime
 from threading import get_ident
 from typing import Final, Literal
 
-from journeyman.cancel import ended
+from journeyman.cancel import ended, is_awaited
 from journeyman.errors import Rejected, name_and_words
 from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
 from journeyman.gate import current_guard
@@ -250,7 +249,7 @@ class RunningTask:
         try:
             if self.notify is not None:
                 handed = self.notify(text, info)
-                if inspect.isawaitable(handed):
+                if is_awaited(handed):
                     await handed
             elif self.chat is not None:
                 self.chat.put(text, "follow_ups")
