@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Literal
 
-from journeyman.agent import Agent, is_count
+from journeyman.agent import Agent, MessageContext, is_count
 from journeyman.budget import Budget, Ledger
 from journeyman.cancel import Scope, is_awaited, is_failure
 from journeyman.connect import connect
@@ -42,6 +42,7 @@ from journeyman.model import (
 )
 from journeyman.prompt import PromptFailed, made
 from journeyman.tools.context import States
+from journeyman.tools.signature import positional_parameters
 from journeyman.tools.tools import TOOL_NAME
 from journeyman.types import JsonObject, Message, RunPath, Text, UserContent
 
@@ -61,7 +62,7 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
     started_s = clock()
     budget = Budget(agent.limits, scope="run", now=started_s, parent=_budget_above(options.host.budget, above))
     history, wrong_history = _history_of(options.history)
-    return Run(
+    run = Run(
         agent=agent,
         input=input,
         options=options,
@@ -81,6 +82,9 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
         attempt=Attempt(0, started_s, budget),
         calls=Calls(agent.plan.tools),
     )
+    if run.watch is not None and agent.on_message is not None:
+        run.watch.on_message = _message_listener(run, agent.on_message)
+    return run
 
 
 def _budget_above(given: Budget | None, above: Run | None) -> Budget | None:
@@ -115,7 +119,6 @@ def _watch(agent: Agent[Any, Any], options: Options, path: RunPath, above: Watch
     return Watch(
         path=path,
         listeners=options.listeners,
-        on_message=None if agent.on_message is None else _message_listener(agent),
         callbacks=options.callbacks or Callbacks(),
         above=above,
         max_attempts=agent.limits.attempts if options.max_attempts is None else options.max_attempts,
@@ -123,10 +126,17 @@ def _watch(agent: Agent[Any, Any], options: Options, path: RunPath, above: Watch
     )
 
 
-def _message_listener(agent: Agent[Any, Any]) -> Listener:
+def _message_listener(run: Run, told: Callable[..., object]) -> Listener:
+    wants_context = len(positional_parameters(told)) == 2
+
     def on_message(event: object) -> None:
-        if isinstance(event, MessageCommitted) and agent.on_message is not None:
-            agent.on_message(event.message)
+        if not isinstance(event, MessageCommitted):
+            return
+        if not wants_context:
+            told(event.message)
+            return
+        task = run.input if isinstance(run.input, str) else run.agent.plan.input.dump(run.input).decode()
+        told(event.message, MessageContext(path=event.path, agent=run.agent.name, task=task, index=event.index))
 
     return on_message
 
