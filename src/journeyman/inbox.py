@@ -104,13 +104,29 @@ class Post(Protocol):
 class Inbox:
     """The texts that wait for a conversation."""
 
-    __slots__ = ("_follow_ups", "_in_hand", "_is_open", "_lock", "_source", "_steering", "on_put", "posts")
+    __slots__ = (
+        "_follow_ups",
+        "_in_hand",
+        "_is_open",
+        "_lock",
+        "_source",
+        "_steering",
+        "conversation",
+        "is_left",
+        "on_put",
+        "posts",
+    )
 
     def __init__(self, post: Post | None = None) -> None:
         self.posts: tuple[Post, ...] = () if post is None else (post,)
         """The posts whose mail is said, too. Assign a new tuple to change them."""
         self.on_put: Callable[[Receipt, Queue], None] | None = None
         """Keeps a text before it waits. What it raises refuses the text."""
+        self.conversation = object()
+        """Stands for the conversation that the texts are for. Background work notes it when it begins: once the
+        conversation was forgotten, the work has nobody to tell."""
+        self.is_left = False
+        """True when the chat was left. A text is then refused."""
         self._lock = Lock()
         self._steering: list[Receipt] = []
         self._follow_ups: list[Receipt] = []
@@ -127,6 +143,7 @@ class Inbox:
 
         Raises:
             ValueError: it is blank.
+            RuntimeError: the chat was left.
         """
         with self._lock:
             return self._add(text, queue)
@@ -143,6 +160,8 @@ class Inbox:
     def _add(self, text: str, queue: Queue) -> Receipt:
         if not text.strip():
             raise ValueError("The text is blank: there is nothing to say.")
+        if self.is_left:
+            raise RuntimeError(f"The chat was left, so nobody will read this: {text[:80]!r}")
         receipt = Receipt(text, "steered" if queue == "steering" and self._is_open else "queued")
         if self.on_put is not None:
             self.on_put(receipt, queue)
@@ -184,6 +203,12 @@ class Inbox:
             return tuple(receipt.text for receipt in (*in_hand, *self._queue(queue)))
 
     # -- saying
+
+    def leave(self, status: Literal["withdrawn", "kept"]) -> None:
+        """The chat is left: nobody will read what waits, or comes later."""
+        with self._lock:
+            self.is_left = True
+        self.clear("steering", "follow_ups", status=status)
 
     def open(self) -> None:
         """A run begins: from now on steering reaches it."""

@@ -75,6 +75,8 @@ class RunningTask:
     notify: Notify | None
     chat: Inbox | None
     """The inbox of the chat that started it."""
+    conversation: object
+    """The conversation of that chat, as its inbox knows it."""
     open_output: OutputFactory | None
     on_over: Callable[[str], object]
     """Told once the notification was handed over."""
@@ -246,14 +248,25 @@ class RunningTask:
                 await ended(self._notifying, on_cancel=self._notifying.cancel)
 
     async def _tell(self, text: str, info: TaskInfo) -> None:
-        try:
-            if self.notify is not None:
+        if self.notify is not None:
+            try:
                 handed = self.notify(text, info)
                 if is_awaited(handed):
                     await handed
-            elif self.chat is not None:
-                self.chat.put(text, "follow_ups")
-        except Exception as error:  # noqa: BLE001 - whatever the host's callback, or what keeps the chat's texts, raises
+                return
+            except asyncio.CancelledError:
+                self._tell_chat(text)
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever the host's callback raises
+                self._regret(error)
+        self._tell_chat(text)
+
+    def _tell_chat(self, text: str) -> None:
+        if self.chat is None or self.chat.conversation is not self.conversation:
+            return
+        try:
+            self.chat.put(text, "follow_ups")
+        except Exception as error:  # noqa: BLE001 - it was left, or whatever keeps its texts raises
             self._regret(error)
 
     def _regret(self, error: BaseException) -> None:
