@@ -132,7 +132,10 @@ class RunningTask:
         name = f"background task {self.context.id}"
         self._carrier = self.host.loop.create_task(self._carry(), name=name, context=variables)
 
-        def begin_again(_: object) -> None:  # a task that was cancelled before its first step is to be settled, too
+        def begin_again(carrier: asyncio.Task[None]) -> None:
+            if not carrier.cancelled():
+                carrier.exception()  # an interrupt ends the program by itself: asyncio need not complain of it
+            # A task that was cancelled before its first step is to be settled, too.
             if not self._has_begun:
                 self.context.abort.abort("cancelled before it began")
                 self.begin(variables)
