@@ -182,7 +182,7 @@ class History:
         kept: list[Message] = []
         for message in self._messages[turn]:
             content = tuple(block for block in message.content if not _is_call_of(block, unanswered))
-            if content:
+            if not all([_is_blank(block) for block in content]):
                 kept.append(Message("assistant", content, bool(kept)))
         self._messages[turn] = kept
         self.changed_from = min(self.changed_from, turn.start)
