@@ -39,7 +39,7 @@ from journeyman.tools.check import (
 from journeyman.tools.context import BackgroundTasks, States, own_copy
 from journeyman.tools.schema import OutputSchema, output_schema
 from journeyman.tools.tools import TOOL_NAME, Middleware, Tool, tool_problems
-from journeyman.types import JsonObject, Message, Text, UserContent, frozen
+from journeyman.types import JsonObject, Message, RunPath, Text, UserContent, frozen
 from journeyman.window import AnyStrategy, Compaction
 
 Co = TypeVar("Co", covariant=True)
@@ -85,6 +85,25 @@ class Observability:
 
     track_tokens: bool = True
     """False: `Metadata.usage` is None. Budgets still count."""
+
+
+@frozen
+class MessageContext:
+    """Where a message was committed."""
+
+    path: RunPath
+    """The run, from the top."""
+    agent: str
+    """The name of its agent."""
+    task: str
+    """The input of the run: a text as it is, anything else as JSON."""
+    index: int
+    """The place of the message in the history, from 0. The user's last message may grow until the model answers it: it
+    is then told again, under the same index."""
+
+
+OnMessage: TypeAlias = Callable[[Message], object] | Callable[[Message, MessageContext], object]
+"""Called with every message as it is committed; a function with two required parameters is told where, too."""
 
 
 @frozen
@@ -177,8 +196,9 @@ class Agent(Generic[Out, In]):
     """Calls that end the run of an agent that answers with text."""
     stop_guard: StopGuard | PerRun | None = None
     """May veto a normal stop of an agent that answers with text; `PerRun` makes one for each run."""
-    on_message: Callable[[Message], object] | None = None
-    """Called with every message as it is committed, the prompt included, in order."""
+    on_message: OnMessage | None = None
+    """Called with every message as it is committed, the prompt included, in order. A function with two required
+    parameters gets a `MessageContext` as the second."""
     observability: Observability = Observability()
     metadata: Mapping[str, object] = field(default_factory=dict[str, object])
     """Your own facts about the agent; this library does not read them."""

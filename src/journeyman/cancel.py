@@ -2,17 +2,21 @@
 
 `Abort` is for callers. `Scope` is for the loop: it carries work in a task of its own, cancels that when the signal
 fires, the time is up or whoever waits for it is cancelled, and leaves it behind when it will not end. `ended` and
-`within` are for whoever waits for work of its own.
+`within` are for whoever waits for work of its own;
+`is_awaited` tells whether the caller of a hook waits for what the hook returned.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from threading import Lock, get_ident
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+
+from typing_extensions import TypeIs
 
 T = TypeVar("T")
 
@@ -444,3 +448,14 @@ async def within(seconds: float, work: Awaitable[object]) -> None:
     finally:
         waiting.cancel()
         await asyncio.wait({waiting})
+
+
+class NeverAwaited:
+    """What a hook may return and its caller does not await, although others may: it could be waiting for that hook."""
+
+    __slots__ = ()
+
+
+def is_awaited(value: object) -> TypeIs[Awaitable[Any]]:
+    """Tell whether the caller of a hook awaits what the hook returned."""
+    return inspect.isawaitable(value) and not isinstance(value, NeverAwaited)

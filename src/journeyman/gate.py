@@ -21,7 +21,7 @@ from typing import Final, Literal, Protocol, TypeAlias, cast, get_args, runtime_
 
 import orjson
 
-from journeyman.cancel import is_failure
+from journeyman.cancel import is_awaited, is_failure
 from journeyman.errors import name_and_words
 from journeyman.types import (
     Block,
@@ -236,7 +236,8 @@ def _json_object(arguments: JsonObject) -> JsonObject:
 
 
 async def _verdict(gate: Gate, request: GateRequest, approve: Approver | None) -> object:
-    verdict = cast("object", await gate.decide(_copy(request)))
+    given: object = gate.decide(_copy(request))
+    verdict = cast("object", await given) if is_awaited(given) else given
     if not isinstance(verdict, Ask):
         return verdict
     approval = Approval(request=_copy(request), question=verdict.question, digest=request.digest, offers=verdict.offers)
@@ -254,7 +255,8 @@ def _copy(request: GateRequest) -> GateRequest:
 async def _answer(approval: Approval, approve: Approver) -> Decision:
     """Return what the approver decides. Whatever is no decision is a denial."""
     try:
-        decision = cast("object", await approve(approval))
+        given: object = approve(approval)
+        decision = cast("object", await given) if is_awaited(given) else given
     except BaseException as error:
         if not is_failure(error):
             raise

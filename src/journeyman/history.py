@@ -1,10 +1,10 @@
 """The conversation of one run: append-only, and sendable at every moment.
 
 This module owns one rule, in the strictest form any provider demands: every call of an assistant message is answered
-by exactly one result, in call order, in the next user message, results before anything else; no message is empty; what
-the model said is never changed. To hold it, nothing is appended to the user's side directly. Results and texts are
-*staged*, and become one user message when the next request is built or the run ends. A user message is final once the
-model has answered it.
+by exactly one result, in call order, in the next user message, results before anything else; no message is empty, or
+of blanks only; what the model said is never changed. To hold it, nothing is appended to the user's side directly.
+Results and texts are *staged*, and become one user message when the next request is built or the run ends. A user
+message is final once the model has answered it.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class History:
         return sendable
 
     def respond(self, content: Sequence[Block]) -> Message | None:
-        """Append what the model said, and return it as stored: None if it said nothing.
+        """Append what the model said, and return it as stored: None if it said nothing, or blanks only.
 
         It goes on from the message before it when that is the model's too. Ids that are empty, repeated or
         not sendable are replaced; the block keeps the provider's as `wire_id`.
@@ -142,7 +142,7 @@ class History:
         if self._calls:
             raise ValueError("The staged results were not committed before the model's answer.")
         stored = tuple([self._sendable(block) for block in content if type(block) is not Text or block.text])
-        if not stored:
+        if all([_is_blank(block) for block in stored]):
             return None
         message = Message("assistant", stored, self._ends_with("assistant"))
         self._messages.append(message)
@@ -188,7 +188,7 @@ class History:
         kept: list[Message] = []
         for message in self._messages[turn]:
             content = tuple(block for block in message.content if not _is_call_of(block, unanswered))
-            if content:
+            if not all([_is_blank(block) for block in content]):
                 kept.append(Message("assistant", content, bool(kept)))
         self._messages[turn] = kept
         self.changed_from = min(self.changed_from, turn.start)

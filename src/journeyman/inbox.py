@@ -9,7 +9,7 @@ no call is started while some waits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from threading import Lock
@@ -28,7 +28,7 @@ Queue: TypeAlias = Literal["steering", "follow_ups"]
 
 
 class Receipt:
-    """What became of one text. Await it to learn whether it was `delivered`, `withdrawn` or `kept` in a session.
+    """What became of one text: `await receipt.outcome()` waits until it was `delivered`, `withdrawn` or `kept`.
 
     Delivered means: it is part of the conversation, and of every request from then on.
     """
@@ -46,13 +46,17 @@ class Receipt:
     def status(self) -> Status:
         return self._status
 
-    def __await__(self) -> Generator[object, None, Status]:
+    async def outcome(self) -> Status:
+        """Wait until the text no longer waits, and return what became of it: not `queued`, but one of the others.
+
+        A hook of the chat that is to say the text must not wait for this: it would keep the text from being said.
+        """
         with self._lock:
             waiting = asyncio.get_running_loop().create_future() if self._status == "queued" else None
             if waiting is not None:
                 self._waiting.append(waiting)
         if waiting is not None:
-            yield from waiting
+            await waiting
         return self._status
 
     def settle(self, status: Literal["delivered", "withdrawn", "kept"]) -> None:
@@ -101,13 +105,29 @@ class Post(Protocol):
 class Inbox:
     """The texts that wait for a conversation."""
 
-    __slots__ = ("_follow_ups", "_in_hand", "_is_open", "_lock", "_source", "_steering", "on_put", "posts")
+    __slots__ = (
+        "_follow_ups",
+        "_in_hand",
+        "_is_open",
+        "_lock",
+        "_source",
+        "_steering",
+        "conversation",
+        "is_left",
+        "on_put",
+        "posts",
+    )
 
     def __init__(self, post: Post | None = None) -> None:
         self.posts: tuple[Post, ...] = () if post is None else (post,)
         """The posts whose mail is said, too. Assign a new tuple to change them."""
         self.on_put: Callable[[Receipt, Queue], None] | None = None
         """Keeps a text before it waits. What it raises refuses the text."""
+        self.conversation = object()
+        """Stands for the conversation that the texts are for. Background work notes it when it begins: once the
+        conversation was forgotten, the work has nobody to tell."""
+        self.is_left = False
+        """True when the chat was left. A text is then refused."""
         self._lock = Lock()
         self._steering: list[Receipt] = []
         self._follow_ups: list[Receipt] = []
@@ -124,6 +144,7 @@ class Inbox:
 
         Raises:
             ValueError: it is blank.
+            RuntimeError: the chat was left.
         """
         with self._lock:
             return self._add(text, queue)
@@ -140,6 +161,8 @@ class Inbox:
     def _add(self, text: str, queue: Queue) -> Receipt:
         if not text.strip():
             raise ValueError("The text is blank: there is nothing to say.")
+        if self.is_left:
+            raise RuntimeError(f"The chat was left, so nobody will read this: {text[:80]!r}")
         receipt = Receipt(text, "steered" if queue == "steering" and self._is_open else "queued")
         if self.on_put is not None:
             self.on_put(receipt, queue)
@@ -181,6 +204,12 @@ class Inbox:
             return tuple(receipt.text for receipt in (*in_hand, *self._queue(queue)))
 
     # -- saying
+
+    def leave(self, status: Literal["withdrawn", "kept"]) -> None:
+        """The chat is left: nobody will read what waits, or comes later."""
+        with self._lock:
+            self.is_left = True
+        self.clear("steering", "follow_ups", status=status)
 
     def open(self) -> None:
         """A run begins: from now on steering reaches it."""

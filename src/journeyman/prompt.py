@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, cast
 
+from journeyman.cancel import is_awaited
 from journeyman.result import ValidationReport
 from journeyman.types import Text, UserContent, frozen
 
@@ -56,7 +56,7 @@ async def made(prompt: object) -> tuple[UserContent, ...]:
     Raises:
         PromptFailed: it is blank, or neither text nor blocks.
     """
-    value = cast("object", await prompt) if inspect.isawaitable(prompt) else prompt
+    value = cast("object", await prompt) if is_awaited(prompt) else prompt
     given: object = Text(value) if isinstance(value, str) else value
     blocks = cast("Sequence[object]", given) if isinstance(given, Sequence) else [given]
     content = [block for block in blocks if isinstance(block, UserContent)]

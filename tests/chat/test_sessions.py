@@ -15,11 +15,12 @@ import pytest
 from journeyman import Agent, Chat, Host, InMemoryJournal, Output, dump_messages, load_messages, tool
 from journeyman.chat.turn import ABORTED
 from journeyman.events import Event, MessageCommitted
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call
+from journeyman.model import Response
+from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.session import Session
 from journeyman.store.store import Store
 from journeyman.tools.tools import AnyTool
-from journeyman.types import Effect, Message, Text, ToolResult, ToolUse
+from journeyman.types import Effect, Message, Text, Thinking, ToolResult, ToolUse
 from tests.support.invariants_history import history_faults
 from tests.support.players import Door, Report, cancelled, chatting, code, script_of
 from tests.support.recorder import transcript
@@ -110,7 +111,12 @@ async def test_what_waits_is_kept_when_the_chat_is_left_and_its_receipt_says_so(
         assert chat.clear("follow_ups") == ("Two.", "Three.", "Four.")
         last = chat.follow_up("Five.")
         id = session_of(chat).id
-    assert [await each for each in (steering, follow_up, gone, last)] == ["kept", "withdrawn", "withdrawn", "kept"]
+    assert [await each.outcome() for each in (steering, follow_up, gone, last)] == [
+        "kept",
+        "withdrawn",
+        "withdrawn",
+        "kept",
+    ]
     async with Chat.open(agent, path, id=id) as chat:
         assert (chat.state.steering, chat.state.follow_ups) == (("One.",), ("Five.",))
         await chat.continue_()
@@ -319,3 +325,19 @@ async def test_a_replaced_conversation_is_closed_in_the_same_way() -> None:
     async with chatting(Scripted([]), tools=[read]) as chat:
         chat.replace(cut("read"))
         assert script_of(chat)[-1] == ("user", f"#read_1! {PURE}")
+
+
+@pytest.mark.parametrize("answer", [say(" "), say(Thinking("Hm.", "c2lnbmVk"), "\n\n")], ids=["blank", "thinking"])
+async def test_a_chat_goes_on_after_a_blank_answer_also_from_its_session(
+    path: Path, stage: Stage, answer: Response
+) -> None:
+    agent = Agent(name="tester", model=stage.model(["Hello.", answer, "Here.", answer, "Back."]))
+    async with Chat.open(agent, path) as chat:
+        await chat.prompt("Hi.")
+        assert code(await chat.prompt("Are you there?")) == "INVALID_RESPONSE"
+        assert (await chat.prompt("Hello?")).unwrap() == "Here."
+        assert code(await chat.prompt("And now?")) == "INVALID_RESPONSE"
+        id, kept = session_of(chat).id, chat.messages
+    async with Chat.open(agent, path, id=id) as chat:
+        assert chat.messages == kept
+        assert (await chat.prompt("Again.")).unwrap() == "Back."

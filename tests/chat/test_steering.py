@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
 
 import pytest
 
-from journeyman import ChatHeld, Limits, Output, ProviderError, Success, tool
+from journeyman import Agent, Callbacks, Chat, ChatHeld, Limits, Output, ProviderError, Success, Tasks, Tool, run, tool
+from journeyman.agent import Stopping
+from journeyman.chat import Turn
+from journeyman.endings import StopGuardContext
 from journeyman.events import ModelResponded, RunSucceeded, TurnEnded
 from journeyman.model import Request
-from journeyman.models.scripted import Answer, Scripted, call, say
+from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.tools import TaskContext
 from journeyman.types import Opaque
-from tests.support.players import Door, Report, chatting, code, look, once, script_of, stop
+from tests.support.players import Door, Report, chatting, code, context_of, done, look, once, script_of, stop
 from tests.support.recorder import Recorder, calls, check_balance, transcript
 from tests.support.stage import Stage
 
@@ -265,7 +272,7 @@ async def test_an_injection_resumes_a_chat_that_came_to_its_end(stage: Stage) ->
         receipt = chat.inject("Task 1 is done.")
         assert receipt.disposition == "resumed"
         assert chat.state.is_running
-        assert await receipt == "delivered"
+        assert await receipt.outcome() == "delivered"
         await chat.wait_idle()
         assert script_of(chat)[-2:] == [("user", "Task 1 is done."), ("assistant", "Noted.")]
 
@@ -301,10 +308,112 @@ async def test_an_injection_from_another_thread_resumes_the_chat(stage: Stage) -
         await chat.prompt("Go.")
         receipt = await asyncio.to_thread(chat.inject, "From afar.")
         assert receipt.disposition == "resumed"
-        assert await receipt == "delivered"
+        assert await receipt.outcome() == "delivered"
         await chat.wait_idle()
         with pytest.raises(RuntimeError, match=r"From another one, use inject\(\)"):
             await asyncio.to_thread(chat.start, "From afar.")
+
+
+# -- hooks that return what a chat gives ------------------------------------------------------------------------------
+
+GIVEN: dict[str, Callable[[Chat[Any, Any], Turn[Any]], object]] = {
+    "receipt": lambda chat, turn: chat.steer("Hurry."),
+    "turn": lambda chat, turn: turn,
+    "hold": lambda chat, turn: chat.hold(),
+}
+"""What hooks return that would never come, or would stop a turn, if somebody awaited it."""
+
+
+class Deciding:
+    """A gate that decides as a function does."""
+
+    def __init__(self, decide: Callable[..., Any]) -> None:
+        self.decide = decide
+
+
+def refuse(text: str) -> None:
+    raise ValueError("refused")
+
+
+HOOKS: dict[str, Callable[[Callable[..., Any]], dict[str, Any]]] = {
+    **{
+        name: lambda hook, name=name: {name: hook}
+        for name in ("system", "prompt", "run_state", "attempt_state", "project", "on_message")
+    },
+    "stop_guard": lambda hook: {"stop_guard": hook},
+    "stop_after": lambda hook: {"stop_after": hook},
+    "validator": lambda hook: {"validators": [hook]},
+    "error_prompt": lambda hook: {"validators": [refuse], "error_prompt": hook},
+    "reflection": lambda hook: {"model": Scripted([REPORTED], repeat=True), "output": Output(Report, reflection=hook)},
+    "middleware": lambda hook: {"middlewares": [hook]},
+    "gate": lambda hook: {"gate": Deciding(hook)},
+    "handler": lambda hook: {"tools": [Tool("look", "Look.", {"type": "object"}, hook, thread=False)]},
+    "model": lambda hook: {"model": FromFunction(hook)},
+}
+REPORTED = [call("output", total=1), call("submit")]
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("where", HOOKS)
+async def test_what_a_hook_returns_of_a_chat_is_not_waited_for(where: str, given: str, door: Door) -> None:
+    returned: list[object] = []
+    async with chatting(Scripted([door.before("Done.")], repeat=True)) as chat:
+        turn = await door.reached_by(chat.start("Go."))
+
+        def hook(*_: object) -> object:
+            returned.append(GIVEN[given](chat, turn))
+            return returned[-1]
+
+        options: dict[str, Any] = {"model": Scripted([call("look"), "Done."], repeat=True), "tools": [look]}
+        await run(Agent[Any, Any](name="a", **options | HOOKS[where](hook)), "Go.", max_attempts=2)
+        assert returned
+        assert (chat.state.is_running, chat.state.is_held) == (True, False)
+        assert (await door.open_for(turn)).unwrap() == "Done."
+
+
+@pytest.mark.parametrize("given", GIVEN)
+async def test_what_callbacks_and_notifiers_return_of_a_chat_is_not_waited_for(given: str, door: Door) -> None:
+    names = [field.name for field in fields(Callbacks)]
+    told: list[str] = []
+
+    async def work(task: TaskContext) -> None:
+        told.append("work")
+
+    async with chatting(Scripted([door.before("Done.")], repeat=True)) as chat:
+        turn = await door.reached_by(chat.start("Go."))
+
+        def hook(name: str) -> Callable[..., Any]:
+            return lambda *_: (told.append(name), GIVEN[given](chat, turn))[1]
+
+        agent = Agent(name="a", model=Scripted([call("look"), "Done."]), tools=[look], validators=[lambda text: None])
+        result = done(await run(agent, "Go.", callbacks=Callbacks(**{name: hook(name) for name in names})))
+        assert result.metadata.callback_errors == ()
+        async with Tasks(notify=hook("notify")) as tasks:
+            tasks.start(work, description="work")
+            await tasks.wait()
+        assert tasks.errors == ()
+        assert {*told} == {*names, "work", "notify"} - {"on_validation_failure", "on_failure"}
+        assert (chat.state.is_running, chat.state.is_held) == (True, False)
+        assert (await door.open_for(turn)).unwrap() == "Done."
+
+
+async def test_a_hook_may_say_something_to_the_chat_of_its_own_turn(stage: Stage) -> None:
+    more = iter(["More."])
+
+    def say_more(stopping: Stopping) -> Any:  # noqa: ANN401 - no verdict, on purpose
+        return next((chat.follow_up(text) for text in more), None)
+
+    async with chatting(stage.model(["One.", "Two."]), stop_guard=say_more) as chat:
+        assert (await chat.prompt("Go.")).unwrap() == "Two."
+
+
+async def test_a_turn_cannot_be_waited_for_from_inside_itself(stage: Stage) -> None:
+    async def wait_for_it(stopping: Stopping) -> None:
+        await turn
+
+    async with chatting(stage.model(["One."]), stop_guard=wait_for_it) as chat:
+        turn = chat.start("Go.")
+        assert "from inside itself" in context_of(await turn, StopGuardContext).reason
 
 
 # -- receipts ---------------------------------------------------------------------------------------------------------
@@ -316,7 +425,7 @@ async def test_what_waits_can_be_withdrawn(stage: Stage) -> None:
         assert chat.clear("steering") == ("a",)
         assert (steering.status, follow_up.status) == ("withdrawn", "queued")
         assert chat.clear() == ("b", "c")
-        assert await kept == "withdrawn"
+        assert await kept.outcome() == "withdrawn"
         await chat.prompt("Go.")
         assert script_of(chat)[0] == ("user", "Go.")
 
@@ -324,7 +433,7 @@ async def test_what_waits_can_be_withdrawn(stage: Stage) -> None:
 async def test_leaving_the_chat_withdraws_what_was_not_said() -> None:
     async with chatting(Scripted([])) as chat:
         receipt = chat.follow_up("later")
-        waiting = asyncio.ensure_future(receipt)
+        waiting = asyncio.ensure_future(receipt.outcome())
     assert await waiting == "withdrawn"
     assert repr(receipt) == "<Receipt withdrawn 'later'>"
 
@@ -332,7 +441,7 @@ async def test_leaving_the_chat_withdraws_what_was_not_said() -> None:
 async def test_who_stops_waiting_for_a_receipt_leaves_it_to_others(stage: Stage) -> None:
     async with chatting(stage.model(["One.", "Two."])) as chat:
         receipt = chat.follow_up("later")
-        impatient, patient = asyncio.ensure_future(receipt), asyncio.ensure_future(receipt)
+        impatient, patient = asyncio.ensure_future(receipt.outcome()), asyncio.ensure_future(receipt.outcome())
         await asyncio.sleep(0)
         impatient.cancel()
         await chat.prompt("Go.")

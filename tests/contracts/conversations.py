@@ -144,6 +144,13 @@ CONVERSATIONS: Final = (
         needs="malformed",
     ),
     Conversation("an empty answer", _texts, [say()]),
+    Conversation("a blank answer", _texts, [say(_look(1, "a")), say(" \n")]),
+    Conversation("blanks and a call", _texts, [say("\n\n", _look(1, "a")), say("Done.")]),
+    Conversation(
+        "a blank answer, a reminder, and then the output",
+        partial(_reports, nudge=True),
+        [say(" "), say("\n"), say(_report("b", "umbrella", 12))],
+    ),
     Conversation("an empty answer after a call", _texts, [say(_look(1, "a")), say(), say("Done.")]),
     Conversation(
         "malformed arguments",

@@ -33,7 +33,7 @@ async def carried(carrier: Carrier, conversation: Conversation, *, watched: bool
 ROWS = [(carrier, conversation) for carrier in CARRIERS for conversation in CONVERSATIONS]
 
 
-# Five does not divide the number of conversations, 24: each of them is tried, and each carrier.
+# Five does not divide the number of conversations, 27: each of them is tried, and each carrier.
 @pytest.mark.fuzz
 @pytest.mark.parametrize(
     ("carrier", "conversation"),

@@ -224,6 +224,46 @@ async def test_a_history_that_could_not_be_sent_is_mended(stage: Stage, history:
     assert all(message.content for message in result.history)
 
 
+SIGNED = Thinking("Hm.", "c2lnbmVk")
+NOTHING_SAID: dict[str, Response] = {
+    "nothing": say(),
+    "an empty text": say(""),
+    "a blank": say(" "),
+    "blanks": say("\n", " \t"),
+    "thinking": say(SIGNED),
+    "thinking and a blank": say(SIGNED, "\n\n"),
+    "hidden thinking": say(RedactedThinking("eDk="), " "),
+    "a blank that is cut off": say(" ", stop_reason="max_tokens"),
+    "a blank refusal": say(" ", stop_reason="refusal"),
+    "a blank after a stop sequence": say(" ", stop_reason="stop_sequence"),
+    "a blank before a pause": say(" ", stop_reason="pause_turn"),
+    "a blank call of nothing": say(" ", stop_reason="tool_use"),
+}
+
+
+# A46, design 4.3
+@pytest.mark.parametrize("answer", NOTHING_SAID.values(), ids=NOTHING_SAID)
+async def test_a_run_that_ended_with_nothing_said_can_go_on(stage: Stage, answer: Response) -> None:
+    agent = talker(stage.model([call("look", id="a"), answer, "Hello."]), limits=Limits(iterations=2))
+    first = failed(await run(agent, "Go."))
+    assert (await run(agent, "Go on.", history=first.history)).unwrap() == "Hello."
+
+
+@pytest.mark.parametrize("answer", NOTHING_SAID.values(), ids=NOTHING_SAID)
+async def test_a_stored_answer_that_says_nothing_can_be_sent(stage: Stage, answer: Response) -> None:
+    history = [user(A), Message("assistant", answer.content), user(B), Message("assistant", answer.content)]
+    result = await run(talker(stage.model(["Hello."])), "Go.", history=history)
+    assert result.unwrap() == "Hello."
+
+
+@pytest.mark.parametrize("answer", [say(" "), say(SIGNED), say(SIGNED, "\n")], ids=str)
+async def test_a_reminder_after_a_blank_answer_can_be_sent(stage: Stage, answer: Response) -> None:
+    model = stage.model([answer, answer, report(1)])
+    assert (await run(reporter(model, nudge=True), "Go.")).unwrap() == Report(total=1)
+    reminder = "Nothing was handed in yet. Go on, and hand in the result with 'output'."
+    assert stage.texts(2)[-1] == reminder
+
+
 async def test_the_history_that_is_given_is_not_changed(stage: Stage) -> None:  # A46, A48
     history = [user(A), assistant(CALLED)]
     before = list(history)

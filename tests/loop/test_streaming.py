@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -219,3 +221,45 @@ async def test_a_wrong_option_is_refused_at_the_call() -> None:
     options: dict[str, Any] = {"max_atempts": 3}
     with pytest.raises(TypeError, match=r"stream\(\) got an unexpected keyword argument 'max_atempts'"):
         stream(Agent(name="a", model=Scripted(["Hello."])), "Go.", **options)
+
+
+UNDER = {
+    "stream": """
+    async with stream(Agent(name="a", model=FromFunction(interrupted)), "Go.") as events:
+        async for event in events:
+            pass
+""",
+    "chat": """
+    async with Chat(Agent(name="a", model=FromFunction(interrupted))) as chat:
+        await chat.prompt("Go.")
+""",
+    "task": """
+    async def work(task):
+        interrupted(task)
+    async with Tasks() as tasks:
+        tasks.start(work, description="work")
+        await tasks.wait()
+""",
+}
+
+
+@pytest.mark.parametrize("interrupt", ["KeyboardInterrupt", "SystemExit"])
+@pytest.mark.parametrize("under", UNDER)
+def test_an_interrupt_leaves_no_traceback_of_asyncios(interrupt: str, under: str) -> None:
+    program = f"""
+import asyncio
+from journeyman import Agent, Chat, Tasks, stream
+from journeyman.models.scripted import FromFunction
+
+def interrupted(request):
+    raise {interrupt}
+
+async def main():
+{UNDER[under]}
+try:
+    asyncio.run(main())
+except {interrupt}:
+    print("interrupted")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("interrupted\n", "")

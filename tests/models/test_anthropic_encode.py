@@ -225,7 +225,7 @@ ANSWERED = (HELLO, assistant(ToolUse("t", "query")), user(ToolResult("1", tool_u
             "auto",
             (BRIEF,),
             (HELLO, assistant(Text("x"), Thinking("t", "s"))),
-            ["system.0", "0.0"],
+            ["system.0", "1.0"],
             id="never on thinking",
         ),
         pytest.param(

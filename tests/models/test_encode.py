@@ -146,16 +146,16 @@ NO_IMAGE = "[An image (image/png) that cannot be sent to this model is left out.
 
 BY_MODELS: dict[str, tuple[Block, Json | None, object, list[Json]]] = {
     "an empty text": (Text(""), None, None, []),
-    "a blank text stays": (Text(" "), text(" "), " ", output_text(" ")),
+    "a blank text": (Text(" \n"), None, None, []),
     "what the API knows": (PHASED, {**text("A"), "citations": CITED}, "A", output_text("A", phase="commentary")),
     "a refusal": (Text("A", extra={"refusal": True}), text("A"), REFUSED, output_text("A")),
     "annotations with an id": (WITH_ID, text("A"), "A", output_text(SENT_WITH_ID, id="msg_7", status="completed")),
     "annotations without an id": (Text("A", extra={"annotations": NOTED}), text("A"), "A", output_text("A")),
-    "signed thinking of nobody": (Thinking("Hm.", "sig"), signed("Hm."), None, []),
-    "omitted thinking": (Thinking("", "sig", "anthropic"), signed(""), None, []),
+    "signed thinking of nobody": (Thinking("Hm.", "sig"), None, None, []),
+    "omitted thinking": (Thinking("", "sig", "anthropic"), None, None, []),
     "thinking without a signature": (Thinking("Hm."), None, None, []),
     "another provider's thinking": (Thinking("Hm.", "sig", "mistral"), text(TAGGED), TAGGED, output_text(TAGGED)),
-    "redacted thinking of nobody": (RedactedThinking("x9"), {"type": "redacted_thinking", "data": "x9"}, None, []),
+    "redacted thinking of nobody": (RedactedThinking("x9"), None, None, []),
     "another provider's redacted thinking": (RedactedThinking("x9", "mistral"), None, None, []),
     "a block of Anthropic's": (Opaque("anthropic", USE), orjson.loads(USE), NO_USE, output_text(NO_USE)),
     "an item of OpenAI's": (Opaque("openai", f" {ITEM}\n"), text(NO_ITEM), NO_PLACE, [orjson.loads(ITEM)]),
@@ -170,6 +170,29 @@ def test_what_a_model_said_goes_back_as(name: str) -> None:
     assert {item.get("role") for item in (*anthropic, *chat)} <= {"assistant"}
     told = [only([item["content"] for item in said]) for said in (anthropic, chat)]
     assert [told[0] and only(told[0]), told[1], responses] == expected
+
+
+REASONING: dict[str, tuple[Block, Json]] = {
+    "signed thinking of nobody": (Thinking("Hm.", "sig"), signed("Hm.")),
+    "omitted thinking": (Thinking("", "sig", "anthropic"), signed("")),
+    "redacted thinking of nobody": (RedactedThinking("x9"), {"type": "redacted_thinking", "data": "x9"}),
+}
+
+
+@pytest.mark.parametrize("name", REASONING)
+def test_reasoning_goes_back_to_anthropic_before_what_came_of_it(name: str) -> None:
+    block, expected = REASONING[name]
+    said = conversation_of(body_of(MODELS[0], HELLO, assistant(block, Text(" "), Text("A"), block), HELLO))[1]
+    assert said["content"] == [expected, text(" "), text("A")]
+
+
+@pytest.mark.parametrize("reasoning", [Thinking("Hm.", "sig"), Thinking("Hm."), RedactedThinking("x9")], ids=str)
+@each
+def test_an_answer_that_says_nothing_is_not_sent_back(model: Any, reasoning: Block) -> None:  # noqa: ANN401
+    alone = body_of(model, HELLO, HELLO)
+    blank = Text("\n\n")
+    for content in ((blank, Text(" ")), (reasoning,), (reasoning, blank), (blank, reasoning, reasoning)):
+        assert body_of(model, HELLO, assistant(*content), HELLO) == alone
 
 
 def wrong(content: object) -> Json:

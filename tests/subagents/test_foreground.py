@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from journeyman import Agent, Failure, Limits, Output, Result, Subagents, Tasks, Usage, run, tool
+from journeyman.agent import MessageContext
 from journeyman.errors import ProviderError, SubagentFailed
 from journeyman.events import RunFailed, RunSucceeded
 from journeyman.models.scripted import FromFunction, Scripted, call, say
@@ -149,6 +151,36 @@ async def test_sub_agents_that_a_program_starts_do_not_retry_either(stage: Stage
             await each.execute({**look, "background": True})
         await tasks.wait()
         assert [info.status for info in tasks.list()] == ["failed", "completed"]
+
+
+async def test_a_hook_of_two_parameters_is_told_of_whom_every_message_is(stage: Stage) -> None:
+    heard, own = list[tuple[str, MessageContext]](), list[MessageContext]()
+
+    def hear(message: Message, context: MessageContext) -> None:
+        heard.append((message.text, context))
+
+    crew = Subagents(scout(stage, call("look", id="a"), "found", on_message=hear))
+
+    def hear_own(message: Message, context: MessageContext) -> None:
+        own.append(context)
+
+    await play(stage, crew, {"agent": "scout", "task": "look"}, on_message=hear_own)
+    whose = MessageContext(path=("lead", "scout#1"), agent="scout", task="look", index=0)
+    assert [context for _, context in heard] == [replace(whose, index=index) for index in range(4)]
+    assert (heard[0][0], heard[-1][0]) == ("look", "found")
+    assert [context.index for context in own] == list(range(len(own)))
+    assert {(context.path, context.agent) for context in own} == {(("lead",), "lead")}
+
+
+async def test_an_optional_second_parameter_of_on_message_is_left_alone(stage: Stage) -> None:
+    heard = list[object]()
+
+    def hear(message: Message, mine: str = "mine") -> None:
+        heard.append(mine)
+
+    crew = Subagents(scout(stage, "found", on_message=hear))
+    await play(stage, crew, {"agent": "scout", "task": "look"})
+    assert heard == ["mine", "mine"]
 
 
 async def test_hooks_of_the_definition_see_the_prompt_and_every_message(stage: Stage) -> None:  # S1.8

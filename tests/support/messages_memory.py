@@ -57,8 +57,10 @@ class Memory:
     ) -> None:
         """Keep one answer that the client has received in full; `taken` are ids that its conversation had before."""
         blocks = tuple(comparable(content))
-        bare = tuple(block for block in blocks if block.get("type") not in THINKING)
         self._blocks.update(map(_canonical, blocks))
+        while blocks and blocks[-1].get("type") in THINKING:  # the API refuses it there, so it does not come back
+            blocks = blocks[:-1]
+        bare = tuple(block for block in blocks if block.get("type") not in THINKING)
         self._ids.update(_call_ids(blocks))
         if len(bare) < len(blocks):
             self._note(Served(bare, paused, prefix, _renamable(bare, taken), is_bare=True))

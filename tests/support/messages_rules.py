@@ -3,9 +3,9 @@
 The rules that types can express come from `strict_schema.py`, those that other APIs have as well from
 `strict_request.py`; the others are here, those of the conversation last. A rule is kept if one of our encoders could
 break it. Deliberately not checked, because real requests break them and are taken: that the
-first message is the user's, that roles alternate, that tool_use ids are unique in the whole history, that a text is
-never one space. Not checked either, because it depends on the model: prefill as such, and manual thinking on the newest
-models.
+first message is the user's, that roles alternate, that tool_use ids are unique in the whole history, that no text of an
+answer is one space where it has others. Not checked either, because it depends on the model: prefill as such, and
+manual thinking on the newest models.
 
 Each rule yields one text per fault and names its source: P is platform.claude.com/docs/en, # an issue or pull
 request.
@@ -170,6 +170,21 @@ def user_text_is_not_blank(request: Request) -> Iterator[str]:
         for block in turn.of_type("text"):
             if turn.role == "user" and block.text("text") and not block.text("text").strip():
                 yield f"{block.where}: text content blocks must contain non-whitespace text"
+
+
+def an_answer_is_not_blank(request: Request) -> Iterator[str]:
+    """A blank text of the assistant's stands beside something else than reasoning (anomalyco/opencode#31259)."""
+    for turn in request.turns:
+        others = [block for block in turn.blocks if block.type not in THINKING]
+        if turn.role == "assistant" and others and not any(b.type != "text" or b.text("text").strip() for b in others):
+            yield f"{turn.where}: text content blocks must contain non-whitespace text"
+
+
+def an_answer_does_not_end_in_thinking(request: Request) -> Iterator[str]:
+    """The final block of an assistant message is no reasoning (tailcallhq/forgecode#3071)."""
+    for turn in request.turns:
+        if turn.role == "assistant" and turn.blocks and turn.blocks[-1].type in THINKING:
+            yield f"{turn.where}: the final block in an assistant message cannot be `{turn.blocks[-1].type}`"
 
 
 def the_final_answer_has_no_trailing_space(request: Request) -> Iterator[str]:

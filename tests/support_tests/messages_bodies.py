@@ -137,7 +137,7 @@ GOOD: dict[str, Json] = {
         tools=[tool(), {**tool(), "name": "later", "defer_loading": True}],
     ),
     "tool schema that names an older draft": body(ASKED, tools=[tool(**OLDER_DRAFT)]),
-    "one space as an answer": body(ASKED, assistant(text(" ")), user(text("Pardon?"))),
+    "one space in an answer": body(ASKED, assistant(text(" "), text("Well.")), user(text("Pardon?"))),
     "prefill": body(ASKED, assistant(text("The best seller was"))),
     "empty final answer": body(ASKED, assistant()),
 }
@@ -164,7 +164,7 @@ MUTANTS = refusals(
         "there_is_a_message": {"plain text": [put("messages", [])]},
         "content_is_not_empty": {
             "plain text": [put("messages.0.content", "")],
-            "one space as an answer": [put("messages.1.content", [])],
+            "one space in an answer": [put("messages.1.content", [])],
         },
         "text_is_not_empty": {
             "tool turn": [put("messages.1.content.0.text", "")],
@@ -172,6 +172,13 @@ MUTANTS = refusals(
             "images": [put(f"{LAST}.0.content.0.text", "")],
         },
         "user_text_is_not_blank": {"plain text": [put("messages.0.content", " \n")]},
+        "an_answer_is_not_blank": {
+            "one space in an answer": [drop("messages.1.content.1"), put("messages.1.content", " \n")],
+            "thinking turn": [put("messages.1", assistant(THINKING, text(" ")))],
+        },
+        "an_answer_does_not_end_in_thinking": {
+            "thinking turn": [put("messages.1", assistant(text("I look."), THINKING))]
+        },
         "the_final_answer_has_no_trailing_space": {
             "prefill": [put("messages.1.content.0.text", "The best seller was ")]
         },

@@ -473,11 +473,13 @@ def test_thinking_may_be_left_out_once_what_was_before_it_has_changed() -> None:
     assert rules_broken(judged(stale, memory=memory, bind_thinking=True)) == {"thinking_keeps_its_conversation"}
 
 
-def test_thinking_that_comes_last_is_not_taken_for_gone() -> None:
+def test_thinking_that_came_last_does_not_come_back() -> None:
     memory = Memory()
     memory.remember([call("t1"), THINKING], paused=False, prefix="")
+    without = body(ASKED, assistant(call("t1")), user(result("t1")), tools=[tool()])
+    assert judged(without, memory=memory) == []
     unchanged = body(ASKED, assistant(call("t1"), THINKING), user(result("t1")), tools=[tool()])
-    assert judged(unchanged, memory=memory) == []
+    assert rules_broken(judged(unchanged, memory=memory)) == {"an_answer_does_not_end_in_thinking"}
 
 
 def test_a_call_whose_id_the_conversation_had_before_may_come_back_with_another() -> None:

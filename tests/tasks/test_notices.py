@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -355,3 +357,59 @@ async def test_the_output_of_one_task_may_be_opened_elsewhere_and_asynchronously
         await ended(tasks, giving("x"))
         assert [info.output_path for info in tasks.list()] == ["bg-1/write", None]
     assert len(paper.lines) == 3
+
+
+# -- chats that were left or reset -------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def working(tasks: Tasks, door: Door, *, place: Path | None = None) -> AsyncGenerator[Chat]:
+    """Give a chat that has started a task, which waits at the door."""
+
+    @tool
+    async def begin() -> str:
+        """Begin."""
+        return tasks.start(door.work, description="work")
+
+    agent = Agent(name="lead", model=Scripted([call("begin"), "Begun."]), tools=[begin])
+    opening = Chat(agent) if place is None else Chat.open(agent, place)
+    async with opening as chat:
+        await chat.prompt("Begin.")
+        yield chat
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_notification_to_a_chat_that_was_left_is_an_error_that_says_so(
+    is_stored: bool, tmp_path: Path, door: Door
+) -> None:
+    async with Tasks() as tasks:
+        async with working(tasks, door, place=tmp_path / "chats.db" if is_stored else None):
+            pass
+        door.opened.set()
+        await tasks.wait()
+    [error] = tasks.errors
+    assert (error.callback, str(error.error)[:44]) == ("notify", "The chat was left, so nobody will read this:")
+    assert "bg-1" in str(error.error)
+    assert tasks.get("bg-1").result == "let go"
+
+
+async def test_a_notifier_that_fails_falls_back_to_the_calling_chat(door: Door) -> None:
+    def fail(text: str, info: object) -> None:
+        raise LookupError("nobody there")
+
+    async with Tasks(notify=fail) as tasks, working(tasks, door) as chat:
+        door.opened.set()
+        await tasks.wait()
+        assert [str(each.error) for each in tasks.errors] == ["nobody there"]
+        [text] = chat.state.follow_ups
+        assert "<task-id>bg-1</task-id>" in text
+
+
+async def test_a_chat_that_is_reset_lets_go_of_background_work(door: Door) -> None:
+    async with Tasks() as tasks, working(tasks, door) as chat:
+        await chat.reset()
+        assert tasks.get("bg-1").is_running
+        door.opened.set()
+        await tasks.wait()
+        assert (chat.state.follow_ups, tasks.errors) == ((), ())
+        assert tasks.get("bg-1").status == "completed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from journeyman.history import INTERRUPTED, NO_OUTPUT, History
@@ -255,6 +255,7 @@ def a_message(role: Role, content: list[Block], goes_on: bool) -> Message:
     return Message(role, tuple(content), goes_on)
 
 
+ASKED_ITS_TOOL = Opaque("anthropic", '{"type": "server_tool_use", "id": "s1"}')
 any_messages = st.lists(st.builds(a_message, roles, st.lists(any_block, max_size=5), st.booleans()), max_size=8)
 
 
@@ -263,6 +264,7 @@ def test_a_foreign_history_is_mended_totally(messages: list[Message]) -> None:
     assert faults_of(History(messages).export()) == []
 
 
+@example([a_message("assistant", [Text(" "), ASKED_ITS_TOOL], False), a_message("user", [Text("word")], False)])
 @given(any_messages)
 def test_mending_a_mended_history_changes_nothing(messages: list[Message]) -> None:
     once = History(messages).export()

@@ -126,6 +126,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         if self._open is not None or self._has_closed:
             raise RuntimeError("The chat was entered before. Make another one, with history=chat.messages.")
         self._open = AsyncExitStack()
+        self._inbox.is_left = False  # it may be that of a chat before
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         model = await _opened(self._runs.host.model or self.agent.model, self._open)
         self._path = self._runs.enter(model)
@@ -318,7 +319,10 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
             await turn.stopped()
 
     async def reset(self) -> None:
-        """Stop, and forget the conversation, the queues, the usage and the last error."""
+        """Stop, and forget the conversation, the queues, the usage and the last error.
+
+        Background work that was started by then goes on, but its notifications no longer come here.
+        """
         async with self.hold():
             self._last = None
             self._runs.reset()

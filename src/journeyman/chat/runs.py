@@ -140,8 +140,9 @@ class Runs:
         self.keep()
 
     def reset(self) -> None:
-        """Forget the conversation, the queues and the usage."""
+        """Forget the conversation, the queues and the usage, and let go of background work."""
         self.history, self.input, self.usage = History(), "", NOTHING_USED
+        self.inbox.conversation = object()
         self.writer.clear()
         self.keep()
 
@@ -214,7 +215,7 @@ class SessionWriter:
 
     def leave(self) -> None:
         """Tell everybody whose text was not said what becomes of it."""
-        self._inbox.clear(*BOTH, status="withdrawn" if self.session is None else "kept")
+        self._inbox.leave("withdrawn" if self.session is None else "kept")
 
     def _write(self, session: Session, step: Step) -> None:
         session.write(step)

@@ -10,7 +10,7 @@ from typing import Final, Generic
 
 from typing_extensions import TypeVar
 
-from journeyman.cancel import Abort, ended, is_done_for
+from journeyman.cancel import Abort, NeverAwaited, ended, is_done_for
 from journeyman.endings import Ending
 from journeyman.loop.record import Run
 from journeyman.result import CallbackError, Result
@@ -46,8 +46,11 @@ class ChatState:
     """What listeners raised at events of the chat itself. What they raise in a run is in its result."""
 
 
-class Turn(Generic[Out]):
-    """What one prompt began. Await it for its result. Whoever stops waiting does not stop the turn."""
+class Turn(NeverAwaited, Generic[Out]):
+    """What one prompt began. Await it for its result. Whoever stops waiting does not stop the turn.
+
+    A hook may return it: it is not awaited there.
+    """
 
     def __init__(self, chat_name: str) -> None:
         self.signal: Final = Abort()
@@ -115,6 +118,8 @@ class Turn(Generic[Out]):
         return () if self.run is None else tuple(self.run.calls.announced.values())
 
     def __await__(self) -> Generator[object, None, Result[Out]]:
+        if self.is_here():
+            raise RuntimeError("A turn cannot be waited for from inside itself: that would never end.")
         yield from self.settled().__await__()
         if self.task is None:
             raise RuntimeError("The turn never began.")
@@ -124,8 +129,11 @@ class Turn(Generic[Out]):
         return f"<Turn of {self._chat_name!r}, {'over' if self.is_over else 'going on'}>"
 
 
-class Hold:
-    """Keeps a chat from beginning turns, from when it is entered or awaited until it is left or released."""
+class Hold(NeverAwaited):
+    """Keeps a chat from beginning turns, from when it is entered or awaited until it is left or released.
+
+    A hook that returns it holds nothing: it is not awaited there.
+    """
 
     def __init__(self, begin: Callable[[], Awaitable[None]], end: Callable[[], None]) -> None:
         self._begin = begin

@@ -32,7 +32,7 @@ class RunStarted:
 class MessageCommitted:
     """A message became part of the history, the initial prompt included. In the order of the history.
 
-    In a chat, the user's last message may grow until the model reads it: it is then told again, under the same index.
+    The user's last message may grow until the model answers it: it is then told again, under the same index.
     """
 
     path: RunPath

@@ -7,13 +7,12 @@ ends an attempt.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
 from journeyman.budget import UNLIMITED, Budget
-from journeyman.cancel import Abort, current_scope, is_cancellation, is_failure
+from journeyman.cancel import Abort, current_scope, is_awaited, is_cancellation, is_failure
 from journeyman.endings import AttemptsContext, Ending, ErrorCode, InvalidInputContext, IterationsContext, PromptContext
 from journeyman.errors import name_and_words
 from journeyman.events import AttemptStarted, Callbacks, Listener, ValidationFailed
@@ -211,7 +210,7 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
         numbered = n_taken(make, 2) is None  # it needs a third
         given = (own_copy(run.input), isolated(run.states.run, "run"))
         state = make(*given, attempt) if numbered else make(*given)
-        run.states.attempt = isolated(await state if inspect.isawaitable(state) else state, "attempt")
+        run.states.attempt = isolated(await state if is_awaited(state) else state, "attempt")
 
 
 async def _accept(run: Run, candidate: Candidate, verdict: Verdict) -> Finished:
@@ -251,7 +250,7 @@ async def _feedback(run: Run, verdict: Verdict) -> str:
         return default_error_prompt(rejection)
     try:
         text = run.agent.error_prompt(rejection)
-        content = await made(await text if inspect.isawaitable(text) else text)
+        content = await made(await text if is_awaited(text) else text)
     except PromptFailed:
         raise
     except BaseException as error:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
-from journeyman.cancel import Scope, current_call, is_failure
+from journeyman.cancel import Scope, current_call, is_awaited, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, seen_of
@@ -324,7 +324,8 @@ def _wrapped(
     middleware: Middleware, inner: Callable[[MiddlewareCall], Awaitable[ToolResult]]
 ) -> Callable[[MiddlewareCall], Awaitable[ToolResult]]:
     async def step(call: MiddlewareCall) -> ToolResult:
-        return await middleware(call, inner)
+        given = middleware(call, inner)
+        return await given if is_awaited(given) else given
 
     return step
 
@@ -337,7 +338,7 @@ async def _invoke(
         value = await _in_thread(run, use, lambda: tool.invoke(arguments, context))
     else:
         value = tool.invoke(arguments, context)
-    if tool.is_async or isinstance(value, Awaitable):
+    if tool.is_async or is_awaited(value):
         value = await cast("Awaitable[object]", value)
     cap = tool.max_chars if tool.max_chars is not None else run.agent.max_result_chars
     return to_result(value, max_chars=cap, tool_use_id=use.id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from copy import copy
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import Any, cast
 
 from pydantic_core import from_json
 
-from journeyman.cancel import Cause, is_failure
+from journeyman.cancel import Cause, is_awaited, is_failure
 from journeyman.endings import BudgetContext, CancelledContext, Context, Ending, InternalContext, ProjectionContext
 from journeyman.errors import name_and_words
 from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
@@ -112,7 +111,7 @@ async def conclude(run: Run, ended: Finished | Ending | None) -> Result[Any]:
     if isinstance(ended, Finished):
         try:
             state = None if run.agent.project is None else run.agent.project(run.states.copied())
-            state = await state if inspect.isawaitable(state) else state
+            state = await state if is_awaited(state) else state
         except BaseException as error:
             if not is_failure(error):
                 raise

@@ -6,12 +6,11 @@ to continue.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from journeyman.agent import Agent
-from journeyman.cancel import is_failure
+from journeyman.cancel import is_awaited, is_failure
 from journeyman.endings import (
     Ending,
     InvalidResponseContext,
@@ -119,7 +118,7 @@ class SubmitHandIn:
             return error_result(invalid)
         try:
             shown = self._reflection.handler(draft)
-            return to_result(await shown if inspect.isawaitable(shown) else shown)
+            return to_result(await shown if is_awaited(shown) else shown)
         except BaseException as error:
             if not is_failure(error):
                 raise
@@ -208,7 +207,7 @@ class TextHandIn:
     async def _stops(self, name: str, result: ToolResult) -> bool:
         for rule in self._rules:
             verdict = rule(name, result)
-            if await verdict if inspect.isawaitable(verdict) else verdict:
+            if await verdict if is_awaited(verdict) else verdict:
                 return True
         return False
 
@@ -229,7 +228,7 @@ class TextHandIn:
         )
         try:
             verdict = run.stop_guard(stopping)
-            verdict = await verdict if inspect.isawaitable(verdict) else verdict
+            verdict = await verdict if is_awaited(verdict) else verdict
         except BaseException as error:
             if not is_failure(error):
                 raise

@@ -6,15 +6,14 @@ Whatever goes wrong here is an `Ending`.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, Final, Literal, cast
 
-from journeyman.agent import NOTHING_AROUND, Agent, host_problems
+from journeyman.agent import NOTHING_AROUND, Agent, MessageContext, host_problems
 from journeyman.budget import Budget, Ledger
-from journeyman.cancel import Scope, is_failure
+from journeyman.cancel import Scope, is_awaited, is_failure
 from journeyman.connect import connect
 from journeyman.endings import (
     Context,
@@ -46,6 +45,7 @@ from journeyman.output import PerRun, StopGuard
 from journeyman.prompt import PromptFailed, made
 from journeyman.tools.check import callback_problems, is_count, listener_problems, signal_problems
 from journeyman.tools.context import States, isolated, own_copy
+from journeyman.tools.signature import positional_parameters
 from journeyman.tools.tools import TOOL_NAME
 from journeyman.types import JsonObject, Message, RunPath, Text, UserContent
 
@@ -68,7 +68,7 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
     history, wrong_history = _history_of(options.history)
     if wrong_history is not None:
         wrong.append(f"history holds what is no message ({name_and_words(wrong_history)})")
-    return Run(
+    run = Run(
         agent=agent,
         input=input,
         options=options,
@@ -89,6 +89,9 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
         attempt=Attempt(0, started_s, budget),
         calls=Calls(agent.plan.tools),
     )
+    if run.watch is not None and agent.on_message is not None:
+        run.watch.on_message = _message_listener(run, agent.on_message)
+    return run
 
 
 def _default_retries(path: RunPath, origin: Origin | None) -> int:
@@ -159,7 +162,6 @@ def _watch(agent: Agent[Any, Any], options: Options, path: RunPath, above: Watch
     return Watch(
         path=path,
         listeners=options.listeners,
-        on_message=None if agent.on_message is None else _message_listener(agent),
         callbacks=options.callbacks or Callbacks(),
         above=above,
         max_attempts=agent.limits.attempts if options.max_attempts is None else options.max_attempts,
@@ -167,10 +169,17 @@ def _watch(agent: Agent[Any, Any], options: Options, path: RunPath, above: Watch
     )
 
 
-def _message_listener(agent: Agent[Any, Any]) -> Listener:
+def _message_listener(run: Run, told: Callable[..., object]) -> Listener:
+    wants_context = len(positional_parameters(told)) == 2
+
     def on_message(event: object) -> None:
-        if isinstance(event, MessageCommitted) and agent.on_message is not None:
-            agent.on_message(event.message)
+        if not isinstance(event, MessageCommitted):
+            return
+        if not wants_context:
+            told(event.message)
+            return
+        task = run.input if isinstance(run.input, str) else run.agent.plan.input.dump(run.input).decode()
+        told(event.message, MessageContext(path=event.path, agent=run.agent.name, task=task, index=event.index))
 
     return on_message
 
@@ -272,7 +281,7 @@ async def _made_by(where: str, make: Callable[..., object], *given: object) -> o
     """Return what a function of the agent makes for this run."""
     try:
         value = make(*given)
-        return await value if inspect.isawaitable(value) else value
+        return await value if is_awaited(value) else value
     except BaseException as error:
         if not is_failure(error):
             raise
@@ -305,7 +314,7 @@ async def _made(
 ) -> tuple[UserContent, ...]:
     try:
         value = prompt(given) if callable(prompt) else prompt
-        return await made(await value if inspect.isawaitable(value) else value)
+        return await made(await value if is_awaited(value) else value)
     except PromptFailed as failed:
         raise Unprepared(PromptContext(prompt=which, reason=failed.reason), failed) from failed
     except BaseException as error:

@@ -35,7 +35,7 @@ class Events(Generic[Given]):
 
     async def __aenter__(self) -> Events[Given]:
         self._task = asyncio.create_task(self._start(self._put))
-        self._task.add_done_callback(lambda _: self._news.set())
+        self._task.add_done_callback(self._end)
         return self
 
     async def __aexit__(
@@ -44,6 +44,11 @@ class Events(Generic[Given]):
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await ended(self._task)
+
+    def _end(self, task: asyncio.Task[Result[Given]]) -> None:
+        if not task.cancelled():
+            task.exception()  # an interrupt ends the program by itself: asyncio need not complain that nobody looked
+        self._news.set()
 
     def _put(self, event: Event) -> None:
         self._waiting.append(event)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
 from journeyman.agent import Validator
-from journeyman.cancel import Abort, is_failure
+from journeyman.cancel import Abort, is_awaited, is_failure
 from journeyman.endings import Ending, ValidationContext
 from journeyman.errors import InvalidArguments, Rejected, words_of
 from journeyman.events import LayerCompleted, LayerStarted
@@ -205,7 +205,7 @@ async def check(validator: Validator[T], value: T, pristine: Pristine[T] | None)
 async def _raised(validator: Validator[T], value: T, name: str) -> BaseException | None:
     try:
         verdict: object = validator(value)
-        if inspect.isawaitable(verdict):
+        if is_awaited(verdict):
             verdict = await verdict
     except BaseException as error:
         if not is_failure(error):
@@ -260,5 +260,5 @@ class from_checker(Generic[T]):
 
     async def __call__(self, value: T) -> None:
         outcome = self.checker(value)
-        if inspect.isawaitable(outcome):
+        if is_awaited(outcome):
             await outcome

@@ -5,13 +5,12 @@ Where nobody watches there is no `Watch` at all, and no event is made.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import field
 from typing import Final
 
-from journeyman.cancel import is_failure
+from journeyman.cancel import is_awaited, is_failure
 from journeyman.endings import Place
 from journeyman.events import (
     AttemptCompleted,
@@ -94,7 +93,7 @@ class Watch:
             return
         try:
             outcome = callback(self._context(facts, place), *arguments)
-            if inspect.isawaitable(outcome):
+            if is_awaited(outcome):
                 await outcome
         except BaseException as error:
             if not is_failure(error):

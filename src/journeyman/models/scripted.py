@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, get_args
 
 import orjson
 
+from journeyman.cancel import is_awaited
 from journeyman.errors import ProviderError
 from journeyman.model import BlockFinished, Facts, Model, Part, Request, Response, ResponseFinished, ResponseStarted
 from journeyman.models.wire import shown
@@ -104,7 +105,7 @@ class Scripted:
         answer = self._answers[min(index, len(self._answers) - 1)]
         if callable(answer):
             answer = answer(request)
-        return await answer if isinstance(answer, Awaitable) else answer
+        return await answer if is_awaited(answer) else answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class _Stream:
         if self._parts is None:
             answer = self._model.function(self._request)
             if not isinstance(answer, Response):
-                answer = _response(await answer if isinstance(answer, Awaitable) else answer, self._model.name)
+                answer = _response(await answer if is_awaited(answer) else answer, self._model.name)
             self._parts = iter(_parts_of(self._model, self._request, answer))
         for part in self._parts:
             return part

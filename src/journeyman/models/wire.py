@@ -158,6 +158,15 @@ def readable(block: Block, provider: str) -> Block | None:
             return block
 
 
+def says_nothing(blocks: Sequence[Block]) -> bool:
+    """Return whether a message of the model's has nothing but reasoning and blank texts: it is not to be sent back."""
+    return all([is_reasoning(block) or (type(block) is Text and not block.text.strip()) for block in blocks])
+
+
+def is_reasoning(block: Block) -> bool:
+    return isinstance(block, Thinking | RedactedThinking)
+
+
 def safe_id(id: str, *, longest: int | None = None) -> str:
     """Return the id if it is of letters, digits, `_` and `-`, and not too long; else another, always the same one."""
     if _SAFE.fullmatch(id) and (longest is None or len(id) <= longest):

@@ -6,7 +6,6 @@ The order is always: final status, event, notification, no longer active.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,7 +15,7 @@ from datetime import UTC, datetime
 from threading import get_ident
 from typing import Final, Literal
 
-from journeyman.cancel import call_in, ended, is_done_for
+from journeyman.cancel import call_in, ended, is_awaited, is_done_for
 from journeyman.errors import Rejected, name_and_words
 from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
 from journeyman.gate import current_guard
@@ -84,6 +83,8 @@ class RunningTask:
     notify: Notify | None
     chat: Inbox | None
     """The inbox of the chat that started it."""
+    conversation: object
+    """The conversation of that chat, as its inbox knows it."""
     open_output: OutputFactory | None
     on_over: Callable[[str], object]
     """Told once the notification was handed over."""
@@ -138,7 +139,10 @@ class RunningTask:
         name = f"background task {self.context.id}"
         self._carrier = self.host.loop.create_task(self._carry(), name=name, context=variables)
 
-        def begin_again(_: object) -> None:  # a task that was cancelled before its first step is to be settled, too
+        def begin_again(carrier: asyncio.Task[None]) -> None:
+            if not carrier.cancelled():
+                carrier.exception()  # an interrupt ends the program by itself: asyncio need not complain of it
+            # A task that was cancelled before its first step is to be settled, too.
             if not self._has_begun:
                 self.context.abort.abort("cancelled before it began")
                 self.begin(variables)
@@ -261,14 +265,25 @@ class RunningTask:
                 await ended(self._notifying, on_cancel=self._notifying.cancel)
 
     async def _tell(self, text: str, info: TaskInfo) -> None:
-        try:
-            if self.notify is not None:
+        if self.notify is not None:
+            try:
                 handed = self.notify(text, info)
-                if inspect.isawaitable(handed):
+                if is_awaited(handed):
                     await handed
-            elif self.chat is not None:
-                self.chat.put(text, "follow_ups")
-        except Exception as error:  # noqa: BLE001 - whatever the host's callback, or what keeps the chat's texts, raises
+                return
+            except asyncio.CancelledError:
+                self._tell_chat(text)
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever the host's callback raises
+                self._regret(error)
+        self._tell_chat(text)
+
+    def _tell_chat(self, text: str) -> None:
+        if self.chat is None or self.chat.conversation is not self.conversation:
+            return
+        try:
+            self.chat.put(text, "follow_ups")
+        except Exception as error:  # noqa: BLE001 - it was left, or whatever keeps its texts raises
             self._regret(error)
 
     def _regret(self, error: BaseException) -> None:

@@ -49,7 +49,8 @@ class Tasks:
         on_event: Listener | None = None,
         grace_s: float = 10.0,
     ) -> None:
-        """`notify` takes the notification of each task that ends; without it, the chat does that started the task.
+        """`notify` takes the notification of each task that ends; without it, or if it fails, the chat does that
+        started the task.
         `output` is a folder for the output of the tasks, or what opens it. `grace_s` is how many seconds a stopped task
         has to end by itself before it is cancelled.
 
@@ -144,6 +145,7 @@ class Tasks:
         )
 
     def _registered(self, host: TaskHost, work: Work, info: TaskInfo, options: TaskOptions) -> RunningTask:
+        inbox = current_inbox.get()
         made = RunningTask(
             context=TaskContext(info),
             work=work,
@@ -151,7 +153,8 @@ class Tasks:
             started_s=host.loop.time(),
             receive=options.get("receive"),
             notify=options.get("notify") or self._notify,
-            chat=current_inbox.get(),
+            chat=inbox,
+            conversation=None if inbox is None else inbox.conversation,
             open_output=options.get("output") or self._open_output,
             on_over=lambda id: self._active.pop(id, None),
             over=asyncio.Event(),

@@ -7,7 +7,6 @@ waits the host may have work, and where it has none the leader is told that the 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from typing import Any
 
 from journeyman.agent import Agent, Host
 from journeyman.budget import Exceeded, Spent
-from journeyman.cancel import is_failure
+from journeyman.cancel import is_awaited, is_failure
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import Questions
 from journeyman.endings import ErrorCode
@@ -169,7 +168,7 @@ class MemberLoop:
             return ""
         try:
             given = claim(self.member.name)
-            return (await given if inspect.isawaitable(given) else given) or ""
+            return (await given if is_awaited(given) else given) or ""
         except BaseException as error:
             if not is_failure(error):
                 raise
@@ -255,6 +254,6 @@ def _joined(
 
     async def joined(input: object) -> SystemPrompt:
         made = given(input)
-        return with_words(await made if inspect.isawaitable(made) else made)
+        return with_words(await made if is_awaited(made) else made)
 
     return joined

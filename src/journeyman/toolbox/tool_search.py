@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Final, cast
 
@@ -19,6 +19,7 @@ import orjson
 from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
+from journeyman.cancel import is_awaited
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.files import Refusal
 from journeyman.tools.results import to_result
@@ -182,7 +183,7 @@ async def _returned(called: AnyTool, arguments: dict[str, object], context: Tool
                 value = await asyncio.to_thread(called.invoke, arguments, context)
             else:
                 value = called.invoke(arguments, context)
-            return await cast("Awaitable[object]", value) if isinstance(value, Awaitable) else value
+            return await value if is_awaited(value) else value
     except TimeoutError:
         if limit.expired():
             raise Refusal("timeout", f"{called.name} timed out after {called.timeout_s:g} s.") from None

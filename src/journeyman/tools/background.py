@@ -7,7 +7,6 @@ the file is raised: it is kept, and makes the task fail when it ends.
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 from collections import deque
@@ -19,7 +18,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
-from journeyman.cancel import Abort
+from journeyman.cancel import Abort, is_awaited
 from journeyman.errors import name_and_words
 from journeyman.events import Identity, Liveness, TaskInfo, TaskKind
 from journeyman.inbox import Inbox
@@ -166,7 +165,7 @@ class TaskOutput:
             return
         try:
             made = factory(id, subject)
-            self._writer, self.path = await made if inspect.isawaitable(made) else made
+            self._writer, self.path = await made if is_awaited(made) else made
         except Exception as error:  # noqa: BLE001 - whatever the host's factory raises
             self.errors.append(f"cannot open the output: {name_and_words(error)}")
 

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias, cast
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
+from journeyman.cancel import NeverAwaited
 from journeyman.errors import Rejected
 from journeyman.history import NO_OUTPUT
 from journeyman.tools.issues import faults_of, issue_lines
@@ -113,7 +114,7 @@ def _text(value: object) -> str:
         return ""
     if isinstance(value, set | frozenset):
         return _json(_in_order(cast("Iterable[object]", value)))
-    if issubclass(type(value), Iterator | AsyncIterator | Awaitable):
+    if issubclass(type(value), Iterator) or _has_no_value_yet(value):
         raise _unfinished(value)
     return _json(value)
 
@@ -148,9 +149,14 @@ def _in_order(items: Iterable[object]) -> list[object]:
 
 
 def _foreign(value: object) -> str:
-    if issubclass(type(value), Awaitable | AsyncIterator):
+    if _has_no_value_yet(value):
         raise _unfinished(value)
     return str(value)
+
+
+def _has_no_value_yet(value: object) -> bool:
+    kind = type(value)  # what a value says of its own class may be anything
+    return issubclass(kind, Awaitable | AsyncIterator) and not issubclass(kind, NeverAwaited)
 
 
 def _unfinished(value: object) -> TypeError:

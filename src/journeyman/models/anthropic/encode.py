@@ -3,7 +3,8 @@
 A request's bytes, cache marks aside, are the beginning of the next request's: the provider's prompt cache and the
 signatures of the model's reasoning depend on that. What the API would refuse is settled here, block by block:
 
-- left out: empty texts, blank texts of the user, and reasoning without a signature (it was cut off);
+- left out: empty texts, blank texts of the user, reasoning without a signature (it was cut off) or at the end of a
+  message, and messages of the model's that say nothing: see `says_nothing`;
 - what only another provider can read, and ids and names that this one would refuse: see `models/wire.py`;
 - an assistant message that `continues` the one before is joined to it; what comes before a continuation, or ends the
   conversation, loses its trailing white space;
@@ -21,7 +22,17 @@ from typing import Final
 from journeyman.model import CachePolicy, Prefix, ToolSpec, anthropic_problems
 from journeyman.models.requests import refused_here
 from journeyman.models.strict import Grammars
-from journeyman.models.wire import is_marked_inside, joined, kept_beside, readable, safe_id, safe_name, to_json
+from journeyman.models.wire import (
+    is_marked_inside,
+    is_reasoning,
+    joined,
+    kept_beside,
+    readable,
+    safe_id,
+    safe_name,
+    says_nothing,
+    to_json,
+)
 from journeyman.types import (
     Base64,
     Block,
@@ -163,7 +174,7 @@ def _without_trailing_space(message: Message, piece: bytes) -> bytes:
     content, is_shorter = _sent(message.content, "assistant"), False
     while content and isinstance(last := content[-1], Text) and last.text != (words := last.text.rstrip()):
         content[-1:] = [replace(last, text=words)] if words else []
-        is_shorter = True
+        content, is_shorter = _answered(content), True
     if not is_shorter:
         return piece
     blocks = _blocks(content, "assistant")
@@ -179,7 +190,15 @@ def _sent(content: Sequence[Block], role: Role) -> list[Block]:
     if all([type(block) in _ALWAYS_SENT for block in content]):
         return [*content]
     blocks = [readable(block, CODEC) for block in content]
-    return [block for block in blocks if block is not None and _is_sent(block, role)]
+    sent = [block for block in blocks if block is not None and _is_sent(block, role)]
+    return _answered(sent) if role == "assistant" else sent
+
+
+def _answered(content: list[Block]) -> list[Block]:
+    """Return what the model said, as far as something comes of it: not the reasoning at the end."""
+    while content and is_reasoning(content[-1]):
+        content = content[:-1]
+    return [] if says_nothing(content) else content
 
 
 def _is_sent(block: Block, role: Role) -> bool:
@@ -306,8 +325,6 @@ def _is_marked(block: Block) -> bool:
 
 def _is_markable(block: Block) -> bool:
     match block:
-        case Thinking() | RedactedThinking():
-            return False
         case Opaque():
             return _MARKABLE_OPAQUE.fullmatch(block.kind) is not None
         case _:

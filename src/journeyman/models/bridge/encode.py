@@ -38,7 +38,7 @@ from pydantic_core import from_json
 
 from journeyman.model import Prefix
 from journeyman.models.strict import Grammars
-from journeyman.models.wire import as_object, as_text, is_object, readable, safe_id, safe_name
+from journeyman.models.wire import as_object, as_text, is_object, readable, safe_id, safe_name, says_nothing
 from journeyman.types import (
     Base64,
     Block,
@@ -101,7 +101,7 @@ class Encoder:
         message = messages[index]
         blocks = [block for block in (readable(one, self._owner) for one in message.content) if block is not None]
         if message.role == "assistant":
-            parts = _response_parts(blocks, self._owner, self._taken)
+            parts = [] if says_nothing(blocks) else _response_parts(blocks, self._owner, self._taken)
             return ModelResponse(parts=parts) if parts else None
         request_parts = _request_parts(blocks, _called_before(messages, index), self._taken, marks=marks)
         return ModelRequest(parts=request_parts) if request_parts else None

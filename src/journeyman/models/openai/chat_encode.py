@@ -8,7 +8,7 @@ has no place for is settled here:
 - an error says so in its text;
 - what the endpoint does not take is a text that says what is missing;
 - reasoning goes back only where the endpoint takes it; another provider's becomes a text: see `models/wire.py`;
-- empty texts, and messages without content, are left out.
+- empty texts, blank texts of the model's, and messages without content, are left out.
 
 Some services pass marks for the prompt cache (`cache_control`) on to a provider that wants them. A mark is a member of
 a part of content, so it can be set into the bytes of a message, and taken out of them, without encoding the message
@@ -212,9 +212,9 @@ class _Codec:
         blocks = [readable(block, self.endpoint.provider) for block in message.content]
         words, is_refusal = _words(message.content, blocks)
         calls = [self._call(block) for block in blocks if isinstance(block, ToolUse)]
-        if not words and not calls:
+        if not words.strip() and not calls:
             return b""
-        content: object = words or None
+        content: object = words if words.strip() else None
         if is_refusal and self.endpoint.refusals:
             content = [{"type": "refusal", "refusal": words}]
         fields: dict[str, object] = {"role": "assistant", "content": content, **self._reasoning(blocks)}

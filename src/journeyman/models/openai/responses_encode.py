@@ -7,6 +7,7 @@ the next request's, which is what the service's own cache depends on. What the A
   the two without the other. All other items go without ids, so that a view may leave reasoning out;
 - an error says so in its text;
 - left out: empty texts, reasoning that the API cannot read again, and reasoning that nothing follows (it was cut off);
+  and messages of the model's that say nothing: see `says_nothing`;
 - what only another provider can read, and ids and names that this one would refuse: see `models/wire.py`.
 """
 
@@ -23,7 +24,7 @@ from journeyman.model import Prefix, ToolSpec
 from journeyman.models.openai.chat_encode import file_name, missing, plain_text, url_of, with_error
 from journeyman.models.openai.endpoint import Endpoint
 from journeyman.models.strict import is_enforceable
-from journeyman.models.wire import as_object, joined, kept_beside, readable, safe_id, safe_name, to_json
+from journeyman.models.wire import as_object, joined, kept_beside, readable, safe_id, safe_name, says_nothing, to_json
 from journeyman.types import (
     Block,
     Document,
@@ -112,7 +113,10 @@ def _instructions(prefix: Prefix) -> bytes:
 def _items(message: Message, endpoint: Endpoint) -> bytes:
     """Return the items of a message, each with a comma before it; nothing at all if nothing of it can be sent."""
     items = _Items(message.role, endpoint)
-    for block in _sent(message.content, endpoint.provider):
+    blocks = _sent(message.content, endpoint.provider)
+    if message.role == "assistant" and says_nothing(blocks):
+        return b""
+    for block in blocks:
         items.add(block)
     return items.whole()
 
