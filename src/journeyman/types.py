@@ -79,8 +79,9 @@ def record_class(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
 
 def _sharing(made: type[T]) -> type[T]:
     """Give a dataclass the methods by which it is compared, hashed and shown."""
-    compared = tuple([each.name for each in fields(made) if each.compare])  # pyright: ignore[reportArgumentType] - a dataclass
-    shown = tuple([each.name for each in fields(made) if each.repr])  # pyright: ignore[reportArgumentType] - a dataclass
+    kind: Any = made
+    compared = tuple([each.name for each in fields(kind) if each.compare])
+    shown = tuple([each.name for each in fields(kind) if each.repr])
 
     def facts(self: object) -> tuple[object, ...]:
         return tuple([getattr(self, name) for name in compared])
@@ -95,7 +96,6 @@ def _sharing(made: type[T]) -> type[T]:
     def digest(self: object) -> int:
         return hash(facts(self))
 
-    kind: Any = made
     kind.__eq__, kind.__hash__, kind.__repr__ = is_equal, digest, text
     return made
 

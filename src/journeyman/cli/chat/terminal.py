@@ -37,6 +37,7 @@ from rich.console import Console
 
 from journeyman.cli.chat.view import SAY, Entry, Keys, View
 from journeyman.cli.show.lines import Line, laid_out
+from journeyman.cli.show.screen import end_process
 
 _STDIN: Final = 0
 _PRINTED: Final = (1, 2)
@@ -121,9 +122,10 @@ class Terminal:
     def _quit(self, exit_code: int) -> None:
         """End the process without waiting for anything."""
         descriptor = self._captured.output.fileno()
-        termios.tcsetattr(descriptor, termios.TCSANOW, self._before)
-        os.write(descriptor, _RESTORE)
-        os._exit(exit_code)
+        try:
+            termios.tcsetattr(descriptor, termios.TCSANOW, self._before)
+        finally:
+            end_process(exit_code, terminal=descriptor, last=_RESTORE)
 
     # -- the thread of the terminal
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import Event as Flag
 from threading import Lock, Thread
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -224,8 +224,15 @@ def _do_nothing(number: int, frame: object) -> None:
 
 def _quit(exit_code: int) -> None:
     """End the process without waiting for anything, with a visible cursor on a line of its own."""
-    if os.isatty(2):
-        terminal = os.dup(2)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the painter is still drawing, and would draw after this line
-        os.write(terminal, b"\r\n" + _SHOW_CURSOR)
-    os._exit(exit_code)
+    end_process(exit_code, terminal=2, last=b"\r\n" + _SHOW_CURSOR)
+
+
+def end_process(exit_code: int, *, terminal: int, last: bytes) -> NoReturn:
+    """End the process at once, also where the terminal is gone. Nothing comes after `last`, whatever threads draw."""
+    try:
+        if os.isatty(terminal):
+            kept = os.dup(terminal)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
+            os.write(kept, last)
+    finally:
+        os._exit(exit_code)
