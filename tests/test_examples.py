@@ -93,8 +93,8 @@ timeout: a cancellation from outside is an exception, as everywhere in asyncio
 < Bern: 21 degrees
 > Rome
 > Bern
-  asking the weather service
 < Bern: 21 degrees (from the cache)
+  asking the weather service
 < Rome: 29 degrees
 In the order of the calls: Bern: 21 degrees Oslo: 14 degrees Error: KeyError: 'Paris'
 Rome is the warmest.
@@ -240,7 +240,7 @@ STOCKTAKING = """\
       max counts       9
       max -> ada       F = 9
 ada says: 81 things are in stock.
-22 requests
+21 requests
       ada is gone
       eve is gone
       max is gone

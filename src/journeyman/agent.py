@@ -327,10 +327,6 @@ def _check_sections(agent: Agent[Any, Any]) -> Iterator[Problem]:
         yield Problem("INVALID_SECTION", f"feedback is {agent.feedback!r}.", "Pass 'result' or 'text'.")
 
 
-def _output_hint(value: object) -> str:
-    return f"Pass Output({value.__name__})." if isinstance(value, type) else "Leave it out, or pass Output(…)."
-
-
 def _tools_hint(value: object) -> str:
     if isinstance(value, Tool | Agent):
         return "Pass a list of tools; an agent among them as Subagents(agent)."
@@ -458,7 +454,8 @@ def _check_text_only(agent: Agent[Any, Any]) -> Iterator[Problem]:
 
 def _check_stopping(agent: Agent[Any, Any]) -> Iterator[Problem]:
     names = [tool.name for tool in agent.tools if isinstance(tool, Tool)]  # pyright: ignore[reportUnnecessaryIsInstance]
-    for each in _stop_rules(agent.stop_after):
+    given = agent.stop_after or ()
+    for each in (given,) if callable(given) else given:
         if not isinstance(each, str):
             takes = "a tool's name and its result"
             yield from function_problem("stop_after", each, takes, n=2, code="INVALID_STOP_AFTER")
@@ -466,12 +463,6 @@ def _check_stopping(agent: Agent[Any, Any]) -> Iterator[Problem]:
             wrong = f"stop_after names {each!r}, and no tool has that name.{meant(each, names)}"
             hint = f"Use one of: {', '.join(names)}." if names else "Give the agent that tool."
             yield Problem("INVALID_STOP_AFTER", wrong, hint)
-
-
-def _stop_rules(given: StopAfter | None) -> tuple[object, ...]:
-    if given is None:
-        return ()
-    return (given,) if callable(given) or isinstance(given, str) else tuple(given)
 
 
 def _check_functions(agent: Agent[Any, Any]) -> Iterator[Problem]:
@@ -504,11 +495,8 @@ def _check_parts(agent: Agent[Any, Any]) -> Iterator[Problem]:
             yield Problem("INVALID_COMPACTION", f"A strategy of compaction is {strategy!r}.", hint)
 
 
-def _check_limits(agent: Agent[Any, Any]) -> Iterator[Problem]:
-    return limits_problems(agent.limits, agent.retries)
-
-
 def _check_settings(agent: Agent[Any, Any]) -> Iterator[Problem]:
+    yield from limits_problems(agent.limits, agent.retries)
     yield from settings_problems(agent.settings)
     longest = agent.max_result_chars
     if longest is not None and not is_count(longest):
@@ -527,7 +515,6 @@ _CHECKS: Final = (
     _check_stopping,
     _check_functions,
     _check_parts,
-    _check_limits,
     _check_settings,
 )
 
@@ -550,7 +537,9 @@ _SECTIONS: Final[Mapping[str, tuple[type, ...]]] = {
 _MAY_BE_NONE: Final = {"prompt", "budget", "middlewares", "stop_after", "compaction", "description", "metadata"}
 _MAY_BE_CALLED: Final = {"system", "prompt", "stop_after", "compaction"}
 _HINTS: Final[Mapping[str, Callable[[object], str]]] = {
-    "output": _output_hint,
+    "output": lambda value: (
+        f"Pass Output({value.__name__})." if isinstance(value, type) else "Leave it out, or pass Output(…)."
+    ),
     "tools": _tools_hint,
     "stop_after": lambda value: f"Pass [{value!r}]." if isinstance(value, str) else "",
 }

@@ -364,7 +364,8 @@ class Scope:
             if above.cause is not None:
                 self._stop("abort" if above.cause == "abort" else "deadline")
         for scope in reversed([self, *self._scopes_above()]):
-            scope._hear_caller()
+            if scope._caller.cancelling() > scope._entered_with and not scope._is_stopped:
+                scope._press()  # its caller was cancelled, and had no turn yet to say so
         if self._is_stopped or self._task.cancelling():
             await asyncio.sleep(0)
             # The cancellation was caught somewhere. Ours is still due. Another was meant for the code that caught it:
@@ -373,11 +374,6 @@ class Scope:
                 raise asyncio.CancelledError
             while self._task.cancelling():
                 self._task.uncancel()
-
-    def _hear_caller(self) -> None:
-        """Stop the work if its caller was cancelled, and had no turn yet to say so."""
-        if self._caller.cancelling() > self._entered_with and not self._is_stopped:
-            self._press()
 
     def _stop_if_late(self) -> None:
         if self._n_unhurried:

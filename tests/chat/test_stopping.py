@@ -48,7 +48,7 @@ async def test_after_an_abort_the_model_reads_that_it_was_stopped_once(stage: St
         await chat.prompt("Well.")
     assert transcript(stage.messages(1))[-1] == ("user", f"#a! {STOPPED}", ABORTED, "Why did you stop?")
     texts = [message.text for message in chat.messages]
-    assert [text for text in texts if ABORTED in text] == [f"{ABORTED}Why did you stop?"]
+    assert [text for text in texts if ABORTED in text] == [f"{ABORTED}\n\nWhy did you stop?"]
 
 
 async def test_a_turn_can_be_aborted_by_itself(stage: Stage, door: Door) -> None:

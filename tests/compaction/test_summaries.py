@@ -65,7 +65,7 @@ async def test_what_is_too_large_before_the_turn_goes_and_the_prompt_stays() -> 
     before = [*chain(4, size=2_000), said()]
     messages = [*before, asked("Find the cat."), *exchange(11), *exchange(12, size=400), *exchange(13)]
     view, read = await summed(messages, summary_call(), excess=1_500)
-    assert view.messages[0].text.endswith("</context-summary>Find the cat.")
+    assert view.messages[0].text.endswith("</context-summary>\n\nFind the cat.")
     assert list(view.messages[1:]) == messages[-4:]
     assert "Find the cat." not in read[0]
 

@@ -574,7 +574,7 @@ LOSSLESS: dict[str, tuple[JsonObject, str]] = {
     "a schema elsewhere": (closed(a={"$ref": "https://example.com/schema"}), ""),
     "a definition that is missing": (closed(a={"$ref": "#/$defs/missing"}), ""),
     "a reference by name": ({**closed(a={"$ref": "A"}), "$defs": {"A": closed()}}, ""),
-    "one of none": ({**closed(a=PLAIN), "oneOf": []}, ""),
+    "one of none": (closed(a={**PLAIN, "oneOf": []}), ""),
 }
 LOST_TO: dict[str, tuple[str, JsonObject]] = {
     "a definition in itself": ("anthropic", {**closed(a=TO_A), "$defs": IN_ITSELF}),

@@ -154,7 +154,10 @@ class WorldRun:
 
     def _stop_after(self) -> Any:  # noqa: ANN401 - names or a predicate
         given = self.world.stop_after
-        return self._site(given, returns.stops) if isinstance(given, Site) else given
+        if isinstance(given, Site):
+            return self._site(given, returns.stops)
+        names = {plan.name for plan in self.world.tools}
+        return tuple(name for name in given if name in names)
 
     def _site(self, site: Site, give: Callable[..., object]) -> Callable[..., Any]:
         return self.actor.function(site, give)

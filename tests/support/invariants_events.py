@@ -66,7 +66,7 @@ def ending_faults(record: RunRecord) -> Iterator[str]:
     if record.result is None or ending is None:
         return
     match record.result, ending:
-        case Success(output=output), kinds.RunSucceeded(output=told_output) if output is told_output:
+        case Success(output=output), kinds.RunSucceeded(output=told_output) if output == told_output:
             pass
         case Failure(error=error), kinds.RunFailed(error=told_error) if error is told_error:
             pass

@@ -28,7 +28,7 @@ from journeyman.events import Callbacks, Listener, MessageCommitted
 from journeyman.gate import Gate, Guard, guard_for
 from journeyman.history import History
 from journeyman.loop.hand_in import hand_in_of
-from journeyman.loop.record import Attempt, Calls, Children, Clock, Options, Origin, Run, current_path, current_run
+from journeyman.loop.record import Attempt, Calls, Children, Clock, Options, Run, current_path, current_run
 from journeyman.loop.request import view_of
 from journeyman.loop.watch import Watch
 from journeyman.model import (
@@ -68,6 +68,7 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
     history, wrong_history = _history_of(options.history)
     if wrong_history is not None:
         wrong.append(f"history holds what is no message ({name_and_words(wrong_history)})")
+    default_retries = 2 if len(path) == 1 and origin is None else 0  # no run inside another repeats a request
     run = Run(
         agent=agent,
         input=input,
@@ -85,19 +86,13 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
         wrong=tuple(wrong),
         wrong_cause=wrong_history,
         hand_in=hand_in_of(agent),
-        retries=_default_retries(path, origin) if agent.retries is None else agent.retries,
+        retries=default_retries if agent.retries is None else agent.retries,
         attempt=Attempt(0, started_s, budget),
         calls=Calls(agent.plan.tools),
     )
     if run.watch is not None and agent.on_message is not None:
         run.watch.on_message = _message_listener(run, agent.on_message)
     return run
-
-
-def _default_retries(path: RunPath, origin: Origin | None) -> int:
-    """Return how often a failed request is repeated where the agent does not say: never for a sub-agent, wherever it
-    was started, nor for any other run inside another."""
-    return 2 if len(path) == 1 and origin is None else 0
 
 
 def _sound(options: Options) -> tuple[Options, list[str]]:

@@ -242,7 +242,8 @@ def _wiring_problems(name: str, given: object) -> Iterator[Problem]:
         case "create_model":
             yield from function_problem(name, given, "a name")
         case "team":
-            yield from () if callable(given) else lacking(name, given, "spawn", hint="Pass a Team(), or leave it out.")
+            if isinstance(given, type) or not callable(given):
+                yield from lacking(name, given, "spawn", hint="Pass a Team(), or leave it out.")
         case _:  # background_output
             if not isinstance(given, str | PathLike):
                 yield from function_problem(name, given, "an id and a subject", n=2)
