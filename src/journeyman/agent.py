@@ -404,7 +404,7 @@ def _check_tools(agent: Agent[Any, Any]) -> Iterator[Problem]:
             seen.add(tool.name)
             yield from tool_problems(tool)
             if provider == "anthropic" and "anthropic" not in tool.spec.forms:
-                yield from anthropic_problems(tool.spec.input_schema)
+                yield from anthropic_problems(tool.spec)
 
 
 def _check_output(agent: Agent[Any, Any]) -> Iterator[Problem]:

@@ -70,19 +70,22 @@ class ToolSpec:
 
 UNIONS: Final = frozenset({"allOf", "anyOf", "oneOf"})
 _PROPERTY_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_OTHERWISE: Final = "leave the tool out (that of an MCP server with only=[…]), or use another provider."
 
 
-def anthropic_problems(schema: JsonObject) -> list[Problem]:
+def anthropic_problems(tool: ToolSpec) -> list[Problem]:
     """Return why Anthropic would refuse the input schema of a tool that other providers take."""
+    schema = tool.input_schema
     problems: list[Problem] = []
     if unions := sorted(UNIONS & schema.keys()):
-        wrong = f"Anthropic takes no {' and no '.join(unions)} at the top of the input schema of a tool."
-        problems.append(Problem("INVALID_INPUT_SCHEMA", wrong, "Put it inside a property, or use another provider."))
+        named = " and no ".join(unions)
+        wrong = f"Anthropic takes no {named} at the top of the input schema of a tool, as {tool.name!r} has."
+        problems.append(Problem("INVALID_INPUT_SCHEMA", wrong, f"Put it inside a property, {_OTHERWISE}"))
     properties = schema.get("properties")
     for name in properties if isinstance(properties, dict) else ():
         if not _PROPERTY_NAME.fullmatch(name):
-            wrong = f"Anthropic does not take {name[:80]!r} as the name of a property."
-            hint = "Use 1 to 64 of the characters a-z, A-Z, 0-9, _, . and -, or another provider."
+            wrong = f"Anthropic does not take {name[:80]!r} as the name of a property, as in tool {tool.name!r}."
+            hint = f"Use 1 to 64 of the characters a-z, A-Z, 0-9, _, . and -, {_OTHERWISE}"
             problems.append(Problem("INVALID_PROPERTY_NAME", wrong, hint))
     return problems
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from journeyman import DefinitionError
+from journeyman import Agent, DefinitionError
 from journeyman.errors import McpUnavailable
 from journeyman.mcp import Stdio, mcp
 from tests.mcp.small import Small
@@ -64,14 +64,15 @@ async def test_a_server_without_tools_gives_none(small: Small) -> None:
         assert tools == []
 
 
-async def test_a_schema_that_no_provider_takes_is_to_be_left_out(small: Small) -> None:
-    with pytest.raises(DefinitionError) as caught:
-        async with mcp({"small": small.at("unusable")}):
-            pass
-    assert "Tool 'odd' of MCP server 'small' has 1 problem" in str(caught.value)
-    assert "Leave it out: Stdio(..., only=[...]) or Http(..., only=[...]) without 'odd'." in str(caught.value)
+async def test_a_schema_that_anthropic_does_not_take_is_to_be_left_out_there(small: Small) -> None:
+    async with mcp({"small": small.at("unusable")}) as tools:
+        assert Agent(name="gpt", model="openai:gpt-5.2", tools=tools).tools == tuple(tools)
+        with pytest.raises(DefinitionError) as caught:
+            Agent(name="claude", model="anthropic:claude-sonnet-4-5", tools=tools)
+    assert "Anthropic takes no anyOf at the top of the input schema of a tool, as 'odd' has." in str(caught.value)
+    assert "leave the tool out (that of an MCP server with only=[…])" in str(caught.value)
     async with mcp({"small": small.at("unusable", only=["echo"])}) as tools:
-        assert [each.name for each in tools] == ["echo"]
+        assert Agent(name="claude", model="anthropic:claude-sonnet-4-5", tools=tools).tools == tuple(tools)
 
 
 async def test_one_server_that_fails_ends_the_others(small: Small) -> None:

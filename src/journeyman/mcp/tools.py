@@ -208,12 +208,7 @@ def _tool(at: Connection, definition: Definition, name: str, options: _Taking) -
         untrusted=True,
     )
     if problems := tool_problems(made):
-        theirs = ("INVALID_INPUT_SCHEMA", "INVALID_PROPERTY_NAME")
-        hint = f"Leave it out: Stdio(..., only=[...]) or Http(..., only=[...]) without {definition.name!r}."
-        raise DefinitionError(
-            f"Tool {definition.name!r} of MCP server {at.name!r}",
-            [Problem(each.code, each.message, hint if each.code in theirs else each.hint) for each in problems],
-        )
+        raise DefinitionError(f"Tool {definition.name!r} of MCP server {at.name!r}", problems)
     return made
 
 

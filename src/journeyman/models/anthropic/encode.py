@@ -292,7 +292,7 @@ def _tool(spec: ToolSpec, *, strict: bool) -> bytes:
         tool: JsonObject = {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
         if form := spec.forms.get(CODEC):
             tool = {**form, "name": spec.name}
-        elif problems := anthropic_problems(spec.input_schema):
+        elif problems := anthropic_problems(spec):
             reasons = " ".join([f"{problem.message} {problem.hint}" for problem in problems])
             raise refused_here(f"The tool {spec.name!r} cannot be sent. {reasons}")
         marks: JsonObject = {"strict": True} if strict else {}
