@@ -142,6 +142,15 @@ async def test_the_connection_goes_to_the_address_that_was_checked(names: dict[s
         assert (there.asked, names) == (["changing.example/a?b=c"], {"changing.example": ["10.0.0.1"]})
 
 
+async def test_a_site_is_told_who_asks() -> None:
+    async def who(request: web.Request) -> web.StreamResponse:
+        return web.Response(text=request.headers["User-Agent"])
+
+    async with site(who) as there:
+        assert (await fetched(there.url)).endswith("\n\njourneyman")
+        assert (await fetched(there.url, user_agent="Ada's crawler")).endswith("\n\nAda's crawler")
+
+
 async def test_a_host_can_be_allowed_by_its_name(names: dict[str, list[str]]) -> None:
     async with site(page("here")) as there:
         names["intranet"] = ["127.0.0.1"]

@@ -84,6 +84,16 @@ async def test_files_are_found_by_pattern_the_newest_first(
     assert (text.split("\n") if found else text) == (found or f"No file in {path} matches {pattern}.")
 
 
+@pytest.mark.parametrize("name", [".gitignore", ".ignore", ".rgignore"])
+async def test_a_rule_with_a_slash_holds_from_the_folder_of_its_file(player: Player, folder: Path, name: str) -> None:
+    files = ["a.py", "lib/b.py", "src/a.py", "src/deep/a.py", "src/lib/b.py", "src/deep/lib/b.py"]
+    (folder / ".git").mkdir()  # of a .gitignore, ripgrep takes notice in a repository alone
+    fill(folder, {f"src/{name}": "/a.py\nlib/b.py\n", **dict.fromkeys(files, "")})
+    assert sorted((await player.text("glob", pattern="**/*.py")).split("\n")) == [
+        *("a.py", "lib/b.py", "src/deep/a.py", "src/deep/lib/b.py")
+    ]
+
+
 async def test_many_files_are_cut(player: Player, folder: Path) -> None:
     fill(folder, {f"{n}.txt": "" for n in range(203)})
     lines = (await player.text("glob", pattern="*.txt")).split("\n")
