@@ -378,8 +378,8 @@ class Summary:
         lines: list[str] = []
         for each in fields(self):
             value: str | tuple[str, ...] = getattr(self, each.name)
-            texts = [value] if isinstance(value, str) else [f"- {text}" for text in value]
-            said = "\n".join(escape(text, quote=False) for text in texts if text.strip())
+            dash, texts = ("", (value,)) if isinstance(value, str) else ("- ", value)
+            said = "\n".join(f"{dash}{escape(text, quote=False)}" for text in texts if text.strip())
             if said:
                 tag = each.name.replace("_", "-")
                 lines.append(f"<{tag}>\n{said}\n</{tag}>")

@@ -122,8 +122,9 @@ async def test_an_abort_works_from_every_place(stage: Stage) -> None:
         assert code(await turn) == "EXECUTION_CANCELLED"
 
 
-async def test_a_chat_stopped_by_its_limits_has_no_marker(stage: Stage) -> None:
-    async with chatting(stage.model([hang]), limits=Limits(seconds=0.01)) as chat:
+@virtual_clock
+async def test_a_chat_stopped_by_its_limits_has_no_marker() -> None:
+    async with chatting(Scripted([hang]), limits=Limits(seconds=5)) as chat:
         assert code(await chat.prompt("Go.")) == "BUDGET_EXCEEDED"
         assert script_of(chat) == [("user", "Go.")]
 
@@ -443,6 +444,7 @@ async def test_the_events_of_a_stopped_turn_end_with_its_end(stage: Stage, recor
     assert told == [("user", "Go."), ("user", "Go.", ABORTED)]
 
 
-async def test_a_run_without_a_chat_has_no_marker(stage: Stage) -> None:
-    result = await run(Agent(name="tester", model=stage.model([hang]), limits=Limits(seconds=0.01)), "Go.")
+@virtual_clock
+async def test_a_run_without_a_chat_has_no_marker() -> None:
+    result = await run(Agent(name="tester", model=Scripted([hang]), limits=Limits(seconds=5)), "Go.")
     assert transcript(result.history) == [("user", "Go.")]

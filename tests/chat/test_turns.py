@@ -189,6 +189,7 @@ async def test_a_message_is_encoded_once_however_many_prompts_follow(stage: Stag
         await chat.prompt("Two?")
         before = [(message, dict(message.wire)) for message in chat.messages[:-1]]
         await chat.prompt("Three?")
+        assert len(before) == 3
         for (message, wire), later in zip(before, chat.messages, strict=False):
             assert later is message
             assert wire

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journeyman.compaction import OPENING, Summarise
+from journeyman.compaction import OPENING, Summarise, Summary
 from journeyman.errors import ProviderError
 from journeyman.model import Facts
 from journeyman.models.scripted import Answer, FromFunction, say
@@ -32,6 +32,11 @@ async def summed(
     view = await strategy.informed(found).view(messages, excess_tokens=excess)
     assert fault_of_view(messages, view.messages) is None
     return view, [request.messages[0].text for request in requests]
+
+
+def test_what_says_nothing_is_left_out_of_a_summary() -> None:
+    summary = Summary(goal="Find it.", done=("", "Went left.", " "), facts=("\n",), files=(), next_step=" ")
+    assert summary.fields_text() == "<goal>\nFind it.\n</goal>\n<done>\n- Went left.\n</done>"
 
 
 async def test_within_a_turn_the_prompt_and_its_first_calls_stay_as_they_are() -> None:

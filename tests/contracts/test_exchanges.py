@@ -79,6 +79,8 @@ async def test_parts_come_while_the_answer_is_still_being_written(carrier: Exami
             async for part in parts:
                 if part == TextPart("Hello"):
                     break
+            else:
+                pytest.fail("The answer ended before its first part came.")
         await api.until(lambda: api.requests[0].hung_up)
 
 
@@ -127,7 +129,7 @@ async def test_two_hundred_streams_run_at_once_over_one_client(carrier: Examined
 async def test_failures_leave_no_garbage_behind(carrier: Examined) -> None:
     reply = cut(carrier.says.answer("Hi there."), after_events=3)
     async with carrier.server([reply]) as api, carrier.model(api.url) as model:
-        await failure_of(model)
+        assert (await failure_of(model)).kind == "stream_cut"
     gc.collect()  # an unclosed connection or generator would warn, and warnings are errors
 
 

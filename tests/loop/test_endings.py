@@ -30,7 +30,9 @@ from journeyman.models.scripted import Scripted, call, say
 from journeyman.types import Message, StopReason, ToolUse, Usage, dump_messages, load_messages
 from tests.loop.players import PLAIN, REFLECTED, Report, broken, look, meddle, report, reporter, small, submit, talker
 from tests.loop.results import context_of, failed, rejected, succeeded
+from tests.support.clock import virtual_clock
 from tests.support.naming import steady_repr
+from tests.support.players import after
 from tests.support.recorder import CallbackLog, Recorder, check_balance, transcript
 from tests.support.stage import Stage, Staged
 
@@ -372,11 +374,12 @@ def test_a_program_without_a_loop_gets_the_same_results() -> None:  # X26, D39
     assert failed(run_sync(reporter(Scripted([])), "Go.")).code == ErrorCode.API_ERROR
 
 
+@virtual_clock
 async def test_latency_is_in_seconds_of_the_loops_clock() -> None:  # X22
-    async with stream(talker(Scripted(["Hello."])), "Go.") as events:
+    async with stream(talker(Scripted([after(2.5, "Hello.")])), "Go.") as events:
         async for _ in events:
             pass
-    assert 0 <= events.result.metadata.latency_s < 5
+    assert events.result.metadata.latency_s == 2.5
 
 
 # -- what a failure carries --------------------------------------------------------------------------------------------

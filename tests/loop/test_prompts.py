@@ -101,6 +101,12 @@ async def test_prompts_may_be_blocks(stage: Stage) -> None:  # X16
     assert stage.messages(0)[0].content == (Text("What is this?"), DOT)
 
 
+async def test_a_system_prompt_is_text_and_nothing_else(stage: Stage) -> None:
+    agent = talker(stage.model(["Hello."]), system=_returning([Text("Look."), DOT]))
+    context = context_of(failed(await run(agent, "Go.")), PromptContext)
+    assert (context.prompt, context.reason, stage.n_requests) == ("system", "it holds more than text", 0)
+
+
 def _returning(value: object) -> Callable[[object], object]:
     def prompt(given: object) -> object:
         return value

@@ -39,6 +39,15 @@ def test_all_that_is_wrong_is_listed() -> None:
     assert [problem.code for problem in caught.value.problems] == codes
 
 
+@pytest.mark.parametrize(
+    "url", ["http://", "http://[::1/mcp", "http://a:0/mcp", "http://a:99999/mcp", "http://a:b/mcp"]
+)
+def test_an_address_that_nothing_can_be_at_is_refused(url: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        to_servers({"a": Http(url)})
+    assert [problem.code for problem in caught.value.problems] == ["INVALID_URL"]
+
+
 def test_a_file_lists_servers_in_the_form_of_desktop_programs(tmp_path: Path) -> None:
     servers = {
         "files": {"command": "npx", "args": ["-y", "server", "${HOME}/notes"], "env": {"TOKEN": "${GITHUB_TOKEN}"}},

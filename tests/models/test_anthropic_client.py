@@ -6,14 +6,16 @@ import asyncio
 import gc
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from struct import pack
 from typing import Any
+from zlib import crc32
 
 import anthropic
 import httpx2
 import orjson
-import pytest
 from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
@@ -198,21 +200,62 @@ async def test_vertex_moves_the_model_into_the_address_and_answers_with_the_same
     assert {key: body[key] for key in body if key != "anthropic_version"} == {k: own[k] for k in own if k != "model"}
 
 
-async def test_bedrock_is_asked_with_its_own_address_and_signature() -> None:
-    pytest.importorskip("botocore", reason="The SDK's client for Bedrock needs botocore to read and sign.")
-    wire = Wire(b"", "application/vnd.amazon.eventstream")
+def framed(payload: bytes, **headers: str) -> bytes:
+    """Return a message in the framing of AWS: lengths, checksum, headers, payload, checksum."""
+    named = [(f":{name.replace('_', '-')}".encode(), value.encode()) for name, value in headers.items()]
+    head = b"".join(pack(f">B{len(k)}sBH{len(v)}s", len(k), k, 7, len(v), v) for k, v in named)
+    prelude = pack(">II", 16 + len(head) + len(payload), len(head))
+    frame = prelude + pack(">I", crc32(prelude)) + head + payload
+    return frame + pack(">I", crc32(frame))
+
+
+async def frames_of(reply: says.Reply) -> list[bytes]:
+    """Return the frames in which Bedrock streams an answer of the strict server."""
+    events = [line[6:] for line in (await stream_of(reply)).split(b"\n") if line.startswith(b"data: ")]
+    payloads = [orjson.dumps({"bytes": b64encode(event).decode()}) for event in events]
+    return [
+        framed(each, message_type="event", event_type="chunk", content_type="application/json") for each in payloads
+    ]
+
+
+@asynccontextmanager
+async def bedrock(wire: Wire) -> AsyncGenerator[AnthropicClientModel]:
     async with httpx2.AsyncClient(transport=wire) as http_client:
         client = AsyncAnthropicBedrock(aws_region="us-east-1", api_key=KEY, http_client=http_client)
-        error = await failure_of(AnthropicClientModel("anthropic.claude-sonnet-5-5", client=client))
-    assert error.kind == "stream_cut"
-    assert wire.requests[0].url.path == "/model/anthropic.claude-sonnet-5-5/invoke-with-response-stream"
+        yield AnthropicClientModel("anthropic.claude-sonnet-5-5", client=client)
+
+
+AWS_STREAM = "application/vnd.amazon.eventstream"
+
+
+async def test_bedrock_is_asked_at_its_own_address_and_answers_with_the_same_parts() -> None:
+    wire = Wire(b"".join(await frames_of(says.answer("Hi.", says.tool_use("q", {"n": 1}, id="toolu_1")))), AWS_STREAM)
+    async with bedrock(wire) as model:
+        response = await ask(model, HELLO)
+    (sent,) = wire.requests
+    assert response.content == (Text("Hi."), ToolUse("toolu_1", "q", '{"n": 1}'))
+    assert response.usage.exact
+    assert sent.url.path == "/model/anthropic.claude-sonnet-5-5/invoke-with-response-stream"
+    assert sent.headers["authorization"] == f"Bearer {KEY}"
+
+
+async def test_an_answer_of_bedrock_that_breaks_off_is_mapped_by_what_it_says() -> None:
+    frames = await frames_of(says.answer("Hi."))
+    said = orjson.dumps({"message": f"Too many tokens for {KEY}"})
+    fault = framed(
+        said, message_type="exception", exception_type="throttlingException", content_type="application/json"
+    )
+    for sent, kind in ((b"", "stream_cut"), (frames[0], "stream_cut"), (frames[0] + fault, "rate_limited")):
+        async with bedrock(Wire(sent, AWS_STREAM)) as model:
+            error = await failure_of(model)
+        assert (error.kind, error.usage == Usage()) == (kind, False)
+        assert KEY not in everything_said_by(error)
 
 
 async def test_bedrocks_refusal_is_mapped_by_its_status() -> None:
     body = orjson.dumps({"message": f"Too many requests for {KEY}"})
-    async with httpx2.AsyncClient(transport=Wire(body, "application/json", 429)) as http_client:
-        client = AsyncAnthropicBedrock(aws_region="us-east-1", api_key=KEY, http_client=http_client)
-        error = await failure_of(AnthropicClientModel("anthropic.claude-sonnet-5-5", client=client))
+    async with bedrock(Wire(body, "application/json", 429)) as model:
+        error = await failure_of(model)
     assert (error.kind, error.status, error.usage) == ("rate_limited", 429, Usage())
     assert KEY not in everything_said_by(error)
 

@@ -451,6 +451,8 @@ async def test_parts_come_while_the_answer_is_still_being_written(service: Servi
             async for part in parts:
                 if isinstance(part, TextPart | ResponseStarted):
                     break
+            else:
+                pytest.fail("The answer ended before its first part came.")
         await api.until(lambda: api.requests[0].hung_up)
 
 

@@ -7,8 +7,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -21,7 +21,7 @@ from journeyman import Abort, Agent, Failure, Host, Limits, Output, Result, Succ
 from journeyman.endings import ApiErrorContext, RateLimitContext
 from journeyman.errors import CassetteError, NotRecorded, ProviderError, Usage
 from journeyman.events import Event, ModelRetried, TextDelta, ToolFinished
-from journeyman.model import Model, Part, Price, Request, Settings
+from journeyman.model import Model, Part, Price, Request, Restarted, Retried, Settings
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.cassette.cassette import Cassette, Mode
 from journeyman.models.cassette.record import Secret
@@ -226,6 +226,37 @@ async def test_a_retry_is_replayed_without_its_wait(path: Path) -> None:
         assert loop.time() == started
     assert result.unwrap() == "Now."
     assert [event.message for event in events if isinstance(event, ModelRetried)] == ["Later."]
+
+
+class Patient:
+    """A model around a model that repeats a request itself, and tells of it."""
+
+    def __init__(self, inner: Model) -> None:
+        self.provider, self.name = inner.provider, inner.name
+        self._inner = inner
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
+        async def parts() -> AsyncIterator[Part]:
+            error = ProviderError("Busy.", kind="overloaded", status=529, usage=Usage(requests=1, input_tokens=7))
+            yield Retried(1, 3, 0.5, error)
+            yield Restarted(Usage(requests=1, input_tokens=7))
+            async with self._inner.stream(request) as answered:
+                async for part in answered:
+                    yield part
+
+        yield parts()
+
+
+def test_what_a_model_tells_of_its_own_retries_is_told_again(path: Path) -> None:
+    events: list[list[object]] = [[], []]
+    for told in events:
+        with Cassette(path) as cassette:
+            host = Host(model=cassette.model(Patient(Scripted(["Now."]))))
+            run_sync(forecaster, "Go.", host=host, on_event=told.append).unwrap()
+    assert timeless(events[0]) == timeless(events[1])
+    (retried,) = [event for event in events[1] if isinstance(event, ModelRetried)]
+    assert (retried.message, retried.kind, retried.delay_s) == ("Busy.", "overloaded", 0.5)
 
 
 @virtual_clock

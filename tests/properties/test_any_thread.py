@@ -4,6 +4,7 @@ left waiting."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,19 +59,20 @@ async def test_a_task_that_a_thread_starts_and_stops_at_once_is_told_of_once() -
 
 
 async def test_a_task_that_a_thread_starts_while_the_tasks_are_left_is_refused_or_told_of() -> None:
-    def act(tasks: Tasks, started: list[str]) -> None:
+    def act(tasks: Tasks, started: list[str], begun: threading.Event) -> None:
         while True:
             try:
                 started.append(tasks.start(sleeping, description="work"))
             except RuntimeError:
                 return
+            begun.set()
 
     with busy_threads():
         for _ in range(N_TRIES // 4):
-            told, started = Told(), list[str]()
+            told, started, begun = Told(), list[str](), threading.Event()
             async with Tasks(notify=told) as tasks:
-                acting = asyncio.create_task(asyncio.to_thread(act, tasks, started))
-                await asyncio.sleep(0)
+                acting = asyncio.create_task(asyncio.to_thread(act, tasks, started, begun))
+                await asyncio.to_thread(begun.wait)
             await acting
             assert sorted(told.ended) == sorted((id, "killed") for id in started)
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import resource
 import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,8 +17,10 @@ from journeyman import Agent, Chat, Usage, load_messages
 from journeyman.errors import OutcomeUnknown, SessionInUse, StoreError
 from journeyman.models.scripted import Scripted
 from journeyman.session import Step
+from journeyman.store.file import File, Lock
 from journeyman.store.store import Store
 from journeyman.types import Message, Text, ToolUse
+from tests.support.room import no_room
 
 
 def agent(*answers: str) -> Agent:
@@ -168,30 +167,25 @@ def test_a_place_where_nothing_can_be_written_is_refused(tmp_path: Path) -> None
         Store(tmp_path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(StoreError, match=r"could not be opened: Permission denied. Make the folder writable"):
-        Store(tmp_path / "chats.db")
-
-
-@contextmanager
-def no_room(path: Path, more: int) -> Generator[None]:
-    """Let files of this process grow no further than a little."""
-    largest = max(each.stat().st_size for each in path.parent.iterdir())
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest + more, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    why = (
+        r"could not be opened: (Permission denied|No such file or directory)\. Make the folder writable, or use another"
+    )
+    with pytest.raises(StoreError, match=why):  # root, too, can make no file there
+        Store(Path("/proc/chats.db"))
+    (tmp_path / "chats.db-7.lock").mkdir()
+    (tmp_path / "chats.db-8.lock").symlink_to(tmp_path / "elsewhere")
+    for name, fault in (("7", "Is a directory"), ("8", "Too many levels of symbolic links")):
+        with pytest.raises(StoreError, match=rf"chats\.db-{name}\.lock could not be opened: {fault}\. Make the folder"):
+            Lock(tmp_path / "chats.db", name, what="It")
+    assert not (tmp_path / "elsewhere").exists()
 
 
 async def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(path: Path) -> None:
     async with Chat.open(agent(), path) as chat:
         assert chat.session is not None
         await chat.prompt("One.")
-        with no_room(path, 1):
+        with no_room(path.parent):
             with pytest.raises(StoreError, match=r"chats\.db could not be written: .* The disk .* full"):
                 await chat.prompt("Two. " * 5_000)
             with pytest.raises(StoreError, match="could not be written"):
@@ -202,6 +196,52 @@ async def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(
     async with Chat.open(agent(), path, id=id) as chat:
         assert (chat.messages, [each.text[:6] for each in said]) == (said, ["One.", "Hello.", "Two. T", "Hello."])
         assert said[2].text.endswith("Three.")
+
+
+def test_a_block_that_raises_writes_nothing_and_the_next_one_writes(path: Path) -> None:
+    with closing(File(path)) as file:
+        insert = "INSERT INTO events (run, at, body, crc) VALUES (?, 0, '', 0)"
+
+        def fall() -> None:
+            with file.transaction() as connection:
+                connection.execute(insert, ["first"])
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            fall()
+        with file.transaction() as connection:
+            connection.execute(insert, ["second"])
+        assert file.rows("SELECT run FROM events") == [("second",)]
+
+
+GONE_MEANWHILE = """
+import sys
+from pathlib import Path
+from journeyman.errors import SessionInUse
+from journeyman.store.file import Lock
+
+def release(event, arguments):
+    if event.startswith("fcntl.") and held:  # another has opened the file, and has not locked it yet
+        held.pop().release()
+
+held, store = [], Path(sys.argv[1])
+held.append(Lock(store, "7", what="It"))
+sys.addaudithook(release)
+mine = Lock(store, "7", what="It")
+try:
+    Lock(store, "7", what="It")
+except SessionInUse as error:
+    print(error)
+"""
+
+
+def test_a_lock_that_is_released_while_another_takes_it_is_held_by_one(path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-c", GONE_MEANWHILE, path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (
+        "It is open in this process. Close it there first, or open another one.\n",
+        "",
+    )
 
 
 WITHOUT_LOCKS = """

@@ -310,6 +310,25 @@ async def test_an_unknown_agent_is_found_when_its_step_is_reached(stage: Stage) 
     assert answer["results"][0]["output"] == "found"
 
 
+async def test_a_list_has_elements_and_no_fields(stage: Stage) -> None:
+    crew = Subagents(scout(stage))
+    for task, told in (
+        ("{previous.1}", "b"),
+        ("{previous.2}", "there is a list of 2"),
+        ("{previous.x}", "a list of 2"),
+    ):
+        result = await crew.execute({"chain": tasks(("scout", task)), "start_at": 1, "previous": '["a", "b"]'})
+        assert isinstance(result, ChainResult)
+        assert told in (result.error or result.results[0].task)
+
+
+async def test_what_only_looks_like_json_is_a_text(stage: Stage) -> None:
+    steps = tasks(("scout", "a"), ("scout", "b {previous}, {previous.total}"))
+    result = await Subagents(scout(stage)).execute({"chain": steps, "start_at": 2, "previous": '{"total": 3'})
+    assert isinstance(result, ChainResult)
+    assert [(item.step, item.task) for item in result.results] == [(2, 'b {"total": 3, {previous.total}')]
+
+
 async def test_a_stopped_chain_goes_on_at_its_step(stage: Stage) -> None:
     crew = Subagents(scout(stage, "found"), counter(stage))
     steps = tasks(("nobody", "a"), ("scout", "b {previous}, {previous.total}"), ("scout", "c {previous}"))

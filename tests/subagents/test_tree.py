@@ -157,8 +157,7 @@ async def test_a_price_is_needed_where_the_parent_limits_the_cost(stage: Stage) 
     unpriced = Agent(name="scout", model=stage.model(["found"]))
     model = stage.model([call("subagent", LOOK, id="a"), "done"], price=price)
     boss = Agent(name="lead", model=model, tools=[Subagents(unpriced)], limits=Limits(cost=1.0))
-    if not stage.over_http:  # there the model's name has a list price
-        assert "MODEL_UNAVAILABLE" in errors(await run(boss, "Go."))[0]
+    assert "MODEL_UNAVAILABLE" in errors(await run(boss, "Go."))[0]
 
 
 # -- events -----------------------------------------------------------------------------------------------------------

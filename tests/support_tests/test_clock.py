@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from time import monotonic
 
 import pytest
 
@@ -26,10 +25,8 @@ async def _naps(*seconds: float) -> list[float]:
     return woken
 
 
-def test_time_jumps_to_the_next_timer_and_takes_none() -> None:
-    started = monotonic()
+def test_time_jumps_to_the_next_timer_and_takes_none() -> None:  # a test has 20 seconds
     assert on_virtual_clock(_naps, 3600.0, 1.5, 60.0) == [1.5, 60.0, 3600.0]
-    assert monotonic() - started < 5
 
 
 @virtual_clock

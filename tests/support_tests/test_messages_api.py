@@ -403,6 +403,8 @@ async def test_leaving_does_not_wait_for_a_stalled_client() -> None:
     async with aiohttp.ClientSession() as session:
         async with MessagesApi([says.stall(answer("Hello"), after_events=1)]) as api:
             response = await session.post(f"{api.url}/v1/messages", json=streamed(), headers=messages_bodies.HEADERS)
+            assert api.in_flight == 1
+        assert (api.in_flight, response.closed) == (0, False)
         response.close()
 
 

@@ -282,6 +282,7 @@ async def test_leaving_a_team_that_is_cancelled_leaves_no_member_behind() -> Non
         await asyncio.sleep(0)
         await cancelled(working)
         await tasks.wait()
+        assert [info.status for info in tasks.list()] == ["killed"]
 
 
 @virtual_clock

@@ -65,6 +65,8 @@ async def found(query: str, **options: object) -> list[str]:
         ("select: weather , no_such", ["weather", "[There is no tool no_such.]"]),
         ("/^send|map/", ["send_invoice", "weather"]),
         ("/CUSTOMER/", ["find_customer", "send_invoice"]),
+        ("/^in/", ["No tool matches '/^in/'. Try other keywords."]),  # as a keyword, it would be found
+        ("/o.ce$/", ["send_invoice"]),  # as keywords, it would not
         ("/[customer/", ["find_customer", "send_invoice"]),  # no expression, so it is taken as keywords
         ("customer", ["find_customer", "send_invoice"]),  # name before description and parameter
         ("invoice amount", ["send_invoice"]),

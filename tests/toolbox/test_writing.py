@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from journeyman.toolbox import Refusal, Workspace
+from tests.support.room import no_room
 from tests.toolbox.playing import Player
 
 
@@ -75,7 +76,13 @@ async def test_a_file_that_cannot_be_replaced_stays_as_it_is_with_nothing_beside
     assert "is not a regular file" in await player.refused("write", path="a.txt", content="x")
     (folder / "file").write_text("x")
     assert "Not a directory" in await player.refused("write", path="file/a.txt", content="x")
-    assert names_in(folder) == ["a.txt", "file"]
+    (folder / "old.txt").write_text("old")
+    await player.text("read", path="old.txt")
+    with no_room(folder):
+        text = await player.refused("write", path="old.txt", content="new" * 50_000)
+    assert "File too large" in text
+    assert (folder / "old.txt").read_text() == "old"
+    assert names_in(folder) == ["a.txt", "file", "old.txt"]
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -140,10 +138,10 @@ def test_definitions_and_recursion_inside_the_schema_are_followed() -> None:
     assert issues(schema, '{"head": {"id": 1, "next": {}}}') == ("head.next.id: is required",)
 
 
-def test_a_slow_pattern_ends_in_time() -> None:
-    begun = time.monotonic()
-    issues(schema_of(a={"type": "string", "pattern": "^(a|aa)+(?=c)$"}), json.dumps({"a": "a" * 5_000 + "b"}))
-    assert time.monotonic() - begun < 5
+def test_a_pattern_that_would_take_for_ever_is_given_up() -> None:
+    schema = schema_of(a={"type": "string", "pattern": "^(a|aa)+(?=c)$"})
+    (line,) = issues(schema, json.dumps({"a": "a" * 5_000 + "b"}))  # to try every way would take for ever
+    assert line.startswith("a: Error executing regex: Max limit for backtracking count exceeded, got ")
 
 
 # R18
@@ -200,5 +198,11 @@ def test_a_handler_is_a_function() -> None:
 @pytest.mark.fuzz
 @given(text=st.text() | st.from_regex(r'\{"(a|b)": ?.*\}', fullmatch=True))
 def test_any_text_is_parsed_or_refused_by_a_schema(text: str) -> None:
-    with suppress(InvalidArguments):
-        raw({**schema_of(a={"type": "integer"}, b={"pattern": "^(x|y)+$"}), "additionalProperties": False}).parse(text)
+    made = raw({**schema_of(a={"type": "integer"}, b={"pattern": "^(x|y)+$"}), "additionalProperties": False})
+    try:
+        parsed = made.parse(text)
+    except InvalidArguments:
+        return
+    assert parsed.keys() <= {"a", "b"}
+    assert parsed.get("a", 0) == int(cast("Any", parsed.get("a", 0)))
+    assert set(b) <= {*"xy"} if isinstance(b := parsed.get("b"), str) else True

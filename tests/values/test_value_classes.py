@@ -93,7 +93,8 @@ def test_a_record_changes_and_is_no_key() -> None:
 def test_arguments_may_be_given_in_order_and_taken_apart_so(made: InOrder | Value | Record) -> None:
     match made:
         case InOrder(name, tags, note) | Value(name, tags, note) | Record(name, tags, note):
-            assert (name, tags, note) == ("a", ("t",), "n")
+            taken = (name, tags, note)
+    assert taken == ("a", ("t",), "n")
 
 
 @pytest.mark.parametrize(

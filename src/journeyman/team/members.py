@@ -223,8 +223,7 @@ class Registry:
         self.description = self.description if description is None else description
 
     def delete(self) -> None:
-        """Close every mailbox, and forget the names; raise a `TeamError` if that was done before."""
-        self.check_open()
+        """Close every mailbox, and forget the names."""
         for member in tuple(self._alive.values()):
             self.unregister(member)
         self.leader.close()

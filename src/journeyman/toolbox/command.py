@@ -171,7 +171,7 @@ async def _run(
         output=output,
         exit_code=process.returncode if process.returncode is not None else -signal.SIGKILL,
         timed_out=timed_out,
-        left_behind=left_behind and not timed_out,
+        left_behind=left_behind,
     )
 
 

@@ -137,7 +137,7 @@ def _ambiguous(located: Located, text: str, found: Found) -> str:
 
 def _no_match(located: Located, text: str, old: str) -> str:
     lines, wanted = text.split("\n"), old.strip("\n").split("\n")
-    if wanted and all(_NUMBERED.match(line) for line in wanted):
+    if all(_NUMBERED.match(line) for line in wanted):
         return f"old_text is not in {located.shown}. Give it without the line numbers."
     near = similar_blocks(lines, wanted, at_least=_SIMILAR, n=_N_SIMILAR)
     if not near:

@@ -73,13 +73,15 @@ def files_below(bench: Bench, located: Located, deadline: Deadline, pattern: str
     search = ["--files", "--", "./"]
     if pattern is not None and not _NOT_BY_LINE.search(pattern):
         search = ["--files-with-matches", "--crlf", "--", pattern, "./"]
-    if not any(above.kinds):
-        return _by_ripgrep(bench.ripgrep, search, located.path, deadline)
-    found = _by_ripgrep(bench.ripgrep, search, bench.reach.root, deadline)
-    return (path[len(prefix) + 1 :] for path in found if path.startswith(f"{prefix}/"))
+    is_all = not any(above.kinds)
+    found = _by_ripgrep(bench.ripgrep, search, located.path if is_all else bench.reach.root, deadline)
+    if found is None:
+        return _walked(located, prefix, above, deadline)
+    return iter(found) if is_all else (path[len(prefix) + 1 :] for path in found if path.startswith(f"{prefix}/"))
 
 
-def _by_ripgrep(program: str, search: Sequence[str], folder: str, deadline: Deadline) -> Iterator[str]:
+def _by_ripgrep(program: str, search: Sequence[str], folder: str, deadline: Deadline) -> list[str] | None:
+    """Return the paths that it finds; None if it cannot be started, or finds nothing and fails."""
     try:
         done = subprocess.run(
             [program, *_OPTIONS, *search],
@@ -91,7 +93,11 @@ def _by_ripgrep(program: str, search: Sequence[str], folder: str, deadline: Dead
         )
     except subprocess.TimeoutExpired:
         raise _late() from None
-    return (os.fsdecode(path).removeprefix("./") for path in done.stdout.split(b"\0") if path)
+    except OSError:
+        return None
+    if done.returncode not in (0, 1) and not done.stdout:  # 1: nothing was found
+        return None
+    return [os.fsdecode(path).removeprefix("./") for path in done.stdout.split(b"\0") if path]
 
 
 # -- without ripgrep ---------------------------------------------------------------------------------------------------
