@@ -87,7 +87,6 @@ RESTATES = re.compile(r"\bImports\b|\bRead `[^`]+` next\b|is to be read next")
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "chapter": {
         "mcp.http": "The one home of httpx2, which is imported when a server is reached over HTTP.",
-        "tools.raw_schema": "The one home of jsonschema_rs, which is imported when a tool brings its own schema.",
     },
     "wide dataclass": {
         "agent.Agent": "What a user says of an agent stands in one place.",

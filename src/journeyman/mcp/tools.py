@@ -194,7 +194,7 @@ def _taken(server: Server, offer: Offer) -> list[Definition]:
 
 def _tool(at: Connection, definition: Definition, name: str, options: _Taking) -> AnyTool:
     async def call(arguments: dict[str, object], context: ToolContext) -> ToolResult:
-        return to_tool_result(await at.call(definition.name, arguments, context.progress))
+        return to_tool_result(await at.call(definition.name, arguments, context.progress, context.path))
 
     made = Tool(
         name,
