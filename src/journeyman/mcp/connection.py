@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from contextvars import Context
 from functools import cache
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         InputRequiredResult,
         InputResponses,
         Request,
+        ServerCapabilities,
         Tool,
     )
 
@@ -73,10 +74,12 @@ class Connection:
         self.name: Final = name
         self._server: Final = server
         self._start_timeout_s: Final = start_timeout_s
-        self._call_timeout_s: Final = call_timeout_s
+        self.call_timeout_s: Final = call_timeout_s
         self._running: _Running | None = None
         self._starting: _Running | None = None
         self._is_closed = False
+        self.has_resources = False
+        """Whether there are any, as the server said at first."""
         self._offer: Offer | None = None
         """What the server offered at first."""
         self._changed: dict[str, Sequence[str]] = {}
@@ -97,6 +100,7 @@ class Connection:
         """
         running = await self._start()
         self._offer = await self._list(running)
+        self.has_resources = running.client.server_capabilities.resources is not None
         return self._offer
 
     async def close(self) -> None:
@@ -117,25 +121,40 @@ class Connection:
         """
         from mcp.types import CallToolRequest, CallToolRequestParams, CallToolResult  # noqa: PLC0415 - an optional package
 
-        def request(responses: InputResponses | None, state: str | None) -> CallToolRequest:
+        def make(responses: InputResponses | None, state: str | None) -> CallToolRequest:
             given = cast("dict[str, Any]", arguments)
             params = CallToolRequestParams(name=tool, arguments=given, input_responses=responses, request_state=state)
             return CallToolRequest(params=params)
 
-        async with self._lock:
-            running = await self._ready()
+        running = await self._ready()
         if tool in self._changed:
             raise Rejected(
                 f"Error: not called: the MCP server {self.name!r} has changed this tool"
                 f" ({', '.join(self._changed[tool])}) since it was listed. Go on without it; somebody has to look at"
                 " it and pin it (journeyman mcp pin)."
             )
-        return await self._asked(running, request, CallToolResult, listener=_Listener(progress), path=path)
+        return await self._asked(running, make, CallToolResult, listener=_Listener(progress), path=path)
+
+    async def request(self, make: Making, kind: type[Received], path: tuple[str, ...] = ()) -> Received:
+        """Send any other request. Cancelled, it is cancelled at the server, too.
+
+        Raises:
+            Rejected: there is no answer, and why.
+        """
+        return await self._asked(await self._ready(), make, kind, path=path)
+
+    async def capabilities(self) -> ServerCapabilities:
+        """Return what the server can do.
+
+        Raises:
+            Rejected: it does not run.
+        """
+        return (await self._ready()).client.server_capabilities
 
     async def _asked(
         self,
         running: _Running,
-        request: Making,
+        make: Making,
         kind: type[Received],
         *,
         listener: _Listener | None = None,
@@ -153,7 +172,7 @@ class Connection:
                 # Not by `call_tool`: that also checks answers against schemas of the server's making, which may take
                 # for ever.
                 session = running.client.session
-                sending = session.send_request(request(responses, state), _answers(kind), progress_callback=listener)
+                sending = session.send_request(make(responses, state), _answers(kind), progress_callback=listener)
                 answer = await self._sent(running, sending)
                 if isinstance(answer, kind):
                     self._n_failures = 0
@@ -165,15 +184,12 @@ class Connection:
             questions.close()
         raise self._rejected(f"it asked for more input {MAX_ROUNDS} times, and was not asked again")
 
-    async def _sent(self, running: _Running, sending: Awaitable[object]) -> object:
+    async def _sent(self, running: _Running, sending: Coroutine[Any, Any, object]) -> object:
         from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - an optional package
-
-        async def send() -> object:
-            return await sending
 
         try:
             # In a task of its own, so that a cancellation of ours does not meet the SDK's scopes.
-            return await asyncio.create_task(send())
+            return await asyncio.create_task(sending)
         except MCPError as error:
             raise await self._failed(running, error) from None
         except ValueError as error:
@@ -229,6 +245,10 @@ class Connection:
 
     async def _ready(self) -> _Running:
         """Return the server as it runs; start it again if it does not, and look what it offers if that may differ."""
+        async with self._lock:
+            return await self._up_to_date()
+
+    async def _up_to_date(self) -> _Running:
         running = self._running
         if self._is_closed:
             raise Rejected(f"Error: not called: the MCP server {self.name!r} was ended with the block that started it.")
@@ -270,7 +290,7 @@ class Connection:
         await asyncio.to_thread(_sdk)  # which does not keep others waiting
         if self._is_closed:
             raise self._unavailable("it was ended with the block that started it")
-        self._starting = running = _Running(self._server, self._elicit, timeout_s=self._call_timeout_s)
+        self._starting = running = _Running(self._server, self._elicit, timeout_s=self.call_timeout_s)
         try:
             await asyncio.wait(
                 {running.task, running.started}, timeout=self._start_timeout_s, return_when=asyncio.FIRST_COMPLETED
