@@ -4,8 +4,8 @@
         agent = Agent(..., tools=tools)
 
 A server is somebody else's program. Its results are untrusted, its tools have the effect `once` whatever it says of
-them, and with `pins=` only what somebody has looked at is shown to a model. What it asks in the middle of a call goes to
-the user of the chat (`elicitation`); its resources and prompts are read through `tools.servers[name]` (`resources`).
+them, and with `pins=` only what somebody has looked at is shown to a model. What it asks in the middle of a call goes
+to the user of the chat (`elicitation`); its resources and prompts are read through `tools.servers[name]` (`resources`).
 Needs `pip install 'journeyman[mcp]'`.
 """
 
@@ -190,7 +190,7 @@ def _tools(
 ) -> list[AnyTool]:
     """Return the tools of servers, and those that read the resources of `reading`."""
     taken = [(at, each) for at, offer in opened for each in _taken(servers[at.name], offer)]
-    readers = [_listing(reading), _reader(reading)] if reading else []
+    readers = _readers(reading)
     names = unique_names([*((at.name, each.name) for at, each in taken), *(("mcp", name) for name, *_ in readers)])
     if not isinstance(options.effects, str) and (unknown := set(options.effects) - set(names)):
         hint = f"There are: {', '.join(names)}."
@@ -211,19 +211,23 @@ def _tools(
 _Handler: TypeAlias = Callable[[dict[str, object], ToolContext], Awaitable[ToolResult]]
 
 
-def _listing(servers: Mapping[str, ConnectedServer]) -> tuple[str, str, JsonObject, _Handler]:
-    async def call(arguments: dict[str, object], context: ToolContext) -> ToolResult:
+def _readers(servers: Mapping[str, ConnectedServer]) -> list[tuple[str, str, JsonObject, _Handler]]:
+    """Return what reads the resources of servers, if there are any: names, descriptions, schemas and handlers."""
+
+    async def listed(arguments: dict[str, object], context: ToolContext) -> ToolResult:
         return await resource_list(servers)
 
-    about = "List what can be read with read_resource: resources with their uri, and templates (uri_template) of more."
-    return LIST_RESOURCES, about, {"type": "object", "properties": {}, "additionalProperties": False}, call
-
-
-def _reader(servers: Mapping[str, ConnectedServer]) -> tuple[str, str, JsonObject, _Handler]:
-    async def call(arguments: dict[str, object], context: ToolContext) -> ToolResult:
+    async def read(arguments: dict[str, object], context: ToolContext) -> ToolResult:
         return await servers[str(arguments["server"])].shown(str(arguments["uri"]))
 
-    return READ_RESOURCE, "Read a resource of a server.", read_schema(servers), call
+    if not servers:
+        return []
+    about = "List what can be read with read_resource: resources with their uri, and templates (uri_template) of more."
+    nothing: JsonObject = {"type": "object", "properties": {}, "additionalProperties": False}
+    return [
+        (LIST_RESOURCES, about, nothing, listed),
+        (READ_RESOURCE, "Read a resource of a server.", read_schema(servers), read),
+    ]
 
 
 def _taken(server: Server, offer: Offer) -> list[Definition]:
