@@ -192,6 +192,16 @@ async def test_an_address_is_shown_with_its_host_and_opened_by_the_user_alone(ei
     assert await told(either, User("no"), url=url) == [["decline", None]]
 
 
+async def test_an_address_that_a_call_needs_opened_first_is_put_to_the_user(older: str) -> None:
+    user = User("yes")
+    said = await told(older, user, url="https://login.example/", first=True, message="Log in.")
+    assert said.endswith("log in first: the user opens an address for that. Call again when they have done so.")
+    assert "an address of login.example in your browser: Log in." in user.asked[0].question
+    for answer in ("no", "perhaps"):
+        said = await told(older, User(answer), url="https://login.example/", first=True)
+        assert said.endswith("the user did not agree to open an address that it needs opened.")
+
+
 @pytest.mark.parametrize(
     "url",
     ["http://shop.example/", "file:///etc/passwd", "javascript:alert(1)", "https://", "https://ex\u0430mple.org/"],
@@ -229,10 +239,12 @@ async def test_a_server_that_asks_without_end_is_refused(older: str, newer: str)
 
 
 async def test_the_words_of_a_server_are_bounded(older: str) -> None:
-    user = User("small")
-    long = {"size": {**SIZE, "description": "d" * 10_000}}
-    await told(older, user, form={**ORDER, "properties": long}, message="m" * 100_000)
-    assert len(user.asked[0].question) < 3_000
+    user = User("small", "w" * 300 + "…")
+    long = {"size": {**SIZE, "description": "d" * 10_000}, "word": {"type": "string", "default": "w" * 10_000}}
+    said = await told(older, user, form={**ORDER, "properties": long}, message="m" * 100_000)
+    assert said == [["accept", {"size": "small", "word": "w" * 10_000}]]
+    assert [len(each.question) < 3_500 for each in user.asked] == [True, True]
+    assert max(len(option) for each in user.asked for option in each.options) < 400
 
 
 async def test_a_question_of_a_call_that_is_stopped_is_taken_back_and_the_server_goes_on(older: str) -> None:

@@ -54,6 +54,8 @@ MAX_PROGRESS: Final = 1_000
 """How often a server is heard on the progress of one call."""
 _CLOSED: Final = -32000
 """The SDK's code for a connection that has ended."""
+_VISIT_FIRST: Final = -32042
+"""The protocol's code for a call that needs the user to open addresses first."""
 _CLOSE_S: Final = 10.0
 _LISTEN_S: Final = 5.0
 _SETTLE_S: Final = 0.5
@@ -173,7 +175,7 @@ class Connection:
                 # for ever.
                 session = running.client.session
                 sending = session.send_request(make(responses, state), _answers(kind), progress_callback=listener)
-                answer = await self._sent(running, sending)
+                answer = await self._sent(running, sending, questions)
                 if isinstance(answer, kind):
                     self._n_failures = 0
                     return answer
@@ -184,13 +186,15 @@ class Connection:
             questions.close()
         raise self._rejected(f"it asked for more input {MAX_ROUNDS} times, and was not asked again")
 
-    async def _sent(self, running: _Running, sending: Coroutine[Any, Any, object]) -> object:
+    async def _sent(self, running: _Running, sending: Coroutine[Any, Any, object], questions: CallQuestions) -> object:
         from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - an optional package
 
         try:
             # In a task of its own, so that a cancellation of ours does not meet the SDK's scopes.
             return await asyncio.create_task(sending)
         except MCPError as error:
+            if error.code == _VISIT_FIRST:
+                raise await self._visited(error, questions) from None
             raise await self._failed(running, error) from None
         except ValueError as error:
             raise self._rejected(f"its answer is not what the protocol says: {_first_line(error)}") from None
@@ -211,6 +215,22 @@ class Connection:
                 raise self._rejected(f"it asks the user for what cannot be asked: {answer.message}")
             responses[key] = answer
         return responses
+
+    async def _visited(self, error: MCPError, questions: CallQuestions) -> Rejected:
+        """Ask the user to open what has to be opened before a call, and return what to tell the model of that."""
+        from mcp.types import ElicitationRequiredErrorData, ElicitResult  # noqa: PLC0415 - an optional package
+
+        try:
+            needed = ElicitationRequiredErrorData.model_validate(error.data).elicitations
+        except ValueError:
+            return self._rejected(error.message)
+        for each in needed:
+            answer = await questions.answer(each)
+            if not isinstance(answer, ElicitResult) or answer.action != "accept":
+                return self._rejected(
+                    f"{error.message}: the user did not agree to open an address that it needs opened"
+                )
+        return self._rejected(f"{error.message}: the user opens an address for that. Call again when they have done so")
 
     async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """Answer a server of the older kind, which asks while a request is under way, and does not say for which."""

@@ -177,8 +177,12 @@ class _Field:
             return ["yes", "no"]
         given = ["yes", "no"] if self.kind == "boolean" else [*self.choices]
         if not given and "default" in self.schema:
-            given = [_words(self.schema["default"])]
+            given = [self._default]
         return [*given, *([] if self.is_required or "default" in self.schema else [SKIP]), DECLINE]
+
+    @property
+    def _default(self) -> str:
+        return bounded(_words(self.schema["default"]), _WORDS_SHOWN)
 
     @property
     def question(self) -> str:
@@ -186,7 +190,7 @@ class _Field:
         text = f"{title}: {about}" if about else str(title)
         notes = [_WHAT[self.kind]]
         if "default" in self.schema:
-            notes.append(f"if blank, {_words(self.schema['default'])}")
+            notes.append(f"if blank, {self._default}")
         elif not self.is_required:
             notes.append("may be left blank")
         return f"{bounded(text, _WORDS_SHOWN)} [{', '.join(notes)}]"
@@ -205,7 +209,7 @@ class _Field:
             raise _Declined
         if text == SKIP and not self.is_required:
             return _ABSENT
-        if not text:
+        if not text or ("default" in self.schema and text == self._default):
             return self._blank()
         value = self._value(text)
         try:
@@ -249,7 +253,7 @@ class _Field:
         known |= {_words(value).casefold(): value for value in self.choices.values()}
         if text.casefold() not in known:
             self._refuse_if_no(text)
-            raise ValueError(f"{bounded(text, 80)} is none of: {', '.join(self.choices)}.")
+            raise ValueError(f"{bounded(text, 80)} is none of: {bounded(', '.join(self.choices), _WORDS_SHOWN)}.")
         return known[text.casefold()]
 
     def _number(self, text: str) -> object:

@@ -19,6 +19,7 @@ from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.runner import serve_loop
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import UrlElicitationRequiredError
 
 IS_OLDER = sys.argv[1] == "older"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
@@ -37,9 +38,13 @@ async def list_tools(context: Context, params: types.PaginatedRequestParams | No
 async def call_tool(
     context: Context, params: types.CallToolRequestParams
 ) -> types.CallToolResult | types.InputRequiredResult:
-    """Ask what the arguments say: `form` or `url`, with a `message`, as often as `times`."""
+    """Ask what the arguments say: `form` or `url`, with a `message`, as often as `times`, or `first` of all."""
     wanted = params.arguments or {}
     message, form, times = wanted.get("message", "Please."), wanted.get("form"), wanted.get("times", 1)
+    if wanted.get("first"):
+        raise UrlElicitationRequiredError(
+            [types.ElicitRequestURLParams(message=message, url=wanted["url"], elicitation_id="id-1")], "log in first"
+        )
     if not IS_OLDER:
         return rounds(params, message, form, times)
     answers: list[object] = []
