@@ -11,11 +11,12 @@ from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
 import pytest
+from mcp import types
 
 from journeyman import Agent, Chat, ToolResult
 from journeyman.events import Event, QuestionAnswered, QuestionAsked
 from journeyman.mcp import Target, mcp
-from journeyman.mcp.elicitation import DECLINE, MAX_QUESTIONS, SKIP
+from journeyman.mcp.elicitation import DECLINE, MAX_QUESTIONS, SKIP, CallQuestions
 from journeyman.models.scripted import Scripted, call
 from tests.mcp.small import SERVERS, Small
 from tests.toolbox.playing import answered
@@ -236,6 +237,21 @@ async def test_a_server_that_asks_without_end_is_refused(older: str, newer: str)
     assert len(user.asked) == MAX_QUESTIONS
     said = await told(newer, user, form=ORDER, times=1000)
     assert "it asked for more input 20 times, and was not asked again" in said
+
+
+async def test_questions_that_wait_are_not_too_many() -> None:
+    class Thinker:
+        async def ask(self, path: tuple[str, ...], question: str, options: Sequence[str]) -> str | None:
+            await asyncio.Event().wait()
+
+    questions = CallQuestions("shop", Thinker(), ("buyer",))
+    wanted = types.ElicitRequestFormParams(message="Please.", requested_schema=ORDER)
+    asking = [asyncio.create_task(questions.answer(wanted)) for _ in range(MAX_QUESTIONS + 10)]
+    await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+    questions.close()
+    answers = await asyncio.gather(*asking)
+    refused = types.ErrorData(code=types.INVALID_REQUEST, message="50 questions of this call wait already.")
+    assert answers == [types.ElicitResult(action="cancel")] * MAX_QUESTIONS + [refused] * 10
 
 
 async def test_the_words_of_a_server_are_bounded(older: str) -> None:

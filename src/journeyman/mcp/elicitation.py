@@ -78,8 +78,10 @@ class CallQuestions:
 
     async def answer(self, wanted: ElicitRequestParams) -> ElicitResult | ErrorData:
         """Return what the user answers; `cancel` where the call ended before that."""
-        from mcp.types import ElicitResult  # noqa: PLC0415 - an optional package
+        from mcp.types import INVALID_REQUEST, ElicitResult, ErrorData  # noqa: PLC0415 - an optional package
 
+        if len(self._open) >= MAX_QUESTIONS:
+            return ErrorData(code=INVALID_REQUEST, message=f"{MAX_QUESTIONS} questions of this call wait already.")
         task = asyncio.create_task(self._answered(wanted))
         self._open.add(task)
         try:
