@@ -128,7 +128,8 @@ $(AIMOCK_STAMP): | $(VENV_STAMP)
 	@if $(NPM) ci --silent --prefer-offline --ignore-scripts --fetch-retries=1 --prefix .tools/aimock; then touch $@; else \
 		echo 'Could not install aimock: npm cannot reach a registry. Its journeys will be skipped.'; fi
 
-# MCP servers that this project did not write; those from the package index are in the lock.
+# MCP servers that this project did not write, and the official conformance suite; those from the package index are in
+# the lock.
 $(MCP_STAMP): | $(VENV_STAMP)
 	@printf 'Setting up MCP servers\n'
 	@rm -rf .tools/mcp .tools/mcp-* && mkdir -p .tools/mcp

@@ -8,7 +8,7 @@ import pytest
 from mcp import types
 
 from journeyman import Document, Image, Text, ToolResult
-from journeyman.mcp.tools import MAX_MEDIA, MAX_MEDIA_BYTES, to_tool_result
+from journeyman.mcp.contents import MAX_MEDIA, MAX_MEDIA_BYTES, to_tool_result
 
 PNG = b"\x89PNG\r\n\x1a\n..."
 

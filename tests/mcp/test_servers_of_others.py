@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -39,6 +40,16 @@ def missing() -> str | None:
 
 
 from_npm = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+
+
+async def in_suite(*words: str) -> str:
+    """Return what the official conformance suite prints."""
+    suite = str(INSTALLED / "conformance" / "dist/index.js")
+    process = await asyncio.create_subprocess_exec(
+        str(NODE), suite, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await process.communicate()
+    return said.decode()
 
 
 def node(server: str, *args: str, env: Mapping[str, str] | None = None) -> Stdio:

@@ -18,6 +18,7 @@ from journeyman.cancel import call_in
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop
 from journeyman.loop.watch import Watch
+from journeyman.tools.context import current_asker
 from journeyman.tools.tools import ToolContext, tool
 from journeyman.types import RunPath, ToolResult
 
@@ -143,6 +144,6 @@ async def ask_user(
     options: Annotated[list[str] | None, Field(description=_OPTIONS)] = None,
 ) -> str | ToolResult:
     """Ask the user, and wait for the answer. Ask only for what you cannot find out yourself."""
-    questions = current_questions.get()
-    answer = None if questions is None else await questions.ask(context.path, question, options or ())
+    asker = current_asker.get()
+    answer = None if asker is None else await asker.ask(context.path, question, options or ())
     return ToolResult(NOBODY, is_error=True) if answer is None else answer

@@ -27,6 +27,7 @@ from journeyman.loop.record import Options, current_path, current_run
 from journeyman.model import Model
 from journeyman.result import Result
 from journeyman.session import Session, Snapshot, Step
+from journeyman.tools.context import current_asker
 from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolResult, ToolUse, Usage, UserContent
 
 BOTH: Final[tuple[Queue, Queue]] = ("steering", "follow_ups")
@@ -93,6 +94,7 @@ class Runs:
         current_path.set(self._above)
         current_run.set(self._run_above)
         current_questions.set(self._questions)
+        current_asker.set(self._questions)
         current_inbox.set(self.inbox)
         turn.run = begin(self.agent, input, self._options(turn, goes_on=goes_on))
         try:

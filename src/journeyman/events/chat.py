@@ -38,8 +38,8 @@ class ApprovalAnswered:
 
 @frozen
 class QuestionAsked:
-    """The model asks the user through `ask_user`, and waits for `Chat.answer`. Exactly one `QuestionAnswered`
-    follows."""
+    """The model asks the user through `ask_user`, or an MCP server does in the middle of a call, and waits for
+    `Chat.answer`. Exactly one `QuestionAnswered` follows."""
 
     path: RunPath
     id: str

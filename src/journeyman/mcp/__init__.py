@@ -1,14 +1,44 @@
-"""The tools of MCP servers, for agents."""
+"""The tools of MCP servers, for agents; and their resources and prompts, for programs."""
 
 from typing import TYPE_CHECKING
 
 from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
+    from journeyman.mcp.resources import (
+        ConnectedServer,
+        PromptArgument,
+        Resource,
+        ResourceContent,
+        ResourceTemplate,
+        ServerPrompt,
+    )
     from journeyman.mcp.servers import Http, Server, Stdio, Target, load_servers
-    from journeyman.mcp.tools import mcp, pin
+    from journeyman.mcp.tools import ServerTools, mcp, pin
 
-__all__ = ["Http", "Server", "Stdio", "Target", "load_servers", "mcp", "pin"]
+__all__ = [
+    "ConnectedServer",
+    "Http",
+    "PromptArgument",
+    "Resource",
+    "ResourceContent",
+    "ResourceTemplate",
+    "Server",
+    "ServerPrompt",
+    "ServerTools",
+    "Stdio",
+    "Target",
+    "load_servers",
+    "mcp",
+    "pin",
+]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_face(__name__, {"servers": "Http Server Stdio Target load_servers", "tools": "mcp pin"})
+    __getattr__, __dir__ = lazy_face(
+        __name__,
+        {
+            "resources": "ConnectedServer PromptArgument Resource ResourceContent ResourceTemplate ServerPrompt",
+            "servers": "Http Server Stdio Target load_servers",
+            "tools": "ServerTools mcp pin",
+        },
+    )

@@ -10,40 +10,61 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from contextvars import Context
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from journeyman.cancel import ended
 from journeyman.errors import McpUnavailable, Rejected
+from journeyman.mcp.elicitation import CallQuestions
 from journeyman.mcp.http import HttpTransport
 from journeyman.mcp.pins import Definition, Offer, changes
 from journeyman.mcp.servers import Http, Server, Stdio, scrubbed
 from journeyman.mcp.stdio import StdioTransport
+from journeyman.tools.context import current_asker
 from journeyman.tools.issues import bounded
 
 if TYPE_CHECKING:
-    from mcp.client import Client, IncomingMessage
+    from mcp.client import Client, ClientRequestContext, IncomingMessage
+    from mcp.client.session import ElicitationFnT
     from mcp.shared.exceptions import MCPError
-    from mcp.types import CallToolResult, InputRequiredResult, Tool
+    from mcp.types import (
+        CallToolResult,
+        ElicitRequestParams,
+        ElicitResult,
+        ErrorData,
+        InputRequiredResult,
+        InputResponses,
+        Request,
+        ServerCapabilities,
+        Tool,
+    )
 
 
 MAX_TOOLS: Final = 1_000
 MAX_PAGES: Final = 100
+MAX_ROUNDS: Final = 20
+"""How often a server may want to know more before it answers one request."""
 MAX_PROGRESS: Final = 1_000
 """How often a server is heard on the progress of one call."""
 _CLOSED: Final = -32000
 """The SDK's code for a connection that has ended."""
+_VISIT_FIRST: Final = -32042
+"""The protocol's code for a call that needs the user to open addresses first."""
 _CLOSE_S: Final = 10.0
 _LISTEN_S: Final = 5.0
 _SETTLE_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 30.0
 _SHOWN: Final = 1_500
+_PAUSE_S: Final = 0.25
+Received = TypeVar("Received", bound=BaseModel)
+Making: TypeAlias = "Callable[[InputResponses | None, str | None], Request[Any, Any]]"
+"""Makes a request of what the server wanted to know: the answers to that, and its note to itself."""
 Progress: TypeAlias = Callable[[str, float | None], None]
 """Told what the server says of how far a call is, and from 0 to 1 how far that is."""
 
@@ -55,10 +76,12 @@ class Connection:
         self.name: Final = name
         self._server: Final = server
         self._start_timeout_s: Final = start_timeout_s
-        self._call_timeout_s: Final = call_timeout_s
+        self.call_timeout_s: Final = call_timeout_s
         self._running: _Running | None = None
         self._starting: _Running | None = None
         self._is_closed = False
+        self.has_resources = False
+        """Whether there are any, as the server said at first."""
         self._offer: Offer | None = None
         """What the server offered at first."""
         self._changed: dict[str, Sequence[str]] = {}
@@ -68,6 +91,8 @@ class Connection:
         self._may_start_at = 0.0
         """When it may be started again, by the event loop's clock."""
         self._lock: Final = asyncio.Lock()
+        self._asking: Final[list[CallQuestions]] = []
+        """What may be asked of users, for each request under way, oldest first."""
 
     async def open(self) -> Offer:
         """Start the server, and return what it offers.
@@ -77,6 +102,7 @@ class Connection:
         """
         running = await self._start()
         self._offer = await self._list(running)
+        self.has_resources = running.client.server_capabilities.resources is not None
         return self._offer
 
     async def close(self) -> None:
@@ -86,45 +112,133 @@ class Connection:
             if running is not None:
                 await running.end(at_once=running is self._starting)
 
-    async def call(self, tool: str, arguments: dict[str, object], progress: Progress) -> CallToolResult:
-        """Call a tool. Cancelled, the call is cancelled at the server, too, which goes on to serve others.
+    async def call(
+        self, tool: str, arguments: dict[str, object], progress: Progress, path: tuple[str, ...] = ()
+    ) -> CallToolResult:
+        """Call a tool, for the run of this path. Cancelled, the call is cancelled at the server, too, which goes on to
+        serve others.
 
         Raises:
             Rejected: there is no answer, and why, for the model to read.
         """
-        async with self._lock:
-            running = await self._ready()
+        from mcp.types import CallToolRequest, CallToolRequestParams, CallToolResult  # noqa: PLC0415 - an optional package
+
+        def make(responses: InputResponses | None, state: str | None) -> CallToolRequest:
+            given = cast("dict[str, Any]", arguments)
+            params = CallToolRequestParams(name=tool, arguments=given, input_responses=responses, request_state=state)
+            return CallToolRequest(params=params)
+
+        running = await self._ready()
         if tool in self._changed:
             raise Rejected(
                 f"Error: not called: the MCP server {self.name!r} has changed this tool"
                 f" ({', '.join(self._changed[tool])}) since it was listed. Go on without it; somebody has to look at"
                 " it and pin it (journeyman mcp pin)."
             )
-        answer = await self._asked(running, tool, arguments, _Listener(progress))
-        self._n_failures = 0
-        return answer
+        return await self._asked(running, make, CallToolResult, listener=_Listener(progress), path=path)
+
+    async def request(self, make: Making, kind: type[Received], path: tuple[str, ...] = ()) -> Received:
+        """Send any other request. Cancelled, it is cancelled at the server, too.
+
+        Raises:
+            Rejected: there is no answer, and why.
+        """
+        return await self._asked(await self._ready(), make, kind, path=path)
+
+    async def capabilities(self) -> ServerCapabilities:
+        """Return what the server can do.
+
+        Raises:
+            Rejected: it does not run.
+        """
+        return (await self._ready()).client.server_capabilities
 
     async def _asked(
-        self, running: _Running, tool: str, arguments: dict[str, object], listener: _Listener
-    ) -> CallToolResult:
-        from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - an optional package
-        from mcp.types import CallToolRequest, CallToolRequestParams, InputRequiredResult  # noqa: PLC0415
+        self,
+        running: _Running,
+        make: Making,
+        kind: type[Received],
+        *,
+        listener: _Listener | None = None,
+        path: tuple[str, ...],
+    ) -> Received:
+        """Send a request, and answer what the server asks the user meanwhile, or before it goes on."""
+        from mcp.types import InputRequiredResult  # noqa: PLC0415 - an optional package
 
-        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=cast("dict[str, Any]", arguments)))
-        # In a task of its own, so that a cancellation of ours does not meet the SDK's scopes. And not by `call_tool`:
-        # that also checks answers against schemas of the server's making, which may take for ever.
-        asking = asyncio.create_task(
-            running.client.session.send_request(request, _answers(), progress_callback=listener)
-        )
+        questions = CallQuestions(self.name, current_asker.get(), path, self._scrubbed)
+        self._asking.append(questions)
+        responses: InputResponses | None = None
+        state: str | None = None
         try:
-            answer = await asking
+            for _ in range(MAX_ROUNDS):
+                # Not by `call_tool`: that also checks answers against schemas of the server's making, which may take
+                # for ever.
+                session = running.client.session
+                sending = session.send_request(make(responses, state), _answers(kind), progress_callback=listener)
+                answer = await self._sent(running, sending, questions)
+                if isinstance(answer, kind):
+                    self._n_failures = 0
+                    return answer
+                assert isinstance(answer, InputRequiredResult)
+                responses, state = await self._wanted(answer, questions), answer.request_state
+        finally:
+            self._asking.remove(questions)
+            questions.close()
+        raise self._rejected(f"it asked for more input {MAX_ROUNDS} times, and was not asked again")
+
+    async def _sent(self, running: _Running, sending: Coroutine[Any, Any, object], questions: CallQuestions) -> object:
+        from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - an optional package
+
+        try:
+            # In a task of its own, so that a cancellation of ours does not meet the SDK's scopes.
+            return await asyncio.create_task(sending)
         except MCPError as error:
+            if error.code == _VISIT_FIRST:
+                raise await self._visited(error, questions) from None
             raise await self._failed(running, error) from None
         except ValueError as error:
             raise self._rejected(f"its answer is not what the protocol says: {_first_line(error)}") from None
-        if isinstance(answer, InputRequiredResult):
-            raise self._rejected("it asks for more input from a person or a model, which it does not get here")
-        return answer
+
+    async def _wanted(self, wanted: InputRequiredResult, questions: CallQuestions) -> InputResponses | None:
+        """Return what a server of the newer kind wants to know before it goes on."""
+        from mcp.types import ElicitRequest, ErrorData  # noqa: PLC0415 - an optional package
+
+        if not wanted.input_requests:
+            await asyncio.sleep(_PAUSE_S)  # it only wants to be asked again
+            return None
+        responses: InputResponses = {}
+        for key, each in wanted.input_requests.items():
+            if not isinstance(each, ElicitRequest):
+                raise self._rejected("it asks for the answer of a model, or for folders, which it does not get here")
+            answer = await questions.answer(each.params)
+            if isinstance(answer, ErrorData):
+                raise self._rejected(f"it asks the user for what cannot be asked: {answer.message}")
+            responses[key] = answer
+        return responses
+
+    async def _visited(self, error: MCPError, questions: CallQuestions) -> Rejected:
+        """Ask the user to open what has to be opened before a call, and return what to tell the model of that."""
+        from mcp.types import ElicitationRequiredErrorData, ElicitResult  # noqa: PLC0415 - an optional package
+
+        try:
+            needed = ElicitationRequiredErrorData.model_validate(error.data).elicitations
+        except ValueError:
+            return self._rejected(error.message)
+        for each in needed:
+            answer = await questions.answer(each)
+            if not isinstance(answer, ElicitResult) or answer.action != "accept":
+                return self._rejected(
+                    f"{error.message}: the user did not agree to open an address that it needs opened"
+                )
+        return self._rejected(f"{error.message}: the user opens an address for that. Call again when they have done so")
+
+    async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
+        """Answer a server of the older kind, which asks while a request is under way, and does not say for which."""
+        from mcp.types import ElicitResult  # noqa: PLC0415 - an optional package
+
+        if len({id(each.asker) for each in self._asking}) != 1:
+            return ElicitResult(action="decline")  # nobody has called it, or nobody knows whose question it is
+        return await self._asking[-1].answer(params)
 
     async def _failed(self, running: _Running, error: MCPError) -> Rejected:
         if error.code == _CLOSED:
@@ -142,12 +256,19 @@ class Connection:
 
     def _fit(self, text: str) -> str:
         """Return what comes from the server as it may be shown: not too long, and without secrets."""
-        return scrubbed(bounded(text, _SHOWN), self._server.secrets)
+        return self._scrubbed(bounded(text, _SHOWN))
+
+    def _scrubbed(self, text: str) -> str:
+        return scrubbed(text, self._server.secrets)
 
     # -- starting, and starting again
 
     async def _ready(self) -> _Running:
         """Return the server as it runs; start it again if it does not, and look what it offers if that may differ."""
+        async with self._lock:
+            return await self._up_to_date()
+
+    async def _up_to_date(self) -> _Running:
         running = self._running
         if self._is_closed:
             raise Rejected(f"Error: not called: the MCP server {self.name!r} was ended with the block that started it.")
@@ -189,7 +310,7 @@ class Connection:
         await asyncio.to_thread(_sdk)  # which does not keep others waiting
         if self._is_closed:
             raise self._unavailable("it was ended with the block that started it")
-        self._starting = running = _Running(self._server, timeout_s=self._call_timeout_s)
+        self._starting = running = _Running(self._server, self._elicit, timeout_s=self.call_timeout_s)
         try:
             await asyncio.wait(
                 {running.task, running.started}, timeout=self._start_timeout_s, return_when=asyncio.FIRST_COMPLETED
@@ -299,10 +420,10 @@ def _definition(tool: Tool) -> Definition:
 
 
 @cache
-def _answers() -> TypeAdapter[CallToolResult | InputRequiredResult]:
-    from mcp.types import CallToolResult, InputRequiredResult  # noqa: PLC0415 - an optional package
+def _answers(kind: type[BaseModel]) -> TypeAdapter[Any]:
+    from mcp.types import InputRequiredResult  # noqa: PLC0415 - an optional package
 
-    return TypeAdapter(CallToolResult | InputRequiredResult)
+    return TypeAdapter[Any](cast("Any", kind | InputRequiredResult))
 
 
 def _first_line(error: Exception) -> str:
@@ -326,8 +447,10 @@ def _sdk() -> type[Client]:
 class _Running:
     """A server that is started as this is made, in the hands of one task."""
 
-    def __init__(self, server: Server, *, timeout_s: float) -> None:
-        """`timeout_s`: how long the server may be silent in the middle of an answer, in seconds."""
+    def __init__(self, server: Server, elicit: ElicitationFnT, *, timeout_s: float) -> None:
+        """`elicit` answers what the server asks. `timeout_s`: how long it may be silent in the middle of an answer, in
+        seconds."""
+        self._elicit: Final = elicit
         self.transport: Final = (
             StdioTransport(server) if isinstance(server, Stdio) else HttpTransport(server, timeout_s=timeout_s)
         )
@@ -350,7 +473,9 @@ class _Running:
         from mcp.types import Implementation  # noqa: PLC0415 - an optional package
 
         about = Implementation(name="journeyman", version=version("journeyman"))
-        client = _sdk()(self.transport, cache=None, client_info=about, message_handler=self._hear)
+        client = _sdk()(
+            self.transport, cache=None, client_info=about, message_handler=self._hear, elicitation_callback=self._elicit
+        )
         try:
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(client)

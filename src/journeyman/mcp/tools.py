@@ -4,51 +4,49 @@
         agent = Agent(..., tools=tools)
 
 A server is somebody else's program. Its results are untrusted, its tools have the effect `once` whatever it says of
-them, and with `pins=` only what somebody has looked at is shown to a model. Nothing it sends may make a conversation
-that no provider takes: pictures are looked at, what cannot be shown is named, and structured results come once. Needs
-`pip install 'journeyman[mcp]'`.
+them, and with `pins=` only what somebody has looked at is shown to a model. What it asks in the middle of a call goes
+to the user of the chat (`elicitation`); its resources and prompts are read through `tools.servers[name]` (`resources`).
+Needs `pip install 'journeyman[mcp]'`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from base64 import b64decode
-from binascii import Error as NotBase64
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
-
-from pydantic_core import from_json, to_json
+from typing import Final, TypeAlias
 
 from journeyman.cancel import ended
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, Problem
 from journeyman.mcp.connection import Connection
+from journeyman.mcp.contents import to_tool_result
 from journeyman.mcp.pins import Definition, Offer, Pins, beginning, differences, load_pins, pinned, save_pins
+from journeyman.mcp.resources import LIST_RESOURCES, READ_RESOURCE, ConnectedServer, read_schema, resource_list
 from journeyman.mcp.servers import Server, Target, to_servers
 from journeyman.tools.tools import AnyTool, Tool, ToolContext, tool_problems
-from journeyman.types import Document, Effect, Image, Text, ToolResult
-
-if TYPE_CHECKING:
-    from mcp.types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
-
+from journeyman.types import Effect, JsonObject, ToolResult
 
 START_TIMEOUT_S: Final = 30.0
 CALL_TIMEOUT_S: Final = 120.0
 MAX_CHARS: Final = 50_000
 MAX_DESCRIPTION: Final = 16_000
 """The longest description that a model is shown, in characters."""
-MAX_MEDIA: Final = 20
-"""The most pictures and documents of one answer that are shown."""
-MAX_MEDIA_BYTES: Final = 5_000_000
-"""The largest picture or document that is shown; providers refuse larger ones."""
 _LONGEST_NAME: Final = 64  # what every provider takes
-_Block: TypeAlias = Text | Image | Document
+
+
+class ServerTools(list[AnyTool]):
+    """The tools of servers; and the servers themselves, whose resources and prompts can be read."""
+
+    def __init__(self, tools: Iterable[AnyTool], servers: Mapping[str, ConnectedServer]) -> None:
+        super().__init__(tools)
+        self.servers: Final = servers
+        """The servers by name."""
 
 
 @asynccontextmanager
@@ -58,11 +56,12 @@ async def mcp(
     pins: str | Path | None = None,
     effects: Effect | Mapping[str, Effect] = "once",
     parallel: bool = False,
+    resources: bool = False,
     max_chars: int = MAX_CHARS,
     start_timeout_s: float = START_TIMEOUT_S,
     call_timeout_s: float = CALL_TIMEOUT_S,
-) -> AsyncGenerator[list[AnyTool]]:
-    """Start servers, give their tools, and end the servers.
+) -> AsyncGenerator[ServerTools]:
+    """Start servers, give their tools, and end the servers. `tools.servers[name]` reads resources and prompts of one.
 
     A target is the words of a command, an `http(s)://` address, or a `Stdio` or `Http` with more to say. A tool has
     the name that its server gives it, made fit for providers; where two are the same, with the server's name before it.
@@ -72,6 +71,7 @@ async def mcp(
         pins: A file that `pin` wrote. What is not exactly as pinned is refused.
         effects: What calls do: of all tools, or of each, by the name that the model reads; `once` for the others.
         parallel: Whether calls may run at the same time.
+        resources: Whether the model gets the tools `list_resources` and `read_resource`, where servers have any.
         max_chars: The longest result, in characters.
         start_timeout_s: How long a server may take to start, and to list its tools.
         call_timeout_s: How long a call may take.
@@ -91,7 +91,9 @@ async def mcp(
             ]
             if differing:
                 raise PinsDiffer(str(pins), differing)
-        yield _tools(named, opened, options)
+        connected = {at.name: ConnectedServer(at) for at, _ in opened}
+        reading = {at.name: connected[at.name] for at, _ in opened if resources and at.has_resources}
+        yield ServerTools(_tools(named, opened, reading, options), connected)
 
 
 async def pin(
@@ -166,19 +168,66 @@ class _Taking:
     def effect(self, name: str) -> Effect:
         return self.effects if isinstance(self.effects, str) else self.effects.get(name, "once")
 
+    def made(self, name: str, description: str, schema: JsonObject, call: _Handler) -> AnyTool:
+        return Tool(
+            name,
+            description,
+            schema,
+            call,
+            parallel=self.parallel,
+            effect=self.effect(name),
+            timeout_s=self.timeout_s,
+            max_chars=self.max_chars,
+            untrusted=True,
+        )
+
 
 def _tools(
-    servers: Mapping[str, Server], opened: Sequence[tuple[Connection, Offer]], options: _Taking
+    servers: Mapping[str, Server],
+    opened: Sequence[tuple[Connection, Offer]],
+    reading: Mapping[str, ConnectedServer],
+    options: _Taking,
 ) -> list[AnyTool]:
+    """Return the tools of servers, and those that read the resources of `reading`."""
     taken = [(at, each) for at, offer in opened for each in _taken(servers[at.name], offer)]
-    names = unique_names([(at.name, each.name) for at, each in taken])
+    readers = _readers(reading)
+    names = unique_names([*((at.name, each.name) for at, each in taken), *(("mcp", name) for name, *_ in readers)])
     if not isinstance(options.effects, str) and (unknown := set(options.effects) - set(names)):
         hint = f"There are: {', '.join(names)}."
         raise DefinitionError(
             "The effects of MCP tools",
             [Problem("UNKNOWN_TOOL", f"There is no tool {name!r}.", hint) for name in sorted(unknown)],
         )
-    return [_tool(at, each, name, options) for (at, each), name in zip(taken, names, strict=True)]
+    tools = [_tool(at, each, name, options) for (at, each), name in zip(taken, names, strict=False)]
+    return [
+        *tools,
+        *(
+            options.made(name, description, schema, call)
+            for (_, description, schema, call), name in zip(readers, names[len(taken) :], strict=True)
+        ),
+    ]
+
+
+_Handler: TypeAlias = Callable[[dict[str, object], ToolContext], Awaitable[ToolResult]]
+
+
+def _readers(servers: Mapping[str, ConnectedServer]) -> list[tuple[str, str, JsonObject, _Handler]]:
+    """Return what reads the resources of servers, if there are any: names, descriptions, schemas and handlers."""
+
+    async def listed(arguments: dict[str, object], context: ToolContext) -> ToolResult:
+        return await resource_list(servers)
+
+    async def read(arguments: dict[str, object], context: ToolContext) -> ToolResult:
+        return await servers[str(arguments["server"])].shown(str(arguments["uri"]))
+
+    if not servers:
+        return []
+    about = "List what can be read with read_resource: resources with their uri, and templates (uri_template) of more."
+    nothing: JsonObject = {"type": "object", "properties": {}, "additionalProperties": False}
+    return [
+        (LIST_RESOURCES, about, nothing, listed),
+        (READ_RESOURCE, "Read a resource of a server.", read_schema(servers), read),
+    ]
 
 
 def _taken(server: Server, offer: Offer) -> list[Definition]:
@@ -194,19 +243,9 @@ def _taken(server: Server, offer: Offer) -> list[Definition]:
 
 def _tool(at: Connection, definition: Definition, name: str, options: _Taking) -> AnyTool:
     async def call(arguments: dict[str, object], context: ToolContext) -> ToolResult:
-        return to_tool_result(await at.call(definition.name, arguments, context.progress))
+        return to_tool_result(await at.call(definition.name, arguments, context.progress, context.path))
 
-    made = Tool(
-        name,
-        _description(definition),
-        definition.input_schema,
-        call,
-        parallel=options.parallel,
-        effect=options.effect(name),
-        timeout_s=options.timeout_s,
-        max_chars=options.max_chars,
-        untrusted=True,
-    )
+    made = options.made(name, _description(definition), definition.input_schema, call)
     if problems := tool_problems(made):
         raise DefinitionError(f"Tool {definition.name!r} of MCP server {at.name!r}", problems)
     return made
@@ -243,117 +282,3 @@ def _marked(name: str, of: str) -> str:
     """Return a name that is told from others by a digest of what it stands for."""
     digest = sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{name[: _LONGEST_NAME - 9]}_{digest}"
-
-
-# -- what the model reads of an answer ---------------------------------------------------------------------------------
-
-
-def to_tool_result(answer: CallToolResult) -> ToolResult:
-    """Return an answer as the result of a call. It may be long: what cuts it is the tool's `max_chars`."""
-    blocks = _merged(_limited(_shown(block) for block in _contents(answer)))
-    match blocks:
-        case [Text(text=text)]:
-            return ToolResult(text, answer.is_error)
-        case _:
-            return ToolResult(tuple(blocks), answer.is_error)
-
-
-def _contents(answer: CallToolResult) -> Sequence[ContentBlock | Text]:
-    """Return the contents, with the structured result in the place of the texts that repeat it.
-
-    Where it only wraps a text or a list of texts in an object, as servers do that have nothing more to say, these stay.
-    """
-    structured: Mapping[str, object] | None = answer.structured_content
-    if structured is None:
-        return answer.content
-    texts = [block.text for block in answer.content if block.type == "text"]
-    wrapped = next(iter(structured.values())) if len(structured) == 1 else structured
-    if wrapped in (texts, *texts[:1]):
-        return answer.content
-    values: list[object] = [_value(text) for text in texts]
-    said = values[0] if len(values) == 1 else values
-    if said not in (structured, wrapped):
-        return [*answer.content, Text(to_json(structured).decode())]
-    others = [block for block in answer.content if block.type != "text"]
-    return [Text(to_json(structured).decode()), *others]
-
-
-def _value(text: str) -> object:
-    try:
-        return from_json(text)
-    except ValueError:
-        return text
-
-
-def _shown(block: ContentBlock | Text) -> _Block:
-    match block.type:
-        case "text":
-            return Text(block.text)
-        case "image" | "audio":
-            return _media(block.data, block.mime_type)
-        case "resource_link":
-            about = f": {block.description}" if block.description else ""
-            return Text(f"[Resource {block.name} at {block.uri}{about}]")
-        case "resource":
-            return _resource(block.resource)
-
-
-def _resource(resource: TextResourceContents | BlobResourceContents) -> _Block:
-    from mcp.types import TextResourceContents  # noqa: PLC0415 - an optional package, and 1.2 s to import
-
-    if isinstance(resource, TextResourceContents):
-        return Text(f"[Resource {resource.uri}]\n{resource.text}")
-    return _media(resource.blob, resource.mime_type or "", title=str(resource.uri))
-
-
-def _media(data: str, media_type: str, *, title: str | None = None) -> _Block:
-    """Return a picture or document, if it is one, and what it is: a server's word for it may be wrong."""
-    try:
-        content = b64decode(data, validate=True)
-    except (NotBase64, ValueError):
-        return Text(f"[{media_type or 'Data'}, damaged: not shown]")
-    kind = _kind(content)
-    if kind is None or len(content) > MAX_MEDIA_BYTES:
-        about = f" {title}" if title else ""
-        return Text(f"[{media_type or 'Data'}{about}, {len(content):,} bytes: not shown]")
-    if kind == "application/pdf":
-        return Document.from_bytes(content, kind, title)
-    return Image.from_bytes(content, kind)
-
-
-def _kind(content: bytes) -> str | None:
-    """Tell the kind of picture or document by how it begins; None for all that providers do not take."""
-    if content.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if content.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if content.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
-        return "image/webp"
-    return "application/pdf" if content.startswith(b"%PDF-") else None
-
-
-def _limited(blocks: Iterable[_Block]) -> Iterable[_Block]:
-    n_media = 0
-    for block in blocks:
-        n_media += not isinstance(block, Text)
-        if isinstance(block, Text) or n_media <= MAX_MEDIA:
-            yield block
-    if n_media > MAX_MEDIA:
-        yield Text(f"[{n_media - MAX_MEDIA:,} more pictures or documents: not shown]")
-
-
-def _merged(blocks: Iterable[_Block]) -> list[_Block]:
-    """Join neighbouring texts: a server may send very many."""
-    merged: list[_Block] = []
-    lines: list[str] = []
-    for block in blocks:
-        if isinstance(block, Text):
-            lines.append(block.text)
-            continue
-        if lines:
-            merged.append(Text("\n".join(lines)))
-            lines = []
-        merged.append(block)
-    return [*merged, Text("\n".join(lines))] if lines else merged

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import field, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -56,6 +57,18 @@ class BackgroundTasks(Protocol):
     def start(self, work: Work, *, description: str, **options: Unpack[TaskOptions]) -> str:
         """Start `work(task)` and return the id of its task."""
         ...
+
+
+class Asker(Protocol):
+    """Where a tool asks the user of the chat in which it is called."""
+
+    async def ask(self, path: tuple[str, ...], question: str, options: Sequence[str]) -> str | None:
+        """Return the user's answer, which need not be one of the options. None: nobody is there."""
+        ...
+
+
+current_asker: ContextVar[Asker | None] = ContextVar("journeyman_asker", default=None)
+"""Where the tools that are called here ask the user; None outside a chat."""
 
 
 class _Named(Protocol):

@@ -1,0 +1,141 @@
+"""What comes from an MCP server, as a model or a program reads it.
+
+Nothing a server sends may make a conversation that no provider takes: pictures are looked at, what cannot be shown is
+named by its kind and size, and structured results come once.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pydantic_core import from_json, to_json
+
+from journeyman.types import Document, Image, Text, ToolResult
+
+if TYPE_CHECKING:
+    from mcp.types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
+
+MAX_MEDIA: Final = 20
+"""The most pictures and documents of one answer that are shown."""
+MAX_MEDIA_BYTES: Final = 5_000_000
+"""The largest picture or document that is shown; providers refuse larger ones."""
+Shown: TypeAlias = Text | Image | Document
+
+
+def to_tool_result(answer: CallToolResult) -> ToolResult:
+    """Return an answer as the result of a call. It may be long: what cuts it is the tool's `max_chars`."""
+    blocks = to_blocks(_contents(answer))
+    match blocks:
+        case [Text(text=text)]:
+            return ToolResult(text, answer.is_error)
+        case _:
+            return ToolResult(tuple(blocks), answer.is_error)
+
+
+def to_blocks(contents: Iterable[ContentBlock | Text]) -> list[Shown]:
+    """Return contents as blocks of a message: texts that follow each other are one, and of very many pictures some."""
+    return _merged(_limited(_shown(block) for block in contents))
+
+
+def _contents(answer: CallToolResult) -> Sequence[ContentBlock | Text]:
+    """Return the contents, with the structured result in the place of the texts that repeat it.
+
+    Where it only wraps a text or a list of texts in an object, as servers do that have nothing more to say, these stay.
+    """
+    structured: Mapping[str, object] | None = answer.structured_content
+    if structured is None:
+        return answer.content
+    texts = [block.text for block in answer.content if block.type == "text"]
+    wrapped = next(iter(structured.values())) if len(structured) == 1 else structured
+    if wrapped in (texts, *texts[:1]):
+        return answer.content
+    values: list[object] = [_value(text) for text in texts]
+    said = values[0] if len(values) == 1 else values
+    if said not in (structured, wrapped):
+        return [*answer.content, Text(to_json(structured).decode())]
+    others = [block for block in answer.content if block.type != "text"]
+    return [Text(to_json(structured).decode()), *others]
+
+
+def _value(text: str) -> object:
+    try:
+        return from_json(text)
+    except ValueError:
+        return text
+
+
+def _shown(block: ContentBlock | Text) -> Shown:
+    match block.type:
+        case "text":
+            return Text(block.text)
+        case "image" | "audio":
+            return _media(block.data, block.mime_type)
+        case "resource_link":
+            about = f": {block.description}" if block.description else ""
+            return Text(f"[Resource {block.name} at {block.uri}{about}]")
+        case "resource":
+            return _resource(block.resource)
+
+
+def _resource(resource: TextResourceContents | BlobResourceContents) -> Shown:
+    from mcp.types import TextResourceContents  # noqa: PLC0415 - an optional package, and 1.2 s to import
+
+    if isinstance(resource, TextResourceContents):
+        return Text(f"[Resource {resource.uri}]\n{resource.text}")
+    return _media(resource.blob, resource.mime_type or "", title=str(resource.uri))
+
+
+def _media(data: str, media_type: str, *, title: str | None = None) -> Shown:
+    """Return a picture or document, if it is one, and what it is: a server's word for it may be wrong."""
+    try:
+        content = b64decode(data, validate=True)
+    except (NotBase64, ValueError):
+        return Text(f"[{media_type or 'Data'}, damaged: not shown]")
+    kind = _kind(content)
+    if kind is None or len(content) > MAX_MEDIA_BYTES:
+        about = f" {title}" if title else ""
+        return Text(f"[{media_type or 'Data'}{about}, {len(content):,} bytes: not shown]")
+    if kind == "application/pdf":
+        return Document.from_bytes(content, kind, title)
+    return Image.from_bytes(content, kind)
+
+
+def _kind(content: bytes) -> str | None:
+    """Tell the kind of picture or document by how it begins; None for all that providers do not take."""
+    if content.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if content.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if content.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+        return "image/webp"
+    return "application/pdf" if content.startswith(b"%PDF-") else None
+
+
+def _limited(blocks: Iterable[Shown]) -> Iterable[Shown]:
+    n_media = 0
+    for block in blocks:
+        n_media += not isinstance(block, Text)
+        if isinstance(block, Text) or n_media <= MAX_MEDIA:
+            yield block
+    if n_media > MAX_MEDIA:
+        yield Text(f"[{n_media - MAX_MEDIA:,} more pictures or documents: not shown]")
+
+
+def _merged(blocks: Iterable[Shown]) -> list[Shown]:
+    """Join neighbouring texts: a server may send very many."""
+    merged: list[Shown] = []
+    lines: list[str] = []
+    for block in blocks:
+        if isinstance(block, Text):
+            lines.append(block.text)
+            continue
+        if lines:
+            merged.append(Text("\n".join(lines)))
+            lines = []
+        merged.append(block)
+    return [*merged, Text("\n".join(lines))] if lines else merged

@@ -1,0 +1,310 @@
+"""What MCP servers have beside tools: resources to read, and prompts to begin with.
+
+They are there for the program, which decides what of them a model sees; `mcp(..., resources=True)` lets the model list
+and read resources by itself. All of it is the word of somebody else, as results of tools are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
+
+from pydantic_core import to_json
+
+from journeyman.errors import Rejected
+from journeyman.mcp.connection import MAX_PAGES, Connection
+from journeyman.mcp.contents import to_blocks
+from journeyman.types import JsonObject, Message, Text, ToolResult
+
+if TYPE_CHECKING:
+    from mcp.types import (
+        BlobResourceContents,
+        InputResponses,
+        ListPromptsResult,
+        ListResourcesResult,
+        ListResourceTemplatesResult,
+        PromptMessage,
+        ReadResourceResult,
+        Request,
+        TextResourceContents,
+    )
+
+MAX_LISTED: Final = 10_000
+"""The most resources, templates or prompts of one server."""
+T = TypeVar("T")
+PageT = TypeVar("PageT", bound="_Page")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """Something that a server lets read."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    media_type: str | None = None
+    size: int | None = None
+    """In bytes, if the server says it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceTemplate:
+    """A kind of resources: each is read by its URI, which the template tells how to write (RFC 6570)."""
+
+    uri_template: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    media_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceContent:
+    """What was read: one file, say, of a resource that is a folder."""
+
+    uri: str
+    content: str | bytes
+    """A text, or the bytes of anything else."""
+    media_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptArgument:
+    """What a prompt is to be given."""
+
+    name: str
+    description: str | None = None
+    is_required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerPrompt:
+    """Messages that a server has prepared, to begin a conversation with."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    arguments: tuple[PromptArgument, ...] = ()
+
+
+class ConnectedServer:
+    """A server of `async with mcp(...) as tools`, as `tools.servers[name]`.
+
+    Every method takes at most the block's `call_timeout_s`, and raises `Rejected` where the server gives no answer; a
+    tool of yours may let that through, for the model to read. Lists are empty where a server has no such thing.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection: Final = connection
+
+    @property
+    def name(self) -> str:
+        """The name that it has here."""
+        return self._connection.name
+
+    async def resources(self) -> list[Resource]:
+        """Return its resources, in its order. A `ResourceTemplate` stands for those that it does not list."""
+        from mcp.types import ListResourcesRequest, ListResourcesResult, PaginatedRequestParams  # noqa: PLC0415
+
+        async def page(cursor: str | None) -> ListResourcesResult:
+            request = ListResourcesRequest(params=PaginatedRequestParams(cursor=cursor))
+            return await self._connection.request(lambda responses, state: request, ListResourcesResult)
+
+        if not await self._has("resources"):
+            return []
+        return [
+            Resource(
+                uri=each.uri,
+                name=each.name,
+                title=each.title,
+                description=each.description,
+                media_type=each.mime_type,
+                size=each.size,
+            )
+            for each in await self._all(page, lambda answer: answer.resources)
+        ]
+
+    async def templates(self) -> list[ResourceTemplate]:
+        """Return its resource templates, in its order."""
+        from mcp.types import ListResourceTemplatesRequest, ListResourceTemplatesResult, PaginatedRequestParams  # noqa: PLC0415 - an optional package
+
+        async def page(cursor: str | None) -> ListResourceTemplatesResult:
+            request = ListResourceTemplatesRequest(params=PaginatedRequestParams(cursor=cursor))
+            return await self._connection.request(lambda responses, state: request, ListResourceTemplatesResult)
+
+        if not await self._has("resources"):
+            return []
+        return [
+            ResourceTemplate(
+                uri_template=each.uri_template,
+                name=each.name,
+                title=each.title,
+                description=each.description,
+                media_type=each.mime_type,
+            )
+            for each in await self._all(page, lambda answer: answer.resource_templates)
+        ]
+
+    async def read(self, uri: str) -> list[ResourceContent]:
+        """Return what a resource holds, most often one content.
+
+        Raises:
+            Rejected: there is no such resource, or no answer.
+        """
+        return [_content(self.name, each) for each in (await self._read(uri)).contents]
+
+    async def shown(self, uri: str) -> ToolResult:
+        """Return what a resource holds as the result of a tool: pictures and PDFs as such, others by kind and size.
+
+        Raises:
+            Rejected: there is no such resource, or no answer.
+        """
+        from mcp.types import EmbeddedResource  # noqa: PLC0415 - an optional package
+
+        read = await self._read(uri)
+        blocks = to_blocks(EmbeddedResource(type="resource", resource=each) for each in read.contents)
+        match blocks:
+            case []:
+                return ToolResult("The resource is empty.")
+            case [Text(text=text)]:
+                return ToolResult(text)
+            case _:
+                return ToolResult(tuple(blocks))
+
+    async def _read(self, uri: str) -> ReadResourceResult:
+        from mcp.types import ReadResourceRequest, ReadResourceRequestParams, ReadResourceResult  # noqa: PLC0415
+
+        def request(responses: InputResponses | None, state: str | None) -> Request[Any, Any]:
+            params = ReadResourceRequestParams(uri=uri, input_responses=responses, request_state=state)
+            return ReadResourceRequest(params=params)
+
+        return await self._in_time(self._connection.request(request, ReadResourceResult))
+
+    async def prompts(self) -> list[ServerPrompt]:
+        """Return the prompts that it has, in its order."""
+        from mcp.types import ListPromptsRequest, ListPromptsResult, PaginatedRequestParams  # noqa: PLC0415
+
+        async def page(cursor: str | None) -> ListPromptsResult:
+            request = ListPromptsRequest(params=PaginatedRequestParams(cursor=cursor))
+            return await self._connection.request(lambda responses, state: request, ListPromptsResult)
+
+        if not await self._has("prompts"):
+            return []
+        return [
+            ServerPrompt(
+                name=each.name,
+                title=each.title,
+                description=each.description,
+                arguments=tuple(
+                    PromptArgument(name=one.name, description=one.description, is_required=bool(one.required))
+                    for one in each.arguments or ()
+                ),
+            )
+            for each in await self._all(page, lambda answer: answer.prompts)
+        ]
+
+    async def prompt(self, name: str, /, **arguments: str) -> list[Message]:
+        """Return the messages of a prompt. Those of one side that follow each other are one message.
+
+        Raises:
+            Rejected: there is no such prompt, an argument is missing, or there is no answer.
+        """
+        from mcp.types import GetPromptRequest, GetPromptRequestParams, GetPromptResult  # noqa: PLC0415
+
+        def request(responses: InputResponses | None, state: str | None) -> Request[Any, Any]:
+            params = GetPromptRequestParams(
+                name=name, arguments=arguments, input_responses=responses, request_state=state
+            )
+            return GetPromptRequest(params=params)
+
+        answer = await self._in_time(self._connection.request(request, GetPromptResult))
+        return [_message([*said]) for _, said in groupby(answer.messages, lambda each: each.role)]
+
+    async def _has(self, what: Literal["resources", "prompts"]) -> bool:
+        return getattr(await self._in_time(self._connection.capabilities()), what) is not None
+
+    async def _all(self, page: Callable[[str | None], Awaitable[PageT]], items: Callable[[PageT], list[T]]) -> list[T]:
+        """Return what is on all pages."""
+
+        async def turned() -> list[T]:
+            found: list[T] = []
+            cursor: str | None = None
+            for _ in range(MAX_PAGES):
+                answer = await page(cursor)
+                found += items(answer)
+                cursor = answer.next_cursor
+                if len(found) > MAX_LISTED:
+                    break
+                if cursor is None:
+                    return found
+            raise Rejected(f"Error: the MCP server {self.name!r} lists more than {MAX_LISTED:,}, or {MAX_PAGES} pages.")
+
+        return await self._in_time(turned())
+
+    async def _in_time(self, asking: Awaitable[T]) -> T:
+        seconds = self._connection.call_timeout_s
+        try:
+            async with asyncio.timeout(seconds):
+                return await asking
+        except TimeoutError:
+            raise Rejected(f"Error: the MCP server {self.name!r} did not answer within {seconds:g}s.") from None
+
+
+class _Page(Protocol):
+    @property
+    def next_cursor(self) -> str | None: ...
+
+
+def _content(server: str, read: TextResourceContents | BlobResourceContents) -> ResourceContent:
+    from mcp.types import TextResourceContents  # noqa: PLC0415 - an optional package
+
+    if isinstance(read, TextResourceContents):
+        return ResourceContent(uri=read.uri, content=read.text, media_type=read.mime_type)
+    try:
+        content = b64decode(read.blob, validate=True)
+    except (NotBase64, ValueError):
+        raise Rejected(f"Error: the MCP server {server!r}: what it sent of {read.uri} is damaged.") from None
+    return ResourceContent(uri=read.uri, content=content, media_type=read.mime_type)
+
+
+def _message(said: list[PromptMessage]) -> Message:
+    blocks = to_blocks([each.content for each in said])
+    if said[0].role == "user":
+        return Message("user", tuple(blocks))
+    # A model says texts only.
+    texts = [each if isinstance(each, Text) else Text("[A picture or document: not shown]") for each in blocks]
+    return Message("assistant", tuple(texts))
+
+
+# -- for the model -----------------------------------------------------------------------------------------------------
+
+LIST_RESOURCES: Final = "list_resources"
+READ_RESOURCE: Final = "read_resource"
+
+
+async def resource_list(servers: Mapping[str, ConnectedServer]) -> ToolResult:
+    """Return all resources and templates, one line of JSON each."""
+    lines: list[str] = []
+    for name, server in servers.items():
+        for each in (*await server.resources(), *await server.templates()):
+            facts = {key: value for key, value in asdict(each).items() if value is not None}
+            lines.append(to_json({"server": name, **facts}).decode())
+    return ToolResult("\n".join(lines) or "There are no resources.")
+
+
+def read_schema(servers: Mapping[str, ConnectedServer]) -> JsonObject:
+    """Return what `read_resource` is given."""
+    uri: JsonObject = {"type": "string", "description": "As list_resources says, or written by a uri_template of it."}
+    named: JsonObject = {"type": "string", "enum": [*servers]}
+    return {
+        "type": "object",
+        "properties": {"server": named, "uri": uri},
+        "required": ["server", "uri"],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,147 @@
+"""Resources and prompts of MCP servers: read by programs, and by models where they are let."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from journeyman import DefinitionError, Image, Message, Rejected, Text
+from journeyman.mcp import (
+    ConnectedServer,
+    PromptArgument,
+    Resource,
+    ResourceContent,
+    ResourceTemplate,
+    ServerPrompt,
+    ServerTools,
+    mcp,
+)
+from tests.mcp.small import SERVERS, Small, by_name
+from tests.mcp.test_questions import served
+from tests.toolbox.playing import answered
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(scope="module", params=["older", "newer"])
+def address(request: pytest.FixtureRequest) -> Iterator[str]:
+    with served(sys.executable, str(SERVERS / "asking.py"), str(request.param)) as address:
+        yield address
+
+
+async def test_resources_are_listed_from_all_pages(address: str) -> None:
+    async with mcp({"notes": address}) as tools:
+        notes = tools.servers["notes"]
+        listed = await notes.resources()
+        assert [each.uri for each in listed] == [f"note://{number}" for number in range(5)]
+        assert listed[3] == Resource(
+            uri="note://3", name="note-3", description="Note 3.", media_type="text/plain", size=3
+        )
+        template = ResourceTemplate(uri_template="note://{number}", name="note", description="A note.")
+        assert await notes.templates() == [template]
+        assert (notes.name, [each.name for each in tools]) == ("notes", ["ask"])
+
+
+async def test_a_resource_is_read_as_text_or_bytes(address: str) -> None:
+    async with mcp({"notes": address}) as tools:
+        notes = tools.servers["notes"]
+        text = ResourceContent(uri="note://1", content="The text of note://1", media_type="text/plain")
+        assert await notes.read("note://1") == [text]
+        assert await notes.read("note://bytes") == [ResourceContent(uri="note://bytes", content=bytes(range(256)))]
+        with pytest.raises(Rejected, match="the MCP server 'notes': there is no note://9"):
+            await notes.read("note://9")
+        with pytest.raises(Rejected, match="what it sent of note://damaged is damaged"):
+            await notes.read("note://damaged")
+
+
+async def test_prompts_are_listed_and_become_messages(address: str) -> None:
+    async with mcp({"notes": address}) as tools:
+        notes = tools.servers["notes"]
+        town = PromptArgument(name="town", description="Where.", is_required=True)
+        greet, *others = await notes.prompts()
+        assert greet == ServerPrompt(name="greet", description="Prompt 0.", arguments=(town,))
+        assert [each.name for each in others] == ["draw", "plain"]
+        first, second, third = await notes.prompt("greet", town="Bern")
+        assert (first, second) == (
+            Message("user", (Text("Say hello to Bern."),)),
+            Message("assistant", (Text("In which language?"),)),
+        )
+        assert (third.role, third.content[0]) == ("user", Text("As they speak there:"))
+        assert isinstance(third.content[1], Image)
+        with pytest.raises(Rejected, match="town is missing"):
+            await notes.prompt("greet")
+
+
+async def test_a_server_without_resources_and_prompts_has_none(small: Small) -> None:
+    async with mcp({"small": small.at("server")}, resources=True) as tools:
+        server = tools.servers["small"]
+        assert (await server.resources(), await server.templates(), await server.prompts()) == ([], [], [])
+        assert [each.name for each in tools] == ["echo"]
+        with pytest.raises(Rejected, match="no method resources/read"):
+            await server.read("note://1")
+
+
+async def test_a_model_reads_resources_where_it_is_let(address: str) -> None:
+    async with mcp({"notes": address, "more": address}, resources=True, max_chars=2_000) as tools:
+        named = by_name(tools)
+        assert [*named] == ["notes_ask", "more_ask", "list_resources", "read_resource"]
+        assert all(each.untrusted and each.effect == "once" for each in tools)
+        lines = [json.loads(line) for line in (await answered(named["list_resources"], {})).text.splitlines()]
+        assert len(lines) == 12
+        assert lines[5] == {
+            **{"server": "notes", "uri_template": "note://{number}"},
+            **{"name": "note", "description": "A note."},
+        }
+        read = named["read_resource"]
+        text = (await answered(read, {"server": "more", "uri": "note://1"})).text
+        assert text == "[Resource note://1]\nThe text of note://1"
+        (pixel,) = (await answered(read, {"server": "more", "uri": "note://pixel"})).content
+        assert isinstance(pixel, Image)
+        assert "256 bytes: not shown" in (await answered(read, {"server": "more", "uri": "note://bytes"})).text
+        assert "[Cut: the first 2,000 of" in (await answered(read, {"server": "more", "uri": "note://long"})).text
+        wrong = await answered(read, {"server": "more", "uri": "note://9"})
+        assert (wrong.is_error, "there is no note://9" in wrong.text) == (True, True)
+        assert (await answered(read, {"server": "others", "uri": "note://1"})).is_error
+
+
+async def test_the_user_says_what_reading_does(address: str) -> None:
+    async with mcp({"notes": address}, resources=True, effects={"read_resource": "pure"}) as tools:
+        assert [(each.name, each.effect) for each in tools][1:] == [
+            ("list_resources", "once"),
+            ("read_resource", "pure"),
+        ]
+    with pytest.raises(DefinitionError, match="There is no tool 'read_resource'"):
+        async with mcp({"notes": address}, effects={"read_resource": "pure"}):
+            pass
+
+
+@pytest.mark.parametrize("kind", ["paging", "slow"])
+async def test_a_list_without_end_is_given_up(kind: str, small: Small) -> None:
+    async with mcp({"small": small.at(kind)}, call_timeout_s=0.5 if kind == "slow" else 20) as tools:
+        why = "did not answer within 0.5s" if kind == "slow" else "lists more than 10,000, or 100 pages"
+        with pytest.raises(Rejected, match=why):
+            await tools.servers["small"].resources()
+        assert (await answered(tools[0], {"word": "ok"})).text == "ok"
+
+
+async def test_a_server_is_not_read_when_its_block_was_left(address: str) -> None:
+    async with mcp({"notes": address}) as tools:
+        assert isinstance(tools, ServerTools)
+        notes: ConnectedServer = tools.servers["notes"]
+    with pytest.raises(Rejected, match="was ended with the block that started it"):
+        await notes.read("note://1")
+
+
+async def test_a_read_that_is_cancelled_leaves_the_server_in_use(address: str) -> None:
+    async with mcp({"notes": address}) as tools:
+        notes = tools.servers["notes"]
+        reading = asyncio.create_task(notes.read("note://long"))
+        await asyncio.sleep(0)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert len(await notes.resources()) == 5
