@@ -107,10 +107,7 @@ class Rules:
                 return any(self._may_touch(rule.pattern, path) for path in action.paths)
 
     def _may_touch(self, pattern: str, path: str) -> bool:
-        try:
-            places = {self._roots.locate(path), self._roots.spelled(path)}
-        except ValueError:
-            return True
+        places = {self._roots.locate(path), self._roots.spelled(path)}
         wanted = [_path_regex(_folded(each), below=True) for each in self._absolute(pattern)]
         return any(regex.fullmatch(_folded(place)) for regex in wanted for place in places)
 
