@@ -453,11 +453,13 @@ async def within(seconds: float, work: Awaitable[object]) -> None:
     """Wait for `work` for so long at most, also while a cancellation is on its way. What has not ended is cancelled."""
     # `asyncio.timeout` takes its own cancellation for that one, in the first versions of Python 3.11.
     waiting = asyncio.ensure_future(work)
+    # What was gathered ends with a cancellation as its error: asyncio need not complain that nobody looked.
+    waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         await asyncio.wait({waiting}, timeout=seconds)
     finally:
         waiting.cancel()
-        await asyncio.wait({waiting})
+        await ended(waiting)
 
 
 class NeverAwaited:
