@@ -177,12 +177,16 @@ class Scope:
         self._below: set[Scope] = set()
         self._call = current_call.get()
         self._abort = abort
+        self.deadline: Final = deadline
+        """When time is up, without what approvals add to it."""
         self._deadline = deadline
         self._attempt_deadline: float | None = None
         self._grace_s = grace_s
         self._timers: dict[Cause | Literal["grace"], Callable[[], None]] = {}
         """How to call off what would stop the work."""
         self.cause: Cause | None = None
+        self.source: Scope = self
+        """What was stopped first: this scope, or that of a run above, of which it has the cause."""
         self.reason: str | None = None
         """What `stop` was given."""
         self.is_over = False
@@ -361,7 +365,8 @@ class Scope:
         self._stop_if_late()
         for above in self._scopes_above():
             above._stop_if_late()
-            if above.cause is not None:
+            if above.cause is not None and self.cause is None:
+                self.source = above.source
                 self._stop("abort" if above.cause == "abort" else "deadline")
         for scope in reversed([self, *self._scopes_above()]):
             if scope._caller.cancelling() > scope._entered_with and not scope._is_stopped:
@@ -383,12 +388,17 @@ class Scope:
         if self._attempt_deadline is not None and self.loop.time() >= self._attempt_deadline:
             self._stop("attempt_deadline")
 
+    def late_s(self) -> float:
+        """Return how many seconds ago time was up."""
+        ended = self._attempt_deadline if self.cause == "attempt_deadline" else self._deadline
+        return 0.0 if ended is None else self.loop.time() - ended
+
     def follow_above(self) -> bool:
         """Take the cause of a run above that was stopped, or of the tool call that took too long, for one's own. False:
         there is none, so a cancellation came from outside."""
         for scope in (self, *self._scopes_above()):
             if self.cause is None and scope.cause is not None:
-                self.cause = "abort" if scope.cause == "abort" else "deadline"
+                self.cause, self.source = "abort" if scope.cause == "abort" else "deadline", scope.source
                 self.reason = scope.reason or (None if scope._abort is None else scope._abort.reason)
             if self.cause is None and scope._call is not None and scope._call.cause == "deadline":
                 self.cause, self.reason = "abort", "the tool call in which it began took too long"
@@ -439,11 +449,13 @@ async def within(seconds: float, work: Awaitable[object]) -> None:
     """Wait for `work` for so long at most, also while a cancellation is on its way. What has not ended is cancelled."""
     # `asyncio.timeout` takes its own cancellation for that one, in the first versions of Python 3.11.
     waiting = asyncio.ensure_future(work)
+    # What was gathered ends with a cancellation as its error: asyncio need not complain that nobody looked.
+    waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         await asyncio.wait({waiting}, timeout=seconds)
     finally:
         waiting.cancel()
-        await asyncio.wait({waiting})
+        await ended(waiting)
 
 
 class NeverAwaited:

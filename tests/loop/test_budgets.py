@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
-from journeyman import Abort, Host, Price, ProviderError, ToolResult, Usage, run, tool
+from journeyman import Abort, Host, Price, ProviderError, Subagents, Success, ToolResult, Usage, run, tool
 from journeyman.budget import Allowance, Budget, Exceeded, Limits, Spent
 from journeyman.endings import BudgetContext, ErrorCode, ModelUnavailableContext
-from journeyman.events import ModelResponded, ModelRetried
+from journeyman.events import ModelResponded, ModelRetried, RunFailed
+from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest
 from journeyman.model import Request, Settings
 from journeyman.models.scripted import Answer, Scripted, call, say
 from tests.loop.players import REFLECTED, Report, look, report, reporter, submit, talker
 from tests.loop.results import STOPPED, context_of, end_of, failed, succeeded
-from tests.support.clock import virtual_clock
+from tests.support.clock import VirtualClock, virtual_clock
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage
 
@@ -231,6 +232,112 @@ async def test_time_does_not_run_while_somebody_else_runs() -> None:  # R79
     timed = talker(Scripted([call("nap", seconds=9), "Done."]), tools=[nap], limits=Limits(seconds=10))
     assert succeeded(await run(talker(Scripted([call("nap", seconds=9), "Done."]), tools=[nap]), "Go."))
     assert succeeded(await run(timed, "Go.")).metadata.latency_s == 9
+
+
+def seconds_of(request: GateRequest, name: str) -> float:
+    seconds = request.arguments.get(name, 0)
+    assert isinstance(seconds, int | float)
+    return seconds
+
+
+class Hesitant:
+    """A gate that asks about every call that says how long its answer takes; it may think before it asks."""
+
+    async def decide(self, request: GateRequest) -> Ask | Allow:
+        await asyncio.sleep(seconds_of(request, "ask_after_s"))
+        return Ask("Go on?") if "answer_s" in request.arguments else Allow()
+
+
+async def approve(approval: Approval) -> Decision:
+    """Answer after as many seconds as the call says."""
+    await asyncio.sleep(seconds_of(approval.request, "answer_s"))
+    return Allow()
+
+
+@tool(parallel=True)
+async def risky(answer_s: float, ask_after_s: float = 0) -> str:
+    return "fine"
+
+
+ASKING = Host(gate=Hesitant(), approve=approve)
+
+
+@pytest.mark.parametrize("scope", ["run", "attempt"])
+@virtual_clock
+async def test_time_does_not_run_while_somebody_is_asked_and_goes_on_where_it_stood(scope: str) -> None:  # R79
+    ten = Limits(seconds=10) if scope == "run" else Limits(each_attempt=Allowance(seconds=10))
+    overlapping = [call("risky", answer_s=20), call("risky", ask_after_s=15, answer_s=30)]
+    turns = [call("nap", seconds=4), overlapping, call("risky", answer_s=60), call("nap", seconds=99)]
+    agent = talker(Scripted(turns), tools=[risky, nap], limits=replace(ten, approval_seconds=100))
+    start = asyncio.get_running_loop().time()
+    result = await run(agent, "Go.", host=ASKING)
+    assert end_of(result) == (BudgetContext(policy="seconds", limit=10, used=10, scope=scope), 1, 4)
+    assert asyncio.get_running_loop().time() - start == 10 + 45 + 60
+
+
+@virtual_clock
+async def test_time_stands_still_for_the_runs_above_too_and_the_one_that_ran_out_is_named() -> None:  # R79
+    limits = Limits(seconds=10, approval_seconds=100)
+    for below_s, above_s, named in ((10, 20, 10), (20, 12, 12)):
+        script = Scripted([call("nap", seconds=4), call("risky", answer_s=60), call("nap", seconds=99)])
+        below = replace(talker(script, tools=[risky, nap], limits=replace(limits, seconds=below_s)), name="below")
+        lead = Scripted([call("risky", answer_s=50), call("subagent", agent="below", task="Go."), "Done."])
+        above = talker(lead, tools=[risky, Subagents(below)], limits=replace(limits, seconds=above_s))
+        recorder = Recorder()
+        start = asyncio.get_running_loop().time()
+        result = await run(above, "Go.", host=ASKING, on_event=recorder)
+        assert asyncio.get_running_loop().time() - start == 50 + 60 + min(below_s, above_s)
+        assert isinstance(result, Success) == (named == below_s)
+        (failure, *_) = recorder.of(RunFailed)
+        assert failure.error.context == BudgetContext(policy="seconds", limit=named, used=named, scope="run")
+
+
+@virtual_clock
+async def test_who_works_beside_a_run_that_asks_does_not_use_up_the_time_of_the_run_above() -> None:  # R79
+    limits = Limits(approval_seconds=100)
+    asker = replace(talker(Scripted([call("risky", answer_s=60), "Done."]), tools=[risky], limits=limits), name="asker")
+    napper = replace(talker(Scripted([call("nap", seconds=30), "Rested."]), tools=[nap]), name="napper")
+    tasks = [{"agent": "asker", "task": "Go."}, {"agent": "napper", "task": "Go."}]
+    lead = Scripted([call("subagent", tasks=tasks), "Done."])
+    above = talker(lead, tools=[Subagents(asker, napper)], limits=Limits(seconds=10))
+    assert succeeded(await run(above, "Go.", host=ASKING)).output == "Done."
+
+
+@virtual_clock
+async def test_an_approval_is_waited_for_on_the_runs_time_where_the_limits_say_nothing_of_it() -> None:  # R79
+    agent = talker(Scripted([call("risky", answer_s=60)]), tools=[risky], limits=Limits(seconds=10))
+    result = await run(agent, "Go.", host=ASKING)
+    assert end_of(result) == (BudgetContext(policy="seconds", limit=10, used=10, scope="run"), 1, 1)
+
+
+@tool
+async def block(seconds: float) -> str:
+    """Keep the event loop from doing anything else for so long."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualClock)
+    loop.now_s += seconds
+    return "done"
+
+
+@pytest.mark.parametrize("late", ["run", "attempt", "run above"])
+@virtual_clock
+async def test_whoever_blocked_the_loop_past_the_deadline_is_followed_by_nothing(late: str) -> None:  # R79
+    ran: list[str] = []
+
+    @tool
+    async def act() -> None:
+        ran.append("act")
+
+    ten = Limits(each_attempt=Allowance(seconds=10)) if late == "attempt" else Limits(seconds=10)
+    script = Scripted([[call("block", seconds=30), call("act")], "never"])
+    agent = talker(script, tools=[block, act], limits=Limits() if late == "run above" else ten)
+    if late == "run above":
+        lead = Scripted([call("subagent", agent="talker", task="Go.")])
+        agent = replace(talker(lead, tools=[Subagents(agent)], limits=ten), name="lead")
+    result = failed(await run(agent, "Go."))
+    scope = "attempt" if late == "attempt" else "run"
+    assert result.error.context == BudgetContext(policy="seconds", limit=10, used=30, scope=scope)
+    assert (ran, len(script.requests)) == ([], 1)
 
 
 # -- together, and of one's own ----------------------------------------------------------------------------------------

@@ -121,6 +121,34 @@ def test_allowances_are_positive_and_finite(scope: str, name: str, value: Any) -
     assert codes(limits=limits) == ["INVALID_LIMIT"]
 
 
+@pytest.mark.parametrize("value", [0, -1, True, math.nan, "3"])
+@pytest.mark.parametrize("name", ["extended_max_tokens", "tool_failures", "approval_seconds"])
+def test_further_limits_are_positive_and_whole_or_none(name: str, value: Any) -> None:  # D44  # noqa: ANN401
+    assert codes(limits=Limits(**{name: value})) == ["INVALID_LIMIT"]
+    usable: list[Any] = [None, 3]
+    assert [codes(limits=Limits(**{name: each})) for each in usable] == [[], []]
+
+
+def test_only_seconds_can_be_parts_of_one_and_none_are_without_end() -> None:  # D44
+    assert codes(limits=Limits(approval_seconds=0.5)) == []
+    assert codes(limits=Limits(approval_seconds=math.inf)) == ["INVALID_LIMIT"]
+    part: Any = 1.5
+    assert codes(limits=Limits(extended_max_tokens=part)) == ["INVALID_LIMIT"]
+    assert codes(limits=Limits(tool_failures=part)) == ["INVALID_LIMIT"]
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.5, "3", "ultra"])
+def test_thinking_is_a_level_or_a_whole_number_of_tokens(value: Any) -> None:  # D44  # noqa: ANN401
+    assert codes(settings=Settings(thinking=value)) == ["INVALID_THINKING"]
+    assert codes(settings=Settings(thinking=1)) == codes(settings=Settings(thinking="low")) == []
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.5, "3"])
+def test_a_result_has_at_least_one_character(value: Any) -> None:  # D44  # noqa: ANN401
+    assert codes(max_result_chars=value) == ["INVALID_MAX_CHARS"]
+    assert codes(max_result_chars=1) == codes(max_result_chars=None) == []
+
+
 @pytest.mark.parametrize("value", [0, -5, True, 1.5, math.nan])
 def test_an_answer_has_at_least_one_token(value: Any) -> None:  # X30, D44  # noqa: ANN401
     assert codes(settings=Settings(max_tokens=value)) == ["INVALID_MAX_TOKENS"]

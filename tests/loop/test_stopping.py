@@ -24,6 +24,7 @@ from journeyman import (
     tool,
     validation_context,
 )
+from journeyman.cancel import within
 from journeyman.endings import CancelledContext, ErrorCode
 from journeyman.events import (
     AttemptCompleted,
@@ -322,6 +323,27 @@ async def test_a_tool_that_swallows_the_end_of_its_time_is_left_behind_and_the_r
     assert [event.tool_use_id for event in recorder.of(CallAbandoned)] == ["d"]
     stubborn.released.set()
     await asyncio.sleep(1)
+
+
+@virtual_clock
+async def test_work_whose_time_is_up_has_ended_before_whoever_waits_for_it_goes_on() -> None:
+    ended: list[float] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(10)
+            ended.append(elapsed_s())
+
+    waiting = asyncio.create_task(within(5, work()))
+    await asyncio.sleep(6)
+    for _ in range(3):
+        waiting.cancel()
+        await asyncio.sleep(1)
+        assert not waiting.done()
+    await asyncio.wait([waiting])
+    assert (ended, elapsed_s(), waiting.cancelled()) == ([15], 15, True)
 
 
 @virtual_clock

@@ -168,6 +168,39 @@ async def test_leaving_the_stream_early_stops_the_run(stage: Stage) -> None:  # 
         _ = events.result
 
 
+async def test_whoever_is_cancelled_while_leaving_a_stream_still_waits_for_the_end_of_the_run() -> None:  # R74
+    is_ending, may_end = asyncio.Event(), asyncio.Event()
+    ended: list[str] = []
+
+    @tool
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_ending.set()
+            await may_end.wait()
+            ended.append("tidied up")
+
+    async def look_and_leave() -> None:
+        async with stream(talker(Scripted([call("hang")]), tools=[hang]), "Go.") as events:
+            async for event in events:
+                if isinstance(event, ToolCalled):
+                    await asyncio.sleep(0)
+                    break
+
+    leaving = asyncio.create_task(look_and_leave())
+    await is_ending.wait()
+    for _ in range(3):
+        leaving.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (leaving.done(), ended) == (False, [])
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    assert ended == ["tidied up"]
+
+
 async def test_leaving_a_stream_while_the_model_writes_hangs_up(stage: Stage) -> None:  # R74
     agent = talker(stage.model([broken("Hello", "world", ending="stall")]))
     seen = list[type[Event]]()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,9 +41,25 @@ class Small:
     def lines(self) -> list[str]:
         return self.log.read_text(encoding="utf-8").splitlines()
 
+    def processes(self) -> list[str]:
+        """Return the processes of this server that still run, with their command lines."""
+        found: list[str] = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                words = folder.joinpath("cmdline").read_bytes()  # empty when it has ended
+                if str(self.log).encode() in words:
+                    found.append(f"{folder.name}: {words!r}")
+        return found
+
     @property
     def n_starts(self) -> int:
         return sum('"initialize"' in line for line in self.lines)
+
+
+async def until(it_holds: Callable[[], object]) -> None:
+    """Wait for what another process does."""
+    while not it_holds():  # noqa: ASYNC110  nothing tells of it here
+        await asyncio.sleep(0.01)
 
 
 def by_name(tools: list[AnyTool]) -> dict[str, AnyTool]:

@@ -12,9 +12,10 @@ import pytest
 from journeyman import Agent, DefinitionError, Image, Text, ToolResult, run
 from journeyman.events import Event, ToolProgress
 from journeyman.mcp import mcp
+from journeyman.mcp.stdio import StdioTransport
 from journeyman.mcp.tools import unique_names
 from journeyman.models.scripted import Scripted, call, say
-from tests.mcp.small import MODERN, Small, by_name, progress_in, stopped_at_progress
+from tests.mcp.small import MODERN, Small, by_name, progress_in, stopped_at_progress, until
 from tests.toolbox.playing import answered
 
 pytestmark = pytest.mark.timeout(60)  # importing the SDK and starting a server made with it take seconds
@@ -181,18 +182,69 @@ def _runs(process: str) -> bool:
         return False
 
 
-async def test_no_process_is_left_when_the_start_is_cancelled(small: Small) -> None:
+@pytest.mark.parametrize("n_times", [1, 5])
+async def test_no_process_is_left_when_the_start_is_cancelled(n_times: int, small: Small) -> None:
     async def enter() -> None:
         async with mcp({"small": small.at("silent")}):
             pass
 
     before, entering = asyncio.all_tasks(), asyncio.create_task(enter())
-    while not small.lines:  # noqa: ASYNC110  it is another process that starts, and does not answer
-        await asyncio.sleep(0.01)
-    entering.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await entering
+    await until(lambda: small.lines)  # it is another process that starts, and does not answer
+    await cancelled(entering, n_times)
     assert asyncio.all_tasks() == before
+    assert small.processes() == []
+
+
+async def test_no_process_is_left_when_whoever_leaves_is_cancelled_again_and_again(small: Small) -> None:
+    has_entered, may_leave = asyncio.Event(), asyncio.Event()
+
+    async def enter_and_leave() -> None:
+        async with mcp({"small": small.at("stubborn")}):
+            has_entered.set()
+            await may_leave.wait()
+
+    before, working = asyncio.all_tasks(), asyncio.create_task(enter_and_leave())
+    await has_entered.wait()
+    may_leave.set()
+    await asyncio.sleep(0)
+    await cancelled(working, 5)
+    assert asyncio.all_tasks() == before
+    assert small.processes() == []
+
+
+async def test_no_process_is_left_at_whatever_step_of_its_start_it_is_cancelled(small: Small) -> None:
+    async def enter() -> None:
+        async with StdioTransport(small.at("silent")):
+            await asyncio.Event().wait()
+
+    for n_steps in range(12):
+        entering = asyncio.create_task(enter())
+        for _ in range(n_steps):
+            await asyncio.sleep(0)
+        await cancelled(entering)
+        assert small.processes() == []
+
+
+async def cancelled(work: asyncio.Task[None], n_times: int = 1) -> None:
+    """Cancel a task so often, and wait until it has ended by that."""
+    for _ in range(n_times):
+        work.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await work
+
+
+async def test_a_server_whose_listing_was_cancelled_is_listed_before_the_next_call(small: Small) -> None:
+    async with mcp({"small": small.at("dawdling")}) as (echo,):
+        assert (await answered(echo, {"word": "chatter"})).text == "changed"
+        calling = asyncio.create_task(answered(echo, {"word": "hello"}))
+        await until(lambda: sum('"tools/list"' in line for line in small.lines) == 2)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        text = (await answered(echo, {"word": "hello"})).text
+        assert "the MCP server 'small' has changed this tool (description) since it was listed" in text
 
 
 async def test_results_are_structured_once_and_pictures_are_pictures() -> None:
@@ -207,6 +259,15 @@ async def test_results_are_structured_once_and_pictures_are_pictures() -> None:
         twice = say(call("meet", {}, id="a"), call("meet", {}, id="b"))
         result = await run(Agent(name="tester", model=Scripted([twice, "Done."]), tools=[named["meet"]]), "Go.")
     assert [block.text for block in result.history[2].content if isinstance(block, ToolResult)] == ["met", "met"]
+
+
+async def test_a_newer_server_that_asks_for_more_input_gets_none_and_goes_on() -> None:
+    async with mcp({"modern": MODERN}) as tools:
+        named = by_name(tools)
+        asked = await answered(named["inquire"], {})
+        words = "it asks for more input from a person or a model, which it does not get here."
+        assert (asked.is_error, asked.text) == (True, f"Error: the MCP server 'modern': {words}")
+        assert (await answered(named["towns"], {})).text == "Bern\nBasel"
 
 
 async def test_a_newer_server_is_told_of_a_cancelled_call_and_tells_of_changes() -> None:

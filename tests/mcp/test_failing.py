@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -103,6 +104,13 @@ async def test_a_server_that_dies_or_talks_nonsense_is_an_error_and_is_used_agai
         assert text.startswith(f"Error: the MCP server 'small': {reason}")
         assert (text.endswith(UNKNOWN), (await answered(echo, {"word": "ok"})).text) == (n_starts == 2, "ok")
     assert small.n_starts == n_starts
+
+
+async def test_a_server_that_goes_by_itself_may_tidy_up_first(small: Small) -> None:
+    async with mcp({"small": replace(small.at("departing"), grace_s=20.0)}) as (echo,):
+        text = (await answered(echo, {"word": "hello"})).text
+    assert "it failed during the call: it closed its standard output" in text
+    assert small.lines[-1] == "tidied up"
 
 
 async def test_a_server_that_keeps_dying_is_given_time(small: Small) -> None:

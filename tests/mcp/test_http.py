@@ -50,9 +50,12 @@ class Small:
         self.on_call = on_call
         self.sessions: list[str] = []
         self.headers: list[str] = []
+        self.deleted: list[str] = []
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         self.headers.append(request.headers.get("Authorization", ""))
+        if request.method == "DELETE":
+            self.deleted.append(request.headers["mcp-session-id"])
         if request.method != "POST":
             return web.Response(status=405)
         message = json.loads(await request.read())
@@ -102,6 +105,13 @@ async def refusal(target: Target) -> str:
 
 async def fine(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
     return said(message, {"content": [{"type": "text", "text": "fine"}]})
+
+
+async def test_a_server_is_told_when_its_session_ends() -> None:
+    small = Small(fine)
+    async with serving(small.serve) as url, mcp({"web": url}):
+        assert small.deleted == []
+    assert small.deleted == small.sessions == ["session-1"]
 
 
 async def test_headers_are_sent_and_never_shown() -> None:

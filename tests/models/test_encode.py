@@ -555,6 +555,11 @@ TO_A: JsonObject = {"$ref": "#/$defs/A"}
 LOSSLESS: dict[str, tuple[JsonObject, str]] = {
     "nothing": (closed(), "anthropic openai"),
     "a list of objects": (closed(a=PLAIN, b=LISTED), "anthropic openai"),
+    **{
+        f"a format, {each}": (closed(a={"type": "string", "format": each}), "anthropic openai")
+        for each in ("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid")
+    },
+    "an address for Anthropic": (closed(a={"type": "string", "format": "uri"}), "anthropic"),
     "unions": (closed(a=DATE_OR_NOT, b={"type": ["integer", "null"]}), "anthropic openai"),
     "a constant": ({**closed(a=TO_A), "$defs": {"A": closed(b={"type": "integer", "const": 3})}}, "anthropic openai"),
     "choices of many kinds": (closed(a={"enum": ["x", 1, None]}), "anthropic"),
@@ -580,7 +585,6 @@ LOST_TO: dict[str, tuple[str, JsonObject]] = {
     "a definition in itself": ("anthropic", {**closed(a=TO_A), "$defs": IN_ITSELF}),
     "bytes": ("anthropic", closed(a={"type": "string", "format": "binary"})),
     "a shortest text": ("openai", closed(a={"type": "string", "minLength": 1})),
-    "an address": ("openai", closed(a={"type": "string", "format": "uri"})),
     "a default": ("openai", closed(a={"type": "string", "default": "x"})),
     "a list of any items": ("openai", closed(a={"type": "array", "items": {}})),
     "choices of two kinds": ("openai", closed(a={"enum": ["x", 1]})),

@@ -251,6 +251,13 @@ def test_openai_speaks_responses_and_chat_completions(monkeypatch: pytest.Monkey
     assert chat("ollama:qwen3").headers == {}
 
 
+@pytest.mark.parametrize("name", ["openai:gpt-5", "openai-chat:gpt-5"])
+def test_both_apis_stream_unless_they_are_told_not_to(name: str) -> None:
+    reached = responses if name.startswith("openai:") else chat
+    assert reached(name, api_key="k").streaming
+    assert not reached(name, api_key="k", streaming=False).streaming
+
+
 def test_options_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://from-environment")

@@ -13,7 +13,7 @@ from journeyman import DefinitionError
 from journeyman.gate import Allow, Ask, Deny, GateRequest, Verdict
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, Capability, classify
-from journeyman.permission.permission import Mode, Permission
+from journeyman.permission.permission import AuditEntry, Mode, Permission
 from journeyman.permission.rules import Root
 from journeyman.toolbox import Workspace
 from journeyman.types import JsonObject
@@ -226,6 +226,22 @@ async def test_a_task_is_only_allowed_when_all_its_agents_are(tmp_path: Path) ->
     assert isinstance(await gate.decide(request("subagent", tasks=tasks)), Deny)
 
 
+async def test_an_allow_rule_for_sub_agents_means_calls_of_those_only(tmp_path: Path) -> None:
+    entries: list[AuditEntry] = []
+    gate = Permission(allow=["Subagent(write*)"], roots=[tmp_path], audit=entries.append)
+    writer: JsonObject = {"agent": "writer", "task": "x"}
+    editor: JsonObject = {"agent": "editor", "task": "y"}
+    meant = [request("subagent", agent="writer", task="x")]
+    others = [request("subagent", agent="editor", task="y"), CALLS["internal"]]
+    for many in ("tasks", "chain"):
+        meant.append(replace(meant[0], arguments={many: [writer, writer]}))
+        others.append(replace(meant[0], arguments={many: [writer, editor]}))
+    for each in [*meant, *others]:
+        await gate.decide(each)
+    rule = "the rule Subagent(write*) allows it."
+    assert [entry.reason == rule for entry in entries] == [True] * len(meant) + [False] * len(others)
+
+
 # -- definitions -------------------------------------------------------------------------------------------------------
 
 
@@ -292,3 +308,18 @@ async def test_a_pattern_of_paths(tmp_path: Path, rule: str, fits: list[str], fi
 async def test_a_pattern_of_commands(tmp_path: Path, rule: str, fits: list[str], fits_not: list[str]) -> None:
     gate, commands = Permission(mode="strict", allow=[rule], roots=[tmp_path]), [*fits, *fits_not]
     assert [each for each in commands if await gate.decide(request("bash", command=each)) == Allow()] == fits
+
+
+async def test_a_word_that_can_be_no_path_is_asked_about(tmp_path: Path) -> None:
+    gate = Permission(allow=["Bash(cat *)"], roots=[tmp_path])
+    assert await gate.decide(request("bash", command=f"cat {'a/' * 2_000}")) == Allow()
+    assert isinstance(await gate.decide(request("bash", command=f"cat {'a/' * 2_100}")), Ask)
+
+
+async def test_a_path_that_cannot_be_one_is_denied_in_every_mode_whatever_the_rules_say(tmp_path: Path) -> None:
+    for mode in TABLE:
+        for path in ("a\0", "a/" * 5_000):
+            gate = Permission(mode=mode, allow=["Edit(**)"], deny=["Edit(secret)"], roots=[tmp_path])
+            verdict = await gate.decide(request("write", path=path, content=""))
+            assert isinstance(verdict, Deny)
+            assert "cannot be a path" in verdict.reason

@@ -139,6 +139,18 @@ async def test_a_client_that_wants_progress_hears_of_iterations_and_calls(mode: 
 
 
 @virtual_clock
+async def test_a_client_hears_of_a_rejected_attempt_and_of_the_next_one(mode: str) -> None:
+    def judge(answer: str) -> None:
+        if answer != "Right.":
+            raise ValueError("no")
+
+    trying, heard = Agent(name="trying", model=Scripted(["Wrong.", "Right."]), validators=[judge]), Heard()
+    async with Client(agent_server(trying), mode=mode) as client:
+        assert text_of(await client.call_tool("trying", {"input": "Go"}, progress_callback=heard)) == "Right."
+    assert heard.messages == ["iteration 1", "attempt 1 was rejected", "attempt 2, iteration 1"]
+
+
+@virtual_clock
 async def test_a_client_that_cancels_ends_the_run_and_can_call_again(mode: str) -> None:
     events: list[Event] = []
     pause = Pause()

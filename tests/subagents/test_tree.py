@@ -65,6 +65,24 @@ async def test_children_are_recorded_in_the_order_in_which_they_began_also_those
     assert result.metadata.usage == Usage(requests=6, input_tokens=60, output_tokens=30)
 
 
+async def test_a_child_that_never_began_is_recorded_with_nothing_beside_one_that_tried_again(stage: Stage) -> None:
+    async def no_prompt(task: str) -> str:
+        raise ValueError("no words")
+
+    def judge(answer: str) -> None:
+        if answer != "right":
+            raise ValueError("wrong")
+
+    never = scout(stage, name="never", prompt=no_prompt)
+    trying = scout(stage, call("look"), "false", "right", name="trying", validators=[judge])
+    pair = [{"agent": "never", "task": "a"}, {"agent": "trying", "task": "b"}]
+    result = done(await play(stage, Subagents(never, trying), {"tasks": pair}))
+    records = {each.path[-1]: each for each in result.metadata.children}
+    counts = {name: (each.attempts, each.iterations, each.calls, each.usage.requests) for name, each in records.items()}
+    assert counts == {"never#1": (0, 0, 0, 0), "trying#2": (2, 3, 1, 3)}
+    assert (records["never#1"].code, records["never#1"].children) == ("PROMPT_GENERATION_FAILED", ())
+
+
 async def test_a_run_in_a_tool_is_a_child_too_under_its_own_name(stage: Stage, recorder: Recorder) -> None:
     inner = scout(stage, name="inner")
 

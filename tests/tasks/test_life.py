@@ -484,6 +484,29 @@ async def test_a_notification_that_hangs_is_cut_short_when_the_tasks_are_left() 
     assert [error.callback for error in tasks.errors] == ["notify", "notify"]
 
 
+@virtual_clock
+async def test_a_task_ends_after_its_notification_however_often_it_is_cancelled() -> None:
+    n_swallowed = 0
+
+    async def tell(text: str, info: TaskInfo) -> None:
+        nonlocal n_swallowed
+        while n_swallowed < 3:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                n_swallowed += 1
+
+    async with Tasks(notify=tell) as tasks:
+        tasks.start(giving("x"), description="give")
+        await asyncio.sleep(1)
+        (carrier,) = [each for each in asyncio.all_tasks() if each.get_name() == "background task bg-1"]
+        for n in range(3):
+            assert (tasks.active, n_swallowed) == (("bg-1",), n)
+            carrier.cancel()
+            await asyncio.sleep(1)
+        assert (tasks.active, n_swallowed, tasks.get("bg-1").status) == ((), 3, "completed")
+
+
 async def test_a_task_in_a_thread_that_reports_is_seen() -> None:
     reported, go_on = threading.Event(), threading.Event()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -54,6 +55,17 @@ async def test_names_that_no_member_can_have_are_refused_and_leave_nothing_behin
             await team.spawn(wanted(agent, name=name))
         await until_idle(team)
         assert [member.name for member in team.roster().members] == ["ada"]
+
+
+async def test_a_member_that_cannot_begin_leaves_nothing_behind() -> None:
+    tasks, team = Tasks(), None
+    async with AsyncExitStack() as stack:
+        async with tasks:
+            team = await stack.enter_async_context(Team("crew", tasks=tasks))
+        with pytest.raises(RuntimeError, match="async with Tasks"):
+            await join(team, "ada", ["Done."])
+        assert (team.roster().members, tasks.list()) == ((), ())
+        team.rename("others")  # which no team with members can
 
 
 async def test_a_member_has_the_name_of_its_agent_if_no_other_is_given() -> None:

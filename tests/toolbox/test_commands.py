@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import subprocess
@@ -77,6 +78,7 @@ async def assert_cancelled(running: asyncio.Task[Result[str]], folder: Path) -> 
         ("true", "[exit code 0]"),
         ("no-such-program", "bash: line 1: no-such-program: command not found\n[exit code 127]"),
         ("kill -KILL $$", "[ended by SIGKILL]"),
+        ("kill -35 $$", "[ended by signal 35]"),
         ("printf '\\033[31mred\\033[0m \\033]0;title\\007x'", "red x\n[exit code 0]"),
         ("printf ' 10%%\\r 50%%\\r100%%\\ndone\\r\\n'", "100%\ndone\n[exit code 0]"),
         ("printf '\\377\\n'", "\ufffd\n[exit code 0]"),
@@ -181,16 +183,22 @@ async def test_a_run_that_is_stopped_ends_its_commands(folder: Path, how: str, c
         await assert_cancelled(running, folder)
 
 
-async def test_impatience_during_the_grace_kills_at_once(folder: Path) -> None:
-    ready = asyncio.Event()
-    running = started(folder, STUBBORN, grace_s=60, seen=ready)
-    await ready.wait()
-    assert pids(folder)
-    for _ in range(3):
-        running.cancel()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-    await assert_cancelled(running, folder)
+async def test_impatience_during_the_grace_kills_at_once_and_all_the_same_for_certain(folder: Path) -> None:
+    before, complaints = asyncio.all_tasks(), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    for n_steps in range(2, 10):
+        ready = asyncio.Event()
+        running = started(folder, STUBBORN, grace_s=60, seen=ready)
+        await ready.wait()
+        assert pids(folder)
+        for _ in range(4):
+            running.cancel()
+            for _ in range(n_steps):
+                await asyncio.sleep(0)
+        await assert_cancelled(running, folder)
+        assert asyncio.all_tasks() == before
+    gc.collect()
+    assert complaints == []
 
 
 async def test_a_command_is_cancelled_at_every_step_of_its_start(folder: Path) -> None:

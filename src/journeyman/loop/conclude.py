@@ -72,14 +72,17 @@ def _stopped(run: Run, cause: Cause | None) -> Ending:
 
 def _late(run: Run) -> Context:
     """Say whose time was up: that of the run, of its attempt, or of a run above."""
-    level, used = run.budget, run.clock.elapsed_s
-    while level.parent is not None and level.parent.deadline == level.deadline:
-        level = level.parent
-    if level is not run.budget and level.own_deadline is not None:
-        used = run.clock.now() - (level.own_deadline - (level.allowance.seconds or 0.0))
-    if run.scope.cause == "attempt_deadline":
-        level, used = run.attempt.budget, run.clock.now() - run.attempt.started_s
-    return BudgetContext(policy="seconds", limit=level.allowance.seconds or 0.0, used=used, scope=level.scope)
+    late, scope = run, run.scope.source
+    while late.scope is not scope and late.above is not None:
+        late = late.above
+    level = late.budget
+    if scope.cause == "attempt_deadline":
+        level = late.attempt.budget
+    else:
+        while level.own_deadline != scope.deadline and level.parent is not None:
+            level = level.parent
+    limit = level.allowance.seconds or 0.0
+    return BudgetContext(policy="seconds", limit=limit, used=limit + scope.late_s(), scope=level.scope)
 
 
 def left_behind(run: Run) -> Run:

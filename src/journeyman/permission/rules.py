@@ -104,15 +104,10 @@ class Rules:
             case "Subagent":
                 return any(fits_name(rule.pattern, agent) for agent in action.agents)
             case _:
-                return any(self._may_touch(rule.pattern, path) for path in action.paths)
-
-    def _may_touch(self, pattern: str, path: str) -> bool:
-        try:
-            places = {self._roots.locate(path), self._roots.spelled(path)}
-        except ValueError:
-            return True
-        wanted = [_path_regex(_folded(each), below=True) for each in self._absolute(pattern)]
-        return any(regex.fullmatch(_folded(place)) for regex in wanted for place in places)
+                # Of a path that can be none, no rule is asked.
+                places = [place(path) for path in action.paths for place in (self._roots.locate, self._roots.spelled)]
+                wanted = [_path_regex(_folded(each), below=True) for each in self._absolute(rule.pattern)]
+                return any(regex.fullmatch(_folded(place)) for regex in wanted for place in places)
 
     # -- an allow: only what is sure
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from threading import get_ident
 from typing import Final, Literal
 
-from journeyman.cancel import call_in, ended, is_awaited, is_done_for
+from journeyman.cancel import call_in, is_awaited, is_done_for
 from journeyman.errors import Rejected, name_and_words
 from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
 from journeyman.gate import current_guard
@@ -257,12 +257,9 @@ class RunningTask:
         if self.host.is_left:
             self.press(wait=True)
         try:
-            await self._notifying
+            await self._notifying  # passes every cancellation on, so this goes on when the notification has ended
         except asyncio.CancelledError as error:
             self._regret(error)
-        finally:
-            with suppress(asyncio.CancelledError):  # it is passed on to the notification: the task ends after that
-                await ended(self._notifying, on_cancel=self._notifying.cancel)
 
     async def _tell(self, text: str, info: TaskInfo) -> None:
         if self.notify is not None:

@@ -212,6 +212,11 @@ class Registry:
         del self._alive[member.name]
         self._gone[member.name] = member
 
+    def forget(self, member: Member) -> None:
+        """Take back the name of a member that could not begin. It was never there."""
+        member.box.close()
+        del self._alive[member.name]
+
     def rename(self, name: str, description: str | None = None) -> None:
         """Rename the team, as `Team.rename` says."""
         self.check_open()

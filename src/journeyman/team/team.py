@@ -147,7 +147,7 @@ class Team:  # noqa: PLR0904 - one verb for each thing that can be done to a tea
         try:
             member.task_id = loop.begin(tasks)
         except BaseException:
-            registry.unregister(member)
+            registry.forget(member)
             raise
         return TeamSpawnResult(
             task_id=member.task_id,

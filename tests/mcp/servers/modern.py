@@ -13,6 +13,7 @@ from base64 import b64decode
 
 import uvicorn
 from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 PIXEL = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg==")
@@ -67,6 +68,12 @@ async def forever(ctx: Context) -> str:
     await ctx.report_progress(1)
     await asyncio.Event().wait()
     return "no"
+
+
+@server.tool()
+def inquire() -> InputRequiredResult:
+    """Ask for something before there is an answer."""
+    return InputRequiredResult(request_state="asking")
 
 
 @server.tool()

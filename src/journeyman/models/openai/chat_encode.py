@@ -369,7 +369,7 @@ def _kept(piece: bytes, left: int) -> tuple[bytes, int]:
 
 def _mark_last(pieces: list[bytes], messages: Sequence[Message], left: int) -> int:
     """Mark the last text of the conversation that is not the assistant's; return how many marks that took."""
-    for index in range(len(pieces) - 1, -1, -1):
+    for index in reversed(range(len(pieces))):
         marked = _marked_message(messages[index], pieces[index])
         if marked is not None:
             is_new = left > 0 and marked is not pieces[index]
