@@ -475,3 +475,27 @@ def test_a_type_that_cannot_be_described_is_refused_at_definition() -> None:  # 
 
 async def test_an_answer_that_reads_as_false_is_an_answer(stage: Stage) -> None:  # D20
     assert (await run(talker(stage.model(["0"])), "Go.")).unwrap() == "0"
+
+
+async def test_the_verdict_quotes_an_output_that_is_no_object(stage: Stage) -> None:
+    cut = ToolUse("a", "output", malformed='{"total": 1')
+    await run(reporter(stage.model([cut, report()])), "Go.")
+    told = stage.tool_results(1)[0].text
+    assert told.startswith("Validation failed: schema")
+    assert 'column 11\nYou wrote: {"total": 1\n\nCorrect the output' in told
+
+
+async def test_a_draft_that_is_no_object_is_quoted_in_place_of_its_reflection(stage: Stage) -> None:
+    cut = ToolUse("a", "output", malformed='{"total": 1')
+    await run(reporter(stage.model([cut, report(), submit()]), output=REFLECTED), "Go.")
+    assert stage.tool_results(1)[0].text.endswith('column 11\nYou wrote: {"total": 1')
+
+
+async def test_an_output_is_judged_as_it_is_nulls_included(stage: Stage) -> None:
+    class Noted(BaseModel):
+        total: int
+        note: str = ""
+
+    script = stage.model([call("output", total=1, note=None), call("output", total=1)])
+    assert succeeded(await run(reporter(script, output=Output(Noted)), "Go.")).output == Noted(total=1)
+    assert "- note: should be a valid string, got null" in stage.tool_results(1)[0].text

@@ -25,6 +25,7 @@ from journeyman.result import ToolKind
 from journeyman.tools.context import ToolContext
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.tools import Middleware, MiddlewareCall, Tool
+from journeyman.tools.written import quoting
 from journeyman.types import Effect, ToolResult, ToolUse
 
 Arguments = dict[str, object]
@@ -161,7 +162,9 @@ async def gated(run: Run, tool: Tool[..., Any], use: ToolUse) -> Outcome:
     try:
         arguments = tool.parse(use.malformed if use.malformed is not None else use.input_json)
     except InvalidArguments as invalid:
-        return Outcome(error_result(invalid), "invalid_input")
+        refused = error_result(invalid)
+        told = quoting(refused.text, use.malformed, may_be_quoted=tool.may_be_quoted)
+        return Outcome(replace(refused, content=told), "invalid_input")
     guard = run.guard
     if guard is None or not guard.gates:
         return await executed(run, tool, use, arguments)
