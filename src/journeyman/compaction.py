@@ -516,7 +516,8 @@ def _escaped(text: str) -> str:
 
 def _without_middle(text: str, n_head: int, n_tail: int) -> str:
     n_left_out = len(text) - n_head - n_tail
-    return f"{text[:n_head]}\n[… {n_left_out} characters left out …]\n{text[len(text) - n_tail :]}"
+    characters = "character" if n_left_out == 1 else "characters"
+    return f"{text[:n_head]}\n[… {n_left_out} {characters} left out …]\n{text[len(text) - n_tail :]}"
 
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
-from journeyman.errors import ModelUnavailable, ProviderErrorKind, shortage
+from journeyman.errors import ModelUnavailable, ProviderErrorKind, count, shortage
 from journeyman.types import StopReason, frozen, value_class
 
 Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
@@ -196,7 +196,8 @@ class TruncatedContext:
     max_tokens: int | None
 
     def __str__(self) -> str:
-        return f"The response was cut ({self.stop_reason}) at {self.max_tokens} tokens; its calls were not run."
+        longest = "an unknown length" if self.max_tokens is None else count(self.max_tokens, "token")
+        return f"The response was cut ({self.stop_reason}) at {longest}; its calls were not run."
 
 
 @frozen
@@ -265,7 +266,8 @@ class IterationsContext:
 
     def __str__(self) -> str:
         draft = ", with a draft not submitted" if self.has_draft else " without an output"
-        return f"The attempt used all its {self.max_iterations} iterations{draft}."
+        all_of_them = "its only iteration" if self.max_iterations == 1 else f"all its {self.max_iterations} iterations"
+        return f"The attempt used {all_of_them}{draft}."
 
 
 @frozen
@@ -284,6 +286,8 @@ class AttemptsContext:
     """The feedback on the last output, whole."""
 
     def __str__(self) -> str:
+        if self.max_attempts == 1:
+            return f"The only attempt was rejected, with: {self.last_error}"
         return f"All {self.max_attempts} attempts were rejected, the last with: {self.last_error}"
 
 

@@ -70,11 +70,19 @@ def name_and_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
+def count(number: int, noun: str) -> str:
+    """Say how many: `1 call`, `1,204 calls`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def shortage(policy: str, *, needed: float, limit: float, used: float) -> str:
     """Say what the next model call needs of a budget of tokens or US dollars, and what there is."""
     if policy == "cost":
         return f"the next call needs about ${needed:.4g}, ${limit:.4g} are allowed, ${used:.4g} are used"
-    return f"the next call needs about {needed:,.0f} {policy}, {limit:,.0f} are allowed, {used:,.0f} are used"
+    # The names of policies are plurals: `tokens`, `calls`.
+    needs = f"{needed:,.0f} {policy}" if round(needed) != 1 else f"1 {policy.removesuffix('s')}"
+    allowed, spent = [f"{n:,.0f} {'is' if round(n) == 1 else 'are'}" for n in (limit, used)]
+    return f"the next call needs about {needs}, {allowed} allowed, {spent} used"
 
 
 class JourneymanError(Exception):
@@ -103,8 +111,7 @@ class DefinitionError(JourneymanError):
         self.subject = subject
         self.problems = tuple(problems)
         lines = "".join(f"\n  - [{problem.code}] {problem}" for problem in self.problems)
-        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
-        super().__init__(f"{subject} has {count}:{lines}")
+        super().__init__(f"{subject} has {count(len(self.problems), 'problem')}:{lines}")
 
 
 class ModelUnavailable(JourneymanError):

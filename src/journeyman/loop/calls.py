@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from journeyman.cancel import Scope, current_call, is_awaited, is_failure
-from journeyman.errors import InvalidArguments, OutcomeUnknown
+from journeyman.errors import InvalidArguments, OutcomeUnknown, count
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, seen_of
 from journeyman.journal import Reservation
@@ -33,7 +33,7 @@ Arguments = dict[str, object]
 SKIPPED = "Error: not run, because the user wrote something new. Read it first; call again if that is still right."
 """The result of a call that had not begun when steering came."""
 
-_FAILING = "Error: not run: {name} failed {n} times in a row. Do not call it again; go on without it, or say so."
+_FAILING = "Error: not run: {name} failed {times} in a row. Do not call it again; go on without it, or say so."
 
 _SAYS_NOTHING = frozenset(("denied", "over_budget", "interrupted", "skipped", "failing"))
 """The kinds of failure for which the tool is not to blame."""
@@ -133,7 +133,9 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
     """Say what comes of one call: is the tool known, may it still fail, is there budget, was it done before?"""
     most = run.agent.limits.tool_failures
     if most is not None and run.calls.failures.get(use.name, 0) >= most:
-        return Outcome.failed("failing", _FAILING.format(name=use.name, n=run.calls.failures[use.name]))
+        return Outcome.failed(
+            "failing", _FAILING.format(name=use.name, times=count(run.calls.failures[use.name], "time"))
+        )
     tool = run.calls.tools.get(use.name)
     if tool is None:
         return Outcome.failed("unknown", f"Error: Unknown tool {use.name}")

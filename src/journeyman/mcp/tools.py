@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pydantic_core import from_json, to_json
 
 from journeyman.cancel import ended
-from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, Problem
+from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, Problem, count
 from journeyman.mcp.connection import Connection
 from journeyman.mcp.pins import Definition, Offer, Pins, beginning, differences, load_pins, pinned, save_pins
 from journeyman.mcp.servers import Server, Target, to_servers
@@ -320,7 +320,7 @@ def _media(data: str, media_type: str, *, title: str | None = None) -> _Block:
     kind = _kind(content)
     if kind is None or len(content) > MAX_MEDIA_BYTES:
         about = f" {title}" if title else ""
-        return Text(f"[{media_type or 'Data'}{about}, {len(content):,} bytes: not shown]")
+        return Text(f"[{media_type or 'Data'}{about}, {count(len(content), 'byte')}: not shown]")
     if kind == "application/pdf":
         return Document.from_bytes(content, kind, title)
     return Image.from_bytes(content, kind)
@@ -346,7 +346,8 @@ def _limited(blocks: Iterable[_Block]) -> Iterable[_Block]:
         if isinstance(block, Text) or n_media <= MAX_MEDIA:
             yield block
     if n_media > MAX_MEDIA:
-        yield Text(f"[{n_media - MAX_MEDIA:,} more pictures or documents: not shown]")
+        what = "picture or document" if n_media == MAX_MEDIA + 1 else "pictures or documents"
+        yield Text(f"[{n_media - MAX_MEDIA:,} more {what}: not shown]")
 
 
 def _merged(blocks: Iterable[_Block]) -> list[_Block]:

@@ -10,6 +10,7 @@ from typing import Final, cast
 
 from pydantic_core import from_json, to_json
 
+from journeyman.errors import count
 from journeyman.types import JsonObject, value_class
 
 _QUOTED_HEAD: Final = 700
@@ -27,7 +28,7 @@ def quoting(text: str, malformed: str | None, *, may_be_quoted: bool) -> str:
         return text
     n_left_out = len(malformed) - _QUOTED_HEAD - _QUOTED_TAIL
     if n_left_out > 0:
-        middle = f"[… {n_left_out:,} characters left out …]"
+        middle = f"[… {count(n_left_out, 'character')} left out …]"
         malformed = f"{malformed[:_QUOTED_HEAD]}{middle}{malformed[-_QUOTED_TAIL:]}"
     return f"{text}\nYou wrote: {malformed}"
 

@@ -16,9 +16,9 @@ from pydantic_core import from_json
 
 from journeyman.agent import Agent
 from journeyman.cli.chat.view import SAY, Prompt
-from journeyman.cli.show.lines import Line, count, one_line
+from journeyman.cli.show.lines import Line, one_line
 from journeyman.cli.show.lines import arguments as arguments_in_words
-from journeyman.errors import InvalidArguments
+from journeyman.errors import InvalidArguments, count
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite, Stop
 from journeyman.types import JsonObject
