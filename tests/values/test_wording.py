@@ -1,4 +1,4 @@
-"""Messages with numbers in them: one thing is told as one."""
+"""Messages: one thing is told as one, and what is shown of a text is what everybody can see."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from journeyman import Agent, Limits, Rejected, run, tool
 from journeyman.endings import AttemptsContext, BudgetContext, IterationsContext, TruncatedContext
-from journeyman.errors import count, shortage
+from journeyman.errors import count, quoted, shortage, visible
 from journeyman.models.scripted import Scripted, call
 
 REJECTED = AttemptsContext(attempts=1, max_attempts=1, last_error="No.")
@@ -42,4 +42,32 @@ async def test_a_tool_that_failed_once_failed_one_time() -> None:
     model = Scripted([call("fail"), call("fail"), "Done."])
     agent = Agent(name="n", model=model, tools=[fail], limits=Limits(tool_failures=1))
     result = await run(agent, "Go.")
-    assert "fail failed 1 time in a row." in result.history[-2].content[0].text  # pyright: ignore[reportAttributeAccessIssue] - a result
+    assert "fail failed 1 time in a row." in str(result.history[-2].content[0])
+
+
+HIDDEN = {
+    "an escape sequence": ("\x1b[2K", "\\x1b[2K", "\\u001b[2K"),
+    "delete": ("\x7f", "\\x7f", "\\u007f"),
+    "right to left": ("\u202e", "\\u202e", "\\u202e"),
+    "an isolate": ("\u2066", "\\u2066", "\\u2066"),
+    "no width": ("\u200b", "\\u200b", "\\u200b"),
+    "a soft hyphen": ("\u00ad", "\\xad", "\\u00ad"),
+    "another space": ("\u00a0", "\\xa0", "\\u00a0"),
+    "a tag": ("\U000e0041", "\\U000e0041", "\\udb40\\udc41"),
+    "a filler": ("\u3164", "\\u3164", "\\u3164"),
+    "a variation": ("\ufe0f", "\\ufe0f", "\\ufe0f"),
+    "half a pair": ("\ud83d", "\\ud83d", "\\ud83d"),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_what_cannot_be_seen_is_written_out(name: str) -> None:
+    text, as_text, as_json = HIDDEN[name]
+    assert quoted(f"a{text}b") == f"'a{as_text}b'"
+    assert visible([f"a{text}b"], indent=None) == f'["a{as_json}b"]'
+
+
+@pytest.mark.parametrize("text", ["世界", "grüß", "привет", "😀 né", "שלום", "مرحبا", "हिन्दी", "→ “x”"])
+def test_what_can_be_seen_stays_as_it_is(text: str) -> None:
+    assert quoted(text) == f"'{text}'"
+    assert visible({text: text}, indent=None) == f'{{"{text}": "{text}"}}'

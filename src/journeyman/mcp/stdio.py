@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from journeyman.cancel import within
-from journeyman.errors import count, name_and_words
+from journeyman.errors import count, name_and_words, quoted
 from journeyman.mcp.servers import Stdio
 from journeyman.processes import Processes, filtered, marked, plain, signal_name
 from journeyman.tools.issues import bounded
@@ -244,8 +244,8 @@ def _printable(data: bytes, *, from_end: bool = False) -> str:
     if not text:
         return ""
     if len(text) <= _SHOWN:
-        return ascii(text)
-    return f"…{text[-_SHOWN:]!a}" if from_end else f"{text[:_SHOWN]!a}…"
+        return quoted(text)
+    return f"…{quoted(text[-_SHOWN:])}" if from_end else f"{quoted(text[:_SHOWN])}…"
 
 
 class _Messages:
