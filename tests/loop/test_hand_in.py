@@ -499,3 +499,16 @@ async def test_an_output_is_judged_as_it_is_nulls_included(stage: Stage) -> None
     script = stage.model([call("output", total=1, note=None), call("output", total=1)])
     assert succeeded(await run(reporter(script, output=Output(Noted)), "Go.")).output == Noted(total=1)
     assert "- note: should be a valid string, got null" in stage.tool_results(1)[0].text
+
+
+async def test_a_long_reflection_is_cut_as_the_result_of_a_tool_is(stage: Stage) -> None:
+    @tool
+    async def long() -> str:
+        return "x" * 90
+
+    output = Output(Report, reflection=lambda draft: "x" * 90)
+    script = stage.model([[call("long", id="a"), report(1, "b")], submit("c")])
+    await run(reporter(script, output=output, tools=[long], max_result_chars=40), "Go.")
+    as_tool, as_reflection = stage.tool_results(1)
+    assert as_tool.content == as_reflection.content == "x" * 40 + "\n[Cut: the first 40 of 90 characters.]"
+    assert not as_reflection.is_error

@@ -39,7 +39,7 @@ def hand_in_of(agent: Agent[Any, Any]) -> HandIn:
         return TextHandIn(agent.stop_after)
     if plan.reflection is None:
         return OutputHandIn(plan.output_name, agent.nudge)
-    return SubmitHandIn(plan.output_name, plan.reflection, plan.output, agent.nudge)
+    return SubmitHandIn(plan.output_name, plan.reflection, plan.output, agent)
 
 
 # -- typed outputs ----------------------------------------------------------------------------------------------------
@@ -82,7 +82,9 @@ class _Draft:
 class SubmitHandIn:
     """With reflection: outputs are drafts that the model sees again; submit hands in the last one."""
 
-    def __init__(self, output_name: str, reflection: Reflection[Any], schema: OutputSchema[Any], nudge: bool) -> None:
+    def __init__(
+        self, output_name: str, reflection: Reflection[Any], schema: OutputSchema[Any], agent: Agent[Any, Any]
+    ) -> None:
         self.tools: Mapping[str, HandInTool] = {
             output_name: HandInTool("output", self._reflect),
             reflection.submit.name: HandInTool("submit", self._withhold),
@@ -92,7 +94,8 @@ class SubmitHandIn:
         self._submit_name = reflection.submit.name
         self._reflection = reflection
         self._schema = schema
-        self._nudge = nudge
+        self._nudge = agent.nudge
+        self._max_chars = agent.max_result_chars
         self._draft: _Draft | None = None
         self._fresh = False
 
@@ -122,7 +125,7 @@ class SubmitHandIn:
             return replace(refused, content=told)
         try:
             shown = self._reflection.handler(draft)
-            return to_result(await shown if is_awaited(shown) else shown)
+            return to_result(await shown if is_awaited(shown) else shown, max_chars=self._max_chars)
         except BaseException as error:
             if not is_failure(error):
                 raise
