@@ -75,7 +75,9 @@ _API_HINTS: Final[dict[ProviderErrorKind, str]] = {
 
 
 def told_reason(reason: StopReason, detail: str | None) -> str:
-    """Return why a model stopped: in the provider's word, where there is one."""
+    """Return why a model stopped: in the provider's word, where there is one; of a stop sequence, which it was."""
+    if reason == "stop_sequence" and detail:
+        return f"{reason}: {detail}"
     return detail or ("no reason given" if reason == "other" else reason)
 
 

@@ -10,7 +10,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Generic, NotRequired, Protocol, Required, TypeVar, cast
+from typing import Annotated, Generic, NotRequired, Protocol, Required, TypeVar, cast, get_args
 
 from pydantic import (
     ConfigDict,
@@ -136,6 +136,8 @@ def _field(parameter: Parameter) -> object:
     default, annotation = parameter.default, cast("type[object]", parameter.annotation)
     if default is REQUIRED:
         return Required[annotation]
+    if type(default) is int and (annotation is float or get_args(annotation)[:1] == (float,)):
+        default = float(default)  # as pydantic makes it of what the model writes, so that both have one cache key
     if not isinstance(default, FieldInfo):
         default = cast("FieldInfo", Field(default=default))
     elif default.is_required():
