@@ -10,7 +10,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
-from journeyman.errors import ModelUnavailable, ProviderErrorKind, count, shortage
+from journeyman.errors import ModelUnavailable, ProviderErrorKind, shortage
 from journeyman.types import StopReason, frozen, value_class
 
 Phase: TypeAlias = Literal["prompt_generation", "iteration", "validation"]
@@ -198,7 +198,7 @@ class TruncatedContext:
     max_tokens: int | None
 
     def __str__(self) -> str:
-        longest = "an unknown length" if self.max_tokens is None else count(self.max_tokens, "token")
+        longest = "1 token" if self.max_tokens == 1 else f"{self.max_tokens} tokens"
         return f"The response was cut ({self.stop_reason}) at {longest}; its calls were not run."
 
 
