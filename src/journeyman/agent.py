@@ -175,7 +175,7 @@ class Agent(Generic[Out, In]):
     retries: int | None = None
     """How often a failed model request is repeated. None: 2 for a top-level run, 0 for a sub-agent."""
     max_result_chars: int | None = None
-    """Cut tool results beyond this many characters, for tools that set no limit of their own."""
+    """Cut tool results beyond this many characters, for tools that set no limit of their own, and reflections."""
     run_state: Callable[[In], object] | None = None
     """Makes the state that lives as long as the run."""
     attempt_state: Callable[[In, Any], object] | Callable[[In, Any, int], object] | None = None

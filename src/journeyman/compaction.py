@@ -148,7 +148,8 @@ class TrimTexts:
 class Summarise:
     """Lets a model sum up the older part. The prompt that is being worked on and the newest messages stay.
 
-    The next time, the summary is brought up to date; there is never a summary of summaries.
+    The next time, the summary is brought up to date; there is never a summary of summaries. It is made of the results
+    as the tools gave them, also where another strategy has cleared or cut them by then.
     """
 
     model: str | Model | None = None
@@ -248,6 +249,17 @@ class _Summariser:
         content = tuple(block for block in message.content if not any(block is each for each in known))
         return message if len(content) == len(message.content) else replace(message, content=content)
 
+    def _whole(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages with the results that the tools gave, where a strategy has cleared or cut them: what is
+        in no summary is lost for good."""
+        said = chain.from_iterable(message.content for message in self.situation.history)
+        given = {block.tool_use_id: block for block in said if isinstance(block, ToolResult)}
+
+        def as_given(block: Block) -> Block:
+            return given.get(block.tool_use_id, block) if isinstance(block, ToolResult) else block
+
+        return [_with_blocks(message, as_given) for message in messages]
+
     # -- where it goes
 
     def _placed(self, messages: Sequence[Message], part: _Stretch, text: Text) -> list[Message]:
@@ -272,7 +284,9 @@ class _Summariser:
         """
         model = self.given.model or self.situation.model
         model = connect(model) if isinstance(model, str) else model
-        texts = _fitting(transcript_of(messages), model, self.given.max_tokens)
+        texts = _fitting(
+            transcript_of(self._whole(messages)), transcript_of(messages), model, max_tokens=self.given.max_tokens
+        )
         async with opened(model):
             response = await self._response(model, texts, earlier)
         summary = summary_in(response, max_tokens=self.given.max_tokens)
@@ -293,12 +307,20 @@ class _Summariser:
                 texts = _without_oldest(texts)
 
 
-def _fitting(texts: list[str], model: Model, max_tokens: int) -> list[str]:
-    """Leave out the oldest texts where the summing model's window is known to be too small."""
+def _fitting(texts: list[str], shorter: list[str], model: Model, *, max_tokens: int) -> list[str]:
+    """Return texts that fit the summing model's window, where that is known. Where they do not, the oldest are given
+    as they are sent now, which is `shorter`; then the oldest are left out."""
     window = context_window_of(model)
     if window is None:
         return texts
     room = max(window - max_tokens - _ROOM_TOKENS, 1) * 4
+    sizes = [len(text.encode(errors="replace")) for text in texts]
+    excess = sum(sizes) - room
+    for index, text in enumerate(shorter):
+        if excess <= 0:
+            break
+        excess -= sizes[index] - len(text.encode(errors="replace"))
+        texts = [*shorter[: index + 1], *texts[index + 1 :]]
     while len(texts) > 1 and sum(len(text.encode(errors="replace")) for text in texts) > room:
         texts = _without_oldest(texts)
     return texts
@@ -494,7 +516,8 @@ def _escaped(text: str) -> str:
 
 def _without_middle(text: str, n_head: int, n_tail: int) -> str:
     n_left_out = len(text) - n_head - n_tail
-    return f"{text[:n_head]}\n[… {n_left_out} characters left out …]\n{text[len(text) - n_tail :]}"
+    characters = "character" if n_left_out == 1 else "characters"
+    return f"{text[:n_head]}\n[… {n_left_out} {characters} left out …]\n{text[len(text) - n_tail :]}"
 
 
 if TYPE_CHECKING:

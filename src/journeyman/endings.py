@@ -75,7 +75,9 @@ _API_HINTS: Final[dict[ProviderErrorKind, str]] = {
 
 
 def told_reason(reason: StopReason, detail: str | None) -> str:
-    """Return why a model stopped: in the provider's word, where there is one."""
+    """Return why a model stopped: in the provider's word, where there is one; of a stop sequence, which it was."""
+    if reason == "stop_sequence" and detail:
+        return f"{reason}: {detail}"
     return detail or ("no reason given" if reason == "other" else reason)
 
 
@@ -196,7 +198,8 @@ class TruncatedContext:
     max_tokens: int | None
 
     def __str__(self) -> str:
-        return f"The response was cut ({self.stop_reason}) at {self.max_tokens} tokens; its calls were not run."
+        longest = "1 token" if self.max_tokens == 1 else f"{self.max_tokens} tokens"
+        return f"The response was cut ({self.stop_reason}) at {longest}; its calls were not run."
 
 
 @frozen
@@ -265,7 +268,8 @@ class IterationsContext:
 
     def __str__(self) -> str:
         draft = ", with a draft not submitted" if self.has_draft else " without an output"
-        return f"The attempt used all its {self.max_iterations} iterations{draft}."
+        all_of_them = "its only iteration" if self.max_iterations == 1 else f"all its {self.max_iterations} iterations"
+        return f"The attempt used {all_of_them}{draft}."
 
 
 @frozen
@@ -284,6 +288,8 @@ class AttemptsContext:
     """The feedback on the last output, whole."""
 
     def __str__(self) -> str:
+        if self.max_attempts == 1:
+            return f"The only attempt was rejected, with: {self.last_error}"
         return f"All {self.max_attempts} attempts were rejected, the last with: {self.last_error}"
 
 

@@ -28,7 +28,9 @@ A run itself raises none of them but `DefinitionError`: it returns a `Failure`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+import json
+import re
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from journeyman.types import NOTHING_USED, Usage, frozen_in_order
 
@@ -70,11 +72,48 @@ def name_and_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
+def count(number: int, noun: str) -> str:
+    """Say how many: `1 call`, `1,204 calls`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+_BLANK: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
+)
+"""Letters, marks and symbols that look like nothing, although Unicode calls them printable."""
+
+
+def quoted(text: str) -> str:
+    """Return a text as Python writes it, on one line, in which whatever a screen would not show is written out."""
+    return _BLANK.sub(lambda blank: ascii(blank[0])[1:-1], repr(text))
+
+
+def visible(value: object, *, indent: int | None = 2) -> str:
+    """Return a value as JSON in which whatever a screen would not show is written out, as `\\u202e`: controls, marks
+    that turn the direction of writing, and other signs that take no place."""
+    return visible_json(json.dumps(value, ensure_ascii=False, indent=indent, default=repr))
+
+
+def visible_json(text: str) -> str:
+    """Do the same as `visible` for a JSON text."""
+    return "".join(
+        each if _is_visible(each) else f"\\u{ord(each):04x}" if each.isascii() else json.dumps(each)[1:-1]
+        for each in text
+    )
+
+
+def _is_visible(character: str) -> bool:
+    return character == "\n" or (character.isprintable() and _BLANK.fullmatch(character) is None)
+
+
 def shortage(policy: str, *, needed: float, limit: float, used: float) -> str:
     """Say what the next model call needs of a budget of tokens or US dollars, and what there is."""
     if policy == "cost":
         return f"the next call needs about ${needed:.4g}, ${limit:.4g} are allowed, ${used:.4g} are used"
-    return f"the next call needs about {needed:,.0f} {policy}, {limit:,.0f} are allowed, {used:,.0f} are used"
+    # The names of policies are plurals: `tokens`, `calls`.
+    needs = f"{needed:,.0f} {policy}" if round(needed) != 1 else f"1 {policy.removesuffix('s')}"
+    allowed, spent = [f"{n:,.0f} {'is' if round(n) == 1 else 'are'}" for n in (limit, used)]
+    return f"the next call needs about {needs}, {allowed} allowed, {spent} used"
 
 
 class JourneymanError(Exception):
@@ -103,8 +142,7 @@ class DefinitionError(JourneymanError):
         self.subject = subject
         self.problems = tuple(problems)
         lines = "".join(f"\n  - [{problem.code}] {problem}" for problem in self.problems)
-        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
-        super().__init__(f"{subject} has {count}:{lines}")
+        super().__init__(f"{subject} has {count(len(self.problems), 'problem')}:{lines}")
 
 
 class ModelUnavailable(JourneymanError):

@@ -32,6 +32,8 @@ class Rejection:
 
 
 ErrorPrompt: TypeAlias = Callable[[Rejection], str | Awaitable[str]]
+"""Makes what the model reads after a rejection. Where it gives nothing, or only blanks, the model reads what
+`default_error_prompt` makes, and the log has a warning."""
 
 
 def default_error_prompt(rejection: Rejection) -> str:
@@ -50,11 +52,16 @@ class PromptFailed(Exception):
         self.reason = reason
 
 
+class PromptBlank(PromptFailed):
+    """A prompt gave no words and no pictures or documents."""
+
+
 async def made(prompt: object) -> tuple[UserContent, ...]:
     """Return the content of a prompt that a function returned, or of a ready one.
 
     Raises:
-        PromptFailed: it is blank, or neither text nor blocks.
+        PromptBlank: it is blank.
+        PromptFailed: it is neither text nor blocks.
     """
     value = cast("object", await prompt) if is_awaited(prompt) else prompt
     given: object = Text(value) if isinstance(value, str) else value
@@ -64,5 +71,5 @@ async def made(prompt: object) -> tuple[UserContent, ...]:
         raise PromptFailed(f"it gave {type(value).__name__}, not text or content blocks")
     kept = tuple(block for block in content if not (isinstance(block, Text) and not block.text.strip()))
     if not kept:
-        raise PromptFailed("it is blank")
+        raise PromptBlank("it is blank")
     return kept

@@ -66,7 +66,7 @@ class _Used:
     def unspoken(self) -> list[str]:
         """Say which scripts were not used up."""
         left = [script.remaining for script in self.scripts if script.remaining]
-        return [f"A script was not used up: it has {count} answers left." for count in left]
+        return [f"A script was not used up: it has {n} {'answer' if n == 1 else 'answers'} left." for n in left]
 
 
 _USED: Final = pytest.StashKey[_Used]()

@@ -268,7 +268,10 @@ def result_document(result: Result[Any], *, agent: str, output: JsonValue) -> di
         "answer": result.answer if isinstance(result, Failure) else None,
         "state": result.state if isinstance(result, Success) else None,
         "terminal_result": result.terminal_result if isinstance(result, Success) else None,
-        "usage": None if metadata.usage is None else _usage_document(metadata.usage),
+        "usage": _usage_document(metadata.usage),
+        "background_usage": _usage_document(metadata.background_usage),
+        "overshoot_tokens": metadata.overshoot_tokens,
+        "overshoot_cost": metadata.overshoot_cost,
         "latency_s": metadata.latency_s,
         "attempts": [_attempt_document(record) for record in metadata.attempts],
         "tools": {name: _fields(stats) for name, stats in metadata.tools.items()},
@@ -300,8 +303,8 @@ def _error_document(ending: Ending) -> dict[str, object]:
     }
 
 
-def _usage_document(usage: Usage) -> dict[str, object]:
-    return {**_fields(usage), "total_tokens": usage.total_tokens}
+def _usage_document(usage: Usage | None) -> dict[str, object] | None:
+    return None if usage is None else {**_fields(usage), "total_tokens": usage.total_tokens}
 
 
 def _attempt_document(record: AttemptRecord) -> dict[str, object]:

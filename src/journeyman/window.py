@@ -81,6 +81,8 @@ class Situation:
 
     Raises `ProviderError`, or `BudgetRefused`.
     """
+    history: Sequence[Message] = ()
+    """The whole conversation, as it was said: also what strategies have cleared or cut."""
 
 
 @runtime_checkable

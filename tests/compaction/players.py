@@ -124,7 +124,11 @@ def texts_of(messages: Sequence[Message]) -> list[str]:
 
 
 def situation(
-    answers: Sequence[Answer], *, threshold: int = 4_000, memory: dict[str, object] | None = None
+    answers: Sequence[Answer],
+    *,
+    threshold: int = 4_000,
+    memory: dict[str, object] | None = None,
+    history: Sequence[Message] = (),
 ) -> tuple[Situation, list[Request]]:
     """Return a situation whose model gives these answers, and the list of what it is asked."""
     requests: list[Request] = []
@@ -143,6 +147,7 @@ def situation(
         threshold_tokens=threshold,
         memory={} if memory is None else memory,
         ask=ask,  # pyright: ignore[reportArgumentType] - the answers are responses
+        history=history,
     )
     return found, requests
 

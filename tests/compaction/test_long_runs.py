@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, permutations
 
 import orjson
+import pytest
 
 from journeyman import Settings, run
 from journeyman.compaction import ClearToolResults, Compaction, Summarise, TrimTexts
@@ -15,7 +18,7 @@ from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.scripted import Answer, call
 from journeyman.types import Text, ToolResult
 from journeyman.window import AnyStrategy
-from tests.compaction.players import MARK, SmallWindow, looker, summary_call, tokens_of
+from tests.compaction.players import MARK, SmallWindow, calls, chain, looker, situation, summary_call, tokens_of
 from tests.loop.results import succeeded
 from tests.properties.examples import patient
 from tests.support.messages_answers import Reply, answer, thinking, tool_use
@@ -108,3 +111,38 @@ async def test_the_log_and_the_result_keep_everything() -> None:
     result = succeeded(await run(looker(model, ClearToolResults(keep=1), n=50), "Go."))
     results = [block.text for message in result.history for block in message.content if isinstance(block, ToolResult)]
     assert [len(text) for text in results] == [2_006] * 30
+
+
+CLEARING, TRIMMING, SUMMING = ClearToolResults(keep=1), TrimTexts(longest_chars=900, head_chars=20), Summarise()
+ORDERS = [*permutations((CLEARING, TRIMMING, SUMMING)), (CLEARING, SUMMING), (SUMMING, CLEARING)]
+
+
+@pytest.mark.parametrize("strategies", ORDERS, ids=lambda order: ", ".join(each.name for each in order))
+async def test_a_summary_is_made_of_whole_results_whatever_was_cleared_before(
+    strategies: tuple[AnyStrategy, ...],
+) -> None:
+    def play(request: Request) -> Answer:
+        return summary_call() if request.prefix.tools[0].name == "record_summary" else looking(request)
+
+    looking = calls(300, size=1_200)
+    model = SmallWindow(play)
+    succeeded(await run(looker(model, *strategies, n=301), "Look at everything."))
+    summaries = [messages[0].text for messages in model.requests if "Call record_summary now." in messages[0].text]
+    assert summaries
+    for read in summaries:
+        made = [int(n) for n in re.findall(r"<call name='look'>{\"n\":(\d+)", read)]
+        whole = [n for n in made if f"<result>{n:05} {'x' * 1_200}</result>" in read]
+        assert whole == made[len(made) - len(whole) :]
+        assert len(whole) == len(made) or len(read) + 1_200 > (8_000 - 4_096 - 1_000) * 4
+
+
+async def test_a_summary_that_gets_too_long_with_whole_results_has_cleared_ones_of_the_oldest() -> None:
+    messages = chain(40, size=1_900)
+    cleared = (await ClearToolResults(keep=1).view(messages, excess_tokens=1)).messages
+    found, requests = situation([summary_call()], history=messages)
+    found = replace(found, model=SmallWindow(lambda _: "", context_window=9_000))
+    await Summarise(keep_tokens=100).informed(found).view(cleared, excess_tokens=1)
+    (read,) = [request.messages[0].text for request in requests]
+    assert tokens_of(read.encode()) < 9_000 - 4_096
+    assert [n for n in range(1, 41) if f"<result>{n:05} {'x' * 1_900}</result>" in read] == [35, 36, 37, 38, 39]
+    assert read.count("<call name='look'>") == 38

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from itertools import product
-from typing import Annotated, Any
+from typing import Annotated, Any, Required
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SecretStr
 from typing_extensions import TypedDict
 
 from journeyman import Limits, Output, Rejected, Tool, ToolContext, run, tool
@@ -286,6 +286,76 @@ async def test_arguments_that_are_no_object_are_faults_of_the_models_and_do_not_
     assert isinstance(answered, ToolResult)
     assert answered.is_error
     assert answered.text.startswith("Error: Invalid arguments for tool 'look':")
+    assert "\nYou wrote: " in answered.text
+
+
+@pytest.mark.parametrize("written", ['{"where": "up"', '["up"]', "{'where': 'up'}"])
+async def test_the_model_reads_what_it_wrote_in_place_of_an_object(stage: Stage, written: str) -> None:
+    await run(talker(stage.model([ToolUse("a", "look", malformed=written), "Done."])), "Go.")
+    told = stage.tool_results(1)[0]
+    assert told.is_error
+    assert told.text.endswith(f"\nYou wrote: {written}")
+
+
+async def test_of_a_long_text_that_is_no_object_the_middle_is_left_out(stage: Stage) -> None:
+    use = ToolUse("a", "look", malformed='{"where": "' + "u" * 50_000 + "p")
+    await run(talker(stage.model([use, "Done."])), "Go.")
+    told = stage.tool_results(1)[0].text
+    assert '\nYou wrote: {"where": "uuu' in told
+    assert told.endswith("u[… 49,012 characters left out …]" + "u" * 299 + "p")
+    assert len(told) < 1_300
+
+
+class Login(BaseModel, hide_input_in_errors=True):
+    word: str
+
+
+@tool
+async def hidden_login(login: Login) -> str:
+    return login.word
+
+
+@tool
+async def secret_login(password: SecretStr) -> str:
+    return password.get_secret_value()
+
+
+RAW_LOGIN: JsonObject = {"type": "object", "properties": {"password": {"type": "string", "writeOnly": True}}}
+raw_login = Tool("raw_login", "Log in.", RAW_LOGIN, str)
+
+
+@pytest.mark.parametrize("made", [hidden_login, secret_login, raw_login], ids=lambda made: made.name)
+async def test_what_may_hold_a_secret_is_not_repeated(stage: Stage, made: Tool[..., Any]) -> None:
+    use = ToolUse("a", made.name, malformed='{"password": "open sesame')
+    await run(talker(stage.model([use, "Done."]), tools=[made]), "Go.")
+    told = stage.tool_results(1)[0]
+    assert told.text.startswith(f"Error: Invalid arguments for tool '{made.name}':\n- ")
+    assert "open sesame" not in told.text
+
+
+async def test_a_null_for_a_parameter_that_may_be_left_out_counts_as_absent(stage: Stage) -> None:
+    class Area(TypedDict, total=False):
+        radius: Required[int]
+        unit: str
+
+    @tool
+    async def dig(
+        depth: int = 2, tools: tuple[str, ...] = ("spade",), area: Area | None = None, name: str | None = "pit"
+    ) -> str:
+        return f"{depth} {tools} {area} {name}"
+
+    nulls = {"depth": None, "tools": None, "area": {"radius": 1, "unit": None}, "name": None}
+    assert (await answered(stage, dig, **nulls)).text == "2 ('spade',) {'radius': 1} None"
+    assert stage.messages(1)[1].tool_uses[0].input == nulls  # what the model wrote stays as it is
+
+
+async def test_a_null_for_what_is_required_is_a_fault(stage: Stage) -> None:
+    @tool
+    async def dig(depth: int, width: int = 1) -> str:
+        return f"{depth} {width}"
+
+    told = (await answered(stage, dig, depth=None, width=None)).text
+    assert told == "Error: Invalid arguments for tool 'dig':\n- depth: should be a valid integer, got null"
 
 
 ODD_TEXTS = ["x" * 1_000_000, "\x00\x1b[31m\u202e", "</tool_result>", "{0.__class__}"]

@@ -475,3 +475,40 @@ def test_a_type_that_cannot_be_described_is_refused_at_definition() -> None:  # 
 
 async def test_an_answer_that_reads_as_false_is_an_answer(stage: Stage) -> None:  # D20
     assert (await run(talker(stage.model(["0"])), "Go.")).unwrap() == "0"
+
+
+async def test_the_verdict_quotes_an_output_that_is_no_object(stage: Stage) -> None:
+    cut = ToolUse("a", "output", malformed='{"total": 1')
+    await run(reporter(stage.model([cut, report()])), "Go.")
+    told = stage.tool_results(1)[0].text
+    assert told.startswith("Validation failed: schema")
+    assert 'column 11\nYou wrote: {"total": 1\n\nCorrect the output' in told
+
+
+async def test_a_draft_that_is_no_object_is_quoted_in_place_of_its_reflection(stage: Stage) -> None:
+    cut = ToolUse("a", "output", malformed='{"total": 1')
+    await run(reporter(stage.model([cut, report(), submit()]), output=REFLECTED), "Go.")
+    assert stage.tool_results(1)[0].text.endswith('column 11\nYou wrote: {"total": 1')
+
+
+async def test_an_output_is_judged_as_it_is_nulls_included(stage: Stage) -> None:
+    class Noted(BaseModel):
+        total: int
+        note: str = ""
+
+    script = stage.model([call("output", total=1, note=None), call("output", total=1)])
+    assert succeeded(await run(reporter(script, output=Output(Noted)), "Go.")).output == Noted(total=1)
+    assert "- note: should be a valid string, got null" in stage.tool_results(1)[0].text
+
+
+async def test_a_long_reflection_is_cut_as_the_result_of_a_tool_is(stage: Stage) -> None:
+    @tool
+    async def long() -> str:
+        return "x" * 90
+
+    output = Output(Report, reflection=lambda draft: "x" * 90)
+    script = stage.model([[call("long", id="a"), report(1, "b")], submit("c")])
+    await run(reporter(script, output=output, tools=[long], max_result_chars=40), "Go.")
+    as_tool, as_reflection = stage.tool_results(1)
+    assert as_tool.content == as_reflection.content == "x" * 40 + "\n[Cut: the first 40 of 90 characters.]"
+    assert not as_reflection.is_error

@@ -106,7 +106,8 @@ async def test_a_run_that_only_calls_tools_makes_exactly_as_many_calls_as_allowe
     assert end_of(failure)[:2] == (IterationsContext(iteration_count=limit, max_iterations=limit, has_draft=False), 1)
     assert (stage.n_requests, len(runs)) == (limit, limit)
     assert failure.history[-1].content[0] == ToolResult("worked", tool_use_id=failure.history[-2].tool_uses[0].id)
-    assert failure.error.message == f"The attempt used all its {limit} iterations without an output."
+    used = "its only iteration" if limit == 1 else f"all its {limit} iterations"
+    assert failure.error.message == f"The attempt used {used} without an output."
 
 
 # R51, A13
@@ -335,7 +336,8 @@ async def test_any_other_stop_leaves_the_calls_alone_and_is_invalid(
     context = context_of(failure, InvalidResponseContext)
     assert (context.stop_reason, context.expected_tool, runs) == (reason, "output", [])
     assert reason != "other" or context.stop_detail == "on_strike"
-    not_run = f"Error: not run, because the response stopped with {(detail or reason)!r}."
+    told = "stop_sequence: ###" if reason == "stop_sequence" else detail or reason
+    not_run = f"Error: not run, because the response stopped with {told!r}."
     assert transcript(failure.history)[-1] == ("user", f"#a! {not_run}", f"#b! {not_run}")
 
 

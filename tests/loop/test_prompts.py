@@ -27,7 +27,7 @@ from tests.loop.players import (
     timing_out,
     unspeakable,
 )
-from tests.loop.results import context_of, failed
+from tests.loop.results import context_of, failed, succeeded
 from tests.support.messages_json import Json, as_list, as_object
 from tests.support.recorder import Recorder, transcript
 from tests.support.stage import Stage, only_over_http
@@ -145,8 +145,28 @@ async def test_a_prompt_that_fails_ends_the_run_before_any_call(
     assert (context.prompt, context.reason, result.error.attempt, stage.n_requests) == (which, reason, 0, 0)
 
 
+BLANK = ("empty", "blank", "blank later", "nothing", "no blocks")
+"""Those of the broken ones that raise nothing."""
+
+
+@pytest.mark.parametrize("how", [*BLANK, "a picture"])
+@pytest.mark.parametrize("feedback", ["result", "text"])
+async def test_an_error_prompt_that_gives_no_words_falls_back_to_the_default_with_a_warning(
+    stage: Stage, how: str, feedback: Literal["result", "text"], caplog: pytest.LogCaptureFixture
+) -> None:
+    function: Any = _returning([DOT]) if how == "a picture" else BROKEN[how][0]
+    script = stage.model([report(7), report(2)])
+    succeeded(await run(reporter(script, error_prompt=function, feedback=feedback), "Go."))
+    told = [getattr(block, "text", "") for block in stage.messages(1)[-1].content]
+    assert any("7 is too much\n\nCorrect the output and hand it in again." in text for text in told)
+    assert [record.getMessage() for record in caplog.records if record.name == "journeyman"] == [
+        "reporter: the error prompt gave no words after attempt 1, so the model reads the default. "
+        "Let it return a text."
+    ]
+
+
 # X16, D10, D32, D39, A21
-@pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.parametrize("how", [how for how in BROKEN if how not in BLANK])
 async def test_an_error_prompt_that_fails_ends_the_run(stage: Stage, how: str, recorder: Recorder) -> None:
     function: Any = BROKEN[how][0]
     result = await run(reporter(stage.model([report(7), report(2)]), error_prompt=function), "Go.", on_event=recorder)

@@ -7,9 +7,11 @@ import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from pydantic import BaseModel
 
@@ -17,9 +19,14 @@ from journeyman import Abort, Agent, Callbacks, Chat, Event, Limits, Output, Pri
 from journeyman.events import LayerCompleted, TextDelta, ToolFinished
 from journeyman.model import Facts, Part, Request, TextPart
 from journeyman.models.scripted import Scripted, call, say
+from journeyman.result import AttemptRecord, CallbackError, ChildRecord, Metadata, Success, ToolStats
+from journeyman.types import Usage
 from tests.loop.players import Report, look, report, reporter, talker
 from tests.loop.results import failed, succeeded
 from tests.support.recorder import Recorder
+
+SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "result-document.schema.json"
+SCHEMA = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
 
 
 class Breaking:
@@ -99,6 +106,29 @@ async def test_a_result_becomes_the_document_also_with_exceptions_in_it() -> Non
     assert [words.partition(":")[0] for words in document["callback_errors"]] == [
         *("on_attempt_start", "on_validation_failure", "on_attempt_start")
     ]
+
+
+def test_all_that_a_run_took_is_in_the_document() -> None:
+    took = Metadata(
+        usage=Usage(requests=1, input_tokens=2),
+        latency_s=3.5,
+        agent="reporter",
+        attempts=(AttemptRecord(number=1, iterations=2, usage=Usage(requests=1), report=None),),
+        tools={"look": ToolStats(kind="tool", calls=4)},
+        callback_errors=(CallbackError(callback="on_event", error=ValueError("broken")),),
+        children=(ChildRecord(path=("reporter", "helper-1"), usage=Usage(requests=5), code=None),),
+        overshoot_tokens=6,
+        overshoot_cost=7.5,
+        background_usage=Usage(requests=8, input_tokens=9),
+    )
+    nothing = Metadata(usage=None, latency_s=0.0, background_usage=None)
+    full, empty = [json.loads(Success(output="", metadata=each, history=()).to_json()) for each in (took, nothing)]
+    names = {each.name for each in fields(Metadata)}
+    assert names <= full.keys()
+    assert [name for name in sorted(names) if full[name] == empty[name]] == []
+    assert (full["background_usage"]["total_tokens"], empty["background_usage"]) == (9, None)
+    assert sorted(SCHEMA["required"]) == sorted(full)
+    assert [error.message for error in jsonschema_rs.Draft202012Validator(SCHEMA).iter_errors(full)] == []
 
 
 @pytest.mark.parametrize("indent", [None, 2])

@@ -60,9 +60,9 @@ async def test_an_approval_is_for_one_call(workshop: Workshop) -> None:
 
 
 async def test_a_question_shows_what_would_run(workshop: Workshop) -> None:
-    approver, command = Approver(), "git push\n\u202e --force"
+    approver, command = Approver(), "git push\n\u202e 世界 --force"
     result = await workshop.play(Permission(roots=[workshop.root]), call("bash", command=command), approve=approver)
-    question = "bash 'git push\\n\\u202e --force': the mode is balanced, and no rule allows it."
+    question = "bash 'git push\\n\\u202e 世界 --force': the mode is balanced, and no rule allows it."
     assert [approval.question for approval in approver.asked] == [question]
     assert approver.asked[0].request.arguments == {"command": command}
     assert (approver.asked[0].offers, results(result)) == (("once", "session", "always"), ["Error: denied: not today"])

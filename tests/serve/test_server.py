@@ -208,7 +208,7 @@ async def test_more_calls_at_once_than_there_may_be_are_refused(mode: str) -> No
         idling = await pause.begun_by(client)
         refused = await client.call_tool("idler", {"input": "Rest, too"})
         assert refused.is_error
-        assert text_of(refused).startswith("TOO_MANY_CALLS: 1 calls are under way")
+        assert text_of(refused).startswith("TOO_MANY_CALLS: 1 call is under way")
         pause.go_on.set()
         assert not (await idling).is_error
         assert not (await client.call_tool("idler", {"input": "Rest again"})).is_error

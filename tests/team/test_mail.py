@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -203,6 +204,15 @@ async def test_hooks_that_raise_are_recorded_and_the_usual_happens() -> None:
     box, owner = filled("a", hooks=TeamHooks(format=broken, ends=broken))  # pyright: ignore[reportArgumentType] - it only raises
     assert box.take() == ('<team-message from="max" id="a">\nHello.\n</team-message>',)
     assert owner.failed == [("ends", "no idea"), ("format", "no idea")]
+
+
+@pytest.mark.parametrize("given", ["", " \n", None, 3])
+async def test_a_format_that_gives_no_text_loses_no_mail(given: Any) -> None:  # noqa: ANN401 - what a hook may give
+    box, owner = filled("a", hooks=TeamHooks(format=lambda each: given))
+    assert box.take() == ('<team-message from="max" id="a">\nHello.\n</team-message>',)
+    assert owner.failed == [
+        ("format", f"TeamHooks.format gave {given!r} for mail. Let it return a text that is not blank.")
+    ]
 
 
 # -- how it reads -----------------------------------------------------------------------------------------------------

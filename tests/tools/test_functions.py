@@ -422,6 +422,15 @@ def test_equal_arguments_have_one_cache_key_and_others_have_another() -> None:
     assert len({key('{"sql": "x"}'), key('{"sql": "y"}'), key('{"sql": "x", "limit": 1}')}) == 3
 
 
+@pytest.mark.parametrize("kind", [float, Annotated[float, Field(ge=0)], float | None])
+def test_a_default_has_the_same_cache_key_as_what_is_written_for_it(kind: Any) -> None:  # noqa: ANN401 - any type
+    async def wait(at: object = 0) -> None: ...
+
+    wait.__annotations__["at"] = kind
+    made = tool(wait, name="wait")
+    assert {made.cache_key(made.parse(text)) for text in ("{}", '{"at": 0}', '{"at": 0.0}')} == {'wait:{"at":0.0}'}
+
+
 # -- start-up ---------------------------------------------------------------------------------------------------------
 
 

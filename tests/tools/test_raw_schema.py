@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman.errors import InvalidArguments
+from journeyman.tools import written
 from journeyman.tools.tools import Tool, ToolContext, tool_problems
 from journeyman.types import JsonObject
 from tests.tools.contexts import context_for
@@ -41,6 +43,71 @@ def issues(schema: JsonObject, input_json: str) -> tuple[str, ...]:
 def test_arguments_that_fit_come_out_as_plain_values() -> None:
     schema = schema_of(a={"type": "integer"}, b={"type": "array", "items": {"type": "string"}})
     assert raw(schema).parse('{"a": 1, "b": ["x"], "c": null}') == {"a": 1, "b": ["x"], "c": None}
+
+
+DEPTH: JsonObject = {"type": "integer", "default": 1}
+PLACE: JsonObject = {"type": "object", "properties": {"x": {"type": "integer"}, "y": DEPTH}, "required": ["x"]}
+EITHER: JsonObject = {"anyOf": [PLACE, {"type": "object", "properties": {"kind": {"const": "none"}}}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "taken"),
+    [
+        pytest.param(schema_of(a=DEPTH), {"a": None}, {}, id="left out"),
+        pytest.param(schema_of(a={"enum": ["x"]}), {"a": None}, {}, id="a choice"),
+        pytest.param(schema_of(a={"anyOf": [DEPTH, {"const": "all"}]}), {"a": None}, {}, id="a union"),
+        pytest.param(schema_of(a={"allOf": [DEPTH, {"title": "A"}]}), {"a": None}, {}, id="of several schemas"),
+        pytest.param(schema_of(a=PLACE), {"a": {"x": 1, "y": None}}, {"a": {"x": 1}}, id="inside"),
+        pytest.param(schema_of(a={"items": PLACE}), {"a": [{"x": 1, "y": None}]}, {"a": [{"x": 1}]}, id="in a list"),
+        pytest.param(schema_of(a=EITHER), {"a": {"x": 1, "y": None}}, {"a": {"x": 1}}, id="in one of a union"),
+        pytest.param(
+            {**schema_of(a={"$ref": "#/$defs/b~1c"}), "$defs": {"b/c": DEPTH}}, {"a": None}, {}, id="referred to"
+        ),
+        pytest.param(
+            {**schema_of(a=DEPTH, b=DEPTH), "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+            *({"a": None, "b": 2}, {"b": 2}),
+            id="one of two",
+        ),
+        pytest.param(schema_of(a={"type": ["integer", "null"]}), {"a": None}, {"a": None}, id="null is allowed"),
+        pytest.param(schema_of(a={"enum": ["x", None]}), {"a": None}, {"a": None}, id="null is a choice"),
+        pytest.param(schema_of(a={}), {"a": None}, {"a": None}, id="anything is allowed"),
+        pytest.param(schema_of(), {"a": None}, {"a": None}, id="not declared"),
+        pytest.param(
+            {**schema_of(a={"$ref": "#/$defs/b"}), "$defs": {"b": {"type": "null"}}},
+            *({"a": None}, {"a": None}),
+            id="null is referred to",
+        ),
+    ],
+)
+def test_a_null_counts_as_absent_where_it_may_not_stand_and_nothing_has_to(
+    schema: JsonObject, given: JsonObject, taken: JsonObject
+) -> None:
+    assert raw(schema).parse(json.dumps(given)) == taken
+
+
+def test_a_null_for_what_is_required_is_an_issue() -> None:
+    schema: JsonObject = {**schema_of(a=PLACE, b=DEPTH), "required": ["b"]}
+    assert issues(schema, '{"a": {"x": null}, "b": null}') == (
+        "a.x: should be of type integer, got null",
+        "b: should be of type integer, got null",
+    )
+
+
+def test_a_schema_that_refers_to_itself_is_read_to_its_end() -> None:
+    loop: JsonObject = {"$ref": "#/$defs/a"}
+    schema: JsonObject = {**schema_of(a=loop), "$defs": {"a": {"anyOf": [loop, {"$ref": "#/$defs/none"}]}}}
+    with suppress(InvalidArguments):
+        raw(schema).parse('{"a": null}')
+
+
+def test_a_schema_that_branches_without_end_is_read_in_time() -> None:
+    branches: JsonObject = {
+        f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}, {"$ref": f"#/$defs/a{n + 1}"}]} for n in range(60)
+    }
+    schema: JsonObject = {**schema_of(a={"$ref": "#/$defs/a0"}), "$defs": {**branches, "a60": PLACE}}
+    given: dict[str, object] = {"a": {"x": None, "y": None}}
+    assert written.leave_out_absent(given, schema)
+    assert given == {"a": {"x": None}}
 
 
 # R20

@@ -18,10 +18,10 @@ from journeyman import events
 from journeyman.cli.app import Mistake
 from journeyman.cli.loading import load_agent
 from journeyman.cli.run import Flag, Job, Stdout, perform, read_text
-from journeyman.cli.show.lines import EMPTY, Line, count, duration, usage_sentence
+from journeyman.cli.show.lines import EMPTY, Line, duration, usage_sentence
 from journeyman.cli.show.screen import Screen, open_screen
 from journeyman.cli.show.seen import SeenRun, SeenRuns
-from journeyman.errors import CassetteError, ProviderError
+from journeyman.errors import CassetteError, ProviderError, count
 from journeyman.model import Collector, InputPart, Part, TextPart, ThinkingPart
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.cassette.format import RecordedRequest, messages_of

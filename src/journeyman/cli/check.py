@@ -12,9 +12,8 @@ from journeyman.agent import Agent
 from journeyman.cli.app import Misdefined
 from journeyman.cli.loading import load_agent
 from journeyman.cli.run import Stdout
-from journeyman.cli.show.lines import count
 from journeyman.connect import connect
-from journeyman.errors import DefinitionError, ModelUnavailable
+from journeyman.errors import DefinitionError, ModelUnavailable, count
 from journeyman.loop.validation import layer_name
 from journeyman.model import sent_tools
 from journeyman.output import TEXT

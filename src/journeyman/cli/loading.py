@@ -19,7 +19,7 @@ from journeyman.agent import Agent
 from journeyman.cli.app import Misdefined, Mistake
 from journeyman.cli.show.lines import one_line
 from journeyman.connect import connect
-from journeyman.errors import DefinitionError, ModelUnavailable
+from journeyman.errors import DefinitionError, ModelUnavailable, count
 from journeyman.model import Model
 
 _EXAMPLE: Final = "agents.py:analyst"
@@ -188,7 +188,7 @@ def _misdefined(origin: str, place: str, error: DefinitionError) -> Misdefined:
     first = error.problems[0]
     if len(error.problems) == 1:
         return Misdefined(f"{error.subject}: {one_line(first.message)}", first.hint, place=place, error=error)
-    text = f"{error.subject} has {len(error.problems)} problems, first: {first.message}"
+    text = f"{error.subject} has {count(len(error.problems), 'problem')}, first: {first.message}"
     return Misdefined(one_line(text), f"See them all: journeyman check {_shown(origin)}", place=place, error=error)
 
 

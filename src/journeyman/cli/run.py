@@ -24,12 +24,12 @@ from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.loading import load_agent
-from journeyman.cli.show.lines import EMPTY, Line, clean, count, one_line
+from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.screen import Interrupt, PlainScreen, Screen, open_screen, print_error, stderr_console
 from journeyman.connect import connect
 from journeyman.endings import Ending, ErrorCode, InvalidInputContext, ModelUnavailableContext
-from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded
+from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, count
 from journeyman.events import Event, Listener
 from journeyman.loop.attempts import run as run_agent
 from journeyman.result import Failure, Metadata, Result, plain_output

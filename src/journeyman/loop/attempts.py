@@ -7,6 +7,7 @@ ends an attempt.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,12 +25,13 @@ from journeyman.loop.prepare import Unprepared, begin, prepare
 from journeyman.loop.record import Attempt, Candidate, Finished, Options, Outcome, Run, current_path, current_run
 from journeyman.loop.validation import Verdict, validate
 from journeyman.model import opened
-from journeyman.prompt import PromptFailed, Rejection, default_error_prompt, made
+from journeyman.prompt import PromptBlank, PromptFailed, Rejection, default_error_prompt, made
 from journeyman.result import Failure, Metadata, Result
 from journeyman.tools.check import n_taken
 from journeyman.tools.context import isolated, own_copy
 from journeyman.types import NOTHING_USED, Message, Text, ToolResult
 
+_log = logging.getLogger("journeyman")
 ACCEPTED = "Accepted."
 """The result of the call that handed in an output that passed."""
 
@@ -249,15 +251,26 @@ async def _feedback(run: Run, verdict: Verdict) -> str:
     if run.attempt.number == run.max_attempts:
         return default_error_prompt(rejection)
     try:
-        text = run.agent.error_prompt(rejection)
-        content = await made(await text if is_awaited(text) else text)
+        given = run.agent.error_prompt(rejection)
+        given = await given if is_awaited(given) else given
+        content = await made("" if given is None else given)  # pyright: ignore[reportUnnecessaryComparison] - users' code may not be typed
+    except PromptBlank:
+        content = ()
     except PromptFailed:
         raise
     except BaseException as error:
         if not is_failure(error):
             raise
         raise PromptFailed(f"it raised {name_and_words(error)}") from error
-    return "\n".join(block.text for block in content if isinstance(block, Text))
+    words = "\n".join(block.text for block in content if isinstance(block, Text))
+    if words:
+        return words
+    _log.warning(
+        "%s: the error prompt gave no words after attempt %d, so the model reads the default. Let it return a text.",
+        run.path[-1],
+        run.attempt.number,
+    )
+    return default_error_prompt(rejection)
 
 
 async def _give_back(run: Run, candidate: Candidate, feedback: str) -> None:

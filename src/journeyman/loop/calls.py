@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from journeyman.cancel import Scope, current_call, is_awaited, is_failure
-from journeyman.errors import InvalidArguments, OutcomeUnknown
+from journeyman.errors import InvalidArguments, OutcomeUnknown, count
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, seen_of
 from journeyman.journal import Reservation
@@ -25,6 +25,7 @@ from journeyman.result import ToolKind
 from journeyman.tools.context import ToolContext
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.tools import Middleware, MiddlewareCall, Tool
+from journeyman.tools.written import quoting
 from journeyman.types import Effect, ToolResult, ToolUse
 
 Arguments = dict[str, object]
@@ -32,7 +33,7 @@ Arguments = dict[str, object]
 SKIPPED = "Error: not run, because the user wrote something new. Read it first; call again if that is still right."
 """The result of a call that had not begun when steering came."""
 
-_FAILING = "Error: not run: {name} failed {n} times in a row. Do not call it again; go on without it, or say so."
+_FAILING = "Error: not run: {name} failed {times} in a row. Do not call it again; go on without it, or say so."
 
 _SAYS_NOTHING = frozenset(("denied", "over_budget", "interrupted", "skipped", "failing"))
 """The kinds of failure for which the tool is not to blame."""
@@ -132,7 +133,9 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
     """Say what comes of one call: is the tool known, may it still fail, is there budget, was it done before?"""
     most = run.agent.limits.tool_failures
     if most is not None and run.calls.failures.get(use.name, 0) >= most:
-        return Outcome.failed("failing", _FAILING.format(name=use.name, n=run.calls.failures[use.name]))
+        return Outcome.failed(
+            "failing", _FAILING.format(name=use.name, times=count(run.calls.failures[use.name], "time"))
+        )
     tool = run.calls.tools.get(use.name)
     if tool is None:
         return Outcome.failed("unknown", f"Error: Unknown tool {use.name}")
@@ -161,7 +164,9 @@ async def gated(run: Run, tool: Tool[..., Any], use: ToolUse) -> Outcome:
     try:
         arguments = tool.parse(use.malformed if use.malformed is not None else use.input_json)
     except InvalidArguments as invalid:
-        return Outcome(error_result(invalid), "invalid_input")
+        refused = error_result(invalid)
+        told = quoting(refused.text, use.malformed, may_be_quoted=tool.may_be_quoted)
+        return Outcome(replace(refused, content=told), "invalid_input")
     guard = run.guard
     if guard is None or not guard.gates:
         return await executed(run, tool, use, arguments)

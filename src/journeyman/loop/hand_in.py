@@ -7,6 +7,7 @@ to continue.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from journeyman.agent import Agent
@@ -25,6 +26,7 @@ from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated
 from journeyman.output import Escalate, KeepGoing, Reflection, StopAfter, Stopping
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.schema import OutputSchema
+from journeyman.tools.written import quoting
 from journeyman.types import Message, Text, ToolResult, ToolUse, value_class
 
 SUPERSEDED = "Error: superseded by a later call in the same response."
@@ -37,7 +39,7 @@ def hand_in_of(agent: Agent[Any, Any]) -> HandIn:
         return TextHandIn(agent.stop_after)
     if plan.reflection is None:
         return OutputHandIn(plan.output_name, agent.nudge)
-    return SubmitHandIn(plan.output_name, plan.reflection, plan.output, agent.nudge)
+    return SubmitHandIn(plan.output_name, plan.reflection, plan.output, agent)
 
 
 # -- typed outputs ----------------------------------------------------------------------------------------------------
@@ -80,7 +82,9 @@ class _Draft:
 class SubmitHandIn:
     """With reflection: outputs are drafts that the model sees again; submit hands in the last one."""
 
-    def __init__(self, output_name: str, reflection: Reflection[Any], schema: OutputSchema[Any], nudge: bool) -> None:
+    def __init__(
+        self, output_name: str, reflection: Reflection[Any], schema: OutputSchema[Any], agent: Agent[Any, Any]
+    ) -> None:
         self.tools: Mapping[str, HandInTool] = {
             output_name: HandInTool("output", self._reflect),
             reflection.submit.name: HandInTool("submit", self._withhold),
@@ -90,7 +94,8 @@ class SubmitHandIn:
         self._submit_name = reflection.submit.name
         self._reflection = reflection
         self._schema = schema
-        self._nudge = nudge
+        self._nudge = agent.nudge
+        self._max_chars = agent.max_result_chars
         self._draft: _Draft | None = None
         self._fresh = False
 
@@ -107,18 +112,20 @@ class SubmitHandIn:
     async def _reflect(self, use: ToolUse) -> ToolResult:
         """Keep the draft, and show it to the model."""
         self.last_raw = _raw(use)
-        result = await self._shown(self.last_raw)
+        result = await self._shown(self.last_raw, use.malformed)
         self._draft, self._fresh = _Draft(self.last_raw, clean=not result.is_error), True
         return result
 
-    async def _shown(self, raw: str) -> ToolResult:
+    async def _shown(self, raw: str, malformed: str | None) -> ToolResult:
         try:
             draft = self._schema.parse(raw)
         except InvalidArguments as invalid:
-            return error_result(invalid)
+            refused = error_result(invalid)
+            told = quoting(refused.text, malformed, may_be_quoted=self._schema.may_be_quoted)
+            return replace(refused, content=told)
         try:
             shown = self._reflection.handler(draft)
-            return to_result(await shown if is_awaited(shown) else shown)
+            return to_result(await shown if is_awaited(shown) else shown, max_chars=self._max_chars)
         except BaseException as error:
             if not is_failure(error):
                 raise

@@ -206,8 +206,13 @@ class _Shortening:
 
     async def _shortened(self, position: int, strategy: AnyStrategy, excess_tokens: int) -> Shortened:
         if isinstance(strategy, Informed):
-            memory, threshold = self.view.memories[position], self.threshold_tokens
-            situation = Situation(model=self.run.model, threshold_tokens=threshold, memory=memory, ask=self._ask)
+            situation = Situation(
+                model=self.run.model,
+                threshold_tokens=self.threshold_tokens,
+                memory=self.view.memories[position],
+                ask=self._ask,
+                history=self.run.history.messages,
+            )
             strategy = strategy.informed(situation)
         return await strategy.view(tuple(self.messages), excess_tokens=excess_tokens)
 

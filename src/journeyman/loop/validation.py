@@ -22,6 +22,7 @@ from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.context import own_copy
 from journeyman.tools.issues import written_path
 from journeyman.tools.schema import OutputSchema
+from journeyman.tools.written import quoting
 from journeyman.types import record_class, value_class
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ async def validate(run: Run, candidate: Candidate) -> Verdict | Ending:
     try:
         schema = run.agent.plan.output
         if schema is not None:
-            value = await _schema_layer(run, schema, candidate.raw)
+            value = await _schema_layer(run, schema, candidate)
         if run.agent.validators and run.attempt.report.passed:
             await _validators(run, candidate, value)
     except ValidatorBroken as broken:
@@ -61,22 +62,24 @@ async def validate(run: Run, candidate: Candidate) -> Verdict | Ending:
     return Verdict(run.attempt.report, value)
 
 
-async def _schema_layer(run: Run, schema: OutputSchema[Any], raw: str) -> object:
+async def _schema_layer(run: Run, schema: OutputSchema[Any], candidate: Candidate) -> object:
     value: object = None
 
     async def parse() -> LayerOutcome:
         nonlocal value
         error: InvalidArguments | None = None
         try:
-            value = schema.parse(raw)
+            value = schema.parse(candidate.raw)
         except InvalidArguments as invalid:
             error = invalid
+        told = "" if error is None else "\n".join(f"- {issue}" for issue in error.issues)
+        malformed = None if error is None or candidate.call is None else candidate.call.malformed
         return LayerOutcome(
             name=_SCHEMA_LAYER,
             kind="schema",
             description=_SCHEMA_DESCRIPTION,
             passed=error is None,
-            feedback="" if error is None else "\n".join(f"- {issue}" for issue in error.issues),
+            feedback=quoting(told, malformed, may_be_quoted=schema.may_be_quoted),
             error=error,
         )
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 from pydantic import BaseModel, TypeAdapter
 
 from journeyman.cancel import ended
-from journeyman.errors import McpUnavailable, Rejected
+from journeyman.errors import McpUnavailable, Rejected, count
 from journeyman.mcp.elicitation import CallQuestions
 from journeyman.mcp.http import HttpTransport
 from journeyman.mcp.pins import Definition, Offer, changes
@@ -288,9 +288,8 @@ class Connection:
     async def _started_again(self) -> _Running:
         left = self._may_start_at - asyncio.get_running_loop().time()
         if left > 0:
-            reason = (
-                f"it failed {self._n_failures} times in a row, and is started again in {left:.1f} s at the earliest"
-            )
+            times = count(self._n_failures, "time")
+            reason = f"it failed {times} in a row, and is started again in {left:.1f} s at the earliest"
             raise McpUnavailable(self.name, reason, hint="Wait.")
         return await self._start()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pydantic_core import from_json, to_json
 
+from journeyman.errors import count
 from journeyman.types import Document, Image, Text, ToolResult
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _media(data: str, media_type: str, *, title: str | None = None) -> Shown:
     kind = _kind(content)
     if kind is None or len(content) > MAX_MEDIA_BYTES:
         about = f" {title}" if title else ""
-        return Text(f"[{media_type or 'Data'}{about}, {len(content):,} bytes: not shown]")
+        return Text(f"[{media_type or 'Data'}{about}, {count(len(content), 'byte')}: not shown]")
     if kind == "application/pdf":
         return Document.from_bytes(content, kind, title)
     return Image.from_bytes(content, kind)
@@ -123,7 +124,8 @@ def _limited(blocks: Iterable[Shown]) -> Iterable[Shown]:
         if isinstance(block, Text) or n_media <= MAX_MEDIA:
             yield block
     if n_media > MAX_MEDIA:
-        yield Text(f"[{n_media - MAX_MEDIA:,} more pictures or documents: not shown]")
+        what = "picture or document" if n_media == MAX_MEDIA + 1 else "pictures or documents"
+        yield Text(f"[{n_media - MAX_MEDIA:,} more {what}: not shown]")
 
 
 def _merged(blocks: Iterable[Shown]) -> list[Shown]:

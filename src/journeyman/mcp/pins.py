@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from journeyman.errors import PinsDiffer
+from journeyman.errors import PinsDiffer, quoted
 from journeyman.files import replace_file
 from journeyman.tools.issues import bounded
 from journeyman.tools.tools import canonical
@@ -148,5 +148,5 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def beginning(definition: Definition) -> str:
-    """Return the beginning of what a tool says of itself, with every sign that is not plain text spelled out."""
-    return ascii(bounded(definition.description, _SHOWN))
+    """Return the beginning of what a tool says of itself, with every sign that nobody could see spelled out."""
+    return quoted(bounded(definition.description, _SHOWN))

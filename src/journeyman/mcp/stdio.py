@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from journeyman.cancel import within
-from journeyman.errors import name_and_words
+from journeyman.errors import count, name_and_words, quoted
 from journeyman.mcp.servers import Stdio
 from journeyman.processes import Processes, filtered, marked, plain, signal_name
 from journeyman.tools.issues import bounded
@@ -64,7 +64,7 @@ class StdioTransport:
         """What is known of why it does not work. It is complete once the transport was left."""
         parts = [self._fault or self._ending]
         if self._n_garbage:
-            lines = "1 line" if self._n_garbage == 1 else f"{self._n_garbage:,} lines"
+            lines = count(self._n_garbage, "line")
             first = f"the first: {self._first_garbage}"
             parts.append(f"it wrote {lines} to its standard output that are no MCP messages, {first}")
         if words := _printable(bytes(self._last_words), from_end=True):
@@ -244,8 +244,8 @@ def _printable(data: bytes, *, from_end: bool = False) -> str:
     if not text:
         return ""
     if len(text) <= _SHOWN:
-        return ascii(text)
-    return f"…{text[-_SHOWN:]!a}" if from_end else f"{text[:_SHOWN]!a}…"
+        return quoted(text)
+    return f"…{quoted(text[-_SHOWN:])}" if from_end else f"{quoted(text[:_SHOWN])}…"
 
 
 class _Messages:

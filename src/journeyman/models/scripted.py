@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, get_args
 import orjson
 
 from journeyman.cancel import is_awaited
-from journeyman.errors import ProviderError
+from journeyman.errors import ProviderError, count
 from journeyman.model import BlockFinished, Facts, Model, Part, Request, Response, ResponseFinished, ResponseStarted
 from journeyman.models.wire import shown
 from journeyman.types import Block, Price, StopReason, Text, ToolUse, Usage
@@ -97,7 +97,7 @@ class Scripted:
         index = len(self.requests) - 1
         if index >= len(self._answers) and not (self._repeat and self._answers):
             raise ProviderError(
-                f"The script has {len(self._answers)} answers, and this is request {index + 1}. "
+                f"The script has {count(len(self._answers), 'answer')}, and this is request {index + 1}. "
                 "Add an answer, or pass repeat=True.",
                 kind="bad_request",
                 usage=Usage(),

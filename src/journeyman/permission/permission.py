@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
-from journeyman.errors import DefinitionError, Problem
+from journeyman.errors import DefinitionError, Problem, count, quoted
 from journeyman.files import NO_LINKS
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Verdict
 from journeyman.permission.approvals import Approvals
@@ -247,9 +247,9 @@ def _reason(decision: Decision) -> str:
 def _summary(action: Action, request: GateRequest, longest: int = _LONGEST_SUMMARY) -> str:
     """Say what a call would do, on one line. What looks like something else is written out."""
     named = action.command or action.url or ", ".join(action.paths) or ", ".join(action.agents)
-    about = ascii(named or json.dumps(request.arguments))
+    about = quoted(named or json.dumps(request.arguments, ensure_ascii=False))
     hidden = len(about) - longest
-    shown = about if hidden <= 0 else f"{about[:longest]}… ({hidden:,} more characters)"
+    shown = about if hidden <= 0 else f"{about[:longest]}… ({count(hidden, 'more character')})"
     return f"{request.tool_name} {shown}"
 
 

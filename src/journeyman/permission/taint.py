@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from journeyman.errors import quoted, visible
 from journeyman.gate import Allow, Ask, GateRequest, RunGate, Seen, Verdict
 from journeyman.permission.capability import Capability, Classifier, classify, fits_name
 from journeyman.types import JsonObject
@@ -38,7 +39,7 @@ class Source:
     """True when a run that a call started has read it, so that any result may hold it by now."""
 
     def __str__(self) -> str:
-        shown = ascii(self.text[:_SHOWN])
+        shown = quoted(self.text[:_SHOWN])
         return f"{self.name}: {shown}{'…' if len(self.text) > _SHOWN else ''}"
 
 
@@ -213,5 +214,5 @@ def _stands_in(value: str, text: str) -> bool:
 
 
 def _shown(arguments: JsonObject) -> str:
-    text = json.dumps(arguments)
+    text = visible(arguments, indent=None)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -212,7 +212,8 @@ class Calls:
             TooManyCalls: there are too many under way.
         """
         if len(self._under_way | {*self._waiting.values()}) >= self._max_calls:
-            raise TooManyCalls(f"{self._max_calls} calls are under way, and no more are taken.")
+            calls = "1 call is" if self._max_calls == 1 else f"{self._max_calls} calls are"
+            raise TooManyCalls(f"{calls} under way, and no more are taken.")
         self._under_way.add(call)
         self._group.create_task(self._run(run(agent, value, on_event=on_event, abort=call.abort, host=host), call))
 

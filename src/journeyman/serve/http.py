@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Exchange
 
 from journeyman.cancel import Abort
-from journeyman.errors import DefinitionError, Problem
+from journeyman.errors import DefinitionError, Problem, count
 
 PATH: Final = "/mcp"
 SHORTEST_TOKEN: Final = 16
@@ -64,7 +64,7 @@ async def serve_http(
 def _problems(address: str, token: str | None, allowed_hosts: Sequence[str]) -> list[Problem]:
     problems: list[Problem] = []
     if token is not None and len(token) < SHORTEST_TOKEN:
-        text = f"The token has {len(token)} characters, fewer than {SHORTEST_TOKEN}."
+        text = f"The token has {count(len(token), 'character')}, fewer than {SHORTEST_TOKEN}."
         problems.append(
             Problem("WEAK_TOKEN", text, "Take a random one: python -c 'import secrets; print(secrets.token_urlsafe())'")
         )

@@ -76,7 +76,8 @@ def rescue(path: Path) -> str:
                     rows.update(_rows(connection, table))
     n_records, n_lost = _write(path, found)
     lost = f", and {n_lost} left out that are damaged or behind such" if n_lost else ""
-    return f"{path} was damaged. {n_records} records were recovered{lost}. The damaged file is kept as {aside}."
+    recovered = "1 record was" if n_records == 1 else f"{n_records} records were"
+    return f"{path} was damaged. {recovered} recovered{lost}. The damaged file is kept as {aside}."
 
 
 def _give_head(copy: Path, model: Path) -> None:

@@ -16,7 +16,7 @@ from threading import get_ident
 from typing import Final, Literal
 
 from journeyman.cancel import call_in, is_awaited, is_done_for
-from journeyman.errors import Rejected, name_and_words
+from journeyman.errors import Rejected, count, name_and_words
 from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
 from journeyman.gate import current_guard
 from journeyman.inbox import Inbox
@@ -347,4 +347,4 @@ def _escaped(text: str) -> str:
 
 
 def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} more characters)"
+    return text if len(text) <= longest else f"{text[:longest]}… ({count(len(text) - longest, 'more character')})"

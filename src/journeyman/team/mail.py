@@ -53,7 +53,7 @@ class TeamHooks:
 
     format: Callable[[Mail], str] = as_text
     """Makes the text that a model reads of mail, and of its first task. Mail is never taken for the user's words; of
-    the first task this is known only by the mark that `as_text` makes."""
+    the first task this is known only by the mark that `as_text` makes. A blank text counts as an error."""
     pick: Callable[[Sequence[Mail]], Sequence[Mail]] | None = None
     """Chooses from the mail that waits what is read now, and in which order; the rest waits. None: all is read, as it
     came."""
@@ -198,10 +198,13 @@ class Mailbox:
     def text_of(self, mail: Mail) -> str:
         """Return what a model reads of mail."""
         try:
-            return self._hooks.format(mail)
+            text = self._hooks.format(mail)
+            if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
+                raise TypeError(f"TeamHooks.format gave {text!r} for mail. Let it return a text that is not blank.")
         except Exception as error:  # noqa: BLE001 - whatever the user's hook raises
             self._failed("format", error)
             return as_text(mail)
+        return text
 
     def _choose(self) -> None:
         """Take in hand what is to be read now, up to what ends the member: that counts as read."""

@@ -298,7 +298,8 @@ def _ask(post: PostOffice, member: Member, grace_s: float) -> None:
     member.box.end()
     post.change(member, "stopping")
     if was_working and grace_s > 0:
-        text = f"Please come to an end: you will be stopped in {grace_s:g} seconds. Your last words are kept."
+        seconds = "second" if grace_s == 1 else "seconds"
+        text = f"Please come to an end: you will be stopped in {grace_s:g} {seconds}. Your last words are kept."
         post.send(None, member.name, text, kind="shutdown", incarnation=member.incarnation)
 
 

@@ -16,6 +16,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise, takewhile
 from typing import Final, Literal, TypeAlias
 
+from journeyman.errors import count
 from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import Located, Refusal, text_of
 from journeyman.tools.tools import AnyTool, tool
@@ -116,7 +117,7 @@ def replaced(text: str, matches: tuple[Match, ...]) -> str:
 def _report(located: Located, text: str, changed: str, found: Found) -> str:
     first = found.matches[0]
     line = _line_at(text, first.start)
-    places = "1 place" if len(found.matches) == 1 else f"{len(found.matches)} places"
+    places = count(len(found.matches), "place")
     how = _HOW.get(found.how, _ANCHORED.format(first.similarity))
     report = f"Edited {located.shown}: {places}, {'at' if len(found.matches) == 1 else 'from'} line {line}.{how}"
     if found.how == "exact":

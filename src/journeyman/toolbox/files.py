@@ -25,7 +25,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, Protocol, TypeAlias
 
-from journeyman.errors import Rejected
+from journeyman.errors import Rejected, count
 from journeyman.tools.results import encodable
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
@@ -367,7 +367,7 @@ def text_of(data: bytes, shown: str) -> tuple[str, Coding]:
         )
     found = decoded(data)
     if found is None:
-        raise Refusal("not_a_text", f"{shown} is no text but binary data ({len(data):,} bytes).")
+        raise Refusal("not_a_text", f"{shown} is no text but binary data ({count(len(data), 'byte')}).")
     return found
 
 
@@ -431,12 +431,12 @@ def capped(text: str, spill: Spill | None, stem: str) -> str:
     if len(shown) == len(text):
         return text
     where = "" if spill is None else f" All of it is in {spill.keep(stem, text)}: read it with an offset."
-    return f"{shown}\n[Cut: the first {len(kept):,} of {len(lines):,} lines.{where}]"
+    return f"{shown}\n[Cut: the first {len(kept):,} of {count(len(lines), 'line')}.{where}]"
 
 
 def cut(line: str, most: int) -> str:
     """Return a line of at most so many characters, with a note on how many there are beyond."""
-    return line if len(line) <= most else f"{line[:most]} [{len(line) - most:,} more characters]"
+    return line if len(line) <= most else f"{line[:most]} [{count(len(line) - most, 'more character')}]"
 
 
 def first_lines(lines: Iterable[str], *, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from journeyman.errors import count
 from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import (
     MAX_BYTES,
@@ -86,7 +87,9 @@ def _shown(located: Located, data: bytes, media_type: str) -> ToolResult:
             f"{located.shown} is a picture of {len(data):,} bytes; at most {MAX_IMAGE_BYTES:,} can be shown. "
             "Make it smaller first.",
         )
-    return ToolResult((Text(f"{located.shown}: {media_type}, {len(data):,} bytes"), Image.from_bytes(data, media_type)))
+    return ToolResult(
+        (Text(f"{located.shown}: {media_type}, {count(len(data), 'byte')}"), Image.from_bytes(data, media_type))
+    )
 
 
 def _numbered(bench: Bench, located: Located, data: bytes, lines: list[str], *, offset: int, limit: int) -> str:
@@ -94,7 +97,7 @@ def _numbered(bench: Bench, located: Located, data: bytes, lines: list[str], *, 
         bench.stamps.saw(located.path, data, first=1, last=0, n_lines=0)
         return f"[{located.shown} is empty.]"
     if offset > len(lines):
-        raise Refusal("invalid", f"{located.shown} has {len(lines):,} lines, so there is no line {offset:,}.")
+        raise Refusal("invalid", f"{located.shown} has {count(len(lines), 'line')}, so there is no line {offset:,}.")
     wanted = lines[offset - 1 : offset - 1 + min(limit, MAX_LINES)]
     shown = first_lines(
         (f"{number}\t{cut(line, MAX_LINE_CHARS)}" for number, line in enumerate(wanted, start=offset)),
@@ -178,7 +181,7 @@ def _written(bench: Bench, located: Located, text: str) -> str:
     bench.replace(located, data)
     n_lines = len(lines_of(text))
     how = "Created" if facts is None else "Wrote"
-    return f"{how} {located.shown}: {n_lines:,} {'line' if n_lines == 1 else 'lines'}, {len(data):,} bytes."
+    return f"{how} {located.shown}: {count(n_lines, 'line')}, {count(len(data), 'byte')}."
 
 
 def _as_before(bench: Bench, located: Located, text: str) -> tuple[str, Coding]:

@@ -19,7 +19,7 @@ from threading import RLock
 from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
 from journeyman.cancel import Abort, is_awaited
-from journeyman.errors import name_and_words
+from journeyman.errors import count, name_and_words
 from journeyman.events import Identity, Liveness, TaskInfo, TaskKind
 from journeyman.inbox import Inbox
 from journeyman.types import Usage
@@ -201,7 +201,7 @@ class TaskOutput:
     def tail(self) -> str:
         """Return the last of the output, with a note if there was more."""
         with self._lock:
-            more = f"[{self._n_dropped:,} lines before this.]\n" if self._n_dropped else ""
+            more = f"[{count(self._n_dropped, 'line')} before this.]\n" if self._n_dropped else ""
             return more + "\n".join(self._kept)
 
 

@@ -10,17 +10,22 @@ from pydantic_core import from_json
 
 from journeyman.errors import InvalidArguments
 from journeyman.tools.issues import Fault, Rank, bounded, excerpt, holds_json, issue_lines
+from journeyman.tools.written import holds_secrets, leave_out_absent
 from journeyman.types import JsonObject
 
 
 class RawSchema:
-    """A JSON Schema: the arguments come out as plain JSON values."""
+    """A JSON Schema: the arguments come out as plain JSON values.
 
-    __slots__ = ("_schema", "_validator", "input_schema")
+    A null for what may be left out is taken out of them, unless its schema allows null.
+    """
+
+    __slots__ = ("_schema", "_validator", "input_schema", "may_be_quoted")
 
     def __init__(self, schema: JsonObject) -> None:
         self._schema = schema
         self._validator: _Validator | None = None
+        self.may_be_quoted = not holds_secrets(schema)
         self.input_schema: JsonObject = {key: value for key, value in schema.items() if key != "$schema"}
 
     def parse(self, input_json: str | bytes, subject: str) -> dict[str, object]:
@@ -31,6 +36,7 @@ class RawSchema:
         """
         arguments = _loaded(input_json, subject)
         try:
+            leave_out_absent(arguments, self._schema)
             faults = [fault for error in self._compiled().iter_errors(arguments) for fault in _faults(error)]
         except (ValueError, RecursionError) as error:  # of the schema, or of a pattern that takes too long
             reason = bounded(str(error).partition("\n")[0])

@@ -10,7 +10,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Generic, NotRequired, Protocol, Required, TypeVar, cast
+from typing import Annotated, Generic, NotRequired, Protocol, Required, TypeVar, cast, get_args
 
 from pydantic import (
     ConfigDict,
@@ -29,6 +29,7 @@ from typing_extensions import TypedDict, TypeForm
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
 from journeyman.model import UNIONS
 from journeyman.tools.issues import bounded, faults_of, hides_input, issue_lines
+from journeyman.tools.written import holds_secrets, without_absent
 from journeyman.types import JsonObject, frozen
 
 T = TypeVar("T")
@@ -55,6 +56,11 @@ class Arguments(Protocol):
     @property
     def input_schema(self) -> JsonObject: ...
 
+    @property
+    def may_be_quoted(self) -> bool:
+        """False when what the model wrote may hold secrets, so that no error may repeat it."""
+        ...
+
     def parse(self, input_json: str | bytes, subject: str) -> dict[str, object]:
         """Return the arguments, checked, in objects of their own. `subject` is what error texts call them.
 
@@ -68,9 +74,12 @@ class Arguments(Protocol):
 
 
 class Fields:
-    """Parameters with Python types: the arguments come out as values of those types, defaults filled in."""
+    """Parameters with Python types: the arguments come out as values of those types, defaults filled in.
 
-    __slots__ = ("_hides", "_validate", "input_schema")
+    A null for what may be left out counts as absent, unless its type allows None.
+    """
+
+    __slots__ = ("_hides", "_validate", "input_schema", "may_be_quoted")
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         """Compile the parameters.
@@ -81,8 +90,9 @@ class Fields:
         try:
             adapter = _adapter_of(parameters)
             self._validate = cast("Callable[[str | bytes], dict[str, object]]", adapter.validator.validate_json)
-            self._hides = hides_input(adapter.core_schema)
             self.input_schema: JsonObject = {**_json_schema(adapter), "additionalProperties": False}
+            self._hides = hides_input(adapter.core_schema)
+            self.may_be_quoted = not (self._hides or holds_secrets(self.input_schema))
         except BUILD_ERRORS as error:
             raise DefinitionError("The signature", _problems_of(parameters, error)) from error
         for parameter in parameters:
@@ -94,7 +104,7 @@ class Fields:
         Raises:
             InvalidArguments: they do not fit; it lists every issue.
         """
-        return parsed(self._validate, input_json, subject, hides=self._hides)
+        return parsed(self._validate, without_absent(input_json, self.input_schema), subject, hides=self._hides)
 
 
 BUILD_ERRORS = (
@@ -126,6 +136,8 @@ def _field(parameter: Parameter) -> object:
     default, annotation = parameter.default, cast("type[object]", parameter.annotation)
     if default is REQUIRED:
         return Required[annotation]
+    if type(default) is int and (annotation is float or get_args(annotation)[:1] == (float,)):
+        default = float(default)  # as pydantic makes it of what the model writes, so that both have one cache key
     if not isinstance(default, FieldInfo):
         default = cast("FieldInfo", Field(default=default))
     elif default.is_required():
@@ -183,6 +195,8 @@ class OutputSchema(Generic[T]):
     _validate: Callable[[str | bytes], T]
     _hides: bool
     """True when no error may show the values that came."""
+    may_be_quoted: bool
+    """False when what the model wrote may hold secrets, so that no error may repeat it."""
 
     def parse(self, input_json: str | bytes) -> T:
         """Return the value that the model's arguments hold, unwrapped.
@@ -244,13 +258,15 @@ def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]
 
     if problems := schema_problems(schema):
         raise DefinitionError(f"The type of {name!r}", problems)
+    hides = hides_input(adapter.core_schema)
     return OutputSchema(
         name=name,
         input_schema=schema,
         is_wrapped=is_wrapped,
         _adapter=adapter,
         _validate=validate,
-        _hides=hides_input(adapter.core_schema),
+        _hides=hides,
+        may_be_quoted=not (hides or holds_secrets(schema)),
     )
 
 

@@ -166,6 +166,11 @@ class Tool(Generic[P, R]):
         """
         return self._binding.arguments.parse(input_json, self._subject)
 
+    @property
+    def may_be_quoted(self) -> bool:
+        """False when what the model wrote may hold secrets, so that no error may repeat it."""
+        return self._binding.arguments.may_be_quoted
+
     def invoke(self, arguments: dict[str, object], context: ToolContext | None) -> object:
         """Call the handler with parsed arguments. What it returns may have to be awaited."""
         return self._binding.call(arguments, context)

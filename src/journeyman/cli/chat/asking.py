@@ -5,9 +5,7 @@ Answers are words of their own, so that a sentence that was meant for the agent 
 
 from __future__ import annotations
 
-import json
 import re
-import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -16,9 +14,9 @@ from pydantic_core import from_json
 
 from journeyman.agent import Agent
 from journeyman.cli.chat.view import SAY, Prompt
-from journeyman.cli.show.lines import Line, count, one_line
+from journeyman.cli.show.lines import Line, one_line
 from journeyman.cli.show.lines import arguments as arguments_in_words
-from journeyman.errors import InvalidArguments
+from journeyman.errors import InvalidArguments, count, visible
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite, Stop
 from journeyman.types import JsonObject
@@ -43,27 +41,6 @@ _ALLOWS: Final[dict[str, Extent]] = {
 _GRANTS: Final[dict[str, str]] = {"once": "[y]es, once", "session": "for this [s]ession", "always": "[a]lways"}
 _OTHERS: Final = "[m]odify · [n]o, with a reason · e[x]it the turn"
 _DENIED: Final = "the user said no"
-
-
-def visible(value: object, *, indent: int | None = 2) -> str:
-    """Return a value as JSON in which whatever a terminal would not show is written out, as `\\u202e`."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent, default=repr)
-    return "".join(
-        each if _is_visible(each) else f"\\u{ord(each):04x}" if each.isascii() else json.dumps(each)[1:-1]
-        for each in text
-    )
-
-
-def _is_visible(character: str) -> bool:
-    if character.isascii():
-        return character.isprintable() or character == "\n"
-    return unicodedata.category(character)[0] not in "CZ" and _BLANK.fullmatch(character) is None
-
-
-_BLANK: Final = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-"""Letters, marks and symbols that look like nothing."""
 
 
 @dataclass(slots=True)

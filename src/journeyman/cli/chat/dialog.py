@@ -22,8 +22,8 @@ from journeyman.cli.chat.sessions import SessionFile
 from journeyman.cli.chat.tree import ChatTree, said
 from journeyman.cli.chat.view import Entry, View
 from journeyman.cli.run import parse_input
-from journeyman.cli.show.lines import Line, count, one_line, usage_sentence
-from journeyman.errors import InvalidArguments, JourneymanError, NothingToContinue, StoreError
+from journeyman.cli.show.lines import Line, one_line, usage_sentence
+from journeyman.errors import InvalidArguments, JourneymanError, NothingToContinue, StoreError, count
 from journeyman.types import dump_messages
 
 _MAY_DELIVER: Final = (events.MessageCommitted, events.IterationStarted, events.TurnEnded)

@@ -13,9 +13,10 @@ from typing import Any, Final
 from journeyman import events
 from journeyman.agent import Agent
 from journeyman.cli.run import output_text
-from journeyman.cli.show.lines import EMPTY, Line, arguments, count, duration, usage_sentence
+from journeyman.cli.show.lines import EMPTY, Line, arguments, duration, usage_sentence
 from journeyman.cli.show.tree import Tree
 from journeyman.endings import ErrorCode
+from journeyman.errors import count
 from journeyman.output import TEXT
 from journeyman.result import Failure, Metadata
 from journeyman.types import NOTHING_USED, Message, ToolResult, ToolUse, Usage

@@ -16,6 +16,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from journeyman.errors import count
 from journeyman.types import JsonObject, Usage
 
 Mark: TypeAlias = Literal[
@@ -156,11 +157,6 @@ def clock(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s" if seconds < 59.5 else duration(seconds)
 
 
-def count(number: int, noun: str) -> str:
-    """Say how many: `1 call`, `1,204 calls`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def tokens_in(usage: Usage) -> int:
     """Return all input tokens, cached or not."""
     return usage.total_tokens - usage.output_tokens
@@ -181,7 +177,8 @@ def usage_sentence(usage: Usage | None) -> str:
     least = "" if usage.exact else "at least "
     cached = f" ({usage.cache_read_tokens:,} from the cache)" if usage.cache_read_tokens else ""
     cost = "cost unknown" if usage.cost is None else f"{least}${usage.cost:.4f}"
-    return f"{least}{tokens_in(usage):,} tokens in{cached}, {usage.output_tokens:,} out · {cost}{_cache_effect(usage)}"
+    taken = count(tokens_in(usage), "token")
+    return f"{least}{taken} in{cached}, {usage.output_tokens:,} out · {cost}{_cache_effect(usage)}"
 
 
 def _cache_effect(usage: Usage) -> str:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from journeyman.cli.show.lines import EMPTY, Line, Mark, count, short_usage, usage_sentence
+from journeyman.cli.show.lines import EMPTY, Line, Mark, short_usage, usage_sentence
 from journeyman.cli.show.seen import BACKGROUND, SeenIteration, SeenRun, SeenRuns
 from journeyman.cli.show.tree import counted, mark_of
+from journeyman.errors import count
 from journeyman.events import Event, RunFailed, RunStarted
 from journeyman.types import NOTHING_USED, Usage
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from journeyman import events
 from journeyman.cli.show.lines import arguments, delegated, duration
+from journeyman.errors import count
 from journeyman.result import Metadata, ToolKind
 from journeyman.subagents.calls import NAME as SUBAGENT
 from journeyman.types import JsonObject, RunPath, Usage
@@ -186,7 +187,7 @@ class SeenRuns:
             case events.ToolInputDelta(tool_name=name):
                 run.doing = f"the model is calling {name}"
             case events.OutputDelta(json=json):
-                run.doing = f"the model is writing its output, {len(json):,} characters so far"
+                run.doing = f"the model is writing its output, {count(len(json), 'character')} so far"
             case events.ModelRetried(delay_s=delay_s):
                 run.doing = f"waiting {duration(delay_s)} before the next request"
             case events.ModelResponded() | events.ToolCalled() | events.ToolProgress() | events.ToolFinished():

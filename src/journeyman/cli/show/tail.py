@@ -12,8 +12,9 @@ from itertools import islice
 from typing import Final
 
 from journeyman import events
-from journeyman.cli.show.lines import Line, clock, count, one_line, tokens_in
+from journeyman.cli.show.lines import Line, clock, one_line, tokens_in
 from journeyman.cli.show.seen import SeenCall, SeenRun, SeenRuns
+from journeyman.errors import count
 from journeyman.types import RunPath
 
 _WORDS_SHOWN: Final = 200
@@ -107,7 +108,7 @@ class Tail:
             return Line(text=f"{frame} stopping; press Ctrl-C again to quit at once", style="yellow", margin=_ECHO)
         doing = f"{count(n_children, 'sub-agent')} at work" if n_children else self._root.doing
         tasks = f" · {len(self._tasks)} in the background" if self._tasks else ""
-        tokens = f" · {self._tokens:,} tokens" if self._tokens else ""
+        tokens = f" · {count(self._tokens, 'token')}" if self._tokens else ""
         text = f"{frame} {doing}{tasks}{tokens} · {clock(self._now() - self._started)}"
         return Line(text=text, style="cyan", margin=_ECHO)
 

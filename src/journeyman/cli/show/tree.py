@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from journeyman import events
-from journeyman.cli.show.lines import EMPTY, Line, Mark, count, duration, one_line, short_usage, usage_sentence
+from journeyman.cli.show.lines import EMPTY, Line, Mark, duration, one_line, short_usage, usage_sentence
 from journeyman.cli.show.seen import BACKGROUND, SeenRun, SeenRuns
 from journeyman.endings import ErrorCode
+from journeyman.errors import count
 from journeyman.result import LayerOutcome, Metadata
 from journeyman.types import RunPath
 
@@ -162,7 +163,7 @@ def lines_of(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noqa: C901
         case events.ModelAnswered():
             yield Line(indent=_CALL, text=f"{event.provider}:{event.model} answers", style="dim")
         case events.ContextCompacted(before_tokens=before, after_tokens=after):
-            yield Line(indent=_CALL, text=f"conversation shortened: {before:,} to {after:,} tokens", style="dim")
+            yield Line(indent=_CALL, text=f"conversation shortened: {before:,} to {count(after, 'token')}", style="dim")
         case events.ModelResponded(iteration=number, text=text, usage=usage):
             note = short_usage(usage)
             yield Line(indent=_ITERATION, name=f"{number}", text=one_line(text), note=note, rows=_WORDS_ROWS)

@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
-from journeyman.errors import CassetteError, ProviderError
+from journeyman.errors import CassetteError, ProviderError, count
 from journeyman.files import replace_file
 from journeyman.model import Part
 from journeyman.models.cassette.pieces import ErrorJson, PartJson, digest_of, error_of, json_line, part_of
@@ -317,7 +317,7 @@ def _continued(file: CassetteFile, line: RequestLine, number: int) -> tuple[Reco
     if before is None:
         raise _wrong(file.path, number, f"it continues request {line.continues.request}, which is not before it")
     if not 0 <= kept <= len(before.canonical):
-        what = f"it continues {kept} messages of request {before.number}, which has {len(before.canonical)}"
+        what = f"it continues {count(kept, 'message')} of request {before.number}, which has {len(before.canonical)}"
         raise _wrong(file.path, number, what)
     return before, kept
 

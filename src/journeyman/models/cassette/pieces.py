@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
-from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.errors import ProviderError, ProviderErrorKind, count
 from journeyman.model import (
     Answered,
     BlockFinished,
@@ -123,7 +123,7 @@ def _short(data: str) -> str:
         size = len(b64decode(data))
     except NotBase64:
         size = len(data)
-    return f"sha256 {sha256(data.encode()).hexdigest()[:32]} of {size:,} bytes"
+    return f"sha256 {sha256(data.encode()).hexdigest()[:32]} of {count(size, 'byte')}"
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------

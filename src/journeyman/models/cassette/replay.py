@@ -16,7 +16,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from journeyman.errors import NotRecorded
+from journeyman.errors import NotRecorded, count
 from journeyman.models.cassette.format import CassetteFile, RecordedCall, RecordedRequest, messages_of
 from journeyman.types import JsonObject
 
@@ -194,7 +194,7 @@ def compared(recorded: JsonObject, now: JsonObject) -> tuple[str, list[str]]:
     kept = [line for line in diff if line[0] == "@" or _place(line) in places]
     lines = ["  …" if line[0] == "@" else f"{line[0]} {line[1:]}" for line in kept]
     hidden = len(lines) - _SHOWN_LINES
-    shown = lines if hidden <= 0 else [*lines[:_SHOWN_LINES], f"and {hidden} more lines"]
+    shown = lines if hidden <= 0 else [*lines[:_SHOWN_LINES], f"and {count(hidden, 'more line')}"]
     more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
     return f"{places[0]} differs{more}", shown
 

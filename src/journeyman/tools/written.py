@@ -1,0 +1,158 @@
+"""What a model wrote as arguments, before they are checked: nulls that count as absent, and what is no object at all.
+
+Nothing is changed but what the schema itself says: a null for a property that may be left out and may not be null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, cast
+
+from pydantic_core import from_json, to_json
+
+from journeyman.errors import count
+from journeyman.types import JsonObject, value_class
+
+_QUOTED_HEAD: Final = 700
+_QUOTED_TAIL: Final = 300
+_EITHER: Final = ("anyOf", "oneOf")
+
+
+# -- arguments that are no object --------------------------------------------------------------------------------------
+
+
+def quoting(text: str, malformed: str | None, *, may_be_quoted: bool) -> str:
+    """Return the text of an error, followed by what the model wrote in place of a JSON object, if it did: no provider
+    takes that back as arguments, so the model has it nowhere else. Of a long one, the middle is left out."""
+    if malformed is None or not may_be_quoted:
+        return text
+    n_left_out = len(malformed) - _QUOTED_HEAD - _QUOTED_TAIL
+    if n_left_out > 0:
+        middle = f"[… {count(n_left_out, 'character')} left out …]"
+        malformed = f"{malformed[:_QUOTED_HEAD]}{middle}{malformed[-_QUOTED_TAIL:]}"
+    return f"{text}\nYou wrote: {malformed}"
+
+
+def holds_secrets(schema: object) -> bool:
+    """Tell whether a JSON Schema has a clause whose values are not to be shown: pydantic marks its secrets so."""
+    match schema:
+        case {"writeOnly": True} | {"format": "password"}:
+            return True
+        case dict():
+            return any(map(holds_secrets, cast("dict[str, object]", schema).values()))
+        case list():
+            return any(map(holds_secrets, cast("list[object]", schema)))
+        case _:
+            return False
+
+
+# -- nulls that count as absent ----------------------------------------------------------------------------------------
+
+
+def without_absent(input_json: str | bytes, schema: JsonObject) -> str | bytes:
+    """Return the arguments without the nulls that count as absent. What cannot be read stays as it is."""
+    if not (b"null" in input_json if isinstance(input_json, bytes) else "null" in input_json):
+        return input_json
+    try:
+        value: object = from_json(input_json)
+    except (ValueError, TypeError):  # the check will say what is wrong
+        return input_json
+    return to_json(value) if leave_out_absent(value, schema) else input_json
+
+
+def leave_out_absent(value: object, schema: JsonObject) -> bool:
+    """Take the nulls that count as absent out of `value`, at any depth. Return whether there were any."""
+    return _Reader(schema).clean(value, [_Clause(schema)])
+
+
+@value_class()
+class _Clause:
+    """A schema that a value may have to fit."""
+
+    schema: object
+    is_choice: bool = False
+    """True when it is one of several, of which the value fits another perhaps."""
+
+
+class _Reader:
+    """Reads a schema and what it refers to. What it does not understand allows null, and requires nothing."""
+
+    def __init__(self, root: JsonObject) -> None:
+        self._root = root
+        self._nulls: dict[str, bool] = {}
+        """Whether null fits what a reference leads to; True for one that is being looked at."""
+
+    def clean(self, value: object, given: list[_Clause]) -> bool:
+        if not isinstance(value, list | dict):
+            return False
+        seen = set[tuple[str, bool]]()
+        clauses = [clause for each in given for clause in self._clauses(each, seen)]
+        if isinstance(value, list):
+            items = [_Clause(_object(each.schema)["items"]) for each in clauses if "items" in _object(each.schema)]
+            return any([self.clean(item, items) for item in cast("list[object]", value)])
+        fields = cast("dict[str, object]", value)
+        absent = [name for name, item in fields.items() if item is None and _may_be_absent(name, clauses, self)]
+        for name in absent:
+            del fields[name]
+        known = [_object(_object(clause.schema).get("properties")) for clause in clauses]
+        changed = [
+            self.clean(item, [_Clause(properties[name]) for properties in known if name in properties])
+            for name, item in fields.items()
+        ]
+        return bool(absent) or any(changed)
+
+    def _clauses(self, clause: _Clause, seen: set[tuple[str, bool]]) -> Iterator[_Clause]:
+        """Give the schema, and every schema that it is made of; each reference once, which keeps hostile ones short."""
+        schema = _object(clause.schema)
+        yield clause
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and (reference, clause.is_choice) not in seen:
+            seen.add((reference, clause.is_choice))
+            yield from self._clauses(_Clause(self._target(reference), clause.is_choice), seen)
+        for keyword in ("allOf", *_EITHER):
+            for choice in _list(schema.get(keyword)):
+                yield from self._clauses(_Clause(choice, clause.is_choice or keyword in _EITHER), seen)
+
+    def allows_null(self, given: object) -> bool:
+        """Tell whether null fits a schema, as far as its usual keywords say."""
+        if given is False:
+            return False
+        schema = _object(given)
+        types = schema.get("type", "null")
+        if types != "null" and "null" not in _list(types):
+            return False
+        if schema.get("const") is not None or None not in _list(schema.get("enum", [None])):
+            return False
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and reference not in self._nulls:
+            self._nulls[reference] = True
+            self._nulls[reference] = self.allows_null(self._target(reference))
+        either = [map(self.allows_null, _list(schema[key])) for key in _EITHER if key in schema]
+        every = map(self.allows_null, _list(schema.get("allOf")))
+        return self._nulls.get(str(reference), True) and all(map(any, either)) and all(every)
+
+    def _target(self, reference: str) -> object:
+        """Return what a reference inside the document leads to; what allows everything, if it leads nowhere."""
+        if not reference.startswith("#"):
+            return True
+        place: object = self._root
+        for step in reference[1:].split("/")[1:]:
+            place = _object(place).get(step.replace("~1", "/").replace("~0", "~"), True)
+        return place
+
+
+def _may_be_absent(name: str, clauses: list[_Clause], reader: _Reader) -> bool:
+    """Tell whether the schemas know a property that may be left out, and may not be null."""
+    known = [_object(clause.schema) for clause in clauses if name in _object(_object(clause.schema).get("properties"))]
+    binding = [*known, *[_object(clause.schema) for clause in clauses if not clause.is_choice]]
+    is_required = any(name in _list(schema.get("required")) for schema in binding)
+    properties = [_object(schema["properties"])[name] for schema in known]
+    return bool(known) and not is_required and not any(map(reader.allows_null, properties))
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
