@@ -168,7 +168,8 @@ def call_faults(events: Sequence[Event]) -> Iterator[str]:
         yield f"calls finish that were never told: {ends}"
     for place, event in enumerate(events):
         if isinstance(event, kinds.ToolFinished | kinds.ToolProgress | kinds.CallAbandoned):
-            yield from _inside_faults(events, places.get(event.tool_use_id, place), event)
+            called_at = place if event.tool_use_id is None else places.get(event.tool_use_id, place)
+            yield from _inside_faults(events, called_at, event)
 
 
 def _call_order_faults(events: Sequence[Event]) -> Iterator[str]:

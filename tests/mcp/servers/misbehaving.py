@@ -271,7 +271,7 @@ class Toolless(Server):
 class Curious(Server):
     """It asks the user something while nobody calls it."""
 
-    def list(self, params: Json) -> Json:
+    def list(self, params: Json) -> Json | None:
         form: Json = {"type": "object", "properties": {}}
         asked: Json = {"message": "Really?", "requestedSchema": form}
         write({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": asked})
