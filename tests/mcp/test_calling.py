@@ -11,7 +11,7 @@ import pytest
 
 from journeyman import Agent, DefinitionError, Image, Text, ToolResult, run
 from journeyman.events import Event, ToolProgress
-from journeyman.mcp import mcp
+from journeyman.mcp import connection, mcp
 from journeyman.mcp.stdio import StdioTransport
 from journeyman.mcp.tools import unique_names
 from journeyman.models.scripted import Scripted, call, say
@@ -261,7 +261,10 @@ async def test_results_are_structured_once_and_pictures_are_pictures() -> None:
     assert [block.text for block in result.history[2].content if isinstance(block, ToolResult)] == ["met", "met"]
 
 
-async def test_a_newer_server_that_asks_for_input_without_end_is_cut_off_and_goes_on() -> None:
+async def test_a_newer_server_that_asks_for_input_without_end_is_cut_off_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "PAUSE_S", 0)
     async with mcp({"modern": MODERN}) as tools:
         named = by_name(tools)
         asked = await answered(named["inquire"], {})

@@ -61,7 +61,8 @@ _LISTEN_S: Final = 5.0
 _SETTLE_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 30.0
 _SHOWN: Final = 1_500
-_PAUSE_S: Final = 0.25
+PAUSE_S: Final = 0.25
+"""How long a server that only wants to be asked again is given."""
 Received = TypeVar("Received", bound=BaseModel)
 Making: TypeAlias = "Callable[[InputResponses | None, str | None], Request[Any, Any]]"
 """Makes a request of what the server wanted to know: the answers to that, and its note to itself."""
@@ -204,7 +205,7 @@ class Connection:
         from mcp.types import ElicitRequest, ErrorData  # noqa: PLC0415 - an optional package
 
         if not wanted.input_requests:
-            await asyncio.sleep(_PAUSE_S)  # it only wants to be asked again
+            await asyncio.sleep(PAUSE_S)  # it only wants to be asked again
             return None
         responses: InputResponses = {}
         for key, each in wanted.input_requests.items():
