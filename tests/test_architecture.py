@@ -300,7 +300,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-@cache
+@functools.cache
 def breaches_of(rule: Rule) -> tuple[Breach, ...]:
     """Return what a rule finds in the package; exceptions are among it."""
     return tuple(rule(package_modules()))
