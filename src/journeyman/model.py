@@ -348,6 +348,13 @@ _NOTHING_TO_OPEN: Final = nullcontext()
 _FOR_DISPLAY = frozenset({ThinkingPart, InputPart})
 
 
+def unfinished(parts: object) -> str:
+    """Return the text of the block in which an answer broke off, where its parts have not told it: without listeners,
+    only whole blocks are. Models that cannot say have nothing of it."""
+    told: Callable[[], str] | None = getattr(parts, "unfinished", None)
+    return "" if told is None else told()
+
+
 class Collector:
     """Adds up the parts of one model call."""
 

@@ -153,3 +153,19 @@ def test_a_fault_that_passes_is_waited_for_as_told(adapter: Adapter, fault: Faul
     assert (retried.kind, retried.request, retried.max_requests) == (fault.kind, 1, REQUESTS)
     waited_s = retried.delay_s + fault.silence_s
     assert waited_s - 0.001 <= seen.seconds < waited_s + 1.0
+
+
+STREAMING = [adapter for adapter in ADAPTERS if adapter.wire.is_stream]
+
+
+@pytest.mark.parametrize("adapter", STREAMING, ids=lambda adapter: adapter.name)
+async def test_what_was_said_before_an_answer_broke_off_is_told_also_where_nobody_watches(adapter: Adapter) -> None:
+    (broken,) = [fault for fault in FAULTS if fault.name == "closed in the middle"]
+    said: list[str | None] = []
+    for listener in (None, Recorder()):
+        async with RawServer(broken.answer(adapter.wire)) as server, adapter.model(server.url) as model:
+            result = await run(Agent(name="tester", model=model, retries=0), "Hello.", on_event=listener)
+        assert isinstance(result, Failure)
+        said.append(result.answer)
+    assert said[0]
+    assert said[0] == said[1]

@@ -14,7 +14,7 @@ from typing import Final
 
 from journeyman.cancel import is_failure
 from journeyman.errors import ProviderError, name_and_words
-from journeyman.model import Collector, Model, Part, Request, Response, Restarted, Retried, price_of
+from journeyman.model import Collector, Model, Part, Request, Response, Restarted, Retried, price_of, unfinished
 from journeyman.types import Price, Usage
 
 PASSING: Final = frozenset({"rate_limited", "overloaded", "timeout", "stream_idle", "stream_cut", "network"})
@@ -67,7 +67,7 @@ async def _ask_once(
     on_part: Callable[[Part], None] | None,
     on_cut: Callable[[str], None] | None,
 ) -> Response:
-    collector, price = Collector(), price_of(model)
+    collector, price, parts = Collector(), price_of(model), None
     try:
         async with model.stream(request) as parts:
             async for part in parts:
@@ -76,13 +76,11 @@ async def _ask_once(
                     on_part(part)
         response = collector.response()
     except ProviderError as error:
-        if on_cut is not None and collector.text:
-            on_cut(collector.text)
+        _tell_cut(collector.text, parts, on_cut)
         spent(_charged(collector.used_before(error), price))
         raise
     except BaseException as error:
-        if on_cut is not None and collector.text:
-            on_cut(collector.text)
+        _tell_cut(collector.text, parts, on_cut)
         spent(_charged(collector.used(), price))
         if not is_failure(error):
             raise
@@ -92,6 +90,12 @@ async def _ask_once(
         response.usage = _charged(response.usage, price)
     spent(response.usage)
     return response
+
+
+def _tell_cut(text: str, parts: object, on_cut: Callable[[str], None] | None) -> None:
+    """Tell what a model had said when its answer broke off, if it had said anything."""
+    if on_cut is not None and (said := "\n\n".join([each for each in (text, unfinished(parts)) if each])):
+        on_cut(said)
 
 
 def _charged(usage: Usage, price: Price | None) -> Usage:

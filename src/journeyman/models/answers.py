@@ -66,6 +66,10 @@ class Decoder(Protocol):
         """Return what the answer has reported as used so far; None before it has reported anything."""
         ...
 
+    def unfinished(self) -> str:
+        """Return the text that no part has told yet, of an answer that breaks off here; see `model.unfinished`."""
+        ...
+
 
 @dataclass(slots=True, repr=False, eq=False)
 class RequestedStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
@@ -114,6 +118,10 @@ class Parts(ABC):
     def _failure(self, error: Exception) -> ProviderError:
         """Return what it means that `error` came instead of the next parts; raise it if it is a mistake of ours."""
 
+    @abstractmethod
+    def unfinished(self) -> str:
+        """Return the text that no part has told yet; see `model.unfinished`."""
+
     def __aiter__(self) -> Parts:
         return self
 
@@ -152,6 +160,9 @@ class _Parts(Parts):
     _decoder: Decoder
     _expected: str
     _media_type: str
+
+    def unfinished(self) -> str:
+        return self._decoder.unfinished()
 
     def _failure(self, error: Exception) -> ProviderError:
         if not isinstance(error, ProviderError):

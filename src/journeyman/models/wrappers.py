@@ -31,6 +31,7 @@ from journeyman.model import (
     facts_of,
     opened,
     price_of,
+    unfinished,
 )
 from journeyman.models.requests import UNKNOWN_MAX_TOKENS
 from journeyman.types import Message, Price, Usage
@@ -150,6 +151,9 @@ class _FirstToAnswer:
 
     def __aiter__(self) -> _FirstToAnswer:
         return self
+
+    def unfinished(self) -> str:
+        return unfinished(self._parts)
 
     async def __anext__(self) -> Part:
         try:
@@ -283,6 +287,9 @@ class _Announced:
 
     def __aiter__(self) -> _Announced:
         return self
+
+    def unfinished(self) -> str:
+        return unfinished(self._parts)
 
     async def __anext__(self) -> Part:
         if self._answered is not None:

@@ -179,6 +179,9 @@ class _Parts(Parts):
     _events: _Events
     _decoder: Decoder
 
+    def unfinished(self) -> str:
+        return self._decoder.unfinished()
+
     async def _more(self) -> Iterable[Part]:
         decoder, response = self._decoder, self._events.response
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -163,6 +163,11 @@ class Decoder:
         )
         return usage if self.price is None else self.price.charged(usage)
 
+    def unfinished(self) -> str:
+        if self.deltas:
+            return ""
+        return "\n\n".join([opened.text for opened in self._open.values() if isinstance(opened, _OpenText)])
+
     def _start(self, event: JsonObject) -> Sequence[Part]:
         message = as_object(event.get("message"))
         self._started = True
@@ -291,8 +296,12 @@ class _OpenText:
         self._pieces.append(text)
         return TextPart(text)
 
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
     def finish(self) -> Block | None:
-        text = "".join(self._pieces)
+        text = self.text
         if self._citations:
             self._extra["citations"] = self._citations
         return Text(text, extra=self._extra or None) if text else None

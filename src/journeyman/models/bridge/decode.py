@@ -111,6 +111,12 @@ class Decoder:
             ResponseFinished(stop, detail, self.usage() or Usage(requests=1)),
         )
 
+    def unfinished(self) -> str:
+        """Return the text that no part has told yet; see `model.unfinished`."""
+        if self.deltas:
+            return ""
+        return "\n\n".join([part.content for part in self._stream.get().parts if isinstance(part, ForeignText)])
+
     def usage(self, *, exact: bool = True) -> Usage | None:
         """Return what the answer has reported as used so far; None before it has reported anything."""
         seen = self._stream.usage

@@ -338,6 +338,9 @@ class _Parts(Parts):
     _decoder: Decoder | None = None
     _events: AsyncIterator[ModelResponseStreamEvent] | None = None
 
+    def unfinished(self) -> str:
+        return "" if self._decoder is None else self._decoder.unfinished()
+
     async def open(self) -> None:
         """Send the request, and wait for the answer to begin.
 

@@ -144,6 +144,9 @@ class Decoder:
         usage = usage_of(self._usage, tells_cost=self.tells_cost)
         return usage if self.price is None else self.price.charged(usage)
 
+    def unfinished(self) -> str:
+        return "" if self.deltas else "".join(self._text)
+
     def _end(self) -> Sequence[Part]:
         """Return what is left to say of an answer that is complete, also without a reason to stop."""
         if not self._started:

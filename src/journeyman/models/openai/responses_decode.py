@@ -58,6 +58,8 @@ class Decoder:
     _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
     _items: _Items = field(default_factory=lambda: _Items(), init=False)
     _ids: set[str] = field(default_factory=set[str], init=False)
+    _skipped: list[bytes] = field(default_factory=list[bytes], init=False)
+    """The pieces of the text that nobody watches, as they came: they are read only if the answer breaks off."""
     _n_given: int = field(default=0, init=False)
     """How many items have been given, the first ones in the answer's order."""
     _thought: tuple[JsonValue, ...] = field(default=(), init=False)
@@ -73,6 +75,8 @@ class Decoder:
                 return
             if self.deltas or not name.endswith(b".delta"):
                 yield from self.feed(data)
+            elif name == b"response.output_text.delta":
+                self._skipped.append(data)
 
     def feed(self, data: bytes) -> Sequence[Part]:
         """Return the parts that an event's data brings.
@@ -126,6 +130,9 @@ class Decoder:
         if not self.complete:
             raise damaged("it ended before it was complete" if self._started else "it is empty")
         return ()
+
+    def unfinished(self) -> str:
+        return "".join([as_text(parsed(data).get("delta")) for data in self._skipped])
 
     def usage(self) -> Usage | None:
         """Return what the answer has reported as used; None before it has reported anything."""
@@ -236,6 +243,7 @@ class Decoder:
         if not self._started:
             raise damaged("it has no beginning")
         self._items.finish(event, as_object(event.get("item")))
+        self._skipped.clear()
         return self._give()
 
     def _give(self, *, is_last: bool = False) -> list[Part]:
