@@ -6,6 +6,7 @@ in which every program only notes that it was called.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -117,7 +118,9 @@ printf '%s\\0' "${0##*/}" "$@" "$(printf '\\001')" >> "$CALLS"
 class StubShell:
     """A bash in an empty folder. Its programs note their arguments, and do nothing else."""
 
-    def __init__(self, folder: Path, *programs: str) -> None:
+    def __init__(self, folder: Path, *programs: str, with_real: bool = False) -> None:
+        """`with_real`: the programs of this machine are there, too."""
+        self._path = os.environ["PATH"] if with_real else ""
         self.folder = folder / "work"
         self._programs = folder / "programs"
         self._calls = folder / "calls"
@@ -133,7 +136,12 @@ class StubShell:
         subprocess.run(
             [BASH, "--norc", "--noprofile", "-c", command],
             cwd=self.folder,
-            env={"PATH": str(self._programs), "CALLS": str(self._calls), "HOME": str(self.folder)},
+            env={
+                "PATH": f"{self._programs}{':' * bool(self._path)}{self._path}",
+                "BIN": str(self._programs),
+                "CALLS": str(self._calls),
+                "HOME": str(self.folder),
+            },
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,

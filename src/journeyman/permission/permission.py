@@ -155,7 +155,11 @@ class Permission:
         return None if rule is None else f"the rule {rule} forbids it."
 
     def _by_rule_or_mode(self, action: Action) -> _Judgement:
-        rule = self._rules.allowing(action)
+        rule, doubt = self._rules.allowing(action), self._rules.doubting(action)
+        if doubt is not None and self.mode != "plan" and self.approvals.allows(self.key(action)):
+            return _Judgement("allow", "approved before.")
+        if doubt is not None and (rule is not None or MODES[self.mode].get(action.capability, "allow") == "allow"):
+            return _Judgement("ask", f"{doubt}.", _WIDER)
         if rule is not None:
             return _Judgement("allow", f"the rule {rule} allows it.")
         step = MODES[self.mode].get(action.capability, "allow")

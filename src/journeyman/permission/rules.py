@@ -18,8 +18,10 @@ from typing import Final, Literal, TypeAlias, get_args
 from urllib.parse import unquote, urlsplit
 
 from journeyman.errors import Problem
+from journeyman.permission.bash import Word
 from journeyman.permission.capability import Action, Capability, fits_name
-from journeyman.permission.shell import RUNS_OTHERS, Word, every_command, plain_words, program_name
+from journeyman.permission.programs import RUNS_OTHERS, program_name, taken_apart
+from journeyman.permission.shell import every_command, plain_words
 
 Kind: TypeAlias = Literal["Bash", "Edit", "Write", "Read", "WebFetch", "Subagent"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
@@ -88,6 +90,23 @@ class Rules:
         """Return the rule that allows an action; None if there is none."""
         return next((rule.text for rule in self._allow if self._surely_means(rule, action)), None)
 
+    def doubting(self, action: Action) -> str | None:
+        """Return why a rule may forbid a command, although it cannot be told; None if none does. What a program starts
+        that a rule allows by its name, although it runs others, is no doubt: somebody has thought of it."""
+        denying = [rule for rule in self._deny if rule.kind == "Bash"]
+        if action.command is None or not denying:
+            return None
+        reading = taken_apart(action.command)
+        words = plain_words(action.command)
+        is_named = words is not None and words[0] in RUNS_OTHERS and self.allowing(action) is not None
+        for rule in denying:
+            program = program_name(rule.pattern.split()[0])
+            if any(_fits_token(program, name) for name in reading.mentions):
+                return f"the rule {rule.text} may forbid it: it mentions {program}"
+            if reading.doubts and not is_named:
+                return f"the rule {rule.text} may forbid it: {reading.doubts[0]}"
+        return None
+
     # -- a deny: in doubt, it matches
 
     def _may_mean(self, rule: Rule, action: Action, names: Sequence[str]) -> bool:
@@ -97,8 +116,7 @@ class Rules:
             return False
         match rule.kind:
             case "Bash":
-                commands = [] if action.command is None else every_command(action.command)
-                return commands is None or any(_may_be(rule.pattern.split(), words) for words in commands)
+                return action.command is not None and _may_run(rule.pattern.split(), action.command)
             case "WebFetch":
                 return action.url is not None and _may_reach(rule.pattern, action.url)
             case "Subagent":
@@ -135,17 +153,23 @@ class Rules:
 
     def _runs_plainly(self, pattern: str, action: Action) -> bool:
         words = None if action.command is None else plain_words(action.command)
-        if words is None:
+        if words is None or action.command is None:
             return False
+        if words[0] not in RUNS_OTHERS and taken_apart(action.command).doubts:
+            return False  # its arguments make it run something else
         free = _free_words(pattern.split(), words)
         folder = action.paths[0] if action.paths else "."
         return free is not None and all(self._stays_inside(word, folder) for word in free)
 
     def _stays_inside(self, word: str, folder: str) -> bool:
-        """Tell whether a word that a `*` stands for leads nowhere outside of the roots, should it be a path."""
-        named = [word, word.partition("=")[2]]
+        """Tell whether a word that a `*` stands for leads nowhere outside of the roots, should it hold a path: by
+        itself, behind an option or its letter, behind `=`, `@`, `:` or a blank."""
+        url = _URL.match(word)
+        if url is not None and url[1].lower() != "file":
+            return True
+        named = [word, *_BEFORE_PATH.split(word)]
         if word.startswith("-"):
-            named += [word[index:] for index in (word.find("/"), word.find("..")) if index >= 0]
+            named += [word[2:], *[word[index:] for index in (word.find("/"), word.find("..")) if index >= 0]]
         return all(self._is_inside(each, folder) for each in named if each)
 
     def _is_inside(self, path: str, folder: str) -> bool:
@@ -211,18 +235,45 @@ def _fits_token(token: str, word: str) -> bool:
     return re.fullmatch(regex, word, re.DOTALL) is not None
 
 
+def _may_run(tokens: Sequence[str], command: str) -> bool:
+    """Tell whether a command may run what a pattern says. What cannot be read exactly is read in every way."""
+    reading = taken_apart(command)
+    commands = [*reading.commands]
+    if not reading.is_whole:
+        roughly = every_command(command)
+        if roughly is None:
+            return True
+        commands += roughly
+    return any(_may_be(tokens, words) for words in commands)
+
+
 def _may_be(tokens: Sequence[str], words: Sequence[Word]) -> bool:
-    """Tell whether a command begins as the pattern says. What is not known may be anything."""
+    """Tell whether a command begins as the pattern says, but for options in front of what follows the program. What is
+    not known may be anything."""
     if tokens[-1] == "*" and len(tokens) > 1:
         tokens = tokens[:-1]
+    if not words:
+        return False
+    program, name = words[0], program_name(words[0].text)
+    if program.is_known and not (_fits_token(tokens[0], program.text) or _fits_token(program_name(tokens[0]), name)):
+        return False
+    starts = [1]
+    while starts[-1] < len(words) and (_is_option(words[starts[-1]]) or _is_option(words[starts[-1] - 1])):
+        starts.append(starts[-1] + 1)  # an option, or perhaps its value
+    return not program.is_known or any(_begins(tokens[1:], words[start:]) for start in starts)
+
+
+def _is_option(word: Word) -> bool:
+    return word.text.startswith("-")
+
+
+def _begins(tokens: Sequence[str], words: Sequence[Word]) -> bool:
     for index, token in enumerate(tokens):
         if index == len(words):
             return False
-        word = words[index]
-        if not word.is_known:
+        if not words[index].is_known:
             return True
-        fits = _fits_token(token, word.text)
-        if not fits and not (index == 0 and _fits_token(program_name(token), program_name(word.text))):
+        if not _fits_token(token, words[index].text):
             return False
     return True
 
@@ -236,6 +287,8 @@ def _fits_host(pattern: str, host: str) -> bool:
     return pattern in ("*", host)
 
 
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_BEFORE_PATH = re.compile(r"[=@:,;\s]+(?://(?=/))?")
 _PLAIN_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(?:[/?#][\x21-\x5b\x5d-\x7e]*)?", re.IGNORECASE)
 
 

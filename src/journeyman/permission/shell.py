@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-_MOST_CHARS: Final = 8_192
-"""A longer command is nothing plain, and is not looked into either: it is denied where anything is."""
+from journeyman.permission.bash import MOST_CHARS, Word
+from journeyman.permission.programs import RUNS_OTHERS, names, program_name
 
 # -- what may be allowed ----------------------------------------------------------------------------------------------
 
@@ -25,18 +25,7 @@ _DOUBLE = re.compile(r'"[\x20\x23\x25-\x5b\x5d-\x5f\x61-\x7e]*"')
 _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
-def _names(*rows: str) -> frozenset[str]:
-    return frozenset(name for row in rows for name in row.split())
-
-
-_RESERVED: Final = _names("if then elif else fi case esac for select while until do done in function time coproc")
-
-RUNS_OTHERS: Final = _names(
-    ". alias ash awk bash builtin busybox chroot command csh dash doas enable env eval exec expect fc find fish flock",
-    "ionice ksh ltrace make mksh nice node nohup nsenter parallel perl php pkexec python python3 ruby runuser script",
-    "setsid sh source ssh stdbuf strace su sudo tcsh time timeout tmux trap unshare watch xargs zsh",
-)
-"""Programs and builtins whose arguments are, or may hold, commands. A pattern must name them to match them."""
+_RESERVED: Final = names("if then elif else fi case esac for select while until do done in function time coproc")
 
 
 def plain_words(command: str) -> tuple[str, ...] | None:
@@ -45,7 +34,7 @@ def plain_words(command: str) -> tuple[str, ...] | None:
     Plain: one program, named without a path, with arguments that no shell would change. No operators, substitutions,
     redirections, assignments, globs, escapes, comments, control characters or anything outside of ASCII.
     """
-    if len(command) > _MOST_CHARS:
+    if len(command) > MOST_CHARS:
         return None
     words: list[str] = []
     text = command.strip(" \t")
@@ -80,23 +69,13 @@ def _plain_word(text: str, position: int) -> tuple[str | None, int]:
 # -- what may have to be denied ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A word of a command that might run."""
-
-    text: str
-    """Without quotes and escapes."""
-    is_known: bool
-    """False when a shell would put something in its place: a variable, the names of files, another command's output."""
-
-
 def every_command(command: str) -> list[tuple[Word, ...]] | None:
     """Return every command that might run in this one, as its words. None: it is too long or too deep to tell.
 
     It is read with and without its quotes, and with its lines joined and not: what a trick hides from one reading,
     another finds.
     """
-    if len(command) > _MOST_CHARS:
+    if len(command) > MOST_CHARS:
         return None
     readings = dict.fromkeys(
         (command, command.replace("\\\n", ""))
@@ -298,8 +277,3 @@ def _comes_before(word: Word) -> bool:
 
 def _runs_others(program: Word) -> bool:
     return not program.is_known or program_name(program.text) in RUNS_OTHERS
-
-
-def program_name(text: str) -> str:
-    """Return the name of a program without its path."""
-    return text.rpartition("/")[2]

@@ -1,0 +1,85 @@
+"""A rule that denies a program: what a real bash would run is denied or asked about, and everyday commands are not."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from journeyman.gate import Allow, Ask, Deny
+from journeyman.permission.permission import Permission
+from tests.permission.commands import CONTEXTS, HANDED_ON, INNOCENT, SPELLINGS, SUBCOMMANDS
+from tests.permission.places import StubShell, request
+
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+
+HIDDEN = sorted(
+    {
+        *[context.replace("RUN", "denied x") for context in (*CONTEXTS, *HANDED_ON)],
+        *[context.replace("RUN", spelling) for spelling in SPELLINGS for context in (CONTEXTS[0], *CONTEXTS[1::7])],
+        *[
+            context.replace("RUN", spelling)
+            for spelling in SPELLINGS
+            if "'" not in spelling and "\n" not in spelling
+            for context in HANDED_ON[::23]
+        ],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def shell() -> Iterator[StubShell]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield StubShell(Path(folder), "denied", with_real=True)
+
+
+def test_there_are_enough_of_these_commands() -> None:
+    assert len(HIDDEN) >= 400
+    assert len(INNOCENT) >= 120
+
+
+@pytest.mark.parametrize("allow", [[], ["Bash(*)"]], ids=["trusted", "allowed"])
+async def test_no_command_runs_a_denied_program_unasked(shell: StubShell, allow: list[str]) -> None:
+    gate = Permission(mode="trust", allow=allow, deny=["Bash(denied *)"], roots=[shell.folder])
+    verdicts = {command: await gate.decide(request("bash", command=command)) for command in HIDDEN}
+    unasked = [command for command, verdict in verdicts.items() if isinstance(verdict, Allow)]
+    ran = [command for command in unasked if shell.run(command)]
+    assert ran == []
+    assert unasked == []
+
+
+def test_a_real_bash_runs_the_denied_program_in_most_of_them(shell: StubShell) -> None:
+    ran = [command for command in HIDDEN if shell.run(command)]
+    assert len(ran) >= 300, "Too few of these commands do what they are here for."
+
+
+async def test_options_before_a_denied_subcommand_do_not_hide_it(shell: StubShell) -> None:
+    gate = Permission(mode="trust", deny=["Bash(denied push *)"], roots=[shell.folder])
+    verdicts = {command: await gate.decide(request("bash", command=command)) for command in SUBCOMMANDS}
+    assert [command for command, verdict in verdicts.items() if isinstance(verdict, Allow)] == []
+    for command in ("denied pull", "denied -C . pull", "denied -c a.b=c --no-pager log push.txt", "echo denied push"):
+        assert await gate.decide(request("bash", command=command)) == Allow(), command
+
+
+@pytest.mark.parametrize("command", INNOCENT)
+async def test_nobody_is_asked_about_an_everyday_command(command: str) -> None:
+    gate = Permission(mode="trust", deny=["Bash(denied *)"], roots=[Path.cwd()])
+    assert await gate.decide(request("bash", command=command)) == Allow()
+
+
+async def test_what_cannot_be_told_is_asked_and_says_why() -> None:
+    gate = Permission(mode="trust", deny=["Bash(denied *)"], roots=[Path.cwd()])
+    asked = await gate.decide(request("bash", command="bash build.sh"))
+    assert isinstance(asked, Ask)
+    assert "the rule Bash(denied *) may forbid it: what bash starts cannot be told" in asked.question
+    assert isinstance(await gate.decide(request("bash", command="denied x")), Deny)
+    assert await Permission(mode="trust", roots=[Path.cwd()]).decide(request("bash", command="bash b.sh")) == Allow()
+
+
+async def test_a_rule_that_names_what_runs_others_is_enough() -> None:
+    gate = Permission(mode="trust", allow=["Bash(python *)"], deny=["Bash(denied *)"], roots=[Path.cwd()])
+    assert await gate.decide(request("bash", command="python build.py")) == Allow()
+    assert isinstance(await gate.decide(request("bash", command="python build.py denied")), Ask)
