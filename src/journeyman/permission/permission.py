@@ -139,17 +139,12 @@ class Permission:
         place = self._roots.place(path)
         if use == "write" and place in ("read_only", "internal_read_only"):
             return True
-        if place == "outside" and self._leads_elsewhere(path, call):
-            return True
+        judged = self._judged_paths.get(call)
+        if place == "outside" and judged != () and not any(is_inside(path, each) for each in judged or ()):
+            return True  # no paths: a tool of the program's own, which was judged by its name
         if use == "exec":
             return False
         return self._rules.denying(Action(tool="", capability=use, paths=(path,)), ()) is not None
-
-    def _leads_elsewhere(self, path: str, call: tuple[RunPath, str]) -> bool:
-        judged = self._judged_paths.get(call)
-        if judged == ():  # a tool of the program's own, which was judged by its name
-            return False
-        return not any(is_inside(path, each) for each in judged or ())
 
     def _note_paths(self, request: GateRequest, action: Action) -> None:
         key = (request.path, request.tool_use_id)
