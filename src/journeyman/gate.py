@@ -150,6 +150,23 @@ class Settles(Protocol):
         ...
 
 
+Use: TypeAlias = Literal["read", "write", "exec"]
+"""What a call does with a file or a folder: `exec` runs something in it."""
+
+
+@runtime_checkable
+class Hides(Protocol):
+    """What a gate may be besides: one that also judges the files that a call turns out to touch."""
+
+    def hides(self, path: str, *, call: tuple[tuple[str, ...], str], use: Use) -> bool:
+        """Tell whether a call that was let through must not touch this file or folder, nor show its name.
+
+        `path` is absolute, with every link followed. `call` is the run of the call, and its `tool_use_id`. This may be
+        asked in any thread, and raising fails the call.
+        """
+        ...
+
+
 # -- gates with a memory ----------------------------------------------------------------------------------------------
 
 
@@ -295,6 +312,7 @@ class Guard:
         if self.failure is not None:
             return Deny(self.failure)
         verdict = await consult(self.gates, request, approve)
+        _current_call.set((request.path, request.tool_use_id))
         if isinstance(verdict, Stop):
             self.stop(verdict.reason)
         return verdict
@@ -389,6 +407,19 @@ current_guard: ContextVar[Guard | None] = ContextVar("journeyman_guard", default
 def guarding(guard: Guard | None) -> AbstractContextManager[None]:
     """Let the runs that are started in this block pass the guard of this run, too. None: that of the run above."""
     return _UNGUARDED if guard is None else _guarding(guard)
+
+
+_current_call: ContextVar[tuple[tuple[str, ...], str] | None] = ContextVar("journeyman_call", default=None)
+"""The run and the `tool_use_id` of the call that was let through last here."""
+
+
+def hidden(use: Use) -> Callable[[str], bool] | None:
+    """Return what tells of each path whether this call must not touch it, nor show its name. None: no gate `Hides`."""
+    guard, call = current_guard.get(), _current_call.get()
+    gates = [gate for gate in (() if guard is None else guard.gates) if isinstance(gate, Hides)]
+    if not gates or call is None:
+        return None
+    return lambda path: any(gate.hides(path, call=call, use=use) for gate in gates)
 
 
 _UNGUARDED: Final = nullcontext()

@@ -105,9 +105,18 @@ def signal_name(number: int) -> str:
 
 # -- the environment --------------------------------------------------------------------------------------------------
 
+SECRET_WORDS: Final = frozenset(
+    (
+        *("password", "passwords", "passwd", "passwort", "passphrase", "passcode", "pw", "psk", "mnemonic", "token"),
+        *("secret", "secrets", "credential", "credentials", "cred", "creds", "jwt", "pat", "bearer", "authorization"),
+        *("cookie", "cookies", "apikey"),
+    )
+)
+"""The words that say of what a name ends with that it is a secret, as `DB_PASSWORD` and `clientSecret` do."""
 _SECRET_NAME = re.compile(
-    r"KEY(?!BOARD|MAP)|TOKEN(?!IZER)|SECRET|PASSW|PASSPHRASE|_PWD\Z|CREDENTIAL|AUTH(?!OR)|PRIVATE|COOKIE|SESSION_ID|DSN"
-    r"|CONNECTION_STRING|WEBHOOK",
+    r"(?<!MON|TUR|DON|HOC)KEY(?!BOARD|MAP|WORD)|TOKEN(?!IZER)|SECRET|PASSW|PASSPHRASE|PASSCODE|_PWD\Z|CREDENTIAL"
+    r"|AUTH(?!OR(?!IZATION))|PRIVATE|COOKIE|SESSION_?ID|DSN|CONNECTION_?STRING|WEBHOOK"
+    rf"|(?:\A|[^A-Z])(?:{'|'.join(sorted(SECRET_WORDS))}|PASS|PIN|OTP|TOTP|SALT|SAS|SIGNATURE)(?=\Z|[^A-Z])",
     re.IGNORECASE,
 )
 _SECRET_VALUE = re.compile(
@@ -116,6 +125,8 @@ _SECRET_VALUE = re.compile(
     r"|\b(?:sk|rk|pk)[-_][A-Za-z0-9_-]{16,}"
     r"|\b(?:ghp|gho|ghs|ghu|glpat|github_pat|xox[abprs])[-_][A-Za-z0-9_-]{10,}"
     r"|\bAKIA[0-9A-Z]{16}\b"
+    r"|(?i:\bauthorization\s*[:=]|\bbearer\s+[\w.-]{8,}|\bpassw(?:or)?d[\"']?\s*[:=]|\bsecret[\"']?\s*[:=])"
+    r"|\bhooks\.slack\.com/services/"
     r"|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\."  # a signed token
 )
 

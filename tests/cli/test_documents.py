@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,3 +128,25 @@ def test_sub_agents_are_nested_with_what_each_used_and_did(warm: Warm) -> None:
     own_requests = sum(attempt["iterations"] for attempt in document["attempts"])
     below_requests = sum(child["usage"]["requests"] for child in document["children"])
     assert document["usage"]["requests"] == own_requests + below_requests
+
+
+HOSTILE = ("\x9b31m", "\x85", "\u202e", "\u2066", "\u200f", "\u200b", "\x1b]0;title\x07", "\x7f")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_document_on_a_terminal_is_written_out_where_a_screen_would_not_show_it(text: str) -> None:
+    program = """
+import sys
+from pydantic_core import to_json
+from journeyman.cli.run import Stdout
+Stdout().write_json(to_json(["\u4e16 %s"], indent=2))
+"""
+    ours, theirs = pty.openpty()
+    escaped = text.encode("unicode_escape").decode()
+    subprocess.run([sys.executable, "-c", program % escaped], stdout=theirs, check=True)
+    written = os.read(ours, 10_000).decode().replace("\r\n", "\n")
+    for descriptor in (ours, theirs):
+        os.close(descriptor)
+    assert json.loads(written) == [f"\u4e16 {text}"]
+    assert "\u4e16" in written
+    assert all(each == "\n" or each.isprintable() for each in written)

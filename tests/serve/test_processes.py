@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import httpx2
@@ -240,3 +241,52 @@ async def test_an_agent_uses_an_agent_that_is_served_elsewhere() -> None:
     assert (squared.is_error, "49" in squared.text) == (False, True)
     assert (failed.is_error, "MAX_ATTEMPTS_EXCEEDED" in failed.text) == (True, True)
     assert misused.is_error
+
+
+HALF = {
+    "nothing": b"",
+    "half a line": b"POST /m",
+    "half a head": b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+    "half a body": b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n{",
+}
+
+
+async def test_a_connection_without_a_whole_request_is_closed_after_five_seconds() -> None:
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_http(agent_server(echo), port=0, on_ready=ready.set_result))
+    port = urlsplit(await ready).port
+    assert port is not None
+
+    async def seconds_until_closed(sent: bytes) -> float:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        started = asyncio.get_running_loop().time()
+        writer.write(sent)
+        await reader.read()
+        writer.close()
+        return asyncio.get_running_loop().time() - started
+
+    async with asyncio.timeout(15):
+        took = await asyncio.gather(*map(seconds_until_closed, HALF.values()))
+    assert [each for each in took if not 4 < each < 9] == []
+    serving.cancel()
+    await asyncio.wait([serving])
+
+
+async def test_no_more_sessions_are_opened_than_may_be() -> None:
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_http(agent_server(echo), port=0, max_sessions=2, on_ready=ready.set_result))
+    url = await ready
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+    }
+    codes: list[int] = []
+    async with aiohttp.ClientSession(headers={"Accept": "application/json, text/event-stream"}) as client:
+        for _ in range(4):
+            async with client.post(url, json=hello) as answer:
+                codes.append(answer.status)
+    assert codes == [200, 200, 503, 503]
+    serving.cancel()
+    await asyncio.wait([serving])

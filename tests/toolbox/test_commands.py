@@ -231,22 +231,147 @@ async def test_the_model_cannot_ask_for_more_time_than_is_allowed(folder: Path) 
     assert "timed out after 0.3 s" in await player.text("bash", command="sleep 100")
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "secret"),
-    [
-        *((name, "x", True) for name in ("API_KEY", "aws_secret_access_key", "GITHUB_TOKEN", "DB_PASSWORD")),
-        ("SSH_AUTH_SOCK", "x", True),
-        ("DATABASE_URL", "postgres://user:word@host/db", True),
-        ("SOMETHING", "sk-" + "a1" * 12, True),
-        ("OTHER", "AKIAABCDEFGHIJKLMNOP", True),
-        *((name, "x", False) for name in ("PATH", "GIT_AUTHOR_NAME", "TOKENIZERS_PARALLELISM", "KEYBOARD", "PWD")),
-        ("HOME", "/home/me", False),
-        ("OLDPWD", "/", False),
-        ("HOMEPAGE", "https://example.org:8080/a@b", False),
-    ],
-)
-def test_secrets_are_known_by_their_names_and_by_their_values(name: str, value: str, secret: bool) -> None:
-    assert is_secret(name, value) is secret
+SECRET_VARIABLES = {
+    **dict.fromkeys(
+        (
+            *(
+                "API_KEY",
+                "aws_secret_access_key",
+                "GITHUB_TOKEN",
+                "DB_PASSWORD",
+                "SSH_AUTH_SOCK",
+                "SMTP_PASS",
+                "DB_PASS",
+            ),
+            *(
+                "PASS",
+                "GITHUB_PAT",
+                "PAT",
+                "SERVICE_JWT",
+                "JWT",
+                "BEARER",
+                "API_BEARER",
+                "BEARER_TOKEN",
+                "MYSQL_PWD",
+                "REDIS_PW",
+            ),
+            *(
+                "PGPASSWORD",
+                "SSHPASS_PASS",
+                "OPENAI_KEY",
+                "OPENAI_APIKEY",
+                "apiKey",
+                "client_secret",
+                "CLIENTSECRET",
+                "MNEMONIC",
+            ),
+            *(
+                "APP_CREDS",
+                "CRED",
+                "GOOGLE_CREDENTIALS",
+                "DB_PASSPHRASE",
+                "PASSCODE",
+                "SESSION_ID",
+                "SESSIONID",
+                "COOKIE",
+            ),
+            *(
+                "SENTRY_DSN",
+                "CONNECTION_STRING",
+                "AzureConnectionString",
+                "SLACK_WEBHOOK_URL",
+                "ENCRYPTION_SALT",
+                "USER_PIN",
+            ),
+            *(
+                "WIFI_PSK",
+                "TOTP",
+                "AUTH",
+                "NPM_AUTH",
+                "AUTHORIZATION",
+                "PRIVATE",
+                "SSH_PRIVATE",
+                "AZURE_SAS",
+                "pass",
+                "db_pat2",
+            ),
+            *("DB_PASS_2", "PASS1", "JWT_SIGNING", "X_SIGNATURE", "USER_OTP"),
+        ),
+        "x",
+    ),
+    "DATABASE_URL": "postgres://user:word@host/db",
+    "SOMETHING": "sk-" + "a1" * 12,
+    "OTHER": "AKIAABCDEFGHIJKLMNOP",
+    "HEADER": "Authorization: Basic dXNlcjpwYXNz",
+    "HOOK": "https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXX",
+    "MORE": '{"password": "hunter2"}',
+}
+PLAIN_VARIABLES = {
+    **dict.fromkeys(
+        (
+            *(
+                "PATH",
+                "GIT_AUTHOR_NAME",
+                "TOKENIZERS_PARALLELISM",
+                "KEYBOARD",
+                "PWD",
+                "PATTERN",
+                "PATCH_LEVEL",
+                "COMPASS",
+            ),
+            *(
+                "BYPASS",
+                "PASSENGER",
+                "PASSES",
+                "MONKEY",
+                "TURKEY",
+                "XKB_KEYMAP",
+                "KEYWORDS",
+                "SPATIAL",
+                "COMPAT",
+                "PINNED",
+            ),
+            *(
+                "SHOPPING",
+                "SALTED_BUTTER",
+                "SASS_PATH",
+                "CREDITS",
+                "PIN_COUNTS"[4:],
+                "LANG",
+                "EDITOR",
+                "USER",
+                "PYTHONPATH",
+            ),
+        ),
+        "x",
+    ),
+    "HOME": "/home/me",
+    "OLDPWD": "/",
+    "HOMEPAGE": "https://example.org:8080/a@b",
+    "CI_COMMIT": "d947bc0f3a2b1c4d5e6f7a8b9c0d1e2f3a4b5c6d",
+}
+
+
+@pytest.mark.parametrize("name", SECRET_VARIABLES)
+def test_secrets_are_known_by_their_names_and_by_their_values(name: str) -> None:
+    assert is_secret(name, SECRET_VARIABLES[name])
+
+
+@pytest.mark.parametrize("name", PLAIN_VARIABLES)
+def test_other_variables_are_not_taken_for_secrets(name: str) -> None:
+    assert not is_secret(name, PLAIN_VARIABLES[name])
+
+
+async def test_a_command_sees_no_variable_that_looks_like_a_secret(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**SECRET_VARIABLES, **PLAIN_VARIABLES, "PATH": os.environ["PATH"]}.items():
+        monkeypatch.setenv(name, value)
+    seen = {
+        line.partition("=")[0] for line in (await Player(Workspace(folder)).text("bash", command="env")).splitlines()
+    }
+    assert seen & {*SECRET_VARIABLES} == set()
+    assert {*PLAIN_VARIABLES} - seen == set()
 
 
 async def test_commands_get_the_environment_without_secrets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,29 @@ async def test_a_file_that_cannot_be_replaced_stays_as_it_is_with_nothing_beside
     assert names_in(folder) == ["a.txt", "file", "old.txt"]
 
 
+@pytest.mark.parametrize("name", ["write", "edit"])
+async def test_a_file_keeps_its_other_names(player: Player, folder: Path, name: str) -> None:
+    (folder / "one.txt").write_text("old text that is long\n")
+    (folder / "two.txt").hardlink_to(folder / "one.txt")
+    await player.text("read", path="one.txt")
+    if name == "write":
+        await player.text("write", path="one.txt", content="new\n")
+    else:
+        await player.text("edit", path="one.txt", old_text="old text that is long", new_text="new")
+    assert (folder / "two.txt").read_text() == "new\n"
+    assert (folder / "one.txt").samefile(folder / "two.txt")
+
+
+async def test_a_file_with_several_names_that_cannot_be_written_stays_as_it_is(player: Player, folder: Path) -> None:
+    (folder / "one.txt").write_text("old")
+    (folder / "two.txt").hardlink_to(folder / "one.txt")
+    await player.text("read", path="one.txt")
+    with no_room(folder):
+        text = await player.refused("write", path="one.txt", content="new" * 50_000)
+    assert "File too large" in text
+    assert (folder / "two.txt").read_text() == "old"
+
+
 @pytest.mark.parametrize(
     ("before", "content", "after"),
     [

@@ -29,7 +29,7 @@ from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.screen import Interrupt, PlainScreen, Screen, open_screen, print_error, stderr_console
 from journeyman.connect import connect
 from journeyman.endings import Ending, ErrorCode, InvalidInputContext, ModelUnavailableContext
-from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, count
+from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, count, visible_json
 from journeyman.events import Event, Listener
 from journeyman.loop.attempts import run as run_agent
 from journeyman.result import Failure, Metadata, Result, plain_output
@@ -279,8 +279,9 @@ class Stdout:
         self._write(shown.encode(self._encoding, "replace") + b"\n")
 
     def write_json(self, document: bytes) -> None:
-        """Write a JSON document and a line break."""
-        self._write(document + b"\n")
+        """Write a JSON document and a line break. For a terminal, what it would not show is written out."""
+        shown = visible_json(document.decode()).encode() if self.is_terminal else document
+        self._write(shown + b"\n")
 
     def _write(self, data: bytes) -> None:
         with suppress(BrokenPipeError):  # the reader has seen enough

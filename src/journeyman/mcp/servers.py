@@ -18,6 +18,7 @@ from pydantic.alias_generators import to_camel
 
 from journeyman.errors import DefinitionError, Problem
 from journeyman.processes import is_secret
+from journeyman.tools.redaction import without_secrets
 
 _LEAST_SECRET: Final = 8  # shorter values are not hidden unless their name tells: they would be found in ordinary words
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -100,10 +101,10 @@ Target: TypeAlias = Server | Sequence[str] | str
 
 
 def scrubbed(text: str, secrets: Collection[str]) -> str:
-    """Return the text with every secret in it replaced by `***`."""
+    """Return the text with every secret in it replaced by `***`, and without what looks like another."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, "***")
-    return text
+    return without_secrets(text)
 
 
 def _may_be_secret(name: str, value: str) -> bool:

@@ -23,6 +23,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.models.sse import Event, Parser, TooLarge
+from journeyman.tools.redaction import without_secrets
 from journeyman.types import NOTHING_USED, Usage
 
 EVENT_LIMIT_BYTES: Final = 32 * 1024 * 1024
@@ -63,12 +64,12 @@ class Exchange:
         return urlsplit(self.url).netloc.rpartition("@")[2] or self.url
 
     def scrubbed(self, text: str) -> str:
-        """Return `text` without the keys of the request."""
+        """Return `text` without the keys of the request, and without what looks like another secret."""
         values = [value for name, value in self.headers.items() if name.lower() not in _PUBLIC_HEADERS]
         words = [word for value in [*values, urlsplit(self.url).password or ""] for word in (value, *value.split())]
         for secret in sorted({word for word in words if len(word) > 6}, key=len, reverse=True):
             text = text.replace(secret, "[key]")
-        return text
+        return without_secrets(text)
 
     def failure(
         self, words: str, kind: ProviderErrorKind, detail: object = "", *, usage: Usage | None = None

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from journeyman.errors import ProviderErrorKind, name_and_words
+from journeyman.tools.redaction import without_secrets
 
 _QUOTED_CHARACTERS: Final = 500
 _SECRET_NAME: Final = re.compile(r"(?i)key|token|secret|passw|credential|authorization")
@@ -93,11 +94,11 @@ def said(error: BaseException) -> str:
 
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
-    """Return `text` without `secrets`, and without what the environment holds under the name of a secret."""
+    """Return `text` without `secrets`, without what the environment holds as such, and without what looks like one."""
     found = {*secrets, *named_secrets(os.environ)}
     for secret in sorted((secret for secret in found if len(secret) >= _LEAST_SECRET), key=len, reverse=True):
         text = text.replace(secret, "[key]")
-    return text
+    return without_secrets(text)
 
 
 def named_secrets(holder: Mapping[str, object]) -> list[str]:

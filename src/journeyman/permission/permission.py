@@ -14,6 +14,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,10 +22,10 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from journeyman.errors import DefinitionError, Problem, count, quoted
 from journeyman.files import NO_LINKS
-from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Verdict
+from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Use, Verdict
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, Capability, Classifier, classify
-from journeyman.permission.rules import Root, Roots, Rules, Whereabouts, plain_host, rule_problems
+from journeyman.permission.rules import Root, Roots, Rules, Whereabouts, is_inside, plain_host, rule_problems
 from journeyman.types import RunPath
 
 Mode: TypeAlias = Literal["strict", "balanced", "auto", "trust", "plan"]
@@ -48,6 +49,7 @@ Audit: TypeAlias = "Callable[[AuditEntry], None]"
 """Takes every decision. What it raises denies the call."""
 
 _LOOKS: Final = ("read", "network")
+_REMEMBERED_CALLS: Final = 4_096
 _WIDER: Final[tuple[Extent, ...]] = ("once", "session", "always")
 
 
@@ -97,6 +99,8 @@ class Permission:
         self._roots: Final = Roots(roots or [Path.cwd()], internal, resolve)
         self._rules: Final = Rules(allow, deny, self._roots)
         self._classify: Final = classify
+        self._judged_paths: Final[dict[tuple[RunPath, str], tuple[str, ...]]] = {}
+        """Where the paths of a call led when it was judged, for the latest calls."""
         self._in_plan: Final = frozenset(in_plan)
         self._audit: Final = partial(append_to_log, audit) if isinstance(audit, str | Path) else audit
 
@@ -108,6 +112,7 @@ class Permission:
         """
         action = self._classify(request)
         judgement = self._judged(request, action)
+        self._note_paths(request, action)
         if judgement.step == "ask":
             return self._asked(request, action, judgement)
         self._record(request, action, judgement.step, judgement.reason)
@@ -124,6 +129,30 @@ class Permission:
         narrowed = self._narrowed(approval, action, decision)
         self._record(request, action, _LABELS[type(narrowed)], _reason(narrowed))
         return narrowed
+
+    def hides(self, path: str, *, call: tuple[RunPath, str], use: Use) -> bool:
+        """Tell whether a call that was let through must not touch this file or folder, nor show its name.
+
+        It must not where a deny rule forbids it, where the folder is read-only, and outside of the roots unless that is
+        where its paths led when it was judged.
+        """
+        place = self._roots.place(path)
+        if use == "write" and place in ("read_only", "internal_read_only"):
+            return True
+        judged = self._judged_paths.get(call)
+        if place == "outside" and judged != () and not any(is_inside(path, each) for each in judged or ()):
+            return True  # no paths: a tool of the program's own, which was judged by its name
+        if use == "exec":
+            return False
+        return self._rules.denying(Action(tool="", capability=use, paths=(path,)), ()) is not None
+
+    def _note_paths(self, request: GateRequest, action: Action) -> None:
+        key = (request.path, request.tool_use_id)
+        self._judged_paths.pop(key, None)
+        with suppress(ValueError):  # what can be no path was denied
+            self._judged_paths[key] = tuple([self._roots.locate(path) for path in action.paths])
+        for oldest in list(self._judged_paths)[:-_REMEMBERED_CALLS]:
+            del self._judged_paths[oldest]
 
     # -- judging
 

@@ -6,11 +6,12 @@ come from a page, a known origin. An address that others can reach asks for a to
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import socket
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import uvicorn
 from mcp.server import Server
@@ -19,6 +20,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Exchange
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from journeyman.cancel import Abort
 from journeyman.errors import DefinitionError, Problem, count
@@ -27,6 +29,12 @@ PATH: Final = "/mcp"
 SHORTEST_TOKEN: Final = 16
 """Characters."""
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+MAX_SESSIONS: Final = 1_000
+"""How many sessions may be open; a client beyond is told to come back (503)."""
+SESSION_IDLE_S: Final = 1_800.0
+"""How long a session lives in which no request goes on, in seconds."""
+HALF_OPEN_S: Final = 5.0
+"""How long a connection may take to send the head of a request, and between two pieces of its body, in seconds."""
 _LAST_WORDS_S: Final = 1
 """How long clients have to take what was answered, once the server closes, in seconds."""
 
@@ -38,13 +46,16 @@ async def serve_http(
     port: int = 8000,
     token: str | None = None,
     allowed_hosts: Sequence[str] = (),
+    max_sessions: int = MAX_SESSIONS,
     abort: Abort | None = None,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve clients at `http://address:port/mcp`, until `abort` fires or this is cancelled.
 
     Port 0 takes a free one. With a `token`, every request must bring it, as `Authorization: Bearer …`. `allowed_hosts`
-    are further names under which clients reach the server. `on_ready` is called with the URL.
+    are further names under which clients reach the server. `on_ready` is called with the URL. At most `max_sessions`
+    are open at a time; one ends when nothing was asked in it for half an hour. A connection that is opened and sends no
+    whole request is closed after 5 seconds.
 
     Raises:
         DefinitionError: others could reach it without a token; or the names under which they do are not known.
@@ -53,7 +64,11 @@ async def serve_http(
     problems = list(_problems(address, token, allowed_hosts))
     if problems:
         raise DefinitionError("The MCP server", problems)
-    app: ASGIApp = server.streamable_http_app(transport_security=_security(address, allowed_hosts))
+    app: ASGIApp = server.streamable_http_app(
+        transport_security=_security(address, allowed_hosts),
+        max_sessions=max_sessions,
+        session_idle_timeout=SESSION_IDLE_S,
+    )
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, port), family=family) as listening:
         if on_ready is not None:
@@ -124,10 +139,51 @@ def _asking_for(token: str, app: ASGIApp) -> ASGIApp:
     return guarded
 
 
+class _Impatient(H11Protocol):
+    """Closes connections on which no whole request comes."""
+
+    _timer: asyncio.TimerHandle | None = None
+    _last_data_at = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(HALF_OPEN_S, self._look)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._last_data_at = self.loop.time()
+        if self._timer is None and self._waits():
+            self._timer = self.loop.call_later(HALF_OPEN_S, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _waits(self) -> bool:
+        """Tell whether a request, or the rest of one, is still to come."""
+        return not self._has_head() or self.cycle.more_body
+
+    def _has_head(self) -> bool:
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request, whatever is declared
+        return cycle is not None and not cycle.response_complete
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._waits():
+            return
+        left_s = self._last_data_at + HALF_OPEN_S - self.loop.time() if self._has_head() else 0.0
+        if left_s > 0:
+            self._timer = self.loop.call_later(left_s, self._look)
+        else:
+            self.transport.close()
+
+
 async def _serve(app: ASGIApp, listening: socket.socket, abort: Abort | None) -> None:
     # The steps of `uvicorn.Server.serve`, but for its signal handlers: those are the program's.
     config = uvicorn.Config(
         app,
+        http=_Impatient,
         lifespan="on",
         ws="none",
         log_config=None,

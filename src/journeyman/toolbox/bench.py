@@ -7,11 +7,12 @@ lines that were shown. A stamp is fresh as long as the content is the same, what
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
-from journeyman.toolbox.files import Located, Reach, Refusal, Spill
+from journeyman.gate import Use, hidden
+from journeyman.toolbox.files import Facts, Located, Reach, Refusal, Spill, nothing_hidden
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +28,40 @@ class Bench:
     untrusted: bool
     """Whether what is in the files may hold instructions that are not the user's."""
 
+    def existing(self, path: str, use: Use = "read") -> tuple[Located, Facts, Callable[[str], bool]]:
+        """Return where a path leads, what is there, and what tells whether other paths are hidden from the call.
+
+        Gates judge the path as it was before the call, and a link may have been changed since. So where it leads now is
+        judged again; behind it no link is followed any more.
+
+        Raises:
+            Refusal: nothing is there, or it may not be touched.
+        """
+        self.locate(path, use)
+        is_hidden = hidden(use) or nothing_hidden
+        located, facts = self.reach.existing(path, is_hidden)
+        _refuse_hidden(located, is_hidden)
+        return located, facts, is_hidden
+
+    def locate(self, path: str, use: Use) -> Located:
+        """Return where a path leads, also where nothing is there yet.
+
+        Raises:
+            Refusal: it may not be touched.
+        """
+        located = self.reach.locate(path, writing=use == "write")
+        _refuse_hidden(located, hidden(use) or nothing_hidden)
+        return located
+
     def replace(self, located: Located, data: bytes) -> None:
         """Give a file this content, which the model then knows."""
         located.files.replace(located.path, data)
         self.stamps.wrote(located.path, data)
+
+
+def _refuse_hidden(located: Located, is_hidden: Callable[[str], bool]) -> None:
+    if is_hidden(located.path):
+        raise Refusal("denied", f"{located.shown} may not be touched: a rule forbids where this path leads.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,7 @@ def bash_tool(bench: Bench) -> AnyTool:
 
 
 def _folder(bench: Bench, folder: str) -> str:
-    located, facts = bench.reach.existing(folder)
+    located, facts, _ = bench.existing(folder, "exec")
     if facts.kind != "folder":
         raise Refusal("not_found", f"{located.shown} is not a folder, so no command can be run in it.")
     if not isinstance(located.files, LocalFiles):

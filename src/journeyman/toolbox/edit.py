@@ -77,10 +77,9 @@ def edit_tool(bench: Bench) -> AnyTool:
             raise Refusal("invalid", "old_text is empty. Give the text to replace; to make a new file, write it.")
         if old_text == new_text:
             raise Refusal("invalid", "old_text and new_text are the same, so there is nothing to change.")
-        located, facts = bench.reach.existing(path)
+        located, facts, _ = bench.existing(path, "write")
         if facts.kind != "file":
             raise Refusal("invalid", f"{located.shown} is not a regular file, so it cannot be edited.")
-        bench.reach.locate(path, writing=True)
         with bench.stamps.writing:
             return _edited(bench, located, old_text, new_text, every=replace_all)
 

@@ -44,14 +44,27 @@ _ENDING = re.compile(r"\r?\n")
 _FOLDER = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe without a writer must not hold us up
+_REWRITTEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_PUT_BYTES: Final = 1024 * 1024
 _CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 RefusalKind: TypeAlias = (
-    Literal["outside", "invalid", "not_found", "not_a_text", "too_large", "not_read", "partly_read", "changed_since"]
+    Literal[
+        "outside",
+        "denied",
+        "invalid",
+        "not_found",
+        "not_a_text",
+        "too_large",
+        "not_read",
+        "partly_read",
+        "changed_since",
+    ]
     | Literal["no_match", "ambiguous", "address", "unreachable", "timeout", "command_failed", "not_available"]
 )
 """Why not. These labels do not change.
 
-`outside`: the path leads out of the workspace. `not_read`, `partly_read`, `changed_since`: the file must be read, or
+`outside`: the path leads out of the workspace. `denied`: a gate forbids this very file.
+`not_read`, `partly_read`, `changed_since`: the file must be read, or
 read to its end, or read again, before it is changed. `no_match`, `ambiguous`: the text to replace is not there, or
 there more than once. `address`: the host, or what it resolves to, must not be asked. `command_failed`: a command in the
 background ended with an error. `not_available`: this run or this workspace has no such thing.
@@ -107,7 +120,10 @@ class Files(Protocol):
         ...
 
     def replace(self, path: str, data: bytes) -> None:
-        """Give the file at a resolved path this content, all at once or not at all. Missing folders are made."""
+        """Give the file at a resolved path this content, all at once or not at all. Missing folders are made.
+
+        A file with several names keeps them: it is changed in its place, which is not all at once.
+        """
         ...
 
     def list(self, path: str) -> Sequence[Entry]:
@@ -179,8 +195,11 @@ def _folder(path: str, *, create: bool = False) -> Generator[int]:
 
 def _replace(folder: int, name: str, data: bytes) -> None:
     with suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        old = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISREG(old.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", name)
+        if old.st_nlink > 1:
+            return _rewrite(folder, name, data)
     temporary = f".journeyman-{secrets.token_hex(8)}"
     opened = os.open(temporary, _CREATED, 0o666, dir_fd=folder)
     try:
@@ -193,6 +212,28 @@ def _replace(folder: int, name: str, data: bytes) -> None:
     except BaseException:
         os.unlink(temporary, dir_fd=folder)
         raise
+
+
+def _rewrite(folder: int, name: str, data: bytes) -> None:
+    """Change a file in its place, since it has other names, too. If that fails, it gets its old content again."""
+    opened = os.open(name, _REWRITTEN, dir_fd=folder)
+    with os.fdopen(opened, "r+b", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", name)
+        old = file.read()
+        try:
+            _put(opened, data)
+        except BaseException:
+            _put(opened, old)
+            raise
+
+
+def _put(opened: int, data: bytes) -> None:
+    written = 0
+    while written < len(data):
+        written += os.pwrite(opened, data[written : written + _PUT_BYTES], written)
+    os.ftruncate(opened, len(data))
+    os.fsync(opened)
 
 
 def _keep_mode_and_owner(folder: int, name: str, opened: int) -> None:
@@ -249,6 +290,11 @@ class Located:
         return self.files.read(self.path, MAX_FILE_BYTES + 1)
 
 
+def nothing_hidden(path: str) -> bool:
+    """Tell of every path that it may be touched."""
+    return False
+
+
 class Reach:
     """The folders that may be touched."""
 
@@ -280,8 +326,8 @@ class Reach:
             raise Refusal("outside", f"{path!r} is outside of the workspace {self.root}. Use a path inside of it.")
         return Located(resolved, resolved, self.files)
 
-    def existing(self, path: str) -> tuple[Located, Facts]:
-        """Return where a path leads, and what is there.
+    def existing(self, path: str, hidden: Callable[[str], bool] = nothing_hidden) -> tuple[Located, Facts]:
+        """Return where a path leads, and what is there. What is `hidden` is not named as similar.
 
         Raises:
             Refusal: nothing is, or it may not be touched.
@@ -289,7 +335,7 @@ class Reach:
         located = self.locate(path)
         facts = located.facts
         if facts is None:
-            raise Refusal("not_found", f"{located.shown} does not exist.{self._similar(located)}")
+            raise Refusal("not_found", f"{located.shown} does not exist.{self._similar(located, hidden)}")
         return located, facts
 
     def shown(self, path: str) -> str:
@@ -310,7 +356,7 @@ class Reach:
         except (ValueError, OSError) as error:
             raise Refusal("invalid", f"{path[:200]!r} cannot be a path: {error}.") from error
 
-    def _similar(self, located: Located) -> str:
+    def _similar(self, located: Located, hidden: Callable[[str], bool]) -> str:
         """Name what is in the same folder, or at the nearest folder above, under a name like it."""
         folder, _, name = located.path.rpartition("/")
         if not any(_is_inside(folder or "/", root) for root in self._roots):
@@ -320,7 +366,7 @@ class Reach:
         except OSError:
             return f" Nor does the folder {self.shown(folder)}." if folder != self.root else ""
         near = get_close_matches(name.lower(), names, n=_N_SIMILAR, cutoff=0.6)
-        found = [self.shown(f"{folder}/{names[each]}") for each in near]
+        found = [self.shown(path) for each in near if not hidden(path := f"{folder}/{names[each]}")]
         return f" Did you mean {' or '.join(found)}?" if found else ""
 
 
@@ -432,6 +478,11 @@ def capped(text: str, spill: Spill | None, stem: str) -> str:
         return text
     where = "" if spill is None else f" All of it is in {spill.keep(stem, text)}: read it with an offset."
     return f"{shown}\n[Cut: the first {len(kept):,} of {count(len(lines), 'line')}.{where}]"
+
+
+def left_out_note(n_hidden: int) -> list[str]:
+    """Return the line that tells how many files or folders are not shown, if any."""
+    return [f"[{count(n_hidden, 'path')} left out: a rule forbids showing more.]"] if n_hidden else []
 
 
 def cut(line: str, most: int) -> str:

@@ -5,7 +5,7 @@ A file is written over only if the model has read all of it, as it is now.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -22,6 +22,7 @@ from journeyman.toolbox.files import (
     Refusal,
     cut,
     first_lines,
+    left_out_note,
     lines_of,
     text_of,
     with_endings_like,
@@ -61,9 +62,9 @@ def read_tool(bench: Bench) -> AnyTool:
             offset: The number of the first line to read.
             limit: The most lines to read.
         """
-        located, facts = bench.reach.existing(path)
+        located, facts, is_hidden = bench.existing(path)
         if facts.kind == "folder":
-            return tree(located, depth=1)
+            return tree(located, is_hidden, depth=1)
         data = located.content()
         media_type = _picture(data)
         if media_type is not None:
@@ -120,31 +121,44 @@ def ls_tool(bench: Bench) -> AnyTool:
             path: The folder, relative to the workspace.
             depth: How many levels to show. Hidden and generated folders inside of it stay closed.
         """
-        located, facts = bench.reach.existing(path)
+        located, facts, is_hidden = bench.existing(path)
         if facts.kind != "folder":
             raise Refusal("not_found", f"{located.shown} is not a folder. Read it instead.")
-        return tree(located, depth=depth)
+        return tree(located, is_hidden, depth=depth)
 
     return tool(ls, parallel=True, effect="pure", untrusted=bench.untrusted)
 
 
-def tree(located: Located, *, depth: int) -> str:
-    """Return what is in a folder, a name per line, indented by level."""
+def tree(located: Located, is_hidden: Callable[[str], bool], *, depth: int) -> str:
+    """Return what is in a folder, a name per line, indented by level, and how much of it is hidden."""
     lines: list[str] = []
-    for line in _listing_lines(located.files, located.path, "", depth):
+    left_out: list[str] = []
+
+    def leaves_out(path: str) -> bool:
+        if not is_hidden(path):
+            return False
+        left_out.append(path)
+        return True
+
+    for line in _listing_lines(located.files, located.path, "", depth=depth, leaves_out=leaves_out):
         if len(lines) == MAX_ENTRIES:
             lines.append(f"[Cut: the first {MAX_ENTRIES}. List a folder inside of it, or fewer levels.]")
             break
         lines.append(line)
-    return "\n".join(lines) or f"[{located.shown} is empty.]"
+    return "\n".join([*lines, *left_out_note(len(left_out))]) or f"[{located.shown} is empty.]"
 
 
-def _listing_lines(files: Files, folder: str, indent: str, depth: int) -> Iterator[str]:
+def _listing_lines(
+    files: Files, folder: str, indent: str, *, depth: int, leaves_out: Callable[[str], bool]
+) -> Iterator[str]:
     for entry in sorted(files.list(folder), key=lambda entry: (entry.kind != "folder", entry.name)):
+        if leaves_out(f"{folder.rstrip('/')}/{entry.name}"):
+            continue
         yield f"{indent}{entry.name}{_MARKS.get(entry.kind, '')}"
         if depth > 1 and entry.kind == "folder" and entry.name not in _CLOSED and not entry.name.startswith("."):
             try:
-                yield from _listing_lines(files, f"{folder.rstrip('/')}/{entry.name}", f"{indent}  ", depth - 1)
+                inner = f"{folder.rstrip('/')}/{entry.name}"
+                yield from _listing_lines(files, inner, f"{indent}  ", depth=depth - 1, leaves_out=leaves_out)
             except OSError as error:
                 yield f"{indent}  [{error.strerror}]"
 
@@ -161,7 +175,7 @@ def write_tool(bench: Bench) -> AnyTool:
             path: The file, relative to the workspace.
             content: All that shall be in it.
         """
-        located = bench.reach.locate(path, writing=True)
+        located = bench.locate(path, "write")
         with bench.stamps.writing:
             return _written(bench, located, content)
 

@@ -14,7 +14,17 @@ from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.toolbox.bench import Bench
-from journeyman.toolbox.files import MAX_FILE_BYTES, Located, Refusal, capped, cut, decoded, lines_of
+from journeyman.toolbox.files import (
+    MAX_FILE_BYTES,
+    Located,
+    Refusal,
+    capped,
+    cut,
+    decoded,
+    left_out_note,
+    lines_of,
+    nothing_hidden,
+)
 from journeyman.toolbox.walk import Deadline, compiled, files_below
 from journeyman.tools.results import encodable
 from journeyman.tools.tools import AnyTool, tool
@@ -56,9 +66,12 @@ def grep_tool(bench: Bench) -> AnyTool:
         expression = "".join(f"\\{char}" if char in _SPECIAL else char for char in pattern) if literal else pattern
         expression = f"(?i){expression}" if ignore_case else expression
         matches = _matcher(expression)
-        found = _search(bench, path, expression, matches, glob=glob)
-        text = _text(found, context)
-        return capped(text, bench.spill, "grep") if text else f"No line matches {pattern}."
+        deadline = Deadline.from_now()
+        searched, n_hidden = _searched(bench, path, expression, glob=glob, deadline=deadline)
+        text = _text(_search(searched, matches, deadline), context)
+        note = left_out_note(n_hidden)
+        text = capped(text, bench.spill, "grep") if text else f"No line matches {pattern}."
+        return "\n".join([text, *note])
 
     return tool(grep, parallel=True, effect="pure", untrusted=bench.untrusted)
 
@@ -85,12 +98,9 @@ class _InFile:
     """The lines that match, from 0."""
 
 
-def _search(
-    bench: Bench, path: str, expression: str, matches: Callable[[str], bool], *, glob: str | None
-) -> Iterator[_InFile]:
-    deadline = Deadline.from_now()
+def _search(searched: Iterable[Located], matches: Callable[[str], bool], deadline: Deadline) -> Iterator[_InFile]:
     left = MAX_MATCHES + 1
-    for located in _searched(bench, path, expression, glob=glob, deadline=deadline):
+    for located in searched:
         deadline.check()
         lines = _lines(located)
         numbers = [number for number, line in enumerate(lines) if matches(line)][:left]
@@ -101,14 +111,24 @@ def _search(
             return
 
 
-def _searched(bench: Bench, path: str, expression: str, *, glob: str | None, deadline: Deadline) -> Iterable[Located]:
-    located, facts = bench.reach.existing(path)
+def _searched(
+    bench: Bench, path: str, expression: str, *, glob: str | None, deadline: Deadline
+) -> tuple[Iterable[Located], int]:
+    """Return the files to search, and how many are hidden from this call, whether or not they match."""
+    located, facts, is_hidden = bench.existing(path)
     if facts.kind == "file":
-        return [located]
+        return [located], 0
     wanted = compiled("**" if glob is None else glob)
-    found = sorted(each for each in files_below(bench, located, deadline, expression) if wanted.match(each))
     folder = located.path.rstrip("/")
-    return (Located(f"{folder}/{each}", bench.reach.shown(f"{folder}/{each}"), located.files) for each in found)
+    found = sorted(each for each in files_below(bench, located, deadline, expression) if wanted.match(each))
+    n_hidden = 0
+    if is_hidden is not nothing_hidden:
+        # Counted by their names alone: a count of those that match would tell what is in them.
+        every = (f"{folder}/{each}" for each in files_below(bench, located, deadline) if wanted.match(each))
+        n_hidden = sum(map(is_hidden, every))
+    paths = (f"{folder}/{each}" for each in found)
+    shown = (Located(each, bench.reach.shown(each), located.files) for each in paths if not is_hidden(each))
+    return shown, n_hidden
 
 
 def _lines(located: Located) -> list[str]:
@@ -162,11 +182,14 @@ def glob_tool(bench: Bench) -> AnyTool:
             path: The folder to look in, relative to the workspace.
         """
         matches = compiled(pattern).match
-        located, facts = bench.reach.existing(path)
+        located, facts, is_hidden = bench.existing(path)
         if facts.kind != "folder":
             raise Refusal("not_found", f"{located.shown} is not a folder. Give the folder to look in.")
         found = [each for each in files_below(bench, located, Deadline.from_now()) if matches(each)]
-        return _listed(bench, located, found) if found else f"No file in {located.shown} matches {pattern}."
+        folder = located.path.rstrip("/")
+        open_to_us = [each for each in found if not is_hidden(f"{folder}/{each}")]
+        text = _listed(bench, located, open_to_us) if open_to_us else f"No file in {located.shown} matches {pattern}."
+        return "\n".join([text, *left_out_note(len(found) - len(open_to_us))])
 
     return tool(glob, parallel=True, effect="pure", untrusted=bench.untrusted)
 

@@ -44,6 +44,7 @@ from journeyman.models.cassette.format import (
     written,
 )
 from journeyman.models.cassette.pieces import digest_of, error_json, head_json, message_json, part_json
+from journeyman.tools.redaction import MARK, is_secret_value, without_secrets
 from journeyman.types import Block, JsonObject, Message, Text, Thinking, ToolUse, canonical_json
 
 TimedPart = tuple[float, Part]
@@ -301,47 +302,6 @@ Secret: TypeAlias = str | re.Pattern[str] | Callable[[str], str]
 """What else to take out: a text, everything that a pattern matches, or a function from a text to a text. Applied to its
 own result, the function must change nothing."""
 
-MARK: Final = "[redacted]"
-
-_KEYS: Final = (
-    r"sk-ant-[\w-]{10,}",  # Anthropic
-    r"sk-or-[\w-]{20,}",  # OpenRouter
-    r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]*\d[A-Za-z0-9_-]{16,}",  # OpenAI, and many that imitate it
-    r"[sr]k_(?:live|test)_[A-Za-z0-9]{10,}",  # Stripe
-    r"(?:AKIA|ASIA)[0-9A-Z]{16}",  # AWS
-    r"AIza[\w-]{35}",  # Google
-    r"ya29\.[\w-]{20,}",
-    r"gh[pousr]_[A-Za-z0-9]{30,}",  # GitHub
-    r"github_pat_\w{22,}",
-    r"glpat-[\w-]{20,}",  # GitLab
-    r"xox[abeoprs]-[\w-]{10,}",  # Slack
-    r"hf_[A-Za-z0-9]{30,}",  # Hugging Face
-    r"gsk_[A-Za-z0-9]{30,}",  # Groq
-    r"xai-[A-Za-z0-9]{30,}",  # xAI
-    r"pplx-[A-Za-z0-9]{30,}",  # Perplexity
-    r"npm_[A-Za-z0-9]{36}",
-    r"pypi-[\w-]{50,}",
-    r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+",  # JSON web tokens
-)
-
-# Each with one group: what stays in front of the secret.
-_KNOWN: Final = tuple(
-    re.compile(pattern, re.DOTALL | (re.IGNORECASE if is_any_case else re.NOFLAG))
-    for pattern, is_any_case in (
-        (r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----END|$)", False),
-        (r"(\b(?:proxy-)?authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:(?:bearer|basic|token)\s+)?)[^\s\"',;\\]+", True),
-        (r"(\bx-(?:api|goog-api|auth)-(?:key|token)\\?[\"']?\s*[:=]\s*\\?[\"']?)[^\s\"',;\\]+", True),
-        (r"(\bbearer\s+)(?=[a-z._~+/=-]*\d)[\w.~+/=-]{8,}", True),
-        (r"(\b[a-z][a-z0-9+.-]*://[^\s/:@\"']*:)[^\s/@\"']+(?=@)", True),
-        (rf"()(?<![A-Za-z0-9_-])(?:{'|'.join(_KEYS)})", False),
-    )
-)
-
-_SECRET_FIELD: Final = re.compile(
-    r"(?:proxy-)?authorization|(?:set-)?cookie|(?:x[-_])?api[-_]?key|passw(?:or)?d|passphrase"
-    r"|(?:client|app)[-_]?secret|secret(?:[-_]?access)?[-_]?key|(?:access|refresh|auth|bearer|session)[-_]?token|private[-_]?key",
-    re.IGNORECASE,
-)
 _SECRET_VARIABLE: Final = re.compile(
     r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_|$|\d)", re.IGNORECASE
 )
@@ -361,8 +321,7 @@ class Redactor:
     def __init__(self, more: Sequence[Secret] = (), *, known: bool = True) -> None:
         """With `known=False`, only what `more` says is taken out."""
         self._more = tuple(more)
-        self._known = _KNOWN if known else ()
-        self._looks_at_environment = known
+        self._known = known
         self._values: tuple[str, ...] = ()
         self._of_values: re.Pattern[str] | None = None
 
@@ -382,9 +341,10 @@ class Redactor:
         return self._json_text(text)
 
     def _look_at_environment(self) -> None:
-        environment = os.environ.items() if self._looks_at_environment else ()
+        environment = os.environ.items() if self._known else ()
         long = ((name, value) for name, value in environment if len(value) >= _SHORTEST_VALUE and value != MARK)
-        values = tuple(sorted(value for name, value in long if _SECRET_VARIABLE.search(name)))
+        secret = (value for name, value in long if _SECRET_VARIABLE.search(name) or is_secret_value(name, value))
+        values = tuple(sorted(secret))
         if values != self._values:
             forms = sorted({form for value in values for form in _forms(value)}, key=len, reverse=True)
             self._values = values
@@ -392,7 +352,7 @@ class Redactor:
 
     def _json(self, value: JsonValue, field: str = "") -> JsonValue:
         match value:
-            case str() if value and _SECRET_FIELD.fullmatch(field):
+            case str() | int() if not isinstance(value, bool) and self._known and is_secret_value(field, str(value)):
                 return MARK
             case str():
                 return self._json_text(value) if field in _JSON_TEXTS else self._text(value)
@@ -406,16 +366,15 @@ class Redactor:
     def _json_text(self, text: str) -> str:
         try:
             value: JsonValue = json.loads(text)
+            redacted = self._json(value)
         except (ValueError, RecursionError):
             return self._text(text)
-        redacted = self._json(value)
         return text if redacted == value else json.dumps(redacted, ensure_ascii=False)
 
     def _text(self, text: str) -> str:
         if self._of_values is not None:
             text = self._of_values.sub(MARK, text)
-        for pattern in self._known:
-            text = pattern.sub(rf"\g<1>{MARK}", text)
+        text = without_secrets(text) if self._known else text
         for secret in self._more:
             match secret:
                 case str():

@@ -1,0 +1,389 @@
+"""Texts without their secrets: for what is written down, and for errors that quote others.
+
+A secret is known by its own shape (a key of a provider, a private key, a password in a URL), or by the name that stands
+before it, in whichever notation: JSON, also inside of a text; `NAME=value`; a parameter of a URL; a header; an option
+of a command. What only looks like one stays readable: counts, names of variables, calls, placeholders, sentences. Every
+step takes linear time, and taking secrets out twice changes nothing more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, Literal, TypeAlias
+
+from journeyman.processes import SECRET_WORDS
+
+MARK: Final = "[redacted]"
+
+# -- by their shape ---------------------------------------------------------------------------------------------------
+
+_KEYS: Final = (
+    r"sk-ant-[\w-]{10,}",  # Anthropic
+    r"sk-or-[\w-]{20,}",  # OpenRouter
+    r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]*\d[A-Za-z0-9_-]{16,}",  # OpenAI, and many that imitate it
+    r"(?:[sr]k|whsec)_(?:(?:live|test)_)?[A-Za-z0-9]{16,}",  # Stripe
+    r"[sr]k_(?:live|test)_[A-Za-z0-9]{10,}",
+    r"(?:AKIA|ASIA)[0-9A-Z]{16}",  # AWS
+    r"AIza[\w-]{35}",  # Google
+    r"GOCSPX-[\w-]{20,}",
+    r"ya29\.[\w-]{20,}",
+    r"gh[pousr]_[A-Za-z0-9]{30,}",  # GitHub
+    r"github_pat_\w{22,}",
+    r"gl(?:pat|dt|rt|cbt|ptt|ft|soat)-[\w-]{20,}",  # GitLab
+    r"xox[abeoprs]-[\w-]{10,}",  # Slack
+    r"xapp-\d-[\w-]{10,}",
+    r"hf_[A-Za-z0-9]{30,}",  # Hugging Face
+    r"gsk_[A-Za-z0-9]{30,}",  # Groq
+    r"xai-[A-Za-z0-9]{30,}",  # xAI
+    r"pplx-[A-Za-z0-9]{30,}",  # Perplexity
+    r"r8_[A-Za-z0-9]{30,}",  # Replicate
+    r"npm_[A-Za-z0-9]{36}",
+    r"pypi-[\w-]{50,}",
+    r"dop_v1_[0-9a-f]{40,}",  # DigitalOcean
+    r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",  # Shopify
+    r"SG\.[\w-]{16,}\.[\w-]{16,}",  # SendGrid
+    r"hv[sb]\.[\w-]{20,}",  # Vault
+    r"dckr_pat_[\w-]{20,}",
+    r"AGE-SECRET-KEY-1[0-9A-Z]{50,}",
+    r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+",  # JSON web tokens
+)
+
+# Each with one group: what stays in front of the secret.
+_SHAPES: Final = tuple(
+    re.compile(pattern, re.DOTALL | (re.IGNORECASE if is_any_case else re.NOFLAG))
+    for pattern, is_any_case in (
+        (r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)(?!\[redacted\]).*?(?=-----END|$)", False),
+        (r"(\bbearer[ \t]+)(?=[a-z._~+/=-]*+\d)[\w.~+/=-]{8,}", True),
+        (r"((?<![a-z0-9+.-])[a-z][a-z0-9+.-]*+://[^\s/:@\"'\\]*+:)(?!\[redacted\]@)[^\s/@\"'\\]++(?=@)", True),
+        (r"(\bhooks\.slack\.com/(?:services|workflows)/|\bdiscord(?:app)?\.com/api/webhooks/)[\w/-]{8,}", True),
+        (r"(\bapi\.telegram\.org/bot)\d+:[\w-]{20,}", True),
+        (rf"()(?<![A-Za-z0-9_-])(?:{'|'.join(_KEYS)})", False),
+    )
+)
+
+# -- by their names ---------------------------------------------------------------------------------------------------
+
+_Sureness: TypeAlias = Literal["sure", "likely"]
+"""`sure`: whatever is called so is a secret. `likely`: if it looks like one, too."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_HUMP: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_PLAIN_KEYS: Final = _words(
+    "primary foreign sort partition cache public row hot short object composite unique index group range hash order map"
+    " dict json natural surrogate lookup search i18n translation message locale idempotency routing dedup event config"
+    " feature field s3 storage bucket registry arrow enter escape shift control function modifier metric label grouping"
+    " shard join sorting column cursor data musical piano answer house host known"
+)
+_PLAIN_TOKENS: Final = _words(
+    "next page continuation cursor sync prev previous max min n num total stop start end eos bos pad unk sep cls mask"
+    " special first last input output word per json syntax current lookahead delimiter parse cancellation cancel"
+    " prompt completion reasoning"
+)
+_LONGEST_NAME: Final = 128
+_WHOLE: Final[dict[str, _Sureness | None]] = {"TOKEN": "sure", "Pwd": "sure", "PWD": None}
+"""What is told by the very name."""
+_ENDINGS: Final = tuple(
+    _words(
+        "password passwd passphrase secret apikey secretkey accesskey privatekey accountkey authkey encryptionkey"
+        " signingkey masterkey sharedkey servicekey licensekey deploykey subscriptionkey securitykey clientkey appkey"
+        " functionskey authtoken accesstoken accesstokens authtokens refreshtokens apitokens connectionstring"
+        " seedphrase recoveryphrase sessionid sessid webhookurl cardpin simpin userpin resetcode recoverycode"
+        " backupcode"
+    )
+)
+"""With what names of secrets end, their words joined."""
+_LAST: Final[dict[str, tuple[frozenset[str], _Sureness | None, _Sureness | None]]] = {
+    "key": (_PLAIN_KEYS, "likely", None),
+    "token": (_PLAIN_TOKENS, "sure", "likely"),
+    "pwd": (_words("old"), "sure", "likely"),
+    "pass": (_words("by first second single one two did render"), "sure", "likely"),
+    **dict.fromkeys(("auth", "sig", "otp", "totp", "csrf", "xsrf"), (frozenset(), "likely", "likely")),
+    **dict.fromkeys(("signature", "sid", "dsn", "salt", "hash", "session"), (frozenset(), "likely", None)),
+}
+"""By the last word of a name: before it, which words take its meaning away; what it says behind another; and alone."""
+
+
+def sureness(name: str) -> _Sureness | None:
+    """Say whether a value of this name is a secret; None if the name says nothing."""
+    words = [word.lower() for word in _HUMP.findall(name)] if len(name) <= _LONGEST_NAME else []
+    while len(words) > 1 and words[-1].isdigit():
+        words.pop()
+    if not words or name in _WHOLE:
+        return _WHOLE.get(name)
+    before, last = words[-2] if len(words) > 1 else "", words[-1]
+    if "".join(words).endswith(_ENDINGS) or (last in SECRET_WORDS and last not in _LAST):
+        return "sure"
+    plain, behind, alone = _LAST.get(last, (frozenset[str](), None, None))
+    return None if before in plain else behind if before else alone
+
+
+_PLACEHOLDER: Final = re.compile(
+    r"\$\{?[A-Za-z_][\w.:]*-?\}?|\$\(.*|\$\{\{.*|\{+[\w.!:]*\}+|%\(\w+\)s|%\w|%\w+%|<[^<>]*>|\[redacted\].*|\[key\].*"
+    r"|[*x.\u2022\u2026_?-]+|(?:your|my)[-_ ][\w -]*|insert[-_ ].*|(?:sk-)?\.\.\.|secretref:.*|vault:.*|op://.*|file:.*|env:.*"
+    r"|null|none|nil|true|false|undefined|string|str|bytes|int|integer|number|bool|boolean|object|array|any|optional"
+    r"|required|missing|invalid|incorrect|wrong|expired|empty|hidden|masked|redacted|unset|set|not|is|are|was|must|the|a"
+    r"|an|no|yes|unknown|default|value|text|type|field|header|cookie|prompt|input|basic|bearer|digest|oauth2?|jwt|saml"
+    r"|secretstr|self|this|lambda|await|new|if|and|or|in|for|to|of|with|without|should|will|can|may|valid|ok|error",
+    re.IGNORECASE | re.DOTALL,
+)
+_CODE: Final = re.compile(r"(?:await |new |\*\*?|&)?[A-Za-z_$][\w$]*(?:(?:\.|\?\.|::|->)[A-Za-z_$][\w$]*)*+[(\[]")
+_DOTTED: Final = re.compile(
+    r"(?:self|this|cls|os|process|settings|config|cfg|env|args|options|request|req|ctx|app|"
+    r"[a-z_]+)(?:\.[A-Za-z_]\w*)+"
+)
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_.]*")
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z_]*")
+_MIXED: Final = re.compile(r"(?=.*\d)(?=.*[A-Za-z])|(?=.*[a-z][A-Z])(?=.*[A-Z].*[A-Z])|(?=.*[!@#$%^&*+=~:/])|\d{5,}")
+
+
+def is_secret_value(name: str, value: str) -> bool:
+    """Tell whether a value is a secret, by what it is called, and what it looks like."""
+    sure = sureness(name)
+    text = value.strip()
+    if sure is None or not text or is_placeholder(text) or (_NAME.fullmatch(text) and sureness(text) is not None):
+        return False
+    if sure == "likely":
+        return len(text) >= 6 and " " not in text and _MIXED.match(text[:_LONGEST_NAME]) is not None
+    words = {word.lower().strip(".,:?!()") for word in text[:_LONGEST_NAME].split()}
+    is_sentence = len(words) > 1 and (text[-1] in ".?!\u2026" or bool(words & _OF_SENTENCES))
+    return not is_sentence
+
+
+_OF_SENTENCES: Final = _words(
+    "the a an is are was be to of your my our for must should please enter not with or and password token secret key in"
+    " at from if that this it"
+)
+
+# -- in texts ---------------------------------------------------------------------------------------------------------
+
+_HEAD: Final = re.compile(
+    r"(?P<name>(?<![\w.$-])(?<!\$\{)[A-Za-z_$.@-][\w.$-]*+|\[[\"'][\w.-]{1,64}[\"']\])"
+    r"(?:\\{0,16}[\"'`])?(?P<before>\s{0,16})(?P<sign>===?|:=|=>|->|[:=]|%3[Dd])"
+    r"(?P<after>[ \t\n]{0,16})(?:\[\s{0,16}(?=\\{0,16}[\"']))?(?:[rbfuRBFU]{0,2}(?=[\"']))?"
+)
+_BREAK: Final = re.compile(r"[\r\n]|\\n")  # the latter as in JSON
+_OPENING: Final = re.compile(r"(\\{0,16})(\"{3}|'{3}|[\"'`])")
+_BARE: Final = re.compile(r"(?:[^\s\"'`,;&<>|\\]|\\(?![nrtux\"'`\\\s]|$))++")
+_LINE: Final = re.compile(r"[^\r\n\\]++")
+_SCHEME: Final = re.compile(r"(?:bearer|basic|token|digest|negotiate|apikey|key|aws4-hmac-sha256)[ \t]+", re.IGNORECASE)
+_OPTION: Final = re.compile(r"(?<![\w-])--?(?P<name>[A-Za-z][\w-]{1,60})(?:[ \t]{1,4}|[\"'],[ \t\n]{0,16}[\"'])")
+_ELEMENT: Final = re.compile(r"(<(?P<name>[A-Za-z][\w:.-]{0,63})(?:\s[^<>]{0,200})?>)(?P<value>[^<>]{1,4096})(?=</)")
+_NAMED: Final = re.compile(
+    r"\b(?:name|key)\\{0,16}[\"']?\s{0,16}[:=]\s{0,16}\\{0,16}[\"']?(?P<name>[A-Za-z_][\w.-]{1,64})\\{0,16}[\"']?\s{0,16},?"
+    r"(?:\s|\\{1,16}[nrt]){0,64}\\{0,16}[\"']?value\\{0,16}[\"']?\s{0,16}[:=]\s{0,16}",
+    re.IGNORECASE,
+)
+_SAID: Final = re.compile(
+    r"\b(?P<name>password|passphrase|passcode|secret|token|pin|api key|aws_secret_access_key|aws_session_token)"
+    r"(?:[ \t]{1,4}(?:is|was|to|will be|ist|est))?[ \t]{1,4}(?P<quote>[\"'`]?)(?P<value>[^\s\"'`,;]{4,})",
+    re.IGNORECASE,
+)
+
+_PROGRAMS: Final = re.compile(
+    r"(?<![\w-])(curl|wget|sshpass|mysql|mysqldump|mysqladmin|mariadb|redis-cli|docker|podman|helm|az|htpasswd|openssl"
+    r"|ldapsearch|mongo|mongosh|smbclient|rclone|zip|unzip|7z|gpg|http|https|net use|snmpwalk)(?=[\s\"'])"
+)
+_END_OF_COMMAND: Final = re.compile(r"(?<!\\)\n|(?<!\\)\\n|[;|](?!\S)")
+_VALUE: Final = r"(?P<quote>\\{0,16}[\"']?)(?P<value>(?!\[redacted\])[^\s\"'`\\;|<>]+)"
+_GAP: Final = r"(?:[ \t]{0,4}|[ \t\\\n]{1,8}|=|[\"'],\s{0,16}(?=[\"']))"
+_PAIR: Final = r"(?P<quote>\\{0,16}[\"']?)(?P<user>[^\s:\"'\\]*:)(?P<value>(?!\[redacted\])[^\s\"'\\]+)"
+_SHORT_OPTIONS: Final = {
+    program: re.compile(rf"(?P<before>(?<![\w-])(?:{options}){_GAP}){value}")
+    for programs, options, value in (
+        ("curl wget http https", r"-[A-Za-z]*[uUa]|--(?:proxy-)?user|--auth", _PAIR),
+        ("smbclient rclone", r"-U|--user", r"(?P<quote>\\{0,16}[\"']?)(?P<user>[^\s%\"'\\]*%)(?P<value>[^\s\"'\\]+)"),
+        ("sshpass", r"-p", _VALUE),
+        ("mysql mysqldump mysqladmin mariadb", r"-p(?=\S)", _VALUE),
+        ("redis-cli", r"-a|--pass", _VALUE),
+        ("docker podman helm az mongo mongosh", r"-p(?![ \t]*\d+:)", _VALUE),
+        ("ldapsearch", r"-w", _VALUE),
+        ("zip unzip 7z", r"-P|-p", _VALUE),
+        ("openssl", r"-pass(?:in|out)?[ \t]+pass:", _VALUE),
+    )
+    for program in programs.split()
+}
+_COOKIES: Final = re.compile(
+    r"((?<![\w-])(?:set-)?cookie2?\\{0,16}[\"']?\s{0,4}:\s{0,4}\\{0,16}[\"']?)(?!\[redacted\])(?=[\w.%-]++=)[^\r\n\"'\\]++",
+    re.IGNORECASE,
+)
+_CURL_COOKIE: Final = re.compile(
+    r"((?<![\w-])(?:-b|--cookie)(?:[ \t]{1,4}|=)\\{0,16}[\"']?)(?!\[redacted\])(?=[\w.%-]++=)[^\r\n\"'\\]++"
+)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text in which each secret is replaced by a mark."""
+    for shape in _SHAPES:
+        text = shape.sub(rf"\g<1>{MARK}", text)
+    text = _COOKIES.sub(rf"\g<1>{MARK}", text)
+    text = _ELEMENT.sub(
+        lambda each: f"{each[1]}{MARK}" if is_secret_value(each["name"], each["value"]) else each[0], text
+    )
+    for places in (_by_head, _by_option, _by_named, _by_saying, _by_program):
+        text = _replaced(text, places)
+    return text
+
+
+_Places: TypeAlias = Callable[[str], Iterator[tuple[int, int]]]
+
+
+def _replaced(text: str, places: _Places) -> str:
+    pieces: list[str] = []
+    end = 0
+    for start, stop in places(text):
+        if start >= end:
+            pieces += [text[end:start], MARK]
+            end = stop
+    return "".join([*pieces, text[end:]]) if pieces else text
+
+
+def _by_head(text: str) -> Iterator[tuple[int, int]]:
+    """Give the places of values after a name and a sign: `NAME=value`, `"name": "value"`, `name: value`."""
+    done = run_end = 0
+    for head in _HEAD.finditer(text):
+        name, at = head["name"], head.end()
+        if head.start() < done or sureness(name) is None:
+            continue
+        if at >= run_end:  # many names may stand in one run of characters, which is looked at once
+            run = _BARE.match(text, at)
+            run_end = at if run is None else run.end()
+        if name.lower().endswith("authorization") and head["sign"] in (":", "="):
+            place = _credentials(text, at, run_end)
+        else:
+            place = _value(text, head, run_end)
+        if place is not None:
+            done = place[1]
+            yield place
+
+
+def _credentials(text: str, at: int, run_end: int) -> tuple[int, int] | None:
+    """Return where the credentials are in an `Authorization` header: behind the scheme, to the end of the text."""
+    opening = _OPENING.match(text, at)
+    at = at if opening is None else opening.end()
+    scheme = _SCHEME.match(text, at)
+    at = at if scheme is None else scheme.end()
+    if opening is not None:
+        end = _end_of_quoted(text, opening)
+    else:
+        has_fields = scheme is not None and scheme[0][0] in "dDaA"  # `Digest username="…", response="…"`
+        found = _LINE.match(text, at) if has_fields else _BARE.match(text, at) if scheme is not None else None
+        end = run_end if scheme is None else at if found is None else found.end()
+    value = text[at : min(end, at + _LONGEST_NAME)]
+    is_none = not value or is_placeholder(value) or (scheme is None and opening is None and value.isalpha())
+    return None if is_none else (at, end)
+
+
+def is_placeholder(value: str) -> bool:
+    """Tell whether a value only stands for a secret, as `$TOKEN`, `<your key>` or `null` do."""
+    value = value[:_LONGEST_NAME]
+    return _PLACEHOLDER.fullmatch(value) is not None or _PLACEHOLDER.fullmatch(value.rstrip(")]}")) is not None
+
+
+def _value(text: str, head: re.Match[str], run_end: int) -> tuple[int, int] | None:
+    name, at = head["name"], head.end()
+    opening = _OPENING.match(text, at)
+    if opening is not None:
+        start, end = opening.end(), _end_of_quoted(text, opening)
+        return (start, end) if is_secret_value(name, text[start:end]) else None
+    if (
+        "\n" in head["before"] + head["after"]
+        or head["sign"] == "->"
+        or (name.lower() == "pass" and head["sign"] == ":")
+    ):
+        return None
+    value = text[at : min(run_end, at + _LONGEST_NAME)]
+    is_shell = name.isupper() and head[0].endswith("=") and head["before"] == ""
+    if not is_secret_value(name, value) or (not is_shell and (_CODE.match(value) or _DOTTED.fullmatch(value))):
+        return None
+    end = run_end
+    while end > at and text[end - 1] in ")]}" and not is_shell:  # those of the text around
+        end -= 1
+    return (at, end) if is_shell or _is_literal(text, head, value, run_end) else None
+
+
+def _is_literal(text: str, head: re.Match[str], value: str, end: int) -> bool:
+    """Tell whether a value without quotes is one itself, and not a word of a sentence or a name in a program."""
+    following = text[end : end + 1]
+    is_word = _IDENTIFIER.fullmatch(value.rstrip(")]}.!?:")) is not None
+    if not is_word or head["name"].lower().startswith("x-"):
+        return value[0] not in "([{" or (len(value) > 2 and value[-1] not in ")]}")
+    if head["sign"] == "=" and not head["after"]:
+        return not (following == "," or value.endswith((")", "]", "}"))) or head["name"].isupper()
+    line = _BREAK.split(text[max(0, head.start() - _LONGEST_NAME) : head.start()])[-1].strip(" \t-#")
+    is_alone = line[-1:] in ("", '"', "'") and (not following or following in "\r\n\\\"'")
+    return is_alone and sureness(head["name"]) == "sure" and not head["name"].lower().endswith(("token", "key"))
+
+
+def _end_of_quoted(text: str, opening: re.Match[str]) -> int:
+    """Return where a quoted text ends: at a quote that is escaped no deeper than the one that began it, or the line."""
+    depth, quote = len(opening[1]), opening[2]
+    at = opening.end()
+    for found in re.compile(rf"(\\*+)({quote})|[\r\n]").finditer(text, at):
+        if found[2] is None:
+            return found.start()
+        n_escapes = len(found[1])
+        if n_escapes <= depth or (depth == 0 and n_escapes % 2 == 0):
+            return found.end() - len(quote) - min(n_escapes, depth)
+    return len(text)
+
+
+def _by_option(text: str) -> Iterator[tuple[int, int]]:
+    """Give the places of values of long options: `--password value`."""
+    for option in _OPTION.finditer(text):
+        if sureness(option["name"]) is None:
+            continue
+        opening = _OPENING.match(text, option.end())
+        start = option.end() if opening is None else opening.end()
+        found = _BARE.match(text, start)
+        if found is None or found[0][0] == "-" or not is_secret_value(option["name"], found[0]):
+            continue
+        if opening is not None or option[0].startswith("--") or not _IDENTIFIER.fullmatch(found[0]):
+            yield found.span()
+
+
+def _by_named(text: str) -> Iterator[tuple[int, int]]:
+    """Give the places of values whose name is a value itself: `name: API_KEY, value: …`."""
+    for named in _NAMED.finditer(text):
+        opening = _OPENING.match(text, named.end())
+        bare = None if opening is not None else _BARE.match(text, named.end())
+        if opening is not None:
+            place = opening.end(), _end_of_quoted(text, opening)
+        elif bare is not None:
+            place = bare.span()
+        else:
+            continue
+        if is_secret_value(named["name"], text[slice(*place)]):
+            yield place
+
+
+def _by_saying(text: str) -> Iterator[tuple[int, int]]:
+    """Give the places of secrets in sentences: `the password is …`."""
+    for said in _SAID.finditer(text):
+        value = said["value"].rstrip(".!?):")
+        is_mixed = re.search(r"\d", value) and re.search(r"[A-Za-z]", value) and value[0] not in "=-:(/<[{+$"
+        is_quoted = said["quote"] and " is" in said[0]
+        if (is_mixed or is_quoted) and not is_placeholder(value) and not _CODE.match(value):
+            yield said.start("value"), said.start("value") + len(value)
+
+
+def _by_program(text: str) -> Iterator[tuple[int, int]]:
+    """Give the places of passwords that programs take by an option of their own: `curl -u user:password`."""
+    end = 0
+    found = [*_PROGRAMS.finditer(text)]
+    for program, following in zip(found, [*(each.start() for each in found[1:]), len(text)], strict=False):
+        if program.start() < end:
+            continue
+        stop = _END_OF_COMMAND.search(text, program.end(), following)
+        end = following if stop is None else stop.start()
+        options = _SHORT_OPTIONS.get(program[1])
+        for option in options.finditer(text, program.end(), end) if options is not None else ():
+            if not is_placeholder(option["value"]):
+                yield option.span("value")
+        if program[1] == "curl":
+            for cookie in _CURL_COOKIE.finditer(text, program.end(), end):
+                yield cookie.end(1), cookie.end()

@@ -1,0 +1,137 @@
+"""What is taken out of texts, what stays readable, and that neither takes long."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import cast
+
+import pytest
+from hypothesis import settings
+
+from journeyman import Agent, Host, run_sync, tool
+from journeyman.mcp.servers import scrubbed
+from journeyman.models.cassette.cassette import Cassette
+from journeyman.models.scripted import Scripted, call
+from journeyman.models.transport import Exchange
+from journeyman.tools.redaction import MARK, without_secrets
+from tests.tools.secret_texts import INNOCENTS, SECRETS
+
+
+@tool
+def note(text: str, more: dict[str, str]) -> str:
+    """Note a text."""
+    return f"{text}\n{more}"
+
+
+def parts(marked: str) -> tuple[str, str]:
+    """Return a text of the corpus as it is, and its secret."""
+    found = re.search("«(.*)»", marked, re.DOTALL)
+    assert found is not None, marked
+    return marked.replace("«", "").replace("»", ""), found[1]
+
+
+def test_the_corpus_is_large_enough() -> None:
+    assert len(set(SECRETS)) >= 200
+    assert len(set(INNOCENTS)) >= 200
+
+
+def test_no_secret_is_left_in_a_text() -> None:
+    left = [text for text, secret in map(parts, SECRETS) if secret in without_secrets(text)]
+    assert left == []
+
+
+def test_what_is_no_secret_stays_readable() -> None:
+    changed = [(text, without_secrets(text)) for text in INNOCENTS if without_secrets(text) != text]
+    assert changed == []
+
+
+SLOW = (
+    *(
+        "a.",
+        "a-",
+        'password="',
+        'password=\\"',
+        '"password":',
+        "\\",
+        '"',
+        "<a ",
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "curl -u a:",
+    ),
+    *(
+        "a://",
+        "a://b:",
+        "a.b.c://",
+        "cookie: a=",
+        "bearer a1",
+        "sk-1",
+        "eyJaaaaaaaaa.",
+        "--password ",
+        "name: a value:",
+    ),
+    *("token: ", "password=a(", "password=a,", "a:", "a=", "password: a.b", 'password="a '),
+)
+
+
+@pytest.mark.parametrize("piece", SLOW)
+def test_no_text_takes_more_than_linear_time(piece: str) -> None:
+    text = piece * (40_000 // len(piece))
+    started = time.perf_counter()
+    without_secrets(text)
+    assert time.perf_counter() - started < 0.8
+
+
+@pytest.mark.fuzz
+def test_taking_secrets_out_of_any_mixture_twice_changes_nothing_more() -> None:
+    chosen = Random(7)
+    pieces = [*(parts(each)[0] for each in SECRETS), *INNOCENTS, *"\"'\\=\n {}", ": ", "password", "token="]
+    for _ in range(10 * settings().max_examples):
+        cuts = (chosen.choice(pieces)[chosen.randint(0, 3) : chosen.choice([None, 8, 15, -1, -3])] for _ in range(3))
+        once = without_secrets(chosen.choice([*" \n&\"'"]).join(cuts))
+        assert without_secrets(once) == once
+
+
+def test_no_secret_of_the_corpus_is_in_the_file_of_a_cassette(tmp_path: Path) -> None:
+    texts = [parts(each) for each in SECRETS]
+    calls = [call("note", id=f"{n}", text=text, more={"said": text}) for n, (text, _) in enumerate(texts)]
+    script = Scripted([calls, "\n\n".join(text for text, _ in texts)])
+    with Cassette(tmp_path / "a.jsonl", "all") as cassette:
+        host = Host(model=cassette.model(script), journal=cassette.journal)
+        assert run_sync(Agent(name="a", model=script, tools=[note]), "Note them.", host=host).unwrap()
+    lines = (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()
+    written = [text for line in lines for text in texts_in(json.loads(line))]
+    secrets = {secret for _, secret in texts if len(secret) > 6}
+    assert [text for text in written if any(secret in text for secret in secrets)] == []
+
+
+def texts_in(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            yield from (text for each in cast("dict[str, object]", value).items() for text in texts_in([*each]))
+        case list():
+            yield from (text for each in cast("list[object]", value) for text in texts_in(each))
+        case _:
+            pass
+
+
+def test_taking_secrets_out_twice_changes_nothing_more() -> None:
+    once = [without_secrets(parts(each)[0]) for each in SECRETS]
+    assert [without_secrets(each) for each in once] == once
+    assert all(MARK in each for each in once)
+
+
+def test_the_error_of_a_provider_quotes_no_secret() -> None:
+    exchange = Exchange(url="https://api.example.org/v1", headers={})
+    error = exchange.failure("refused", "auth", 'no such key: {"api_key": "hx7Qp2mLz9"}, curl -u ada:hunter2 x')
+    assert str(error) == 'api.example.org refused (no such key: {"api_key": "[redacted]"}, curl -u ada:[redacted] x).'
+
+
+def test_the_error_of_an_mcp_server_quotes_no_secret() -> None:
+    assert scrubbed("connect postgres://ada:hunter2@db failed", []) == f"connect postgres://ada:{MARK}@db failed"
