@@ -12,7 +12,7 @@ no `Guard` at all.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import deepcopy
@@ -28,6 +28,7 @@ from journeyman.types import (
     Effect,
     JsonObject,
     Message,
+    ReadyTool,
     Text,
     TextOrigin,
     ToolResult,
@@ -99,6 +100,10 @@ class GateRequest:
     """True when the tool's results come from outside."""
     n_model_calls: int = 0
     """How many model calls the run had made when the model wrote this call; 0: not known."""
+    acts_as: ReadyTool | None = None
+    """The ready tool that it is a call of, as the tool declares it. What a tool is called does not count."""
+    behind: Mapping[str, ReadyTool] = field(default_factory=dict[str, ReadyTool])
+    """Where the tool passes calls on: what the tools behind it act as, by name."""
 
     @property
     def input_json(self) -> str:

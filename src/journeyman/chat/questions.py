@@ -137,7 +137,7 @@ _QUESTION = "What you need to know, in one or two sentences."
 _OPTIONS = "Answers to choose from, if there are few; the user may answer something else."
 
 
-@tool(effect="pure")
+@tool(effect="pure", acts_as="ask_user")
 async def ask_user(
     context: ToolContext,
     question: Annotated[str, Field(description=_QUESTION)],

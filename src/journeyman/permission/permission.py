@@ -129,22 +129,25 @@ class Permission:
 
     def _judged(self, request: GateRequest, action: Action) -> _Judgement:
         try:
-            places: list[Whereabouts] = [self._roots.place(self._roots.locate(path)) for path in action.paths]
+            places = [self._places(each) for each in action.readings()]
         except ValueError as error:
             return _Judgement("deny", str(error))
-        forbidden = self._forbidden(request, action, places)
+        forbidden = next(filter(None, map(partial(self._forbidden, request), action.readings(), places)), None)
         if forbidden is not None:
             return _Judgement("deny", forbidden)
-        is_own = bool(places) and all(place.startswith("internal") for place in places)
+        is_own = bool(places[0]) and all(place.startswith("internal") for place in places[0])
         if is_own and action.capability in ("read", "write"):
             return _Judgement("allow", "in a folder of the program's own.")
         allowed = action.tool in self._in_plan if action.capability == "internal" else action.capability in _LOOKS
         if self.mode == "plan" and not allowed:
             return _Judgement("deny", "this is a plan: look, and describe what you would do, but change nothing.")
         judgement = self._by_rule_or_mode(action)
-        if "outside" in places and judgement.step != "deny":
+        if any("outside" in each for each in places) and judgement.step != "deny":
             return _Judgement("ask", f"it is outside of {', '.join(folder for folder, _ in self._roots.folders)}.")
         return judgement
+
+    def _places(self, action: Action) -> list[Whereabouts]:
+        return [self._roots.place(self._roots.locate(path)) for path in action.paths]
 
     def _forbidden(self, request: GateRequest, action: Action, places: Sequence[Whereabouts]) -> str | None:
         """Return why nobody may allow this call; None if somebody may."""

@@ -60,7 +60,7 @@ def grep_tool(bench: Bench) -> AnyTool:
         text = _text(found, context)
         return capped(text, bench.spill, "grep") if text else f"No line matches {pattern}."
 
-    return tool(grep, parallel=True, effect="pure", untrusted=bench.untrusted)
+    return tool(grep, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="grep")
 
 
 def _matcher(expression: str) -> Callable[[str], bool]:
@@ -168,7 +168,7 @@ def glob_tool(bench: Bench) -> AnyTool:
         found = [each for each in files_below(bench, located, Deadline.from_now()) if matches(each)]
         return _listed(bench, located, found) if found else f"No file in {located.shown} matches {pattern}."
 
-    return tool(glob, parallel=True, effect="pure", untrusted=bench.untrusted)
+    return tool(glob, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="glob")
 
 
 def _listed(bench: Bench, located: Located, found: list[str]) -> str:
