@@ -68,6 +68,8 @@ class Ask:
     question: str
     offers: tuple[Extent, ...] = ONCE
     """How far an approval may reach."""
+    rule: str = ""
+    """What an approval for more than one call would allow, in words. Empty: the gate offers none, or does not say."""
 
 
 @frozen_in_order
@@ -137,6 +139,8 @@ class Approval:
     """Of the request: the answer holds for exactly these arguments."""
     offers: tuple[Extent, ...] = ONCE
     """How far `Allow` may reach."""
+    rule: str = ""
+    """What `Allow("session")` and `Allow("always")` would allow, in words: it may be more than this call."""
 
 
 Decision: TypeAlias = Allow | Deny | Rewrite | Stop
@@ -245,7 +249,13 @@ async def _verdict(gate: Gate, request: GateRequest, approve: Approver | None) -
     verdict = cast("object", await given) if is_awaited(given) else given
     if not isinstance(verdict, Ask):
         return verdict
-    approval = Approval(request=_copy(request), question=verdict.question, digest=request.digest, offers=verdict.offers)
+    approval = Approval(
+        request=_copy(request),
+        question=verdict.question,
+        digest=request.digest,
+        offers=verdict.offers,
+        rule=verdict.rule,
+    )
     decision = None if approve is None else await _answer(approval, approve)
     if isinstance(gate, Settles):
         return gate.settle(replace(approval, request=_copy(request)), decision)

@@ -74,6 +74,7 @@ class Questions:
             arguments=from_json(request.input_json),  # a copy: the call keeps what was asked about
             digest=approval.digest,
             offers=approval.offers,
+            rule=approval.rule,
         )
         decision: Decision = Deny(UNANSWERED)
         try:

@@ -32,6 +32,8 @@ class Action:
     url: str | None = None
     agents: tuple[str, ...] = ()
     """The agents that it gives a task."""
+    digest: str = ""
+    """Of the call's tool and arguments; `Permission` adds it."""
     resembles: Action | None = None
     """What it would do if it were the ready tool whose name it has. Only what forbids a call, or asks about it, heeds
     this; nothing is allowed by it."""

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
-from journeyman.errors import DefinitionError, Problem, count, quoted
+from journeyman.errors import DefinitionError, Problem, quoted, with_its_end
 from journeyman.files import NO_LINKS
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Verdict
 from journeyman.permission.approvals import Approvals
@@ -106,7 +106,7 @@ class Permission:
         Raises:
             ApprovalsUnreadable: the stored approvals cannot be trusted; the call is denied.
         """
-        action = self._classify(request)
+        action = self._action(request)
         judgement = self._judged(request, action)
         if judgement.step == "ask":
             return self._asked(request, action, judgement)
@@ -116,20 +116,25 @@ class Permission:
     def settle(self, approval: Approval, decision: Decision | None) -> Decision:
         """Take note of the answer to a question. What was offered once is not approved for longer."""
         request, digest = approval.request, approval.request.digest
-        action = self._classify(request)
+        action = self._action(request)
         if decision is None:
             reason = f"{approval.question} Nobody is there to approve it; it can be approved later, as {digest[:12]}."
             self._record(request, action, "unanswered", reason)
             return Deny(reason)
         narrowed = self._narrowed(approval, action, decision)
-        self._record(request, action, _LABELS[type(narrowed)], _reason(narrowed))
+        self._record(request, action, _LABELS[type(narrowed)], _reason(narrowed, approval.rule))
         return narrowed
 
     # -- judging
 
+    def _action(self, request: GateRequest) -> Action:
+        return replace(self._classify(request), digest=request.digest)
+
     def _judged(self, request: GateRequest, action: Action) -> _Judgement:
         try:
-            places = [self._places(each) for each in action.readings()]
+            places: list[list[Whereabouts]] = [
+                [self._roots.place(self._roots.locate(path)) for path in each.paths] for each in action.readings()
+            ]
         except ValueError as error:
             return _Judgement("deny", str(error))
         forbidden = next(filter(None, map(partial(self._forbidden, request), action.readings(), places)), None)
@@ -145,9 +150,6 @@ class Permission:
         if any("outside" in each for each in places) and judgement.step != "deny":
             return _Judgement("ask", f"it is outside of {', '.join(folder for folder, _ in self._roots.folders)}.")
         return judgement
-
-    def _places(self, action: Action) -> list[Whereabouts]:
-        return [self._roots.place(self._roots.locate(path)) for path in action.paths]
 
     def _forbidden(self, request: GateRequest, action: Action, places: Sequence[Whereabouts]) -> str | None:
         """Return why nobody may allow this call; None if somebody may."""
@@ -173,10 +175,12 @@ class Permission:
         digest = request.digest
         answer = self.approvals.take(digest)
         question = f"{_summary(action, request, _LONGEST_QUESTION)}: {judgement.reason}"
-        approval = Approval(request=request, question=question, digest=digest, offers=judgement.offers)
         if answer is None:
+            rule = "" if judgement.offers == ONCE else self._rule(action)
+            asked = Ask(question, judgement.offers, rule)
+            approval = Approval(request=request, question=question, digest=digest, offers=asked.offers, rule=rule)
             self.approvals.ask(approval, self.key(action))
-            return Ask(question, judgement.offers)
+            return asked
         answer = self._within_rules(request, answer)
         self._record(request, action, _LABELS[type(answer)], _reason(answer))
         return answer
@@ -187,7 +191,7 @@ class Permission:
             return Deny("the approval came too late. Ask for it again.")
         if isinstance(decision, Allow) and decision.extent != "once":
             if decision.extent in approval.offers:
-                self.approvals.grant(self.key(action), decision.extent)
+                self.approvals.grant(self.key(action), decision.extent, approval.rule)
             else:
                 decision = Allow()
         return self._within_rules(approval.request, decision)
@@ -197,11 +201,11 @@ class Permission:
         if not isinstance(decision, Rewrite):
             return decision
         rewritten = replace(request, arguments=decision.arguments)
-        judgement = self._judged(rewritten, self._classify(rewritten))
+        judgement = self._judged(rewritten, self._action(rewritten))
         return Deny(judgement.reason) if judgement.step == "deny" else decision
 
     def key(self, action: Action) -> str:
-        """Return what an approval for longer than one call is bound to: a path, a command, a host or a tool."""
+        """Return what an approval for longer than one call is bound to: paths, a command, a host or arguments."""
         match action.capability:
             case "read" | "write" if action.paths:
                 return f"{action.capability}:{':'.join(self._roots.locate(path) for path in action.paths)}"
@@ -213,7 +217,24 @@ class Permission:
             case "network" if action.url is not None:
                 return f"network:{_hashed(action.url)}"
             case _:
-                return f"tool:{action.tool}"
+                return f"tool:{action.tool}:{action.digest}"
+
+    def _rule(self, action: Action) -> str:
+        """Say what the key of an action allows, in the words of rules where there are such."""
+        places = [self._roots.locate(path) for path in action.paths]
+        match action.capability:
+            case "read" | "write" if places:
+                kind = "Read" if action.capability == "read" else "Edit"
+                return f"{kind}({quoted(', '.join(places))[1:-1]})"
+            case "exec" if action.command is not None:
+                shown = with_its_end(quoted(action.command)[1:-1], _LONGEST_QUESTION)
+                return f"Bash({shown}), exactly so, in {quoted(', '.join(places) or self._roots.folders[0][0])[1:-1]}"
+            case "network" if action.url is not None and (host := plain_host(action.url)) is not None:
+                return f"WebFetch({host}), whatever is fetched from there or sent there"
+            case "network" if action.url is not None:
+                return f"{action.tool} of exactly this address"
+            case _:
+                return f"{action.tool} with exactly these arguments"
 
     # -- telling
 
@@ -243,17 +264,17 @@ def _hashed(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _reason(decision: Decision) -> str:
-    return f"approved: {decision.extent}." if isinstance(decision, Allow) else decision.reason
+def _reason(decision: Decision, rule: str = "") -> str:
+    if not isinstance(decision, Allow):
+        return decision.reason
+    return f"approved: {decision.extent}." if decision.extent == "once" else f"approved: {decision.extent}: {rule}."
 
 
 def _summary(action: Action, request: GateRequest, longest: int = _LONGEST_SUMMARY) -> str:
     """Say what a call would do, on one line. What looks like something else is written out."""
     named = action.command or action.url or ", ".join(action.paths) or ", ".join(action.agents)
     about = quoted(named or json.dumps(request.arguments, ensure_ascii=False))
-    hidden = len(about) - longest
-    shown = about if hidden <= 0 else f"{about[:longest]}… ({count(hidden, 'more character')})"
-    return f"{request.tool_name} {shown}"
+    return f"{request.tool_name} {with_its_end(about, longest)}"
 
 
 def _problems(
