@@ -150,14 +150,14 @@ async def test_a_question_shows_the_end_of_a_long_command_too(tmp_path: Path, n_
     gate = Permission(roots=[tmp_path], audit=entries.append)
     for wanted in (request("bash", command=hidden), request("transfer", text=hidden)):
         approval = await question_of(gate, wanted)
-        assert re.search(r"'?.*echo aaa.*; rm -rf ~ #end.{0,3}: the mode is balanced", approval.question)
+        assert re.search(r"'?.*echo aaa.*; rm -rf ~ #end.{0,3}: the (mode|command) is ", approval.question)
         assert len(approval.question) < 2_300
         gate.settle(approval, None)
     assert "; rm -rf ~ #end" in entries[0].summary
     assert len(entries[0].summary) < 300
 
 
-@pytest.mark.parametrize("command", ["a" * 9_000 + "; rm -rf ~ #end", "true\n" * 90 + "rm -rf ~ #end"])
+@pytest.mark.parametrize("command", ["a" * 7_000 + "; rm -rf ~ #end", "true\n" * 90 + "rm -rf ~ #end"])
 async def test_the_terminal_shows_the_end_of_a_long_command_too_and_the_rule(tmp_path: Path, command: str) -> None:
     wanted = request("bash", command=command, more=["row"] * 40, last=command)
     approval = await question_of(Permission(roots=[tmp_path]), wanted)

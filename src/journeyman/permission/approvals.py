@@ -60,6 +60,11 @@ class Approvals:
         self._waiting: dict[str, list[_Waiting]] = {}
         """The calls that wait in this process, by digest, the oldest first."""
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file and its lock; nothing if it is all in memory."""
+        return () if self._path is None else (self._path, _lock_of(self._path))
+
     # -- for people and programs that answer
 
     def pending(self) -> tuple[Pending, ...]:
@@ -320,10 +325,14 @@ class Stored:
         return json.dumps(adapter_of(Stored).dump_python(self, mode="json"), indent=1, sort_keys=True).encode()
 
 
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
 @contextmanager
 def locked(path: Path) -> Generator[None]:
     """Keep other processes out while the block changes the file."""
-    lock = open_lock(path.with_name(f"{path.name}.lock"))
+    lock = open_lock(_lock_of(path))
     try:
         try:
             take_lock(lock, wait=True)

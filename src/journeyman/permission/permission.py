@@ -2,9 +2,10 @@
 
     Permission(mode="auto", roots=["project"], allow=["Bash(git *)"], deny=["Read(**/.env)"])
 
-Each call is judged in this order, and the first that has something to say decides: a folder that is read-only; a deny
-rule; plan mode; a folder of the program's own; a path outside of the roots, which is asked about; what was approved; an
-allow rule; the mode. What is decided goes to the audit, with the reason.
+Each call is judged in this order, and the first that has something to say decides: a file that decides about the agent
+itself; a folder that is read-only; a deny rule; plan mode; a folder of the program's own; a path outside of the roots,
+or a command that may change what decides about the agent, which are asked about; what was approved; an allow rule; the
+mode. What is decided goes to the audit, with the reason.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from journeyman.files import NO_LINKS
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Verdict
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, Capability, Classifier, classify
+from journeyman.permission.protected import Protected, is_loaded, starts_by_itself
 from journeyman.permission.rules import Root, Roots, Rules, Whereabouts, plain_host, rule_problems
 from journeyman.types import RunPath
 
@@ -76,6 +78,7 @@ class Permission:
         internal: Sequence[str | Path | Root] = (),
         approvals: Approvals | None = None,
         audit: str | Path | Audit | None = None,
+        protected: Sequence[str | Path] = (),
         classify: Classifier = classify,
         in_plan: Sequence[str] = ("tool_search", "ask_user"),
         resolve: Callable[[str], str] = os.path.realpath,
@@ -83,13 +86,15 @@ class Permission:
         """Without `roots`, the agent may work in the current folder. Relative paths belong to the first root.
 
         `internal` are folders of the program's own. `audit` is a file, or a function, that takes every decision.
+        `protected` are files and folders that no tool may change, as the files of the approvals, of the audit and of
+        session stores, which need not be named.
         `in_plan` names the internal tools that plan mode allows. `resolve` follows links, where the files are not those
         of this machine.
 
         Raises:
             DefinitionError: a rule, the mode or a root is wrong; lists every problem.
         """
-        problems = [*_problems(mode, allow, deny, [*roots, *internal])]
+        problems = [*_problems(mode, allow, deny, [*roots, *internal, *protected])]
         if problems:
             raise DefinitionError("The permission", problems)
         self.mode: Final[Mode] = mode
@@ -98,6 +103,8 @@ class Permission:
         self._rules: Final = Rules(allow, deny, self._roots)
         self._classify: Final = classify
         self._in_plan: Final = frozenset(in_plan)
+        audit_files = [audit] if isinstance(audit, str | Path) else []
+        self._protected: Final = Protected([*protected, *self.approvals.files, *audit_files], self._roots)
         self._audit: Final = partial(append_to_log, audit) if isinstance(audit, str | Path) else audit
 
     async def decide(self, request: GateRequest) -> Verdict:
@@ -147,17 +154,36 @@ class Permission:
         if self.mode == "plan" and not allowed:
             return _Judgement("deny", "this is a plan: look, and describe what you would do, but change nothing.")
         judgement = self._by_rule_or_mode(action)
-        if any("outside" in each for each in places) and judgement.step != "deny":
-            return _Judgement("ask", f"it is outside of {', '.join(folder for folder, _ in self._roots.folders)}.")
-        return judgement
+        is_outside = any("outside" in each for each in places)
+        why = self._asked_once(request, action, is_outside=is_outside) if judgement.step != "deny" else None
+        return judgement if why is None else _Judgement("ask", why)
 
     def _forbidden(self, request: GateRequest, action: Action, places: Sequence[Whereabouts]) -> str | None:
         """Return why nobody may allow this call; None if somebody may."""
         changes = action.capability in ("write", "unknown")
+        if changes and any(self._protected.holds(self._roots.locate(path)) for path in action.paths):
+            return f"{_summary(action, request)}: this decides about the agent itself, and no tool may change it."
         if changes and any(place in ("read_only", "internal_read_only") for place in places):
             return f"{_summary(action, request)}: the folder is read-only."
         rule = self._rules.denying(action, (request.tool_name, action.tool))
         return None if rule is None else f"the rule {rule} forbids it."
+
+    def _asked_once(self, request: GateRequest, action: Action, *, is_outside: bool) -> str | None:
+        """Return why each single call is asked about, whatever allows it; None if there is no such reason."""
+        if is_outside:
+            return f"it is outside of {', '.join(folder for folder, _ in self._roots.folders)}."
+        for each in action.readings():
+            if each.command is not None:
+                why = self._protected.named_by(each.command, each.paths[0] if each.paths else ".")
+                if why is not None:
+                    return why
+        if action.capability == "unknown" and self._protected.named_in(request.arguments):
+            return "it names a file that decides about the agent itself."
+        if self.mode == "auto" and action.capability == "write" and self._rules.allowing(action) is None:
+            located = [self._roots.locate(path) for path in action.paths]
+            if any(starts_by_itself(path) or is_loaded(path) for path in located):
+                return "it changes what this program, a shell or another tool runs by itself."
+        return None
 
     def _by_rule_or_mode(self, action: Action) -> _Judgement:
         rule = self._rules.allowing(action)

@@ -40,6 +40,9 @@ _ALLOWS: Final[dict[str, Extent]] = {
     "always": "always",
 }
 _GRANTS: Final[dict[str, str]] = {"once": "[y]es, once", "session": "for this [s]ession", "always": "[a]lways"}
+_WHY: Final = re.compile(
+    r": ((?:the mode is|it is outside of|it (?:may name|names) a file|it changes what|the command is) .*)$", re.DOTALL
+)
 _OTHERS: Final = "[m]odify · [n]o, with a reason · e[x]it the turn"
 _DENIED: Final = "the user said no"
 
@@ -177,7 +180,7 @@ def _shown(asked: Asked) -> Iterator[Line]:
             yield Line(indent=4, text=f"{number} {option}", rows=3)
         return
     # The reason of the question, without what stands above and below it anyway.
-    found = re.search(r": ((?:the mode is|it is outside of) .*)$", asked.question, re.DOTALL)
+    found = _WHY.search(asked.question)
     why = found[1] if found else asked.question
     yield Line(mark="asks", name=f"{asked.tool_name} asks to run{who}", text=f"· {one_line(why, 300)}", rows=2)
     text = visible(asked.arguments)
