@@ -77,6 +77,16 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def with_its_end(text: str, longest: int) -> str:
+    """Return a text, or the beginning and the end of a longer one, with how much is missing between them: what
+    matters may stand at either."""
+    hidden = len(text) - longest
+    if hidden <= 0:
+        return text
+    end = longest // 3
+    return f"{text[: longest - end]}… ({count(hidden, 'more character')}) …{text[-end:]}"
+
+
 _BLANK: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )

@@ -41,6 +41,17 @@ def replace_file(path: Path, data: bytes, *, mode: int) -> None:
         raise
 
 
+def make_private_folder(folder: Path) -> None:
+    """Make a folder and those around it, if they are not there. What is made, its owner alone may enter.
+
+    Raises:
+        OSError: it cannot be made, or something else has its name.
+    """
+    for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def open_lock(path: Path) -> int:
     """Return the descriptor of a lock file, which its owner alone can read. It is made if it is not there.
 

@@ -12,7 +12,7 @@ no `Guard` at all.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import deepcopy
@@ -28,6 +28,7 @@ from journeyman.types import (
     Effect,
     JsonObject,
     Message,
+    ReadyTool,
     Text,
     TextOrigin,
     ToolResult,
@@ -67,6 +68,8 @@ class Ask:
     question: str
     offers: tuple[Extent, ...] = ONCE
     """How far an approval may reach."""
+    rule: str = ""
+    """What an approval for more than one call would allow, in words. Empty: the gate offers none, or does not say."""
 
 
 @frozen_in_order
@@ -99,6 +102,10 @@ class GateRequest:
     """True when the tool's results come from outside."""
     n_model_calls: int = 0
     """How many model calls the run had made when the model wrote this call; 0: not known."""
+    acts_as: ReadyTool | None = None
+    """The ready tool that it is a call of, as the tool declares it. What a tool is called does not count."""
+    behind: Mapping[str, ReadyTool] = field(default_factory=dict[str, ReadyTool])
+    """Where the tool passes calls on: what the tools behind it act as, by name."""
 
     @property
     def input_json(self) -> str:
@@ -132,6 +139,8 @@ class Approval:
     """Of the request: the answer holds for exactly these arguments."""
     offers: tuple[Extent, ...] = ONCE
     """How far `Allow` may reach."""
+    rule: str = ""
+    """What `Allow("session")` and `Allow("always")` would allow, in words: it may be more than this call."""
 
 
 Decision: TypeAlias = Allow | Deny | Rewrite | Stop
@@ -257,7 +266,13 @@ async def _verdict(gate: Gate, request: GateRequest, approve: Approver | None) -
     verdict = cast("object", await given) if is_awaited(given) else given
     if not isinstance(verdict, Ask):
         return verdict
-    approval = Approval(request=_copy(request), question=verdict.question, digest=request.digest, offers=verdict.offers)
+    approval = Approval(
+        request=_copy(request),
+        question=verdict.question,
+        digest=request.digest,
+        offers=verdict.offers,
+        rule=verdict.rule,
+    )
     decision = None if approve is None else await _answer(approval, approve)
     if isinstance(gate, Settles):
         return gate.settle(replace(approval, request=_copy(request)), decision)

@@ -13,7 +13,7 @@ from dataclasses import Field as DataclassField
 from functools import cache
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, dataclass_transform
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, dataclass_transform, get_args
 
 from pydantic import Field, JsonValue, TypeAdapter
 from pydantic_core import from_json
@@ -517,6 +517,13 @@ def load_messages(data: bytes | str) -> list[Message]:
 Effect: TypeAlias = Literal["pure", "idempotent", "once"]
 """What a call does to the world. `pure`: nothing. `idempotent`: the same when repeated. `once`: it must not be
 repeated, so after a crash the model is told that the outcome is unknown."""
+
+ReadyTool: TypeAlias = Literal[
+    "read", "ls", "grep", "glob", "write", "edit", "bash", "fetch", "tool_search", "call_tool", "ask_user", "subagent"
+]
+"""A tool that comes with this library, and that permissions know."""
+
+READY_TOOLS: Final[tuple[ReadyTool, ...]] = get_args(ReadyTool)
 
 
 NOTICE: Final = "<background-task-completed>"

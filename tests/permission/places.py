@@ -1,6 +1,6 @@
 """Where the attacks of these tests take place: a workspace, real tools that leave a trace, and who approves.
 
-`Workshop` has the names and arguments of the ready tools, so that a `Permission` knows them. `StubShell` is a real bash
+The tools of `Workshop` say which ready tools they act as, so that a `Permission` knows them. `StubShell` is a real bash
 in which every program only notes that it was called.
 """
 
@@ -17,14 +17,24 @@ from typing import Any
 from journeyman import Agent, Host, Message, Result, Tool, run, tool
 from journeyman.gate import Approval, Decision, Deny, Gate, GateRequest
 from journeyman.models.scripted import Answer, Scripted
-from journeyman.types import Effect, JsonObject, ToolResult
+from journeyman.types import READY_TOOLS, Effect, JsonObject, ReadyTool, ToolResult
+
+READY: dict[str, ReadyTool] = {name: name for name in READY_TOOLS}
 
 BASH = shutil.which("bash") or "/bin/bash"
 
 
 def request(tool_name: str, effect: Effect = "once", *, untrusted: bool = False, **arguments: Any) -> GateRequest:  # noqa: ANN401 - JSON
+    """Return a call of the ready tool of that name, if there is one."""
     return GateRequest(
-        path=("tester",), tool_use_id="a", tool_name=tool_name, arguments=arguments, effect=effect, untrusted=untrusted
+        path=("tester",),
+        tool_use_id="a",
+        tool_name=tool_name,
+        arguments=arguments,
+        effect=effect,
+        untrusted=untrusted,
+        acts_as=READY.get(tool_name),
+        behind=READY if tool_name == "call_tool" else {},
     )
 
 
@@ -59,14 +69,14 @@ class Workshop:
         return found - {"outside/secret"}
 
     def tools(self) -> list[Tool[..., Any]]:
-        @tool(effect="once", thread=False)
+        @tool(effect="once", thread=False, acts_as="bash")
         def bash(command: str, folder: str = ".") -> str:
             self.ran.append({"command": command})
             shell = ["bash", "--norc", "-c", command]
             done = subprocess.run(shell, cwd=self.root / folder, capture_output=True, text=True, check=False)
             return f"{done.stdout}{done.stderr}[{done.returncode}]"
 
-        @tool(effect="idempotent", thread=False)
+        @tool(effect="idempotent", thread=False, acts_as="write")
         def write(path: str, content: str) -> str:
             self.ran.append({"path": path})
             target = self.root / Path(path).expanduser()
@@ -74,12 +84,12 @@ class Workshop:
             target.write_text(content)
             return "written"
 
-        @tool(effect="pure", thread=False)
+        @tool(effect="pure", thread=False, acts_as="read")
         def read(path: str) -> str:
             self.ran.append({"path": path})
             return (self.root / Path(path).expanduser()).read_text()
 
-        @tool(effect="pure", untrusted=True, thread=False)
+        @tool(effect="pure", untrusted=True, thread=False, acts_as="fetch")
         def fetch(url: str) -> str:
             """Fetch a page. Here: note that it was asked for."""
             self.ran.append({"url": url})

@@ -74,6 +74,7 @@ class Questions:
             arguments=from_json(request.input_json),  # a copy: the call keeps what was asked about
             digest=approval.digest,
             offers=approval.offers,
+            rule=approval.rule,
         )
         decision: Decision = Deny(UNANSWERED)
         try:
@@ -137,7 +138,7 @@ _QUESTION = "What you need to know, in one or two sentences."
 _OPTIONS = "Answers to choose from, if there are few; the user may answer something else."
 
 
-@tool(effect="pure")
+@tool(effect="pure", acts_as="ask_user")
 async def ask_user(
     context: ToolContext,
     question: Annotated[str, Field(description=_QUESTION)],

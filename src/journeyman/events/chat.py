@@ -24,6 +24,8 @@ class ApprovalRequested:
     """Of tool and arguments: the answer holds for exactly these."""
     offers: tuple[str, ...]
     """How far `Allow(extent)` may reach: `once`, and perhaps `session` and `always`."""
+    rule: str = ""
+    """What is allowed for the session, or for ever, in words: it may be more than this call."""
 
 
 @frozen

@@ -178,6 +178,8 @@ async def gated(run: Run, tool: Tool[..., Any], use: ToolUse) -> Outcome:
         effect=_effect(run, tool),
         untrusted=tool.untrusted,
         n_model_calls=run.ledger.n_model_calls,
+        acts_as=tool.acts_as,
+        behind=tool.behind,
     )
     allowed = await guard.consult(asked, _approver(run, guard))
     if isinstance(allowed, Deny | Stop):

@@ -1,8 +1,9 @@
 """What people have approved, and what waits for them: in memory, or in a file that outlives the process.
 
 An answer is bound to the digest of the exact arguments, ends with its time, and is used up by the first call that it
-fits. What is approved for the session, or for ever, is bound to a key instead: see `Permission`. The file is readable
-by its owner only, replaced at once, and believed only if nobody else can have written it.
+fits. What is approved for the session, or for ever, is bound to a key instead, and told as the rule that it is: see
+`Permission`. The file is readable by its owner only, replaced at once, and believed only if nobody else can have
+written it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -54,8 +55,15 @@ class Approvals:
         self._now: Final = now
         self._memory = Stored()
         self._lock = RLock()
-        self._session: set[str] = set()
-        self._waiting: dict[str, list[asyncio.Future[Decision]]] = {}
+        self._session: dict[str, str] = {}
+        """The rule of each key that is approved for the session."""
+        self._waiting: dict[str, list[_Waiting]] = {}
+        """The calls that wait in this process, by digest, the oldest first."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file and its lock; nothing if it is all in memory."""
+        return () if self._path is None else (self._path, _lock_of(self._path))
 
     # -- for people and programs that answer
 
@@ -75,38 +83,64 @@ class Approvals:
             if asked is None:
                 raise LookupError(f"No question waits under {digest[:12]}…, or it has expired.")
             if isinstance(decision, Allow):
-                self._grant(stored, asked.key, decision.extent, asked.offers)
+                extent: Extent = decision.extent if decision.extent in asked.offers else "once"
+                self._grant(stored, asked.key, extent, asked.rule)
+            until = self._now() + self._expires_s
             if waiting := self._waiting.get(digest):
-                future = waiting.pop(0)
-                call_in(future.get_loop(), partial(_resolve, future, decision))
+                first = waiting[0]
+                self._withdraw(digest, first)
+                first.decision = decision
+                stored.pending[digest] = replace(asked, expires_at=until)  # it was in time, also if the run is slow
+                call_in(first.woken.get_loop(), partial(_wake, first.woken))
             else:
                 del stored.pending[digest]
-                stored.answers[digest] = stored_answer(decision, self._now() + self._expires_s)
+                stored.answers[digest] = stored_answer(decision, until)
 
-    def grant(self, key: str, extent: Extent) -> None:
-        """Approve whatever has this key, for the session or for ever."""
+    def grant(self, key: str, extent: Extent, rule: str = "") -> None:
+        """Approve whatever has this key, for the session or for ever. `rule` says in words what that is."""
         with self._changed() as stored:
-            self._grant(stored, key, extent, ("session", "always"))
+            self._grant(stored, key, extent, rule)
+
+    def granted(self) -> dict[str, str]:
+        """Return what is approved for the session or for ever: the rule of each key, in words, sorted by key.
+
+        A rule that nobody gave in words is shown as its key.
+        """
+        with self._opened() as stored:
+            rules = {**{key: stored.rules.get(key, key) for key in stored.always}, **self._session}
+            return dict(sorted(rules.items()))
 
     def revoke(self, key: str) -> None:
         """Take back what was approved for a key."""
-        self._session.discard(key)
         with self._changed() as stored:
+            self._session.pop(key, None)
             stored.always = tuple(each for each in stored.always if each != key)
+            stored.rules.pop(key, None)
 
     async def wait(self, approval: Approval) -> Decision:
-        """Wait for `answer`: an approver for `Host.approve`, where somebody answers from elsewhere in this process."""
-        future: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(approval.digest, [])
-        waiting.append(future)
+        """Wait for `answer`: an approver for `Host.approve`, where somebody answers from elsewhere in this process.
+
+        Whatever `answer` has taken counts, also if the time was just over. If the wait is cancelled in that moment,
+        the answer waits for the call to be tried again.
+        """
+        waits, digest = _Waiting(asyncio.get_running_loop().create_future()), approval.digest
+        with self._lock:
+            self._waiting.setdefault(digest, []).append(waits)
         try:
-            async with asyncio.timeout(self._expires_s):
-                return await future
-        except TimeoutError:
+            await asyncio.wait((waits.woken,), timeout=self._expires_s)
+        except asyncio.CancelledError:
+            self._withdraw(digest, waits)
+            if waits.decision is not None:
+                # The cancellation counts, whatever becomes of the file: whoever asks next is told.
+                with suppress(ApprovalsUnreadable, OSError), self._changed() as stored:
+                    stored.answers[digest] = stored_answer(waits.decision, self._now() + self._expires_s)
+                    if digest not in self._waiting:
+                        stored.pending.pop(digest, None)
+            raise
+        self._withdraw(digest, waits)
+        if waits.decision is None:
             return Deny(f"nobody answered within {self._expires_s:g}s: {approval.question}")
-        finally:
-            with suppress(ValueError):  # another thread may be answering it
-                waiting.remove(future)
+        return waits.decision
 
     # -- for the gate
 
@@ -137,6 +171,7 @@ class Approvals:
             arguments=request.arguments if len(json.dumps(request.arguments)) <= _LONGEST_ARGUMENTS else None,
             question=approval.question[:_LONGEST_QUESTION],
             offers=approval.offers,
+            rule=approval.rule,
             expires_at=self._now() + self._expires_s,
         )
         with self._changed() as stored:
@@ -153,11 +188,19 @@ class Approvals:
 
     # -- inside
 
-    def _grant(self, stored: Stored, key: str, extent: Extent, offers: tuple[Extent, ...]) -> None:
-        if extent == "session" and "session" in offers:
-            self._session.add(key)
-        if extent == "always" and "always" in offers:
+    def _grant(self, stored: Stored, key: str, extent: Extent, rule: str) -> None:
+        if extent == "session":
+            self._session[key] = rule or key
+        if extent == "always":
             stored.always = tuple(sorted({*stored.always, key}))
+            stored.rules |= {key: rule} if rule else {}
+
+    def _withdraw(self, digest: str, waits: _Waiting) -> None:
+        """Let no later answer reach a call. No list stays empty."""
+        with self._lock:
+            others = [each for each in self._waiting.pop(digest, ()) if each is not waits]
+            if others:
+                self._waiting[digest] = others
 
     @contextmanager
     def _opened(self) -> Generator[Stored]:
@@ -184,9 +227,18 @@ class Approvals:
                 replace_file(self._path, after, mode=0o600)
 
 
-def _resolve(future: asyncio.Future[Decision], decision: Decision) -> None:
-    if not future.done():
-        future.set_result(decision)
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A call that waits for its answer."""
+
+    woken: asyncio.Future[None]
+    decision: Decision | None = None
+    """Set by whoever answers, in whichever thread, while the lock is held."""
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
 
 
 # -- what is stored ---------------------------------------------------------------------------------------------------
@@ -209,6 +261,8 @@ class Pending:
     offers: tuple[Extent, ...]
     expires_at: float
     """Seconds since 1970."""
+    rule: str = ""
+    """What a wider approval would allow, in words."""
 
     __pydantic_config__ = _STRICT
 
@@ -254,6 +308,8 @@ class Stored:
     version: Literal[1] = 1
     always: tuple[str, ...] = ()
     """The keys that are approved for ever."""
+    rules: dict[str, str] = field(default_factory=dict[str, str])
+    """What they allow, in words, by key."""
     answers: dict[str, StoredAnswer] = field(default_factory=dict[str, StoredAnswer])
     """The answers that wait for their calls, by digest."""
     pending: dict[str, Pending] = field(default_factory=dict[str, Pending])
@@ -269,10 +325,14 @@ class Stored:
         return json.dumps(adapter_of(Stored).dump_python(self, mode="json"), indent=1, sort_keys=True).encode()
 
 
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
 @contextmanager
 def locked(path: Path) -> Generator[None]:
     """Keep other processes out while the block changes the file."""
-    lock = open_lock(path.with_name(f"{path.name}.lock"))
+    lock = open_lock(_lock_of(path))
     try:
         try:
             take_lock(lock, wait=True)

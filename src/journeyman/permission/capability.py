@@ -1,13 +1,14 @@
-"""What a call would do, as far as its tool's name, arguments and declarations tell.
+"""What a call would do, as far as its arguments and its tool's declarations tell.
 
-`classify` knows the tools of `toolbox`, and takes every other for what its declared effect allows at most. What a tool
-declares can only make it worse: a `read` that says it changes something is no longer taken for a read.
+`classify` knows the ready tools, and takes every other for what its declared effect allows at most. A ready tool is
+known by what it declares to act as, and never by its name: a name is worth nothing where anybody may choose it. It can
+only cost something: what a tool would do if it were the ready one of its name, no rule may deny.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, cast
 
@@ -31,6 +32,18 @@ class Action:
     url: str | None = None
     agents: tuple[str, ...] = ()
     """The agents that it gives a task."""
+    digest: str = ""
+    """Of the call's tool and arguments; `Permission` adds it."""
+    resembles: Action | None = None
+    """What it would do if it were the ready tool whose name it has. Only what forbids a call, or asks about it, heeds
+    this; nothing is allowed by it."""
+
+    def readings(self) -> Iterator[Action]:
+        """Give this action, and what it might be by the names of its tools."""
+        reading: Action | None = self
+        while reading is not None:
+            yield reading
+            reading = reading.resembles
 
 
 Classifier: TypeAlias = Callable[[GateRequest], Action]
@@ -44,11 +57,15 @@ def fits_name(pattern: str, name: str) -> bool:
 
 def classify(request: GateRequest) -> Action:
     """Say what a call would do."""
-    read = _READERS.get(request.tool_name)
-    if read is None:  # only its declarations are known
+    if request.acts_as is None:  # only its declarations are known
         pure: Capability = "network" if request.untrusted else "read"
-        return Action(tool=request.tool_name, capability=pure if request.effect == "pure" else "unknown")
-    action = read(request)
+        namesake = _READERS.get(request.tool_name)
+        return Action(
+            tool=request.tool_name,
+            capability=pure if request.effect == "pure" else "unknown",
+            resembles=None if namesake is None else namesake(request),
+        )
+    action = _READERS[request.acts_as](request)
     if action is None:
         return Action(tool=request.tool_name, capability="unknown")
     if action.capability == "read" and request.effect != "pure":
@@ -111,11 +128,15 @@ def _delegating(request: GateRequest) -> Action | None:
 
 
 def _passing_on(request: GateRequest) -> Action | None:
-    """Look at the call that is passed on. What its tool declares is not known, so the worst is taken."""
+    """Look at the call that is passed on. What effect its tool declares is not known, so the worst is taken."""
     name, arguments = request.arguments.get("name"), request.arguments.get("arguments", {})
     if not isinstance(name, str) or not isinstance(arguments, dict) or name == request.tool_name:
         return None
-    return classify(replace(request, tool_name=name, arguments=cast("JsonObject", arguments), effect="once"))
+    acts_as = request.behind.get(name)
+    if acts_as == "call_tool":  # it passes on to tools that nothing is known of
+        return None
+    passed = cast("JsonObject", arguments)
+    return classify(replace(request, tool_name=name, arguments=passed, effect="once", acts_as=acts_as, behind={}))
 
 
 _READERS: Final[Mapping[str, _Reader]] = {

@@ -2,9 +2,10 @@
 
     Permission(mode="auto", roots=["project"], allow=["Bash(git *)"], deny=["Read(**/.env)"])
 
-Each call is judged in this order, and the first that has something to say decides: a folder that is read-only; a deny
-rule; plan mode; a folder of the program's own; a path outside of the roots, which is asked about; what was approved; an
-allow rule; the mode. What is decided goes to the audit, with the reason.
+Each call is judged in this order, and the first that has something to say decides: a file that decides about the agent
+itself; a folder that is read-only; a deny rule; plan mode; a folder of the program's own; a path outside of the roots,
+or a command that may change what decides about the agent, which are asked about; what was approved; an allow rule; the
+mode. What is decided goes to the audit, with the reason.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
-from journeyman.errors import DefinitionError, Problem, count, quoted
+from journeyman.errors import DefinitionError, Problem, quoted, with_its_end
 from journeyman.files import NO_LINKS
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Use, Verdict
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, Capability, Classifier, classify
+from journeyman.permission.protected import Protected, is_loaded, starts_by_itself
 from journeyman.permission.rules import Root, Roots, Rules, Whereabouts, is_inside, plain_host, rule_problems
 from journeyman.types import RunPath
 
@@ -78,6 +80,7 @@ class Permission:
         internal: Sequence[str | Path | Root] = (),
         approvals: Approvals | None = None,
         audit: str | Path | Audit | None = None,
+        protected: Sequence[str | Path] = (),
         classify: Classifier = classify,
         in_plan: Sequence[str] = ("tool_search", "ask_user"),
         resolve: Callable[[str], str] = os.path.realpath,
@@ -85,13 +88,15 @@ class Permission:
         """Without `roots`, the agent may work in the current folder. Relative paths belong to the first root.
 
         `internal` are folders of the program's own. `audit` is a file, or a function, that takes every decision.
+        `protected` are files and folders that no tool may change, as the files of the approvals, of the audit and of
+        session stores, which need not be named.
         `in_plan` names the internal tools that plan mode allows. `resolve` follows links, where the files are not those
         of this machine.
 
         Raises:
             DefinitionError: a rule, the mode or a root is wrong; lists every problem.
         """
-        problems = [*_problems(mode, allow, deny, [*roots, *internal])]
+        problems = [*_problems(mode, allow, deny, [*roots, *internal, *protected])]
         if problems:
             raise DefinitionError("The permission", problems)
         self.mode: Final[Mode] = mode
@@ -102,6 +107,8 @@ class Permission:
         self._judged_paths: Final[dict[tuple[RunPath, str], tuple[str, ...]]] = {}
         """Where the paths of a call led when it was judged, for the latest calls."""
         self._in_plan: Final = frozenset(in_plan)
+        audit_files = [audit] if isinstance(audit, str | Path) else []
+        self._protected: Final = Protected([*protected, *self.approvals.files, *audit_files], self._roots)
         self._audit: Final = partial(append_to_log, audit) if isinstance(audit, str | Path) else audit
 
     async def decide(self, request: GateRequest) -> Verdict:
@@ -110,7 +117,7 @@ class Permission:
         Raises:
             ApprovalsUnreadable: the stored approvals cannot be trusted; the call is denied.
         """
-        action = self._classify(request)
+        action = self._action(request)
         judgement = self._judged(request, action)
         self._note_paths(request, action)
         if judgement.step == "ask":
@@ -121,13 +128,13 @@ class Permission:
     def settle(self, approval: Approval, decision: Decision | None) -> Decision:
         """Take note of the answer to a question. What was offered once is not approved for longer."""
         request, digest = approval.request, approval.request.digest
-        action = self._classify(request)
+        action = self._action(request)
         if decision is None:
             reason = f"{approval.question} Nobody is there to approve it; it can be approved later, as {digest[:12]}."
             self._record(request, action, "unanswered", reason)
             return Deny(reason)
         narrowed = self._narrowed(approval, action, decision)
-        self._record(request, action, _LABELS[type(narrowed)], _reason(narrowed))
+        self._record(request, action, _LABELS[type(narrowed)], _reason(narrowed, approval.rule))
         return narrowed
 
     def hides(self, path: str, *, call: tuple[RunPath, str], use: Use) -> bool:
@@ -156,32 +163,56 @@ class Permission:
 
     # -- judging
 
+    def _action(self, request: GateRequest) -> Action:
+        return replace(self._classify(request), digest=request.digest)
+
     def _judged(self, request: GateRequest, action: Action) -> _Judgement:
         try:
-            places: list[Whereabouts] = [self._roots.place(self._roots.locate(path)) for path in action.paths]
+            places: list[list[Whereabouts]] = [
+                [self._roots.place(self._roots.locate(path)) for path in each.paths] for each in action.readings()
+            ]
         except ValueError as error:
             return _Judgement("deny", str(error))
-        forbidden = self._forbidden(request, action, places)
+        forbidden = next(filter(None, map(partial(self._forbidden, request), action.readings(), places)), None)
         if forbidden is not None:
             return _Judgement("deny", forbidden)
-        is_own = bool(places) and all(place.startswith("internal") for place in places)
+        is_own = bool(places[0]) and all(place.startswith("internal") for place in places[0])
         if is_own and action.capability in ("read", "write"):
             return _Judgement("allow", "in a folder of the program's own.")
         allowed = action.tool in self._in_plan if action.capability == "internal" else action.capability in _LOOKS
         if self.mode == "plan" and not allowed:
             return _Judgement("deny", "this is a plan: look, and describe what you would do, but change nothing.")
         judgement = self._by_rule_or_mode(action)
-        if "outside" in places and judgement.step != "deny":
-            return _Judgement("ask", f"it is outside of {', '.join(folder for folder, _ in self._roots.folders)}.")
-        return judgement
+        is_outside = any("outside" in each for each in places)
+        why = self._asked_once(request, action, is_outside=is_outside) if judgement.step != "deny" else None
+        return judgement if why is None else _Judgement("ask", why)
 
     def _forbidden(self, request: GateRequest, action: Action, places: Sequence[Whereabouts]) -> str | None:
         """Return why nobody may allow this call; None if somebody may."""
         changes = action.capability in ("write", "unknown")
+        if changes and any(self._protected.holds(self._roots.locate(path)) for path in action.paths):
+            return f"{_summary(action, request)}: this decides about the agent itself, and no tool may change it."
         if changes and any(place in ("read_only", "internal_read_only") for place in places):
             return f"{_summary(action, request)}: the folder is read-only."
         rule = self._rules.denying(action, (request.tool_name, action.tool))
         return None if rule is None else f"the rule {rule} forbids it."
+
+    def _asked_once(self, request: GateRequest, action: Action, *, is_outside: bool) -> str | None:
+        """Return why each single call is asked about, whatever allows it; None if there is no such reason."""
+        if is_outside:
+            return f"it is outside of {', '.join(folder for folder, _ in self._roots.folders)}."
+        for each in action.readings():
+            if each.command is not None:
+                why = self._protected.named_by(each.command, each.paths[0] if each.paths else ".")
+                if why is not None:
+                    return why
+        if action.capability == "unknown" and self._protected.named_in(request.arguments):
+            return "it names a file that decides about the agent itself."
+        if self.mode == "auto" and action.capability == "write" and self._rules.allowing(action) is None:
+            located = [self._roots.locate(path) for path in action.paths]
+            if any(starts_by_itself(path) or is_loaded(path) for path in located):
+                return "it changes what this program, a shell or another tool runs by itself."
+        return None
 
     def _by_rule_or_mode(self, action: Action) -> _Judgement:
         rule, doubt = self._rules.allowing(action), self._rules.doubting(action)
@@ -203,10 +234,12 @@ class Permission:
         digest = request.digest
         answer = self.approvals.take(digest)
         question = f"{_summary(action, request, _LONGEST_QUESTION)}: {judgement.reason}"
-        approval = Approval(request=request, question=question, digest=digest, offers=judgement.offers)
         if answer is None:
+            rule = "" if judgement.offers == ONCE else self._rule(action)
+            asked = Ask(question, judgement.offers, rule)
+            approval = Approval(request=request, question=question, digest=digest, offers=asked.offers, rule=rule)
             self.approvals.ask(approval, self.key(action))
-            return Ask(question, judgement.offers)
+            return asked
         answer = self._within_rules(request, answer)
         self._record(request, action, _LABELS[type(answer)], _reason(answer))
         return answer
@@ -217,7 +250,7 @@ class Permission:
             return Deny("the approval came too late. Ask for it again.")
         if isinstance(decision, Allow) and decision.extent != "once":
             if decision.extent in approval.offers:
-                self.approvals.grant(self.key(action), decision.extent)
+                self.approvals.grant(self.key(action), decision.extent, approval.rule)
             else:
                 decision = Allow()
         return self._within_rules(approval.request, decision)
@@ -227,11 +260,11 @@ class Permission:
         if not isinstance(decision, Rewrite):
             return decision
         rewritten = replace(request, arguments=decision.arguments)
-        judgement = self._judged(rewritten, self._classify(rewritten))
+        judgement = self._judged(rewritten, self._action(rewritten))
         return Deny(judgement.reason) if judgement.step == "deny" else decision
 
     def key(self, action: Action) -> str:
-        """Return what an approval for longer than one call is bound to: a path, a command, a host or a tool."""
+        """Return what an approval for longer than one call is bound to: paths, a command, a host or arguments."""
         match action.capability:
             case "read" | "write" if action.paths:
                 return f"{action.capability}:{':'.join(self._roots.locate(path) for path in action.paths)}"
@@ -243,7 +276,24 @@ class Permission:
             case "network" if action.url is not None:
                 return f"network:{_hashed(action.url)}"
             case _:
-                return f"tool:{action.tool}"
+                return f"tool:{action.tool}:{action.digest}"
+
+    def _rule(self, action: Action) -> str:
+        """Say what the key of an action allows, in the words of rules where there are such."""
+        places = [self._roots.locate(path) for path in action.paths]
+        match action.capability:
+            case "read" | "write" if places:
+                kind = "Read" if action.capability == "read" else "Edit"
+                return f"{kind}({quoted(', '.join(places))[1:-1]})"
+            case "exec" if action.command is not None:
+                shown = with_its_end(quoted(action.command)[1:-1], _LONGEST_QUESTION)
+                return f"Bash({shown}), exactly so, in {quoted(', '.join(places) or self._roots.folders[0][0])[1:-1]}"
+            case "network" if action.url is not None and (host := plain_host(action.url)) is not None:
+                return f"WebFetch({host}), whatever is fetched from there or sent there"
+            case "network" if action.url is not None:
+                return f"{action.tool} of exactly this address"
+            case _:
+                return f"{action.tool} with exactly these arguments"
 
     # -- telling
 
@@ -273,17 +323,17 @@ def _hashed(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _reason(decision: Decision) -> str:
-    return f"approved: {decision.extent}." if isinstance(decision, Allow) else decision.reason
+def _reason(decision: Decision, rule: str = "") -> str:
+    if not isinstance(decision, Allow):
+        return decision.reason
+    return f"approved: {decision.extent}." if decision.extent == "once" else f"approved: {decision.extent}: {rule}."
 
 
 def _summary(action: Action, request: GateRequest, longest: int = _LONGEST_SUMMARY) -> str:
     """Say what a call would do, on one line. What looks like something else is written out."""
     named = action.command or action.url or ", ".join(action.paths) or ", ".join(action.agents)
     about = quoted(named or json.dumps(request.arguments, ensure_ascii=False))
-    hidden = len(about) - longest
-    shown = about if hidden <= 0 else f"{about[:longest]}… ({count(hidden, 'more character')})"
-    return f"{request.tool_name} {shown}"
+    return f"{request.tool_name} {with_its_end(about, longest)}"
 
 
 def _problems(

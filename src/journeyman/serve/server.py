@@ -23,7 +23,15 @@ from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import Abort
 from journeyman.connect import connect
 from journeyman.endings import Ending, InvalidInputContext
-from journeyman.errors import DefinitionError, InvalidArguments, ModelUnavailable, Problem, name_and_words, visible_json
+from journeyman.errors import (
+    DefinitionError,
+    InvalidArguments,
+    ModelUnavailable,
+    Problem,
+    name_and_words,
+    visible_json,
+    with_its_end,
+)
 from journeyman.events import Event, Listener
 from journeyman.gate import Allow, Approval, Approver, Decision, Deny
 from journeyman.model import opened
@@ -234,9 +242,7 @@ def _approver(context: Context, call: ServedCall) -> Approver | None:
 
 def _question(approval: Approval) -> str:
     request = approval.request
-    arguments = visible_json(request.input_json)
-    if len(arguments) > _ARGUMENTS_SHOWN:
-        arguments = f"{arguments[:_ARGUMENTS_SHOWN]}… ({len(arguments):,} characters)"
+    arguments = with_its_end(visible_json(request.input_json), _ARGUMENTS_SHOWN)
     return f"{' > '.join(request.path)} wants to call {request.tool_name} with {arguments}\n\n{approval.question}"
 
 

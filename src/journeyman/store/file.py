@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from glob import escape
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote
 from threading import RLock
 from typing import Any, Final
 
 from journeyman.errors import SessionInUse, StoreError
-from journeyman.files import NO_LINKS, open_lock, take_lock
+from journeyman.files import NO_LINKS, make_private_folder, open_lock, take_lock
 
 VERSION: Final = 1
 """The version of the format. A file of a newer version is not touched."""
@@ -69,9 +71,15 @@ class File:
         """True once damage was found."""
         self._lock = RLock()
         with _explained(path, "opened"):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(path.parent)
             if not path.exists():  # SQLite would make a file that others can read
                 os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+            mode = stat.S_IMODE(path.stat().st_mode)
+            if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise StoreError(
+                    f"{path} may be written by others (mode {mode:o}), so what it holds cannot be relied on.",
+                    hint=f"If you trust what is in it: chmod 600 {quote(str(path))}. Else use another file.",
+                )
             self._connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             with _explained(path, "opened"):

@@ -114,6 +114,7 @@ class Subagents(Tool[..., Any]):
             effect=_riskiest(agents),
             untrusted=any(tool.untrusted for agent in agents for tool in agent.tools),
             resumes=True,
+            acts_as="subagent",
         )
 
     # A tool is frozen, and its class has slots. So assignment is defined anew here for what the host may set later.

@@ -65,7 +65,7 @@ def bash_tool(bench: Bench) -> AnyTool:
         done = await _run(bench, command, where, timeout_s=seconds, on_line=ctx.progress)
         return _described(done, seconds)
 
-    return tool(bash, effect="once", untrusted=bench.untrusted)
+    return tool(bash, effect="once", untrusted=bench.untrusted, acts_as="bash")
 
 
 def _folder(bench: Bench, folder: str) -> str:

@@ -83,7 +83,7 @@ def edit_tool(bench: Bench) -> AnyTool:
         with bench.stamps.writing:
             return _edited(bench, located, old_text, new_text, every=replace_all)
 
-    return tool(edit, effect="once")
+    return tool(edit, effect="once", acts_as="edit")
 
 
 def _edited(bench: Bench, located: Located, old: str, new: str, *, every: bool) -> str:

@@ -104,7 +104,7 @@ def fetch_tool(
         return ToolResult(shown, is_error=answer.status >= 400)
 
     # A request can carry words out of the run, so it is no `pure` call, though it may be repeated.
-    return tool(fetch, parallel=True, effect="idempotent", untrusted=True)
+    return tool(fetch, parallel=True, effect="idempotent", untrusted=True, acts_as="fetch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ def read_tool(bench: Bench) -> AnyTool:
         text, _ = text_of(data, located.shown)
         return _numbered(bench, located, data, lines_of(text), offset=offset, limit=limit)
 
-    return tool(read, parallel=True, effect="pure", untrusted=bench.untrusted)
+    return tool(read, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="read")
 
 
 def _picture(data: bytes) -> str | None:
@@ -126,7 +126,7 @@ def ls_tool(bench: Bench) -> AnyTool:
             raise Refusal("not_found", f"{located.shown} is not a folder. Read it instead.")
         return tree(located, is_hidden, depth=depth)
 
-    return tool(ls, parallel=True, effect="pure", untrusted=bench.untrusted)
+    return tool(ls, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="ls")
 
 
 def tree(located: Located, is_hidden: Callable[[str], bool], *, depth: int) -> str:
@@ -179,7 +179,7 @@ def write_tool(bench: Bench) -> AnyTool:
         with bench.stamps.writing:
             return _written(bench, located, content)
 
-    return tool(write, effect="idempotent")
+    return tool(write, effect="idempotent", acts_as="write")
 
 
 def _written(bench: Bench, located: Located, text: str) -> str:

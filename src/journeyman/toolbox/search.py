@@ -73,7 +73,7 @@ def grep_tool(bench: Bench) -> AnyTool:
         text = capped(text, bench.spill, "grep") if text else f"No line matches {pattern}."
         return "\n".join([text, *note])
 
-    return tool(grep, parallel=True, effect="pure", untrusted=bench.untrusted)
+    return tool(grep, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="grep")
 
 
 def _matcher(expression: str) -> Callable[[str], bool]:
@@ -191,7 +191,7 @@ def glob_tool(bench: Bench) -> AnyTool:
         text = _listed(bench, located, open_to_us) if open_to_us else f"No file in {located.shown} matches {pattern}."
         return "\n".join([text, *left_out_note(len(found) - len(open_to_us))])
 
-    return tool(glob, parallel=True, effect="pure", untrusted=bench.untrusted)
+    return tool(glob, parallel=True, effect="pure", untrusted=bench.untrusted, acts_as="glob")
 
 
 def _listed(bench: Bench, located: Located, found: list[str]) -> str:

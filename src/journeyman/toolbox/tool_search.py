@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Annotated, Final, cast
 
 import orjson
@@ -88,7 +89,7 @@ def _search_tool(tools: dict[str, AnyTool]) -> AnyTool:
         "Find tools that are not listed here, with what they do and the JSON Schema of their arguments. "
         f"Then call them: through call_tool if you have it, else by their names. {_names(tools)}"
     )
-    return tool(tool_search, description=description, parallel=True, effect="pure", thread=False)
+    return tool(tool_search, description=description, parallel=True, effect="pure", thread=False, acts_as="tool_search")
 
 
 def _names(tools: dict[str, AnyTool]) -> str:
@@ -162,8 +163,10 @@ def _call_tool(tools: dict[str, AnyTool]) -> AnyTool:
         parallel=bool(tools) and all(each.parallel for each in tools.values()),
         effect=_riskiest([each.effect for each in tools.values()]),
         untrusted=any(each.untrusted for each in tools.values()),
+        acts_as="call_tool",
     )
-    return replace(made, stands_in=True)
+    ready = {name: each.acts_as for name, each in tools.items() if each.acts_as is not None}
+    return replace(made, stands_in=True, behind=MappingProxyType(ready))
 
 
 def _riskiest(effects: Sequence[Effect | None]) -> Effect | None:

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypedDict
 from journeyman.cancel import Abort, is_awaited
 from journeyman.errors import count, name_and_words
 from journeyman.events import Identity, Liveness, TaskInfo, TaskKind
+from journeyman.files import make_private_folder
 from journeyman.inbox import Inbox
 from journeyman.types import Usage
 
@@ -214,7 +215,7 @@ def in_folder(folder: str | os.PathLike[str]) -> OutputFactory:
     that one is there already."""
 
     def opened(id: str, subject: str) -> tuple[Writer, str]:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        make_private_folder(Path(folder))
         names = (f"{id}{f'-{n}' if n > 1 else ''}.jsonl" for n in range(1, 1_000_000))
         for path in (Path(folder) / name for name in names):
             try:

@@ -23,7 +23,7 @@ from journeyman.tools.context import ToolContext
 from journeyman.tools.raw_schema import RawSchema
 from journeyman.tools.schema import Arguments, Fields, schema_problems
 from journeyman.tools.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
-from journeyman.types import Effect, JsonObject, ToolResult, value_class
+from journeyman.types import READY_TOOLS, Effect, JsonObject, ReadyTool, ToolResult, value_class
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -71,6 +71,7 @@ class ToolOptions(TypedDict, total=False):
     strict: bool
     forms: Mapping[str, JsonObject]
     untrusted: bool
+    acts_as: ReadyTool | None
 
 
 @value_class()
@@ -123,11 +124,14 @@ class Tool(Generic[P, R]):
     """True: its results come from outside and may hold instructions that are not the user's."""
     resumes: bool = False
     """True: it records its own steps in the journal of the run, and so goes on by itself where it was cut off."""
+    acts_as: ReadyTool | None = None
+    """The ready tool that it is, or does the work of, with arguments that mean the same. Permissions know it by this,
+    and never by its name. None: a tool of its own."""
+    behind: Mapping[str, ReadyTool] = field(default_factory=dict[str, ReadyTool])
+    """Where it passes calls on: what the tools behind it act as, by name."""
     spec: ToolSpec = field(init=False, repr=False)
     """The tool as the model sees it."""
     _subject: str = field(init=False, repr=False)
-    is_async: bool = field(init=False, repr=False)
-    """True when the handler is known to return an awaitable; one that is not known to may still do so."""
     in_thread: bool = field(init=False, repr=False)
     """Whether the loop runs it in a thread."""
     wants_context: bool = field(init=False, repr=False)
@@ -148,7 +152,6 @@ class Tool(Generic[P, R]):
             stands_in=self.stands_in,
         )
         object.__setattr__(self, "_binding", binding)
-        object.__setattr__(self, "is_async", binding.is_async)
         object.__setattr__(self, "in_thread", not binding.is_async if self.thread is None else self.thread)
         object.__setattr__(self, "wants_context", binding.wants_context)
         object.__setattr__(self, "_subject", f"arguments for tool {self.name!r}")
@@ -165,6 +168,11 @@ class Tool(Generic[P, R]):
             InvalidArguments: they do not fit; it lists every issue.
         """
         return self._binding.arguments.parse(input_json, self._subject)
+
+    @property
+    def is_async(self) -> bool:
+        """True when the handler is known to return an awaitable; one that is not known to may still do so."""
+        return self._binding.is_async
 
     @property
     def may_be_quoted(self) -> bool:
@@ -282,6 +290,9 @@ def _option_problems(tool: AnyTool) -> Iterator[Problem]:
         yield Problem("INVALID_HANDLER", f"The handler is {tool.handler!r}, not a function.", "Pass a function.")
     if tool.effect not in (None, "pure", "idempotent", "once"):
         yield Problem("INVALID_EFFECT", f"The effect is {tool.effect!r}.", "Use 'pure', 'idempotent' or 'once'.")
+    if tool.acts_as not in (None, *READY_TOOLS):
+        hint = f"There are {', '.join(READY_TOOLS)}."
+        yield Problem("UNKNOWN_READY_TOOL", f"It acts as {tool.acts_as!r}, which is no ready tool.", hint)
     if tool.cache not in (False, "attempt", "run"):
         yield Problem("INVALID_CACHE", f"The cache is {tool.cache!r}.", "Use False, 'attempt' or 'run'.")
     if tool.cache and tool.effect != "pure":

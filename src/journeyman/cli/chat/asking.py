@@ -16,7 +16,7 @@ from journeyman.agent import Agent
 from journeyman.cli.chat.view import SAY, Prompt
 from journeyman.cli.show.lines import Line, one_line
 from journeyman.cli.show.lines import arguments as arguments_in_words
-from journeyman.errors import InvalidArguments, count, visible
+from journeyman.errors import InvalidArguments, count, visible, with_its_end
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite, Stop
 from journeyman.types import JsonObject
@@ -24,6 +24,7 @@ from journeyman.types import JsonObject
 Asked: TypeAlias = ApprovalRequested | QuestionAsked
 Answered: TypeAlias = ApprovalAnswered | QuestionAnswered
 _ROWS_SHOWN: Final = 30
+_LAST_ROWS: Final = 10
 _CHARS_SHOWN: Final = 3_000
 _MANY_ROWS: Final = 10_000
 _PIECE: Final = 4_000
@@ -39,6 +40,9 @@ _ALLOWS: Final[dict[str, Extent]] = {
     "always": "always",
 }
 _GRANTS: Final[dict[str, str]] = {"once": "[y]es, once", "session": "for this [s]ession", "always": "[a]lways"}
+_WHY: Final = re.compile(
+    r": ((?:the mode is|it is outside of|it (?:may name|names) a file|it changes what|the command is) .*)$", re.DOTALL
+)
 _OTHERS: Final = "[m]odify · [n]o, with a reason · e[x]it the turn"
 _DENIED: Final = "the user said no"
 
@@ -176,14 +180,20 @@ def _shown(asked: Asked) -> Iterator[Line]:
             yield Line(indent=4, text=f"{number} {option}", rows=3)
         return
     # The reason of the question, without what stands above and below it anyway.
-    found = re.search(r": ((?:the mode is|it is outside of) .*)$", asked.question, re.DOTALL)
+    found = _WHY.search(asked.question)
     why = found[1] if found else asked.question
     yield Line(mark="asks", name=f"{asked.tool_name} asks to run{who}", text=f"· {one_line(why, 300)}", rows=2)
     text = visible(asked.arguments)
-    shown = "\n".join(text[:_CHARS_SHOWN].split("\n")[:_ROWS_SHOWN])
+    rows = text.split("\n")
+    if len(rows) > _ROWS_SHOWN:  # what matters may stand at the end
+        hidden = f"… ({count(len(rows) - _ROWS_SHOWN, 'more row')}) …"
+        rows = [*rows[: _ROWS_SHOWN - _LAST_ROWS], hidden, *rows[-_LAST_ROWS:]]
+    shown = with_its_end("\n".join(rows), _CHARS_SHOWN)
     yield Line(indent=2, mark="bar", text=shown, rows=_MANY_ROWS)
-    if len(shown) < len(text):
-        yield Line(indent=2, mark="warning", text=f"{count(len(text) - len(shown), 'more character')}: v shows them")
+    if shown != text:
+        yield Line(indent=2, mark="warning", text="Not all of it is shown: v shows it")
+    if asked.rule:
+        yield Line(indent=2, text=f"session and always allow {asked.rule}", style="dim", rows=_FAULT_ROWS)
 
 
 def _whole(arguments: JsonObject) -> Iterator[Line]:

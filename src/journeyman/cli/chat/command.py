@@ -38,6 +38,7 @@ from journeyman.cli.show.screen import Interrupt, PlainScreen, hearing, print_er
 from journeyman.endings import ErrorCode
 from journeyman.errors import InvalidArguments
 from journeyman.events import ApprovalRequested, Event, QuestionAsked, TurnEnded
+from journeyman.files import make_private_folder
 from journeyman.gate import Deny
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.permission import Mode, Permission
@@ -154,7 +155,7 @@ def _terminal(view: View, dialog: Dialog, loop: asyncio.AbstractEventLoop, enter
 def _writable(path: Path) -> Path | None:
     """Return the file if it can be written, by nobody else: what was entered may be private."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError:
         return None

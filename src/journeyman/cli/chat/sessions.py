@@ -17,6 +17,7 @@ from journeyman.chat.chat import Chat
 from journeyman.cli.app import Mistake
 from journeyman.errors import StoreError
 from journeyman.events import Event, Listener
+from journeyman.files import make_private_folder
 from journeyman.store.repair import StoreRepaired
 from journeyman.store.store import SessionInfo, Store
 from journeyman.tasks.tasks import Tasks
@@ -118,7 +119,7 @@ def make_folder(folder: Path) -> None:
         Mistake: it cannot be made.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(folder)
     except OSError as error:
         hint = "Set XDG_DATA_HOME to a folder that you may write to, or give --session-file FILE."
         raise Mistake(f"The folder {folder} cannot be made: {error.strerror}.", hint) from error

@@ -1,0 +1,173 @@
+"""What an agent must not change, whatever rules and roots say: the files that decide about it.
+
+Those are the approvals with their lock, the audit, the stores of sessions, and what the program names besides. A path
+is compared as it is found, links followed, letters large or small; a hard link is the file, too. A store is known by
+what stands in it. In a command, whatever might be the name of such a file counts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final, cast
+
+from journeyman.permission.rules import Roots, is_inside
+from journeyman.permission.shell import every_command
+
+_CUT: Final = re.compile(r"[\s;&|<>()=,:@'\"`\\]+")
+_CHANGING: Final = re.compile(r"\{[^{}]*\}|\$\{[^}]*\}|\$[A-Za-z_]\w*|\[[^]]*\]|[*?]+")
+"""What a shell would put something in the place of."""
+
+_HEADER: Final = b"SQLite format 3\x00"
+_APPLICATION: Final = slice(68, 72)
+_STORE: Final = (0x6A6D6E31).to_bytes(4, "big")
+"""What the header of a store holds there: see `store`. Until it is written there, it is in the log beside it."""
+_BESIDE: Final = re.compile(r"-(wal|shm|journal|[0-9A-Za-z]{1,32}\.lock)$")
+
+
+class Protected:
+    """The files that decide about an agent."""
+
+    def __init__(self, paths: Sequence[str | Path], roots: Roots) -> None:
+        self._paths: Final = tuple(os.path.abspath(os.path.expanduser(path)) for path in paths)  # noqa: PTH100, PTH111
+        self._roots: Final = roots
+
+    def holds(self, located: str) -> bool:
+        """Tell whether a located path is one of these files, or in one of these folders."""
+        folded = _folded(located)
+        for path in self._found():
+            if is_inside(folded, _folded(path)):
+                return True
+            with suppress(OSError, ValueError):  # one of the two is not there
+                if os.path.samefile(located, path):  # noqa: PTH121 - strings
+                    return True
+        return is_store(located)
+
+    def named_by(self, command: str, folder: str) -> str | None:
+        """Return why a command must be asked about: it names such a file, or it cannot be read. None: neither."""
+        commands = every_command(command)
+        if commands is None:
+            return "the command is too long or too deep to be read."
+        texts = {command, re.sub(r"\\\n|[\\'\"]", "", command)}
+        words = {word.text for each in commands for word in each}
+        words |= {word for text in texts for word in _CUT.split(text) if word}
+        names = sorted(map(re.escape, self._names()))
+        spelled = re.compile(rf"(?<![\w.-])(?:{'|'.join(names)})(?![\w-]|\.\w)") if names else None
+        if spelled is not None and any(spelled.search(_folded(text)) for text in texts):
+            return "it names a file that decides about the agent itself."
+        if any(self._may_name(word, folder) for word in words) or self._leads_to_one(folder):
+            return "it may name a file that decides about the agent itself."
+        return None
+
+    def named_in(self, arguments: object) -> bool:
+        """Tell whether a text among the arguments of a call is the path of such a file."""
+        texts = {text for text in _texts(arguments) if len(text) <= 4_096 and "\0" not in text}
+        texts |= {text.removeprefix("file://") for text in texts}
+        return any(self.holds(place) for text in texts for place in self._places(text, "."))
+
+    def _may_name(self, word: str, folder: str) -> bool:
+        if _CHANGING.search(word) is None:
+            return self._leads_to_one(word, folder)
+        pattern = _CHANGING.sub("*", word).removeprefix("./")
+        if "$" in word and re.search(r"\w", pattern) is None:  # nothing is known of it
+            return False
+        folders, slash, _ = pattern.partition("*")[0].rpartition("/")
+        fixed = f"{folders}{slash}"
+        located = self._located(fixed if fixed.startswith(("/", "~")) else f"{folder}/{fixed}")
+        wanted = _folded(f"{located}/{pattern.removeprefix(fixed)}")
+        return any(fnmatchcase(_folded(path), wanted) for path in self._found())
+
+    def _leads_to_one(self, word: str, folder: str = ".") -> bool:
+        """Tell whether a word leads to such a file, or to a folder around one; not if a root is in that folder, too."""
+        for place in self._places(word, folder):
+            around = any(is_inside(root, place) for root, _ in self._roots.folders)
+            if self.holds(place) or (not around and any(is_inside(path, place) for path in self._found())):
+                return True
+        return False
+
+    def _places(self, text: str, folder: str) -> Iterator[str]:
+        """Give where a text leads, if it may be a path: below a folder, and for a program that starts in this one's."""
+        names = self._names()
+        for place in (text if text.startswith(("/", "~")) else f"{folder}/{text}", os.path.abspath(text)):  # noqa: PTH100
+            try:
+                spelled = self._roots.spelled(place)
+                is_there = os.path.lexists(spelled) or ("/" in text and os.path.lexists(os.path.dirname(spelled)))  # noqa: PTH120
+                if is_there or _folded(os.path.basename(spelled)) in names:  # noqa: PTH119 - a string
+                    yield self._roots.locate(place)
+            except ValueError:  # it can be no path
+                continue
+
+    def _names(self) -> set[str]:
+        return {_folded(os.path.basename(path)) for path in self._found()}  # noqa: PTH119 - a string
+
+    def _located(self, path: str) -> str | None:
+        try:
+            return self._roots.locate(path)
+        except ValueError:  # it can be no path
+            return None
+
+    def _found(self) -> list[str]:
+        return [os.path.realpath(path) for path in self._paths]
+
+
+def _folded(path: str) -> str:
+    """Return a path as a file system that does not tell letters apart might take it."""
+    return unicodedata.normalize("NFKC", path).casefold()
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in cast("dict[str, object]", value).values():
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in cast("list[object]", value):
+            yield from _texts(each)
+
+
+def is_store(path: str) -> bool:
+    """Tell whether a file is a store of sessions, or one of the files that belong to it."""
+    store = _BESIDE.sub("", path)
+    try:
+        if not stat.S_ISREG(os.stat(store).st_mode):  # noqa: PTH116 - a string
+            return False
+        with open(store, "rb") as file:  # noqa: PTH123 - a string
+            header = file.read(100)
+    except (OSError, ValueError):  # it is not there, or not for this program to read
+        return False
+    is_young = header[_APPLICATION] == bytes(4) and os.path.exists(f"{store}-wal")  # noqa: PTH110 - a string
+    return header.startswith(_HEADER) and (header[_APPLICATION] == _STORE or is_young)
+
+
+# -- what others run by themselves ------------------------------------------------------------------------------------
+
+_FOLDERS: Final = frozenset({".git", ".husky", ".idea", ".ssh", ".vscode", "fish"})
+_STARTING: Final = re.compile(
+    r"\.(bash_?(rc|profile|login|logout|aliases)|profile|z(shrc|shenv|profile|login|logout)|kshrc|cshrc|tcshrc|login"
+    r"|envrc|inputrc|gitconfig|gitmodules|pythonrc|pre-commit-config\.yaml|mcp\.json)"
+    r"|(site|user)customize\.py|.*\.pth|config\.fish"
+)
+
+
+def starts_by_itself(located: str) -> bool:
+    """Tell whether a shell, git, an editor or Python would run what stands in a file without being asked to."""
+    *folders, name = _folded(located).split("/")
+    return not _FOLDERS.isdisjoint([*folders, name]) or _STARTING.fullmatch(name) is not None
+
+
+def is_loaded(located: str) -> bool:
+    """Tell whether a file is a part of this very program: a module that it has loaded."""
+    name = os.path.basename(located)  # noqa: PTH119 - a string
+    files = [vars(module).get("__file__") for module in [*sys.modules.values()] if hasattr(module, "__dict__")]
+    return any(
+        isinstance(file, str) and os.path.basename(file) == name and os.path.realpath(file) == located  # noqa: PTH119
+        for file in files
+    )
