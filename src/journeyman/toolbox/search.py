@@ -106,7 +106,7 @@ def _searched(bench: Bench, path: str, expression: str, *, glob: str | None, dea
     if facts.kind == "file":
         return [located]
     wanted = compiled("**" if glob is None else glob)
-    found = sorted(each for each in files_below(bench, located, deadline, expression) if wanted.match(each))
+    found = sorted(each for each in files_below(bench, located, deadline, expression) if wanted(each))
     folder = located.path.rstrip("/")
     return (Located(f"{folder}/{each}", bench.reach.shown(f"{folder}/{each}"), located.files) for each in found)
 
@@ -161,7 +161,7 @@ def glob_tool(bench: Bench) -> AnyTool:
             pattern: The pattern, relative to `path`.
             path: The folder to look in, relative to the workspace.
         """
-        matches = compiled(pattern).match
+        matches = compiled(pattern)
         located, facts = bench.reach.existing(path)
         if facts.kind != "folder":
             raise Refusal("not_found", f"{located.shown} is not a folder. Give the folder to look in.")

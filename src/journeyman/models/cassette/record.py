@@ -332,7 +332,7 @@ _KNOWN: Final = tuple(
         (r"(\b(?:proxy-)?authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:(?:bearer|basic|token)\s+)?)[^\s\"',;\\]+", True),
         (r"(\bx-(?:api|goog-api|auth)-(?:key|token)\\?[\"']?\s*[:=]\s*\\?[\"']?)[^\s\"',;\\]+", True),
         (r"(\bbearer\s+)(?=[a-z._~+/=-]*\d)[\w.~+/=-]{8,}", True),
-        (r"(\b[a-z][a-z0-9+.-]*://[^\s/:@\"']*:)[^\s/@\"']+(?=@)", True),
+        (r"(\b[a-z][a-z0-9+.-]{0,40}://[^\s/:@\"']*:)[^\s/@\"']+(?=@)", True),
         (rf"()(?<![A-Za-z0-9_-])(?:{'|'.join(_KEYS)})", False),
     )
 )
