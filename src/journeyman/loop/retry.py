@@ -67,7 +67,7 @@ async def _ask_once(
     on_part: Callable[[Part], None] | None,
     on_cut: Callable[[str], None] | None,
 ) -> Response:
-    collector, price = Collector(), price_of(model)
+    collector, price = Collector(request.max_tokens or request.settings.max_tokens), price_of(model)
     try:
         async with model.stream(request) as parts:
             async for part in parts:

@@ -30,7 +30,7 @@ from typing import Final, Protocol
 import orjson
 
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.model import Part
+from journeyman.model import Part, is_negative
 from journeyman.models.sse import Event
 from journeyman.models.transport import HttpAnswer
 from journeyman.models.wire import to_json
@@ -141,7 +141,7 @@ def completed(
     error.args = (text,)
     error.status = error.status or status
     error.request_id = error.request_id or request_id
-    if error.usage is None and used is not None:
+    if error.usage is None and used is not None and not is_negative(used):
         error.usage = replace(used, exact=False)
     return error
 

@@ -124,10 +124,9 @@ class HttpAnswer:
             while chunk := await self._next_chunk():
                 if events := self._parser.feed(chunk):
                     return events
+            return self._parser.end()
         except (TooLarge, *FOREIGN) as error:
             failure = failure_within(error, self._exchange)
-        else:
-            return self._parser.end()
         raise failure
 
     async def _next_chunk(self) -> bytes:
