@@ -244,7 +244,7 @@ async def test_a_run_says_why_an_answer_was_not_taken(sent: Callable[[], Sent], 
     assert isinstance(result.error.context, UnusableAnswerContext)
     assert (result.error.code, result.error.context.limit) == ("INVALID_RESPONSE", limit)
     assert reason in result.error.message
-    assert result.metadata is not None
+    assert result.metadata.usage is not None
     assert result.metadata.usage.total_tokens >= 0
     assert len(server.requests) == 1  # it is not asked for again
 

@@ -192,15 +192,17 @@ class Decoder:
         return self._extend(opened, as_object(event.get("delta")))
 
     def _extend(self, opened: OpenBlock, delta: JsonObject) -> Sequence[Part]:
-        part = opened.add(delta)
+        part, room = opened.add(delta), self.room
         if part is None:
             given = [value for key, value in delta.items() if key != "type"]
-            self.room.other -= sum([len(each) if isinstance(each, str) else len(orjson.dumps(each)) for each in given])
-        else:
-            self.room.chars -= len(part.json if isinstance(part, InputPart) else part.text)
-        if self.room.chars < 0 or self.room.other < 0:
-            self.room.check()
-        return (part,) if part is not None and self.deltas else ()
+            room.other -= sum([len(each) if isinstance(each, str) else len(orjson.dumps(each)) for each in given])
+            if room.other < 0:
+                room.check()
+            return ()
+        room.chars = left = room.chars - len(part.json if isinstance(part, InputPart) else part.text)
+        if left < 0:
+            room.check()
+        return (part,) if self.deltas else ()
 
     def _finish_block(self, event: JsonObject) -> Sequence[BlockFinished]:
         opened = self._open.pop(_index(event), None)
