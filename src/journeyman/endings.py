@@ -241,6 +241,23 @@ class InvalidResponseContext:
 
 
 @frozen
+class UnusableAnswerContext:
+    """The answer is larger than can be right, or reports what cannot be. Nothing of it was taken."""
+
+    code: ClassVar = ErrorCode.INVALID_RESPONSE
+    category: ClassVar[Category] = "model"
+    hint: ClassVar = (
+        "Look at what answers at the model's address; if an answer may be so long, raise Settings(max_tokens=…)."
+    )
+    reason: str
+    limit: int | None
+    """What it exceeds: characters or blocks, as the reason says; None where it is no limit."""
+
+    def __str__(self) -> str:
+        return f"The model's answer is not taken: {self.reason}."
+
+
+@frozen
 class SubmitContext:
     """Submit was called before any output was proposed in this attempt."""
 
@@ -398,6 +415,7 @@ Context: TypeAlias = (
     | TruncatedContext
     | RefusedContext
     | InvalidResponseContext
+    | UnusableAnswerContext
     | SubmitContext
     | IterationsContext
     | AttemptsContext

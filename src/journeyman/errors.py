@@ -197,6 +197,16 @@ class ProviderError(JourneymanError):
         """What was used up to the failure; None when that is unknown."""
 
 
+class UnusableAnswer(ProviderError):
+    """A model's answer that is not taken: it is larger than can be right, or reports what cannot be. Never retried."""
+
+    def __init__(self, reason: str, *, limit: int | None = None) -> None:
+        super().__init__(f"The answer is not taken: {reason}.", kind="unknown")
+        self.reason = reason
+        self.limit = limit
+        """What it exceeds; None where it is no limit."""
+
+
 class NotRecorded(ProviderError):
     """A cassette is replayed, and does not hold this request or call. The first line says what differs, the others show
     it. Never retried, and never the model's to read."""

@@ -12,15 +12,19 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import field, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
-from journeyman.errors import ModelUnavailable, Problem, ProviderError
+from journeyman.errors import ModelUnavailable, Problem, ProviderError, UnusableAnswer
 from journeyman.types import (
     NOTHING_USED,
     Block,
     JsonObject,
     Message,
+    Opaque,
     Price,
+    RedactedThinking,
     StopReason,
     Text,
+    Thinking,
+    ToolUse,
     Usage,
     frozen,
     record_class,
@@ -344,6 +348,90 @@ def opened(model: Model) -> AbstractAsyncContextManager[object]:
     return _NOTHING_TO_OPEN if opens is None else opens()
 
 
+LEAST_TEXT_CHARS: Final = 1024 * 1024
+"""How much text, reasoning and arguments an answer may always hold together, in characters."""
+TEXT_CHARS_PER_TOKEN: Final = 64
+"""How much more it may hold for each token that it may have."""
+MAX_OTHER_CHARS: Final = 32 * 1024 * 1024
+"""How much all its other blocks may hold."""
+MAX_BLOCKS: Final = 1_000
+"""How many blocks an answer may have."""
+
+
+class Room:
+    """How much of an answer may still come: a service that sends without end does not fill the memory.
+
+    Who reads an answer lowers `chars` by what came, and calls `check` when that is below 0.
+    """
+
+    __slots__ = ("chars", "limit", "n_blocks", "other")
+
+    def __init__(self, max_tokens: int | None = None) -> None:
+        """`max_tokens`: the longest answer that was asked for; None where that is not known."""
+        self.limit = self.chars = max(LEAST_TEXT_CHARS, TEXT_CHARS_PER_TOKEN * (max_tokens or 0))
+        self.other = MAX_OTHER_CHARS
+        self.n_blocks = MAX_BLOCKS
+
+    def check(self) -> None:
+        """Go on only while there is room.
+
+        Raises:
+            UnusableAnswer: there is none left.
+        """
+        if self.chars < 0:
+            raise UnusableAnswer(f"it has more than {self.limit:,} characters", limit=self.limit)
+        if self.other < 0:
+            wrong = f"it has more than {MAX_OTHER_CHARS:,} characters beside its text"
+            raise UnusableAnswer(wrong, limit=MAX_OTHER_CHARS)
+        if self.n_blocks < 0:
+            raise UnusableAnswer(f"it has more than {MAX_BLOCKS:,} blocks", limit=MAX_BLOCKS)
+
+    def take(self, block: Block) -> None:
+        """Take in a whole block.
+
+        Raises:
+            UnusableAnswer: there is no room for it.
+        """
+        self.n_blocks -= 1
+        match block:
+            case Text() | Thinking():
+                self.chars -= len(block.text)
+            case ToolUse():
+                self.chars -= len(block.malformed or block.input_json)
+            case Opaque():
+                self.other -= len(block.json)
+            case RedactedThinking():
+                self.other -= len(block.data)
+            case _:
+                pass
+        if isinstance(block, Thinking):
+            self.other -= len(block.signature or "")
+        if self.chars < 0 or self.other < 0 or self.n_blocks < 0:
+            self.check()
+
+
+def room_for(request: Request, facts: Facts) -> Room:
+    """Return the room for the answer to a request to a model with these facts."""
+    return Room(request.max_tokens or request.settings.max_tokens or facts.max_output_tokens)
+
+
+def is_negative(usage: Usage) -> bool:
+    """Tell whether a count is below 0."""
+    told = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens or 0, usage.cache_write_tokens or 0)
+    return min(*told, usage.reasoning_tokens or 0, usage.cost or 0) < 0
+
+
+def checked_usage(usage: Usage) -> Usage:
+    """Return the use that a service reports.
+
+    Raises:
+        UnusableAnswer: a count of it is negative, which would give a run more than it may use.
+    """
+    if is_negative(usage):
+        raise UnusableAnswer("it reports a negative use")
+    return usage
+
+
 _NOTHING_TO_OPEN: Final = nullcontext()
 _FOR_DISPLAY = frozenset({ThinkingPart, InputPart})
 
@@ -358,9 +446,17 @@ def unfinished(parts: object) -> str:
 class Collector:
     """Adds up the parts of one model call."""
 
-    __slots__ = ("_blocks", "_finished", "_id", "_is_counted", "_lost", "_model", "_texts", "_usage")
+    __slots__ = (
+        *("_blocks", "_finished", "_id", "_is_counted", "_lost", "_max_tokens", "_model"),
+        *("_room", "_shown", "_texts", "_usage"),
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, max_tokens: int | None = None) -> None:
+        """`max_tokens`: the longest answer that was asked for, if that is known; see `Room`."""
+        self._max_tokens = max_tokens
+        self._room = Room(max_tokens)
+        self._shown = self._room.limit
+        """How many more characters of text pieces may come."""
         self._blocks: list[Block] = []
         self._texts: list[str] = []
         """The parts of a text block that is not finished."""
@@ -373,29 +469,40 @@ class Collector:
         """True once the output was counted too, and not just the input."""
 
     def add(self, part: Part) -> None:
-        """Take in the next part."""
+        """Take in the next part.
+
+        Raises:
+            UnusableAnswer: the answer has become too large, or reports a negative use.
+        """
         if isinstance(part, BlockFinished):
+            self._room.take(part.block)
             self._blocks.append(part.block)
             self._texts.clear()
         elif isinstance(part, TextPart):
             self._texts.append(part.text)
+            self._shown -= len(part.text)
+            if self._shown < 0:
+                self._room.chars = min(self._room.chars, self._shown)
+                self._room.check()
         elif isinstance(part, ResponseFinished):
             self._finished = part
             if part.usage is not None:
-                self._usage, self._is_counted = part.usage, True
+                self._usage, self._is_counted = checked_usage(part.usage), True
         elif type(part) not in _FOR_DISPLAY:
             self._add_fact(part)
 
     def _add_fact(self, part: Part) -> None:
         match part:
             case UsageSeen():
-                self._usage, self._is_counted = part.usage, True
+                self._usage, self._is_counted = checked_usage(part.usage), True
             case ResponseStarted():
-                self._model, self._id, self._usage = part.model, part.id, part.usage
+                self._model, self._id, self._usage = part.model, part.id, checked_usage(part.usage)
             case Restarted():
                 self._lost = self.used() if part.usage is None else self._lost + part.usage
                 self._blocks.clear()
                 self._texts.clear()
+                self._room = Room(self._max_tokens)
+                self._shown = self._room.limit
                 self._usage, self._finished, self._is_counted = None, None, False
             case _:
                 return

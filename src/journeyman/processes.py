@@ -156,7 +156,7 @@ def marked(environment: Mapping[str, str], mark: str) -> dict[str, str]:
 # -- what is written --------------------------------------------------------------------------------------------------
 
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n|\Z)")
+_OVERWRITTEN = re.compile(r"^[^\n]*\r(?!\n|\Z)", re.MULTILINE)  # each line is looked at from its beginning only
 
 
 def plain(text: str) -> str:

@@ -101,6 +101,7 @@ CONTEXTS: tuple[endings.Context, ...] = (
     endings.ApiErrorContext(kind="auth", message="no", status=401, type=None, request_id="r", retry_after_s=None),
     endings.TruncatedContext(stop_reason="max_tokens", max_tokens=10),
     endings.RefusedContext(refusal="bio", text="\ud800 no"),
+    endings.UnusableAnswerContext(reason="it has more than 1,048,576 characters", limit=1_048_576),
     endings.InvalidResponseContext(stop_reason="end_turn", stop_detail=None, expected_tool="output", has_draft=False),
     endings.AttemptsContext(attempts=3, max_attempts=3, last_error="no"),
     endings.BudgetContext(policy="tokens", limit=float("inf"), used=1, scope="run"),

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from journeyman.toolbox import Workspace, fetch_tool
 from journeyman.toolbox.fetch import is_public
 from journeyman.toolbox.page import readable
+from tests.support.stopwatch import STALL_S, longest_stall
 from tests.toolbox.playing import answered
 
 HERE = ["127.0.0.0/8"]
@@ -366,3 +367,22 @@ def test_any_page_becomes_some_text(html: str) -> None:
 def test_a_page_made_to_take_long_does_not(piece: str) -> None:
     # Were its time not in proportion to its length, it would not end within the time of a test.
     assert isinstance(readable(piece * (500_000 // len(piece)), "https://example.org/"), str)
+
+
+CHARSETS = ("punycode", "idna", "utf-7", "unicode_escape", "rot13", "no-such", "big5", "utf-8")
+
+
+@pytest.mark.parametrize("charset", CHARSETS)
+async def test_no_encoding_that_a_page_names_stops_the_loop(charset: str) -> None:
+    async with site(page(b"a" * 1_000_000, f"text/plain; charset={charset}")) as there:
+        assert (await fetched(there.url)).count("a" * 1_000)
+        assert await longest_stall(lambda: fetched(there.url)) < STALL_S
+
+
+async def test_packing_that_was_not_asked_for_is_refused_and_what_is_read_is_asked_for() -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        assert request.headers["Accept-Encoding"] == "gzip, deflate"
+        return web.Response(body=b"x", headers={"Content-Encoding": "br", "Content-Type": "text/plain"})
+
+    async with site(handle) as there:
+        assert "packed as br, which was not asked for" in await refused(there.url)

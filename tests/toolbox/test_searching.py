@@ -129,7 +129,7 @@ async def test_a_pattern_that_is_none_is_refused(player: Player, pattern: str) -
     ],
 )
 def test_a_pattern_matches_whole_paths(pattern: str, matching: Sequence[str], others: Sequence[str]) -> None:
-    match = compiled(pattern).match
+    match = compiled(pattern)
     assert [path for path in matching if not match(path)] == []
     assert [path for path in others if match(path)] == []
 

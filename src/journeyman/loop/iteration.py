@@ -19,9 +19,10 @@ from journeyman.endings import (
     ModelUnavailableContext,
     OverflowContext,
     RateLimitContext,
+    UnusableAnswerContext,
     told_reason,
 )
-from journeyman.errors import BudgetRefused, ModelUnavailable, ProviderError
+from journeyman.errors import BudgetRefused, ModelUnavailable, ProviderError, UnusableAnswer
 from journeyman.events import (
     Event,
     IterationStarted,
@@ -209,6 +210,8 @@ def _budget_context(refused: BudgetRefused) -> BudgetContext:
 def _provider_context(error: ProviderError) -> Context:
     if isinstance(error.__cause__, ModelUnavailable):
         return ModelUnavailableContext.of(error.__cause__)
+    if isinstance(error, UnusableAnswer):
+        return UnusableAnswerContext(reason=error.reason, limit=error.limit)
     if error.kind == "context_overflow":
         return OverflowContext(message=str(error))
     if error.kind == "rate_limited":

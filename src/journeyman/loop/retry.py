@@ -67,7 +67,8 @@ async def _ask_once(
     on_part: Callable[[Part], None] | None,
     on_cut: Callable[[str], None] | None,
 ) -> Response:
-    collector, price, parts = Collector(), price_of(model), None
+    collector, price = Collector(request.max_tokens or request.settings.max_tokens), price_of(model)
+    parts: object = None
     try:
         async with model.stream(request) as parts:
             async for part in parts:

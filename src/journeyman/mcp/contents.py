@@ -23,7 +23,24 @@ MAX_MEDIA: Final = 20
 """The most pictures and documents of one answer that are shown."""
 MAX_MEDIA_BYTES: Final = 5_000_000
 """The largest picture or document that is shown; providers refuse larger ones."""
+MAX_TEXTS: Final = 50_000
+"""The most names and texts that a message of a server may be made of: each becomes an object here."""
+MAX_VALUES: Final = 500_000
+"""The most values of any kind that it may be made of."""
+_MAX_COMPARED_CHARS: Final = 200_000
+"""In longer answers nobody looks whether the texts repeat the structured result."""
 Shown: TypeAlias = Text | Image | Document
+
+
+def is_too_fine(message: bytes) -> bool:
+    """Tell whether a message of a server is made of more pieces than can be right: reading it would take seconds.
+
+    Only what stands outside of texts counts, as far as that can be told without reading it.
+    """
+    if len(message) <= MAX_TEXTS:
+        return False
+    n_texts = (message.count(b'"') - message.count(b'\\"')) // 2
+    return n_texts > MAX_TEXTS or sum([message.count(mark) for mark in (b",", b"[", b"{")]) > MAX_VALUES
 
 
 def to_tool_result(answer: CallToolResult) -> ToolResult:
@@ -50,6 +67,8 @@ def _contents(answer: CallToolResult) -> Sequence[ContentBlock | Text]:
     if structured is None:
         return answer.content
     texts = [block.text for block in answer.content if block.type == "text"]
+    if sum(map(len, texts)) > _MAX_COMPARED_CHARS:
+        return answer.content
     wrapped = next(iter(structured.values())) if len(structured) == 1 else structured
     if wrapped in (texts, *texts[:1]):
         return answer.content
@@ -91,13 +110,16 @@ def _resource(resource: TextResourceContents | BlobResourceContents) -> Shown:
 
 def _media(data: str, media_type: str, *, title: str | None = None) -> Shown:
     """Return a picture or document, if it is one, and what it is: a server's word for it may be wrong."""
+    about = f" {title}" if title else ""
+    n_bytes = len(data) * 3 // 4 - data[-2:].count("=")
+    if n_bytes > MAX_MEDIA_BYTES:  # which is not decoded to be thrown away
+        return Text(f"[{media_type or 'Data'}{about}, {count(n_bytes, 'byte')}: not shown]")
     try:
         content = b64decode(data, validate=True)
     except (NotBase64, ValueError):
         return Text(f"[{media_type or 'Data'}, damaged: not shown]")
     kind = _kind(content)
     if kind is None or len(content) > MAX_MEDIA_BYTES:
-        about = f" {title}" if title else ""
         return Text(f"[{media_type or 'Data'}{about}, {count(len(content), 'byte')}: not shown]")
     if kind == "application/pdf":
         return Document.from_bytes(content, kind, title)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from journeyman.cancel import within
 from journeyman.errors import count, name_and_words, quoted
+from journeyman.mcp.contents import is_too_fine
 from journeyman.mcp.servers import Stdio
 from journeyman.processes import Processes, filtered, marked, plain, signal_name
 from journeyman.tools.issues import bounded
@@ -175,6 +176,9 @@ class StdioTransport:
         from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCResponse, jsonrpc_message_adapter  # noqa: PLC0415
 
         if not line.strip():
+            return None
+        if is_too_fine(line):
+            self._fault = "it sent a message of more pieces than can be right"
             return None
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)

@@ -30,7 +30,7 @@ from typing import Final, Protocol
 import orjson
 
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.model import Part
+from journeyman.model import Part, is_negative
 from journeyman.models.sse import Event
 from journeyman.models.transport import HttpAnswer
 from journeyman.models.wire import to_json
@@ -92,9 +92,11 @@ class RequestedStream(AbstractAsyncContextManager[AsyncIterator[Part]]):
     async def __aenter__(self) -> AsyncIterator[Part]:
         self._opened = self.open()
         answer = await self._opened.__aenter__()
-        if answer.status < 300:
+        if answer.status < 300 and not answer.packing:
             return _Parts(answer, self.decoder, self.expected, answer.media_type)
         try:
+            if answer.status < 300:
+                raise answer.failure(f"packed its answer ({answer.packing[:40]}), which it was asked not to", "unknown")
             raise with_overflow(await refused(answer, self.kinds), self.overflow)
         finally:
             await self._opened.__aexit__(None, None, None)
@@ -147,7 +149,7 @@ def completed(
     error.args = (text,)
     error.status = error.status or status
     error.request_id = error.request_id or request_id
-    if error.usage is None and used is not None:
+    if error.usage is None and used is not None and not is_negative(used):
         error.usage = replace(used, exact=False)
     return error
 
@@ -221,7 +223,7 @@ async def refused(answer: HttpAnswer, kinds: Mapping[str, ProviderErrorKind]) ->
     `kinds` are the provider's labels that say more than the status does. Such an answer is not billed.
     """
     try:
-        body = await answer.body(_ERROR_BODY_BYTES)
+        body = b"" if answer.packing else await answer.body(_ERROR_BODY_BYTES)
     except ProviderError:
         body = b""
     labels, text = _reported(body)

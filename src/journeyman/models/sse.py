@@ -8,7 +8,8 @@ from typing import Final, TypeAlias
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # Nearly every chunk is whole events in this form, which are found at once: the benchmark `over-http` needs it.
-_USUAL: Final = re.compile(rb"event: (.*)\ndata: (.*)\n\n")
+_USUAL: Final = re.compile(rb"^event: (.*+)\ndata: (.*+)\n\n", re.MULTILINE)
+_MOST_LINES: Final = 10_000
 _USUAL_FRAME_BYTES: Final = len(b"event: \ndata: \n\n")
 
 Event: TypeAlias = tuple[bytes, bytes]
@@ -38,7 +39,7 @@ class Parser:
         """Return the events that `chunk` completes.
 
         Raises:
-            TooLarge: an event has grown past the limit.
+            TooLarge: an event has grown past the limit, or has very many lines.
         """
         if not self._held and not self._skip_line_feed and (events := _usual(chunk)):
             self._started = True
@@ -46,7 +47,8 @@ class Parser:
         if self._skip_line_feed or b"\r" in chunk:
             chunk = self._with_line_feeds(chunk)
         if self._held:
-            if b"\n\n" not in chunk and not chunk.startswith(b"\n"):
+            ends_line = chunk.startswith(b"\n") and self._held[-1].endswith(b"\n")
+            if b"\n\n" not in chunk and not ends_line:
                 self._hold(chunk)
                 return []
             chunk = b"".join((*self._held, chunk))
@@ -94,6 +96,8 @@ def _usual(chunk: bytes) -> list[Event]:
 
 
 def _event(frame: bytes) -> Event | None:
+    if len(frame) > _MOST_LINES and frame.count(b"\n") > _MOST_LINES:
+        raise TooLarge(f"an event of more than {_MOST_LINES:,} lines")
     name = b""
     data: list[bytes] = []
     for line in frame.split(b"\n"):

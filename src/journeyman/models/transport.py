@@ -32,6 +32,8 @@ EVENT_LIMIT_BYTES: Final = 32 * 1024 * 1024
 _DRAIN_S: Final = 0.25  # an answer is complete, only its connection is at stake
 _KEEP_ALIVE_S: Final = 45.0
 _FIRST_BYTES: Final = 16 * 1024  # aiohttp copies the first piece, to send it with the headers
+_READ_BYTES: Final = 16 * 1024
+"""How much of a stream is read before others have their turn, in bytes."""
 _PIECE_BYTES: Final = 128 * 1024  # what a full socket leaves of a piece is copied once more
 
 _PUBLIC_HEADERS: Final = frozenset(
@@ -85,6 +87,8 @@ class HttpAnswer:
     _response: aiohttp.ClientResponse
     _exchange: Exchange
     _parser: Parser = field(default_factory=lambda: Parser(EVENT_LIMIT_BYTES), init=False)
+    _unread: bytes = field(default=b"", init=False)
+    """What has arrived and was not looked at yet, of a stream that comes very fast."""
 
     @property
     def status(self) -> int:
@@ -101,6 +105,12 @@ class HttpAnswer:
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     @property
+    def packing(self) -> str:
+        """How the body is packed, in the server's words; empty if it is not, as it was asked for."""
+        encoding = self.headers.get("Content-Encoding", "").strip().lower()
+        return "" if encoding == "identity" else encoding
+
+    @property
     def request_id(self) -> str | None:
         """The provider's id of the request, to quote when asking for help."""
         return self.headers.get("request-id") or self.headers.get("x-request-id")
@@ -112,14 +122,25 @@ class HttpAnswer:
             ProviderError: the stream broke off, fell silent, or holds an event of more than `EVENT_LIMIT_BYTES`.
         """
         try:
-            while chunk := await self._response.content.readany():
+            while chunk := await self._next_chunk():
                 if events := self._parser.feed(chunk):
                     return events
+            return self._parser.end()
         except (TooLarge, *FOREIGN) as error:
             failure = failure_within(error, self._exchange)
-        else:
-            return self._parser.end()
         raise failure
+
+    async def _next_chunk(self) -> bytes:
+        if self._unread:
+            await asyncio.sleep(0)
+            chunk = self._unread
+        else:
+            chunk = await self._response.content.readany()
+        if len(chunk) > _READ_BYTES:
+            chunk, self._unread = chunk[:_READ_BYTES], chunk[_READ_BYTES:]
+        elif self._unread:
+            self._unread = b""
+        return chunk
 
     async def body(self, first_bytes: int | None = None) -> bytes:
         """Return the body, or not much more than its first bytes.
@@ -310,6 +331,7 @@ def _session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
         cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,  # nobody asked for it, and a small answer may be huge when it is unpacked
         # A proxy that compresses a stream holds its events back.
         headers={"Accept-Encoding": "identity", "User-Agent": "journeyman"},
         timeout=aiohttp.ClientTimeout(total=None),

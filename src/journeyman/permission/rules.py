@@ -202,13 +202,24 @@ def _folded(path: str) -> str:
 
 @cache
 def _path_regex(pattern: str, *, below: bool) -> re.Pattern[str]:
-    """Return what a pattern of absolute paths matches: `**` any number of folders, `*` and `?` within a name."""
-    regex = ""
+    """Return what a pattern of absolute paths matches: `**` any number of folders, `*` and `?` within a name.
+
+    What was matched is not tried again in another way, but for the last `**` and the last `*` of a name: where the
+    first place fits, no later one fits better. So however many stars there are, it takes no longer than their number.
+    """
+    runs = [""]  # the names between two `**`
     for part in pattern.split("/")[1:]:
         if part == "**":
-            regex += "(?:/[^/]+)*"
+            runs += [] if len(runs) > 1 and not runs[-1] else [""]
         elif part:
-            regex += "/" + "".join({"*": "[^/]*", "?": "[^/]"}.get(each, re.escape(each)) for each in part)
+            first, *pieces = [
+                "".join("[^/]" if each == "?" else re.escape(each) for each in piece) for piece in part.split("*")
+            ]
+            inner = "".join(f"(?>[^/]*?{piece})" for piece in pieces[:-1] if piece)
+            runs[-1] += f"/{first}{inner}" + (f"[^/]*{pieces[-1]}" if pieces else "")
+    first_run, *others = runs
+    regex = first_run + "".join(rf"(?>(?:/[^/]+)*?{run}(?=/|\Z))" for run in others[:-1])
+    regex += f"(?:/[^/]+)*{others[-1]}" if others else ""
     root = "|/" if set(pattern.split("/")) <= {"", "**"} else ""
     return re.compile(f"(?:{regex or '/'}{'(?:/.*)?' if below else ''}){root}", re.DOTALL)
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 Claim: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
 
 
-_MARK: Final = re.compile(r"<(?=\s*/?\s*team-message)", re.IGNORECASE)
+_MARK: Final = re.compile(r"<(?=\s*+(?:/\s*+)?team-message)", re.IGNORECASE)
 
 
 def as_text(mail: Mail) -> str:

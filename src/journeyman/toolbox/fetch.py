@@ -8,6 +8,7 @@ told to the model instead, so that a gate sees it as a call of its own.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import re
 import socket
 import zlib
@@ -36,6 +37,28 @@ _CHUNK_BYTES: Final = 64 * 1024
 _PORTS: Final = {"http": 80, "https": 443}
 _TEXTS = re.compile(r"text/|application/(?:.*\+)?(?:json|xml|javascript|yaml|x-yaml|toml|x-ndjson)\b")
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
+# Python's names of the encodings that the web has. Others are not for texts, or take time that grows with the square.
+_CHARSETS: Final = frozenset(
+    (
+        *("utf-8", "utf-8-sig", "ascii", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
+        *(f"iso8859-{n}" for n in range(1, 17)),
+        *(f"cp{n}" for n in (437, 850, 852, 866, 874, 932, 949, 950, *range(1250, 1259))),
+        *(
+            "koi8-r",
+            "koi8-u",
+            "mac-roman",
+            "mac-cyrillic",
+            "tis-620",
+            "gb2312",
+            "gbk",
+            "gb18030",
+            "hz",
+            "big5",
+            "big5hkscs",
+        ),
+        *("shift_jis", "euc_jp", "iso2022_jp", "euc_kr", "johab"),
+    )
+)
 Address: TypeAlias = IPv4Address | IPv6Address
 # IPv6 addresses that stand for one of IPv4, which is then what counts; the number is how many bits come after it.
 _TRANSLATED: Final = (
@@ -95,7 +118,7 @@ def fetch_tool(
         try:
             async with asyncio.timeout(limits.timeout_s):
                 answer = await _answer(url.strip(), limits)
-                text = await _text(answer)
+                text = await asyncio.to_thread(_text, answer)
         except TimeoutError:
             raise Refusal("timeout", f"{url[:200]} did not answer within {limits.timeout_s:g} s.") from None
         cut = f", only the first {len(answer.body):,} bytes" if answer.is_cut else ""
@@ -171,7 +194,7 @@ async def _asked(url: str, host: str, limits: _PageLimits) -> _Fetched:
     try:
         async with (
             session,
-            session.get(url, allow_redirects=False, headers={"Accept-Encoding": "identity"}) as response,
+            session.get(url, allow_redirects=False, headers={"Accept-Encoding": "gzip, deflate"}) as response,
         ):
             return await _read(url, response, limits.max_bytes)
     except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -233,13 +256,13 @@ def _unpacking(encoding: str) -> Callable[[bytes, int], bytes] | None:
     return zlib.decompressobj(wbits=47).decompress  # 32 + 15: tells gzip from zlib by itself
 
 
-async def _text(answer: _Fetched) -> str:
+def _text(answer: _Fetched) -> str:
     if not answer.body:
         return "[Nothing that can be shown as text.]"
     is_html = answer.media_type in ("text/html", "application/xhtml+xml")
     text = _decoded(answer, is_html=is_html)
     if is_html:
-        text = await asyncio.to_thread(readable, text[:_MAX_HTML_CHARS], answer.url)
+        text = readable(text[:_MAX_HTML_CHARS], answer.url)
     return text or "[The page has no text.]"
 
 
@@ -247,9 +270,13 @@ def _decoded(answer: _Fetched, *, is_html: bool) -> str:
     declared = _CHARSET.search(answer.body[:4096]) if is_html and answer.charset is None else None
     charset = answer.charset or (declared.group(1).decode() if declared else "utf-8")
     try:
-        return answer.body.decode(charset, "replace")
-    except LookupError:
-        return answer.body.decode("utf-8", "replace")
+        name = codecs.lookup(charset).name
+    except (LookupError, ValueError):
+        name = "utf-8"
+    decoder = codecs.getincrementaldecoder(name if name in _CHARSETS else "utf-8")("replace")
+    starts = range(0, len(answer.body), _CHUNK_BYTES)  # in pieces, so that other threads have their turn
+    pieces = [decoder.decode(answer.body[start : start + _CHUNK_BYTES]) for start in starts]
+    return "".join([*pieces, decoder.decode(b"", final=True)])
 
 
 # -- which addresses may be asked --------------------------------------------------------------------------------------

@@ -31,10 +31,12 @@ _RAW: Final = frozenset({"script", "style", "iframe"})
 _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*+)((?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+)>")
 _MARKUP = re.compile(r"<(?:/?[a-zA-Z]|[!?])")
 _TAG_BEGUN = re.compile(r"</?[a-zA-Z]")
-_ATTRIBUTE = re.compile(r"""([^\s=>"'/]++)\s*+=\s*+("[^"]*"|'[^']*'|[^\s>]+)""")
+_ATTRIBUTE = re.compile(r"""(?<![^\s=>"'/])([^\s=>"'/]++)\s*+=\s*+("[^"]*"|'[^']*'|[^\s>]+)""")
 _LONGEST_ATTRIBUTES: Final = 8_000
 _SPACES = re.compile(r"[ \t\r\n\f]+")
-_EMPTY_LINES = re.compile(r"\n{3,}")
+_LONG_NUMBER = re.compile(r"&#[0-9]{8,};?")  # it is no character, and `unescape` fails at very long ones
+_TEXT_CHARS: Final = 32_768
+"""How much of a text is read at once: in between, other threads have their turn."""
 
 
 def readable(html: str, url: str) -> str:
@@ -43,8 +45,12 @@ def readable(html: str, url: str) -> str:
     at = 0
     while at < len(html):
         at = _step(page, html, at)
-    lines = [line.rstrip() for line in "".join(page.pieces).split("\n")]
-    return _EMPTY_LINES.sub("\n\n", "\n".join(lines)).strip()
+    lines: list[str] = []
+    for line in "".join(page.pieces).split("\n"):
+        text = line.rstrip()
+        if text or (lines and lines[-1]):
+            lines.append(text)
+    return "\n".join(lines).strip()
 
 
 def _step(page: _Page, html: str, at: int) -> int:
@@ -63,6 +69,12 @@ def _step(page: _Page, html: str, at: int) -> int:
         return len(html)
     following = _MARKUP.search(html, at + 1)
     end = len(html) if following is None else following.start()
+    if end - at > _TEXT_CHARS:
+        end = (
+            max(html.rfind(" ", at + 1, at + _TEXT_CHARS), at)
+            if " " in html[at + 1 : at + _TEXT_CHARS]
+            else at + _TEXT_CHARS
+        )
     page.text(html[at:end])
     return end
 
@@ -130,7 +142,7 @@ class _Page:
     def text(self, data: str) -> None:
         if self._n_skipped:
             return
-        words = unescape(data)
+        words = unescape(_LONG_NUMBER.sub("\ufffd", data) if "&#" in data else data)
         if not self._n_kept:
             words = _SPACES.sub(" ", words)
             if words.startswith(" ") and self.pieces and self.pieces[-1].endswith(("\n", " ")):
@@ -151,5 +163,5 @@ class _Page:
 def _attribute(attributes: str, name: str) -> str | None:
     for found in _ATTRIBUTE.finditer(attributes[:_LONGEST_ATTRIBUTES]):
         if found.group(1).lower() == name:
-            return unescape((found.group(2) or "").strip("\"'"))
+            return unescape(_LONG_NUMBER.sub("\ufffd", found.group(2)).strip("\"'"))
     return None

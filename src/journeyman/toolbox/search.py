@@ -120,11 +120,11 @@ def _searched(
         return [located], 0
     wanted = compiled("**" if glob is None else glob)
     folder = located.path.rstrip("/")
-    found = sorted(each for each in files_below(bench, located, deadline, expression) if wanted.match(each))
+    found = sorted(each for each in files_below(bench, located, deadline, expression) if wanted(each))
     n_hidden = 0
     if is_hidden is not nothing_hidden:
         # Counted by their names alone: a count of those that match would tell what is in them.
-        every = (f"{folder}/{each}" for each in files_below(bench, located, deadline) if wanted.match(each))
+        every = (f"{folder}/{each}" for each in files_below(bench, located, deadline) if wanted(each))
         n_hidden = sum(map(is_hidden, every))
     paths = (f"{folder}/{each}" for each in found)
     shown = (Located(each, bench.reach.shown(each), located.files) for each in paths if not is_hidden(each))
@@ -181,7 +181,7 @@ def glob_tool(bench: Bench) -> AnyTool:
             pattern: The pattern, relative to `path`.
             path: The folder to look in, relative to the workspace.
         """
-        matches = compiled(pattern).match
+        matches = compiled(pattern)
         located, facts, is_hidden = bench.existing(path)
         if facts.kind != "folder":
             raise Refusal("not_found", f"{located.shown} is not a folder. Give the folder to look in.")

@@ -20,9 +20,11 @@ from time import monotonic
 from typing import Final
 
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from journeyman.toolbox.bench import Bench
 from journeyman.toolbox.files import Entry, Files, LocalFiles, Located, Refusal
+from journeyman.tools.results import encodable
 
 SEARCH_S: Final = 60.0
 """How long a search may take."""
@@ -124,7 +126,9 @@ def _walked(located: Located, prefix: str, above: _Rules, deadline: Deadline) ->
             entries, inside = _entered(located.files, root, folder, rules)
         except OSError:  # no longer there, or not for us: ripgrep, too, goes on without it
             continue
-        for entry in entries:
+        for number, entry in enumerate(entries):
+            if number % 100 == 99:
+                deadline.check()  # there may be very many, and very many rules
             path = f"{folder}/{entry.name}" if folder else entry.name
             if entry.kind == "file" and not inside.leave_out(path, is_folder=False):
                 yield path[len(prefix) + 1 :] if prefix else path
@@ -150,7 +154,7 @@ def _entered(files: Files, root: str, folder: str, rules: _Rules) -> tuple[Seque
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    pattern: re.Pattern[str]
+    matches: Callable[[str], bool]
     leaves_out: bool
     only_folders: bool
 
@@ -164,7 +168,7 @@ class _IgnoreFile:
     def verdict(self, path: str, *, is_folder: bool) -> bool | None:
         inside = path[len(self.folder) + 1 :] if self.folder else path
         for rule in self.rules:
-            if (is_folder or not rule.only_folders) and rule.pattern.match(inside):
+            if (is_folder or not rule.only_folders) and rule.matches(inside):
                 return rule.leaves_out
         return None
 
@@ -221,8 +225,8 @@ _BELOW: Final = f"(?:{_FOLDER}|$)"
 """How pathspec's expressions end. They match what is below a folder, too, which is not wanted here."""
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
-    """Return what matches whole paths relative to a folder. A pattern without a slash matches names at any depth.
+def compiled(pattern: str) -> Callable[[str], bool]:
+    """Return the test of whole paths, relative to a folder. A pattern without a slash fits a name at any depth.
 
     Raises:
         Refusal: it is no pattern.
@@ -238,10 +242,16 @@ def compiled(pattern: str) -> re.Pattern[str]:
         raise Refusal("invalid", f"{pattern!r} is no pattern for paths: {error}. Example: src/**/*.py") from error
 
 
-def _whole(expression: str) -> re.Pattern[str]:
+def _whole(expression: str) -> Callable[[str], bool]:
+    """Return the test of a path, by the engine that `grep` has: no pattern takes more than linear time."""
     if expression.endswith((_BELOW, _FOLDER)):
-        expression = expression.removesuffix(_BELOW) + r"\Z"
-    return re.compile(expression, re.DOTALL)
+        expression = expression.removesuffix(_BELOW) + r"\z"
+    try:
+        schema = core_schema.str_schema(pattern=f"(?s){expression}", regex_engine="rust-regex")
+        matches = SchemaValidator(schema).isinstance_python
+    except SchemaError as error:
+        raise re.error("a [ ] or { } in it cannot be read") from error
+    return lambda path: matches(path if path.isascii() else encodable(path))
 
 
 def _translated(pattern: str) -> tuple[str | None, bool]:
@@ -277,4 +287,4 @@ def _translated(pattern: str) -> tuple[str | None, bool]:
 def _class(text: str) -> str:
     negation = "^" if text[1] in "!^" else ""
     chars = re.sub(r"([\\\[\]&~|^])", r"\\\1", text[1 + len(negation) : -1])
-    return f"(?!/)[{negation}{chars}]"
+    return f"[[{negation}{chars}]&&[^/]]"

@@ -1,17 +1,43 @@
-"""A JSON Schema that is given as such, for example by an MCP server, as the check of a tool's arguments."""
+"""A JSON Schema that is given as such, for example by an MCP server, as the check of a tool's arguments.
+
+Whoever wrote the schema does not decide how long a check takes: what it costs is counted first, and what is too much is
+refused.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NoReturn, Protocol, cast
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
 from pydantic_core import from_json
 
-from journeyman.errors import InvalidArguments
+from journeyman.errors import InvalidArguments, Problem
 from journeyman.tools.issues import Fault, Rank, bounded, excerpt, holds_json, issue_lines
 from journeyman.tools.written import holds_secrets, leave_out_absent
 from journeyman.types import JsonObject
+
+if TYPE_CHECKING:
+    from jsonschema_rs import FancyRegexOptions, RegexOptions
+
+MAX_SCHEMA_PARTS: Final = 20_000
+"""The most schemas that a tool's schema may hold, each counted as often as references lead to it."""
+MAX_SCHEMA_CHARS: Final = 1_000_000
+"""The longest texts that a tool's schema may hold, all together."""
+_MAX_REPEATS: Final = 20_000
+"""How often all patterns of a schema may repeat something, as in `a{20}`: each repetition is compiled. Every pattern
+counts 100 more."""
+_REPEATS_OF_ANY: Final = 100
+_MAX_STEPS: Final = 500_000
+"""How often arguments may be compared with a part of the schema: some 20 ms."""
+_MAX_STEPS_EXPLAINED: Final = 4_000
+"""The same, where every fault is told: that takes hundreds of times as long."""
+_MAX_LOOKS: Final = 40_000
+"""How many pairs of a value and a schema are looked at to count those steps: some 30 ms."""
+_MAX_SCHEMA_VALUES: Final = 20_000
+_BACKTRACKS: Final = 10_000
 
 
 class RawSchema:
@@ -20,11 +46,12 @@ class RawSchema:
     A null for what may be left out is taken out of them, unless its schema allows null.
     """
 
-    __slots__ = ("_schema", "_validator", "input_schema", "may_be_quoted")
+    __slots__ = ("_schema", "_validator", "_weight", "input_schema", "may_be_quoted")
 
     def __init__(self, schema: JsonObject) -> None:
         self._schema = schema
         self._validator: _Validator | None = None
+        self._weight: _Weight | None = None
         self.may_be_quoted = not holds_secrets(schema)
         self.input_schema: JsonObject = {key: value for key, value in schema.items() if key != "$schema"}
 
@@ -36,8 +63,22 @@ class RawSchema:
         """
         arguments = _loaded(input_json, subject)
         try:
-            leave_out_absent(arguments, self._schema)
-            faults = [fault for error in self._compiled().iter_errors(arguments) for fault in _faults(error)]
+            steps = self._steps(arguments, input_json)
+            if steps.most > _MAX_STEPS and steps.counted > _MAX_STEPS:
+                wrong = "checking them by the tool's schema would take too long; send less at a time"
+                raise InvalidArguments(subject, [wrong])
+            if (b"null" in input_json) if isinstance(input_json, bytes) else "null" in input_json:
+                leave_out_absent(arguments, self._schema)
+            validator = self._validator
+            if validator is None:
+                validator = self._validator = _compile(self._schema, self.input_schema)
+            if steps.most > _MAX_STEPS_EXPLAINED:
+                if validator.is_valid(arguments):
+                    return arguments
+                if steps.counted > _MAX_STEPS_EXPLAINED:
+                    wrong = "they do not fit the tool's schema, and are too many to say where; send less at a time"
+                    raise InvalidArguments(subject, [wrong])
+            faults = [fault for error in validator.iter_errors(arguments) for fault in _faults(error)]
         except (ValueError, RecursionError) as error:  # of the schema, or of a pattern that takes too long
             reason = bounded(str(error).partition("\n")[0])
             raise InvalidArguments(
@@ -47,10 +88,12 @@ class RawSchema:
             raise InvalidArguments(subject, issue_lines(faults))
         return arguments
 
-    def _compiled(self) -> _Validator:
-        if self._validator is None:
-            self._validator = _compile(self._schema, self.input_schema)
-        return self._validator
+    def _steps(self, arguments: dict[str, object], input_json: str | bytes) -> _Steps:
+        if self._weight is None:
+            self._weight = _Weight(self._schema)
+        if self._weight.problem:
+            raise ValueError(f"it {self._weight.problem}")
+        return _Steps(self._weight, arguments, input_json)
 
 
 def _loaded(input_json: str | bytes, subject: str) -> dict[str, object]:
@@ -86,17 +129,31 @@ class _Error(Protocol):
 
 
 class _Validator(Protocol):
+    def is_valid(self, instance: object) -> bool: ...
     def iter_errors(self, instance: object) -> Iterator[_Error]: ...
 
 
 def _compile(schema: JsonObject, without_draft: JsonObject) -> _Validator:
+    from jsonschema_rs import FancyRegexOptions, RegexOptions
+
+    try:
+        return _with_patterns(schema, without_draft, RegexOptions())  # in linear time, whatever the pattern
+    except ValueError:  # of a look-around, perhaps
+        return _with_patterns(schema, without_draft, FancyRegexOptions(backtrack_limit=_BACKTRACKS))
+
+
+def _with_patterns(
+    schema: JsonObject, without_draft: JsonObject, patterns: RegexOptions | FancyRegexOptions
+) -> _Validator:
     import jsonschema_rs
 
     # Values are masked, since messages repeat them whole. References lead nowhere outside, to neither files nor hosts.
     if _DRAFT.fullmatch(str(schema.get("$schema"))):
-        validator = jsonschema_rs.validator_for(schema, mask="it", retriever=_refuse)
+        validator = jsonschema_rs.validator_for(schema, mask="it", retriever=_refuse, pattern_options=patterns)
     else:
-        validator = jsonschema_rs.Draft202012Validator(without_draft, mask="it", retriever=_refuse)
+        validator = jsonschema_rs.Draft202012Validator(
+            without_draft, mask="it", retriever=_refuse, pattern_options=patterns
+        )
     return cast("_Validator", validator)
 
 
@@ -120,3 +177,266 @@ def _faults(error: _Error) -> Iterator[Fault]:
             yield Fault(Rank.TYPE, path, f"should be of type {' or '.join(sorted(types))}", found, is_quoted)
         case _:
             yield Fault(Rank.VALUE, path, error.message.removeprefix("it "), found)
+
+
+# -- what a check costs ------------------------------------------------------------------------------------------------
+
+_LISTED: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
+_NAMED: Final = ("dependentSchemas", "patternProperties", "properties")
+_SINGLE: Final = (
+    *("not", "if", "then", "else", "contains", "propertyNames"),
+    *("additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties"),
+)
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_AGAIN: Final = frozenset({"unevaluatedItems", "unevaluatedProperties"})
+"""With these, whatever else holds for the same value is checked twice."""
+_HELD: Final = frozenset({*_LISTED, *_NAMED, *_SINGLE, *_REFERENCES, "items"})
+_REPEATS: Final = re.compile(r"(\)?)\{(\d{1,9})(?:,(\d{0,9}))?\}")
+
+
+def size_problems(schema: JsonObject) -> list[Problem]:
+    """Return why a schema is too large to be used, if it is: it can be huge although its text is short."""
+    problem = _Weight(schema).problem
+    hint = "Make it simpler, or leave the tool out (that of an MCP server with only=[…])."
+    return [Problem("INPUT_SCHEMA_TOO_LARGE", f"The input schema {problem}.", hint)] if problem else []
+
+
+class _References:
+    """Finds what references of a document lead to: all that they may mean, where there are several."""
+
+    def __init__(self, document: JsonObject) -> None:
+        self._bases: list[object] = [document]
+        self._anchors: dict[str, list[object]] = {}
+        self._found: dict[str, list[object]] = {}
+        self.n_chars = 0
+        """How long all texts of the document are together."""
+        self.patterns: list[str] = []
+        self.n_values = 0
+        """How many values the document holds; counted no further than is allowed."""
+        waiting: list[object] = [document]
+        while waiting and self.n_values <= _MAX_SCHEMA_VALUES:
+            self.n_values += 1
+            value = waiting.pop()
+            match value:
+                case dict():
+                    schema = cast("JsonObject", value)
+                    if isinstance(schema.get("$id"), str) and schema is not document:
+                        self._bases.append(schema)
+                    for name in ("$anchor", "$dynamicAnchor"):
+                        if isinstance(anchor := schema.get(name), str):
+                            self._anchors.setdefault(anchor, []).append(schema)
+                    if isinstance(pattern := schema.get("pattern"), str):
+                        self.patterns.append(pattern)
+                    if isinstance(patterns := schema.get("patternProperties"), dict):
+                        self.patterns += patterns
+                    self.n_chars += sum(map(len, schema))
+                    waiting += schema.values()
+                case list():
+                    waiting += cast("list[object]", value)
+                case str():
+                    self.n_chars += len(value)
+                case _:
+                    pass
+
+    def targets(self, schema: JsonObject) -> Iterator[object]:
+        """Give what the references of a schema lead to."""
+        for name in _REFERENCES:
+            reference = schema.get(name)
+            if isinstance(reference, str):
+                if reference not in self._found:
+                    self._found[reference] = self._resolved(reference.partition("#")[2])
+                yield from self._found[reference]
+
+    def _resolved(self, fragment: str) -> list[object]:
+        if fragment and not fragment.startswith("/"):
+            return self._anchors.get(fragment, [])
+        found: list[object] = []
+        for base in self._bases[:_MOST_BASES]:
+            place: object = base
+            for step in fragment.split("/")[1:]:
+                name = step.replace("~1", "/").replace("~0", "~")
+                match place:
+                    case dict():
+                        place = cast("JsonObject", place).get(name)
+                    case list() if name.isdecimal() and int(name) < len(cast("list[object]", place)):
+                        place = cast("list[object]", place)[int(name)]
+                    case _:
+                        place = None
+            if place is not None:
+                found.append(place)
+        return found
+
+
+_MOST_BASES: Final = 100
+
+
+class _Weight:
+    """How large a schema is with all its references followed. One inside of what it refers to is followed once."""
+
+    def __init__(self, document: JsonObject) -> None:
+        self.document = document
+        self.references = _References(document)
+        self.is_recursive = False
+        self.problem = ""
+        """What is wrong with it, to be read after `The input schema`; empty if nothing is."""
+        self._known: dict[int, int] = {}
+        self._own: dict[int, int] = {}
+        n_chars, n_values = self.references.n_chars, self.references.n_values
+        n_repeats = sum(map(_n_repeats, self.references.patterns))
+        self.n_parts = 0 if n_values > _MAX_SCHEMA_VALUES else self._followed(document)
+        if self.n_parts > MAX_SCHEMA_PARTS or n_values > _MAX_SCHEMA_VALUES:
+            self.problem = f"has more than {MAX_SCHEMA_PARTS:,} parts, with its references followed"
+        elif n_chars > MAX_SCHEMA_CHARS:
+            self.problem = f"has texts of {n_chars:,} characters, of at most {MAX_SCHEMA_CHARS:,}"
+        elif n_repeats > _MAX_REPEATS:
+            self.problem = f"has patterns that repeat {n_repeats:,} times, of at most {_MAX_REPEATS:,}"
+
+    def own(self, schema: JsonObject) -> int:
+        """Return the steps that a schema takes itself, without those that it holds or refers to."""
+        if (known := self._own.get(id(schema))) is not None:
+            return known
+        choices = [schema[name] for name in ("enum", "const") if name in schema]
+        known = self._own[id(schema)] = 1 + len(_items(schema.get("required"))) + 4 * _n_values(choices)
+        return known
+
+    def _followed(self, value: object) -> int:
+        if not isinstance(value, dict):
+            return 1
+        schema = cast("JsonObject", value)
+        if (known := self._known.get(id(schema))) is not None:
+            self.is_recursive = self.is_recursive or known == 0
+            return known or 1
+        self._known[id(schema)] = 0  # until it is known: it may refer to itself
+        held = [] if schema.keys().isdisjoint(_HELD) else [*_held(schema), *self.references.targets(schema)]
+        again = 1 if schema.keys().isdisjoint(_AGAIN) else 2
+        try:
+            n_parts = self.own(schema) + again * sum(map(self._followed, held))
+        except RecursionError:
+            n_parts = MAX_SCHEMA_PARTS + 1
+        self._known[id(schema)] = n_parts
+        return n_parts
+
+
+def _n_values(value: object) -> int:
+    waiting, n_values = [value], -1
+    while waiting:
+        n_values += 1
+        found = waiting.pop()
+        match found:
+            case dict():
+                waiting += cast("JsonObject", found).values()
+            case list():
+                waiting += cast("list[object]", found)
+            case _:
+                pass
+    return n_values
+
+
+def _n_repeats(pattern: str) -> int:
+    """Return what a pattern costs to compile: as many repetitions as it says, and some for being one."""
+    found = [(bool(closing), int(most or least)) for closing, least, most in _REPEATS.findall(pattern)]
+    inside = sum(number for is_group, number in found if not is_group)
+    return _REPEATS_OF_ANY + max(1, inside) * prod([max(1, number) for is_group, number in found if is_group])
+
+
+def _held(schema: JsonObject) -> Iterator[object]:
+    """Give the schemas that a schema holds, but for those that it only defines."""
+    for name in _LISTED:
+        yield from _items(schema.get(name))
+    for name in _NAMED:
+        if isinstance(named := schema.get(name), dict):
+            yield from named.values()
+    yield from (schema[name] for name in _SINGLE if name in schema)
+    items = schema.get("items")
+    yield from _items(items) if isinstance(items, list) else () if items is None else (items,)
+
+
+def _items(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+class _TooMany(Exception):
+    """There is more to count than it is worth."""
+
+
+class _Steps:
+    """Counts how often a check compares a value with a schema, each pair once: every further time costs an addition."""
+
+    def __init__(self, weight: _Weight, value: dict[str, object], written: str | bytes) -> None:
+        """`written` is the JSON text that the value was read from."""
+        self._weight = weight
+        self._value = value
+        self._counted: dict[tuple[int, int], float] = {}
+        self._n_looks = 0
+        if isinstance(written, bytes):
+            n_values = 1 + sum([written.count(mark) for mark in b",{["])
+        else:
+            n_values = 1 + sum([written.count(mark) for mark in ",{["])
+        self.most = float("inf") if weight.is_recursive else float(weight.n_parts * n_values + len(written) // 16)
+        """More than it takes, told without a look at the value."""
+
+    @cached_property
+    def counted(self) -> float:
+        """How many they are, and a few more; infinity if that is too much to count."""
+        try:
+            return self._of(self._weight.document, self._value)
+        except (RecursionError, _TooMany):
+            return float("inf")
+
+    def _of(self, given: object, value: object) -> float:
+        self._n_looks += 1
+        if self._n_looks > _MAX_LOOKS:
+            raise _TooMany
+        if not isinstance(given, dict):
+            return 1
+        schema = cast("JsonObject", given)
+        own = self._weight.own(schema)
+        if isinstance(value, str) and "pattern" in schema:
+            own += len(value) // 16
+        if schema.keys().isdisjoint(_HELD):
+            return own
+        pair = (id(schema), id(value))
+        if pair in self._counted:
+            return self._counted[pair]
+        self._counted[pair] = 1  # until it is known: it may refer to itself
+        here = self._here(schema, value)
+        self._counted[pair] = found = own + here * (1 if schema.keys().isdisjoint(_AGAIN) else 2)
+        return found
+
+    def _here(self, schema: JsonObject, value: object) -> float:
+        whole = [*self._weight.references.targets(schema)]
+        for name in ("allOf", "anyOf", "oneOf"):
+            whole += _items(schema.get(name))
+        whole += [schema[name] for name in ("not", "if", "then", "else") if name in schema]
+        if isinstance(dependent := schema.get("dependentSchemas"), dict):
+            whole += dependent.values()
+        n_steps = sum([self._of(each, value) for each in whole])
+        if isinstance(value, dict):
+            return n_steps + self._in_object(schema, cast("dict[str, object]", value))
+        return n_steps + self._in_list(schema, cast("list[object]", value)) if isinstance(value, list) else n_steps
+
+    def _in_object(self, schema: JsonObject, value: dict[str, object]) -> float:
+        properties = schema.get("properties")
+        known = cast("JsonObject", properties) if isinstance(properties, dict) else {}
+        patterns = schema.get("patternProperties")
+        rest: list[object] = [*cast("JsonObject", patterns).values()] if isinstance(patterns, dict) else []
+        rest += [schema[name] for name in ("additionalProperties", "unevaluatedProperties") if name in schema]
+        n_steps = 0.0
+        for name, item in value.items():
+            if "propertyNames" in schema:
+                n_steps += self._of(schema["propertyNames"], name)
+            if name in known:
+                n_steps += self._of(known[name], item)
+            n_steps += sum([self._of(each, item) for each in rest])
+        return n_steps
+
+    def _in_list(self, schema: JsonObject, value: list[object]) -> float:
+        first = [*_items(schema.get("prefixItems")), *_items(schema.get("items"))]
+        rest = [schema[name] for name in ("additionalItems", "contains", "unevaluatedItems") if name in schema]
+        rest += [] if isinstance(schema.get("items", []), list) else [schema["items"]]
+        n_steps = sum([self._of(each, item) for each, item in zip(first, value, strict=False)])
+        for each in rest:
+            known = cast("JsonObject", each) if isinstance(each, dict) else {}
+            is_plain = known.keys().isdisjoint(_HELD) and "pattern" not in known
+            n_steps += self._weight.own(known) * len(value) if is_plain else sum([self._of(each, at) for at in value])
+        return n_steps

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 from journeyman.errors import DefinitionError, Problem
 from journeyman.model import ToolSpec
 from journeyman.tools.context import ToolContext
-from journeyman.tools.raw_schema import RawSchema
+from journeyman.tools.raw_schema import RawSchema, size_problems
 from journeyman.tools.schema import Arguments, Fields, schema_problems
 from journeyman.tools.signature import Signature, injected_parameter, is_async, positional_parameters, read_signature
 from journeyman.types import READY_TOOLS, Effect, JsonObject, ReadyTool, ToolResult, value_class
@@ -272,7 +272,8 @@ TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 def tool_problems(tool: AnyTool) -> list[Problem]:
     """Return everything that is wrong with the definition of a tool: the check of one that was built directly."""
-    return [*_name_problems(tool.name), *schema_problems(tool.spec.input_schema), *_option_problems(tool)]
+    schema = tool.spec.input_schema
+    return [*_name_problems(tool.name), *schema_problems(schema), *size_problems(schema), *_option_problems(tool)]
 
 
 def _name_problems(name: str) -> list[Problem]:

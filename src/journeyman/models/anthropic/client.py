@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pydantic_core import from_json
 
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
-from journeyman.model import Facts, Part, Request
+from journeyman.model import Facts, Part, Request, room_for
 from journeyman.models.answers import Parts, completed, kind_of_status, retry_after_s, with_overflow
 from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
 from journeyman.models.anthropic.model import OVERFLOW, AnthropicModel
@@ -112,7 +112,8 @@ class AnthropicClientModel:
         """Ask the model; see `Model.stream`."""
         events = await self._ask(from_json(self.body(request)))
         try:
-            yield _Parts(self.client, events, Decoder(self.price, deltas=request.deltas))
+            decoder = Decoder(self.price, deltas=request.deltas, room=room_for(request, self.facts))
+            yield _Parts(self.client, events, decoder)
         finally:
             await events.close()
 

@@ -18,6 +18,7 @@ from journeyman.model import (
     Part,
     ResponseFinished,
     ResponseStarted,
+    Room,
     TextPart,
     ThinkingPart,
     UsageSeen,
@@ -67,6 +68,8 @@ class Decoder:
     _: KW_ONLY
     deltas: bool = True
     """False: the pieces of blocks make no parts, only the blocks."""
+    room: Room = field(default_factory=Room)
+    """For what the answer may hold."""
     complete: bool = field(default=False, init=False)
     """True when the last part was given."""
     _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
@@ -178,6 +181,9 @@ class Decoder:
     def _start_block(self, event: JsonObject) -> Sequence[Part]:
         if not self._started:
             raise damaged("it has no beginning")
+        self.room.n_blocks -= 1
+        if self.room.n_blocks < 0:
+            self.room.check()
         block = as_object(event.get("content_block"))
         opened = self._open[_index(event)] = _open_block(block, self._ids)
         # A block brings along usually nothing when it begins, all of it in an answer of one piece.
@@ -191,8 +197,17 @@ class Decoder:
         return self._extend(opened, as_object(event.get("delta")))
 
     def _extend(self, opened: OpenBlock, delta: JsonObject) -> Sequence[Part]:
-        part = opened.add(delta)
-        return (part,) if part is not None and self.deltas else ()
+        part, room = opened.add(delta), self.room
+        if part is None:
+            given = [value for key, value in delta.items() if key != "type"]
+            room.other -= sum([len(each) if isinstance(each, str) else len(orjson.dumps(each)) for each in given])
+            if room.other < 0:
+                room.check()
+            return ()
+        room.chars = left = room.chars - len(part.json if isinstance(part, InputPart) else part.text)
+        if left < 0:
+            room.check()
+        return (part,) if self.deltas else ()
 
     def _finish_block(self, event: JsonObject) -> Sequence[BlockFinished]:
         opened = self._open.pop(_index(event), None)
@@ -258,7 +273,7 @@ def _reported(event: JsonObject) -> ProviderError:
 class OpenBlock(Protocol):
     """A block that still grows."""
 
-    def add(self, delta: JsonObject) -> Part | None:
+    def add(self, delta: JsonObject) -> TextPart | ThinkingPart | InputPart | None:
         """Take in the next piece, and return it as it may be shown."""
         ...
 
@@ -288,7 +303,7 @@ class _OpenText:
         known = ("type", "text", "citations")
         self._extra: JsonObject = {name: block[name] for name in block if name not in known and block[name] is not None}
 
-    def add(self, delta: JsonObject) -> Part | None:
+    def add(self, delta: JsonObject) -> TextPart | ThinkingPart | InputPart | None:
         if (citation := delta.get("citation")) is not None:
             self._citations.append(citation)
         if not (text := as_text(delta.get("text"))):
@@ -314,7 +329,7 @@ class _OpenThinking:
         self._pieces: list[str] = []
         self._signature = as_text(block.get("signature"))
 
-    def add(self, delta: JsonObject) -> Part | None:
+    def add(self, delta: JsonObject) -> TextPart | ThinkingPart | InputPart | None:
         self._signature = as_text(delta.get("signature")) or self._signature
         if not (text := as_text(delta.get("thinking"))):
             return None
@@ -337,7 +352,7 @@ class _OpenToolUse:
         self._extra: JsonObject | None = None if caller is None else {PROVIDER: {"caller": caller}}
         self._pieces: list[str] = []
 
-    def add(self, delta: JsonObject) -> Part | None:
+    def add(self, delta: JsonObject) -> TextPart | ThinkingPart | InputPart | None:
         if not (piece := as_text(delta.get("partial_json"))):
             return None
         self._pieces.append(piece)
@@ -351,23 +366,30 @@ class _OpenToolUse:
 
 
 class _OpenOther:
-    __slots__ = ("_block", "_pieces")
+    __slots__ = ("_block", "_grown", "_pieces")
 
     def __init__(self, block: JsonObject) -> None:
         self._block = block
+        self._grown: dict[str, list[str]] = {}
+        """The pieces of the texts that grow."""
         self._pieces: list[str] = []
 
-    def add(self, delta: JsonObject) -> Part | None:
+    def add(self, delta: JsonObject) -> TextPart | ThinkingPart | InputPart | None:
         # Every kind of delta known so far names the field that it extends.
         for key, value in delta.items():
             if key == "partial_json":
                 self._pieces.append(as_text(value))
             elif key != "type":
                 before = self._block.get(key)
-                self._block[key] = before + value if isinstance(before, str) and isinstance(value, str) else value
+                if isinstance(before, str) and isinstance(value, str):
+                    self._grown.setdefault(key, [before]).append(value)
+                else:
+                    self._block[key] = value
+                    self._grown.pop(key, None)
         return None
 
     def finish(self) -> Block:
+        self._block |= {key: "".join(pieces) for key, pieces in self._grown.items()}
         if self._block.get("type") == "redacted_thinking":
             return RedactedThinking(as_text(self._block.get("data")), PROVIDER)
         raw = "".join(self._pieces)

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from journeyman.model import Facts, Part, Request, ThinkingLevel
+from journeyman.model import Facts, Part, Request, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
 from journeyman.models.anthropic.decode import KINDS, PROVIDER, Decoder
 from journeyman.models.anthropic.encode import encode
@@ -109,7 +109,7 @@ class AnthropicModel:
         url, headers, timeouts = self._url, self._headers, self.timeouts
         return RequestedStream(
             lambda: open_stream(url, headers=headers, body=self.body(request), timeouts=timeouts),
-            Decoder(self.price, deltas=request.deltas),
+            Decoder(self.price, deltas=request.deltas, room=room_for(request, self.facts)),
             KINDS,
             OVERFLOW,
             "a Messages API stream",

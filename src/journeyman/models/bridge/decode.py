@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import orjson
 from pydantic_ai.messages import (
@@ -31,7 +31,16 @@ from pydantic_ai.usage import RequestUsage
 from pydantic_core import to_json, to_jsonable_python
 
 from journeyman.errors import ProviderError
-from journeyman.model import BlockFinished, InputPart, Part, ResponseFinished, ResponseStarted, TextPart, ThinkingPart
+from journeyman.model import (
+    BlockFinished,
+    InputPart,
+    Part,
+    ResponseFinished,
+    ResponseStarted,
+    Room,
+    TextPart,
+    ThinkingPart,
+)
 from journeyman.models.wire import as_text, damaged, own_id, split_input, tool_use
 from journeyman.types import (
     Block,
@@ -45,6 +54,8 @@ from journeyman.types import (
     ToolUse,
     Usage,
 )
+
+_Piece: TypeAlias = TextPart | ThinkingPart | InputPart
 
 _STOP_REASONS: Final[Mapping[FinishReason, StopReason]] = {
     "content_filter": "refusal",
@@ -66,6 +77,8 @@ class Decoder:
     """A remote one must say why it stops."""
     price: Price | None
     deltas: bool
+    room: Room = field(default_factory=Room)
+    """For what the answer may hold."""
     _started: bool = field(default=False, init=False)
     _calls: dict[int, ToolUse] = field(default_factory=dict[int, ToolUse], init=False)
     """The calls that have begun, by their place in the message: their ids and names only."""
@@ -74,6 +87,7 @@ class Decoder:
     def feed(self, event: ModelResponseStreamEvent) -> Sequence[Part]:
         """Return the parts that an event brings."""
         started = () if self._started else (self._start(),)
+        pieces: Sequence[_Piece]
         match event:
             case PartStartEvent(index=index, part=part):
                 pieces = self._begin(index, part)
@@ -89,6 +103,10 @@ class Decoder:
                         pieces = ()
             case _:
                 pieces = ()
+        for piece in pieces:
+            self.room.chars -= len(piece.json if isinstance(piece, InputPart) else piece.text)
+        if self.room.chars < 0:
+            self.room.check()
         return (*started, *pieces) if self.deltas else started
 
     def end(self) -> Sequence[Part]:
@@ -141,7 +159,7 @@ class Decoder:
         usage = self.usage(exact=False) or Usage(requests=1, exact=False)
         return ResponseStarted(stream.model_name, stream.provider_response_id or "", usage)
 
-    def _begin(self, index: int, part: ModelResponsePart) -> Sequence[Part]:
+    def _begin(self, index: int, part: ModelResponsePart) -> Sequence[_Piece]:
         match part:
             case ForeignText(content=text) if text:
                 return (TextPart(text),)
@@ -159,7 +177,7 @@ class Decoder:
             self._calls[index] = ToolUse(id, part.tool_name, wire_id=replaced)
         return self._calls[index]
 
-    def _input(self, call: ToolUse | None, arguments: object) -> Sequence[Part]:
+    def _input(self, call: ToolUse | None, arguments: object) -> Sequence[InputPart]:
         if call is None or not arguments:
             return ()
         json = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()

@@ -51,7 +51,7 @@ from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import CacheSetting, ModelSettings, ThinkingLevel
 
 from journeyman.errors import ModelUnavailable, ProviderError
-from journeyman.model import Facts, Part, Request, Settings
+from journeyman.model import UNKNOWN, Facts, Part, Request, Settings, room_for
 from journeyman.models.answers import Parts
 from journeyman.models.bridge.decode import Decoder
 from journeyman.models.bridge.encode import Encoder
@@ -363,6 +363,7 @@ class _Parts(Parts):
                 is_remote=self._lease.model.provider is not None,
                 price=self._bridge.price,
                 deltas=self._request.deltas,
+                room=room_for(self._request, UNKNOWN),
             )
             return
         raise failed.with_traceback(None)  # outside of `except`: their exceptions hold requests, and with them keys

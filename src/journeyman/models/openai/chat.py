@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from journeyman.errors import ProviderError
-from journeyman.model import Request, ThinkingLevel
+from journeyman.model import Request, ThinkingLevel, room_for
 from journeyman.models.openai.base import OpenAIStyleModel
 from journeyman.models.openai.chat_decode import Decoder
 from journeyman.models.openai.chat_encode import encode
@@ -36,7 +36,8 @@ class OpenAIChatModel(OpenAIStyleModel):
 
     def _decoder(self, request: Request) -> Decoder:
         tells_cost = self.endpoint.tells_cost
-        return Decoder(self.provider, self.price, deltas=request.deltas, tells_cost=tells_cost)
+        room = room_for(request, self.facts)
+        return Decoder(self.provider, self.price, deltas=request.deltas, room=room, tells_cost=tells_cost)
 
     def _encoded(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
         endpoint, prefix, messages = self.endpoint, request.prefix, request.messages

@@ -16,11 +16,13 @@ import orjson
 from pydantic import JsonValue
 
 from journeyman.model import (
+    MAX_BLOCKS,
     BlockFinished,
     InputPart,
     Part,
     ResponseFinished,
     ResponseStarted,
+    Room,
     TextPart,
     ThinkingPart,
     UsageSeen,
@@ -50,6 +52,8 @@ _STOP_REASONS: Final[Mapping[str, StopReason]] = {
 _REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
 _KEPT_WITH_CALL: Final = "extra_content"
 _LEAST_CHUNK_BYTES: Final = 32
+_TOLD_BY_CHARS: Final = 16_384
+"""Longer arguments that come in pieces are not read again with each piece to see whether they are complete."""
 _GROWING_DETAILS: Final = ("text", "summary", "data")
 
 
@@ -63,6 +67,8 @@ class Decoder:
     _: KW_ONLY
     deltas: bool = True
     """False: the pieces of blocks make no parts, only the blocks."""
+    room: Room = field(default_factory=Room)
+    """For what the answer may hold."""
     tells_cost: bool = False
     """Whether the cost that the answer tells is in US dollars; if not, it may be anything."""
     complete: bool = field(default=False, init=False)
@@ -104,6 +110,8 @@ class Decoder:
             parts.append(ResponseStarted(as_text(chunk.get("model")), as_text(chunk.get("id")), usage))
         for choice in as_list(chunk.get("choices")):
             self._read_choice(as_object(choice), parts)
+            if self.room.chars < 0:
+                self.room.check()
         if chunk.get("usage"):
             usage = as_object(chunk["usage"])  # totals so far: later ones replace
             if any(isinstance(usage.get(name), int) for name in ("prompt_tokens", "completion_tokens")):
@@ -170,6 +178,7 @@ class Decoder:
                 continue
             if key == "content" and isinstance(value, str):
                 self._text.append(value)
+                self.room.chars -= len(value)
                 if self.deltas:
                     parts.append(TextPart(value))
             elif key != "role":
@@ -198,8 +207,12 @@ class Decoder:
             case "function_call":
                 self._read_calls([{"index": key, "function": value}], parts)
             case "reasoning_details":
+                self.room.chars -= len(orjson.dumps(value))
+                self.room.check()
                 _add_details(self._details, as_list(value))
             case "annotations":
+                self.room.other -= len(orjson.dumps(value))
+                self.room.check()
                 self._annotations += as_list(value)
             case _:
                 return
@@ -207,12 +220,17 @@ class Decoder:
     def _read_calls(self, deltas: Sequence[JsonObject], parts: list[Part]) -> None:
         for delta in deltas:
             part = self._calls.add(delta)
+            self.room.chars -= len(part.json) if part is not None else len(delta)
+            if len(self._calls.all) > MAX_BLOCKS:
+                self.room.n_blocks = -1
+                self.room.check()
             if part is not None and self.deltas:
                 parts.append(part)
 
     def _add(self, pieces: list[str], text: str, parts: list[Part], kind: type[TextPart] | type[ThinkingPart]) -> None:
         if text:
             pieces.append(text)
+            self.room.chars -= len(text)
             if self.deltas:
                 parts.append(kind(text))
 
@@ -302,7 +320,7 @@ class _Calls:
     _by_index: dict[JsonValue, _WrittenCall] = field(default_factory=dict[JsonValue, _WrittenCall])
     _ids: set[str] = field(default_factory=set[str])
 
-    def add(self, delta: JsonObject) -> Part | None:
+    def add(self, delta: JsonObject) -> InputPart | None:
         """Take in a call, or a piece of one."""
         function = as_object(delta.get("function") or delta.get("custom"))
         given = function.get("arguments", function.get("input"))
@@ -340,7 +358,8 @@ def _begins_another(known: _WrittenCall, *, id: str, name: str, arguments: str) 
         return False
     if id:
         return id != known.told_id
-    return name != known.name or (bool(arguments) and is_object("".join(known.pieces)))
+    is_long = len(known.pieces) > 1 and sum(map(len, known.pieces)) > _TOLD_BY_CHARS
+    return name != known.name or (bool(arguments) and not is_long and is_object("".join(known.pieces)))
 
 
 # -- usage -------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from journeyman.model import Request, Settings, ThinkingLevel
+from journeyman.model import Request, Settings, ThinkingLevel, room_for
 from journeyman.models.openai.base import OpenAIStyleModel
 from journeyman.models.openai.endpoint import known_of
 from journeyman.models.openai.responses_decode import Decoder
@@ -40,7 +40,7 @@ class OpenAIModel(OpenAIStyleModel):
         return self.endpoint.responses_path
 
     def _decoder(self, request: Request) -> Decoder:
-        return Decoder(self.provider, self.price, deltas=request.deltas)
+        return Decoder(self.provider, self.price, deltas=request.deltas, room=room_for(request, self.facts))
 
     def _encoded(self, request: Request, head: JsonObject, more_tools: Sequence[object]) -> bytes:
         return encode(head, request.prefix, request.messages, endpoint=self.endpoint, more_tools=more_tools)

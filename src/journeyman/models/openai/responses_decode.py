@@ -14,12 +14,14 @@ from typing import Final
 import orjson
 from pydantic import JsonValue
 
+from journeyman.errors import UnusableAnswer
 from journeyman.model import (
     BlockFinished,
     InputPart,
     Part,
     ResponseFinished,
     ResponseStarted,
+    Room,
     TextPart,
     ThinkingPart,
     UsageSeen,
@@ -35,6 +37,7 @@ _ID_CHARACTERS: Final = 64  # the longest id of an item that the API takes back
 _PAIRED: Final = ("message", "function_call")
 _KEPT_WITH_TEXT: Final = ("annotations", "logprobs")
 _KEPT_WITH_CALL: Final = ("async", "caller", "namespace")
+_MAX_ITEMS: Final = 300
 _DONE: Final = b"[DONE]"  # ends the stream of some servers that also speak Chat Completions
 
 _INCOMPLETE: Final[Mapping[str, tuple[StopReason, str | None]]] = {
@@ -53,6 +56,8 @@ class Decoder:
     _: KW_ONLY
     deltas: bool = True
     """False: the pieces of items make no parts, only the blocks."""
+    room: Room = field(default_factory=Room)
+    """For what the answer may hold."""
     complete: bool = field(default=False, init=False)
     """True when the last part was given."""
     _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
@@ -74,6 +79,8 @@ class Decoder:
             if self.complete:
                 return
             if self.deltas or not name.endswith(b".delta"):
+                if len(self._items.all) > _MAX_ITEMS:
+                    raise UnusableAnswer(f"it has more than {_MAX_ITEMS} items", limit=_MAX_ITEMS)
                 yield from self.feed(data)
             elif name == b"response.output_text.delta":
                 self._skipped.append(data)
@@ -204,6 +211,9 @@ class Decoder:
         text = as_text(event.get("delta"))
         if not text:
             return ()
+        self.room.chars -= len(text)
+        if self.room.chars < 0:
+            self.room.check()
         item = self._items.of(event, as_text(event.get("item_id")))
         index = None if item is None else item.index
         part: Part
@@ -242,6 +252,9 @@ class Decoder:
     def _finish_item(self, event: JsonObject) -> Sequence[Part]:
         if not self._started:
             raise damaged("it has no beginning")
+        self.room.other -= len(orjson.dumps(event.get("item")))  # twice what it holds at most: that is kept, too
+        if self.room.other < 0:
+            self.room.check()
         self._items.finish(event, as_object(event.get("item")))
         self._skipped.clear()
         return self._give()

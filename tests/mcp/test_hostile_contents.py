@@ -1,0 +1,50 @@
+"""Messages of MCP servers that would take long to read: they are told by counting, which takes no time."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+
+import pytest
+from mcp.types import CallToolResult, ImageContent, TextContent
+
+from journeyman.mcp.contents import MAX_MEDIA_BYTES, is_too_fine, to_tool_result
+from tests.support.stopwatch import STALL_S, longest_stall
+
+BLOCKS = [{"type": "text", "text": ""}] * 200_000
+ROWS = [{"name": f"row {number}", "value": number} for number in range(5_000)]
+TOO_FINE = {
+    "blocks": json.dumps({"result": {"content": BLOCKS}}),
+    "numbers": json.dumps({"result": {"structuredContent": {"a": [1] * 1_000_000}}}),
+    "empty objects": "[" + "{}" * 600_000 + "]",
+    "empty lists": "[" * 600_000,
+    "quotes after backslashes": r'{"\\":"\\"}' * 60_000,
+}
+FINE = {
+    "a long text": json.dumps({"result": {"content": [{"type": "text", "text": "a word, " * 50_000}]}}),
+    "JSON in a text": json.dumps({"result": {"content": [{"type": "text", "text": json.dumps(ROWS)}]}}),
+    "rows": json.dumps({"result": {"structuredContent": {"rows": ROWS}}}),
+    "a picture": json.dumps({"result": {"content": [{"type": "image", "data": "A" * 6_000_000}]}}),
+}
+
+
+@pytest.mark.parametrize("message", TOO_FINE.values(), ids=TOO_FINE)
+async def test_a_message_of_very_many_pieces_is_told_at_once(message: str) -> None:
+    assert is_too_fine(message.encode())
+    assert await longest_stall(lambda: is_too_fine(message.encode())) < STALL_S
+
+
+@pytest.mark.parametrize("message", FINE.values(), ids=FINE)
+def test_a_large_message_that_means_no_harm_is_read(message: str) -> None:
+    assert not is_too_fine(message.encode())
+
+
+async def test_large_answers_are_shown_without_a_stall() -> None:
+    data = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(MAX_MEDIA_BYTES + 10)).decode()
+    large = CallToolResult(content=[ImageContent(type="image", data=data, mime_type="image/png")] * 4)
+    repeated = CallToolResult(
+        content=[TextContent(type="text", text="[" + "1," * 2_000_000 + "1]")], structured_content={"a": 1}
+    )
+    assert "not shown" in str(to_tool_result(large).content)
+    for answer in (large, repeated):
+        assert await longest_stall(lambda answer=answer: to_tool_result(answer)) < STALL_S

@@ -1,0 +1,283 @@
+"""Services that send to stall the program or to fill its memory: what they send is bounded."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
+from typing import TypeAlias
+
+import orjson
+import pytest
+
+from journeyman import Agent, Failure, Model, Settings, run
+from journeyman.connect import connect
+from journeyman.endings import UnusableAnswerContext
+from journeyman.errors import ProviderError, UnusableAnswer
+from journeyman.model import (
+    LEAST_TEXT_CHARS,
+    MAX_BLOCKS,
+    MAX_OTHER_CHARS,
+    TEXT_CHARS_PER_TOKEN,
+    BlockFinished,
+    Collector,
+    Part,
+    Response,
+    ResponseFinished,
+    ResponseStarted,
+    TextPart,
+    UsageSeen,
+)
+from journeyman.models.answers import Decoder
+from journeyman.models.anthropic.decode import Decoder as ByMessages
+from journeyman.models.openai.chat_decode import Decoder as ByChat
+from journeyman.models.openai.responses_decode import Decoder as ByResponses
+from journeyman.types import Opaque, Text, Thinking, ToolUse, Usage
+from tests.models.asking import Json, ask
+from tests.models.raw_server import RawServer, http
+from tests.support.stopwatch import STALL_S, longest_stall
+
+PIECE = "x" * 20_000
+Sent: TypeAlias = Iterable[Json]
+
+# -- how each API says it ----------------------------------------------------------------------------------------------
+
+
+def messages(block: Json, delta: Json, *, usage: Json | None = None) -> Iterator[Json]:
+    yield {"type": "message_start", "message": {"id": "m", "model": "m", "usage": usage or {}}}
+    yield {"type": "content_block_start", "index": 0, "content_block": block}
+    yield from repeat({"type": "content_block_delta", "index": 0, "delta": delta}, 2_000)
+
+
+def many_messages() -> Iterator[Json]:
+    yield {"type": "message_start", "message": {"id": "m", "model": "m"}}
+    for index in range(1_500):
+        yield {"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": "a"}}
+
+
+def chat(**delta: object) -> Iterator[Json]:
+    yield from repeat({"id": "c", "choices": [{"index": 0, "delta": delta}]}, 2_000)
+
+
+def many_calls() -> Iterator[Json]:
+    for index in range(1_500):
+        call = {"index": index, "id": f"c{index}", "function": {"name": "query", "arguments": "{}"}}
+        yield {"id": "c", "choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}
+
+
+def responses(kind: str, item: Json) -> Iterator[Json]:
+    yield {"type": "response.created", "response": {"id": "r"}}
+    yield {"type": "response.output_item.added", "output_index": 0, "item": item}
+    yield from repeat({"type": f"response.{kind}.delta", "output_index": 0, "delta": PIECE}, 2_000)
+
+
+def items(item: Json, n: int = 2_000) -> Iterator[Json]:
+    yield {"type": "response.created", "response": {"id": "r"}}
+    for index in range(n):
+        yield {"type": "response.output_item.done", "output_index": index, "item": {**item, "id": f"i{index}"}}
+
+
+CALL: Json = {"type": "tool_use", "id": "t", "name": "query"}
+ENDLESS: dict[str, tuple[Callable[[bool], Decoder], Callable[[], Sent], tuple[bool, ...]]] = {
+    "messages, text": (
+        lambda deltas: ByMessages(deltas=deltas),
+        lambda: messages({"type": "text"}, {"type": "text_delta", "text": PIECE}),
+        (True, False),
+    ),
+    "messages, thinking": (
+        lambda deltas: ByMessages(deltas=deltas),
+        lambda: messages({"type": "thinking"}, {"type": "thinking_delta", "thinking": PIECE}),
+        (True, False),
+    ),
+    "messages, arguments": (
+        lambda deltas: ByMessages(deltas=deltas),
+        lambda: messages(CALL, {"type": "input_json_delta", "partial_json": PIECE}),
+        (True, False),
+    ),
+    "messages, of a kind that is not known": (
+        lambda deltas: ByMessages(deltas=deltas),
+        lambda: messages({"type": "strange", "data": ""}, {"type": "data_delta", "data": PIECE}),
+        (True, False),
+    ),
+    "messages, citations": (
+        lambda deltas: ByMessages(deltas=deltas),
+        lambda: messages({"type": "text"}, {"type": "citations_delta", "citation": {"cited_text": PIECE}}),
+        (True, False),
+    ),
+    "messages, blocks": (lambda deltas: ByMessages(deltas=deltas), many_messages, (True, False)),
+    "chat, text": (lambda deltas: ByChat("x", deltas=deltas), lambda: chat(content=PIECE), (True, False)),
+    "chat, reasoning": (lambda deltas: ByChat("x", deltas=deltas), lambda: chat(reasoning=PIECE), (True, False)),
+    "chat, refusal": (lambda deltas: ByChat("x", deltas=deltas), lambda: chat(refusal=PIECE), (True, False)),
+    "chat, arguments": (
+        lambda deltas: ByChat("x", deltas=deltas),
+        lambda: chat(tool_calls=[{"index": 0, "function": {"name": "query", "arguments": PIECE}}]),
+        (True, False),
+    ),
+    "chat, details": (
+        lambda deltas: ByChat("x", deltas=deltas),
+        lambda: chat(reasoning_details=[{"type": "reasoning.text", "text": PIECE}]),
+        (True, False),
+    ),
+    "chat, annotations": (
+        lambda deltas: ByChat("x", deltas=deltas),
+        lambda: chat(annotations=[{"url": PIECE}]),
+        (True, False),
+    ),
+    "chat, calls": (lambda deltas: ByChat("x", deltas=deltas), many_calls, (True, False)),
+    "responses, text": (
+        lambda deltas: ByResponses("x", deltas=deltas),
+        lambda: responses("output_text", {"type": "message", "id": "i"}),
+        (True,),  # nothing is kept of pieces that nobody wants to see
+    ),
+    "responses, arguments": (
+        lambda deltas: ByResponses("x", deltas=deltas),
+        lambda: responses("function_call_arguments", {"type": "function_call", "id": "i", "name": "query"}),
+        (True,),
+    ),
+    "responses, items": (
+        lambda deltas: ByResponses("x", deltas=deltas),
+        lambda: items({"type": "strange", "data": PIECE}),
+        (True, False),
+    ),
+    "responses, small items": (
+        lambda deltas: ByResponses("x", deltas=deltas),
+        lambda: items({"type": "reasoning"}),
+        (True, False),
+    ),
+}
+
+
+def read(decoder: Decoder, sent: Sent) -> Response:
+    collector = Collector()
+    for event in sent:
+        for part in decoder.parts([(b"message", orjson.dumps(event))]):
+            collector.add(part)
+    return collector.response()
+
+
+@pytest.mark.parametrize(
+    ("deltas", "name"), [(deltas, name) for name, (*_, each) in ENDLESS.items() for deltas in each]
+)
+def test_an_answer_without_end_is_given_up_before_it_fills_the_memory(name: str, deltas: bool) -> None:
+    decoder, sent, _ = ENDLESS[name]
+    with pytest.raises(UnusableAnswer, match=r"^The answer is not taken: it has more than [\d,]+ ") as caught:
+        read(decoder(deltas), sent())
+    assert caught.value.limit in (LEAST_TEXT_CHARS, MAX_OTHER_CHARS, MAX_BLOCKS, 300)
+
+
+def collected(parts: Iterable[Part], max_tokens: int | None = None) -> Response:
+    collector = Collector(max_tokens)
+    for part in parts:
+        collector.add(part)
+    return collector.response()
+
+
+LONG = "x" * (LEAST_TEXT_CHARS // 2)
+DONE = ResponseFinished("end_turn")
+
+
+@pytest.mark.parametrize(
+    ("parts", "limit"),
+    [
+        (repeat(TextPart(LONG), 3), LEAST_TEXT_CHARS),
+        (repeat(BlockFinished(Text(LONG)), 3), LEAST_TEXT_CHARS),
+        (repeat(BlockFinished(Thinking(LONG)), 3), LEAST_TEXT_CHARS),
+        (repeat(BlockFinished(ToolUse("t", "query", malformed=LONG)), 3), LEAST_TEXT_CHARS),
+        (repeat(BlockFinished(Opaque("x", LONG)), 65), MAX_OTHER_CHARS),
+        (repeat(BlockFinished(Text("x")), MAX_BLOCKS + 1), MAX_BLOCKS),
+    ],
+)
+def test_any_model_is_held_to_what_an_answer_may_hold(parts: Iterable[Part], limit: int) -> None:
+    with pytest.raises(UnusableAnswer) as caught:
+        collected([*parts, DONE])
+    assert caught.value.limit == limit
+
+
+def test_a_long_answer_that_was_asked_for_is_taken() -> None:
+    n_chars = 3 * LEAST_TEXT_CHARS
+    parts: list[Part] = [*repeat(TextPart(LONG), 6), BlockFinished(Text(LONG * 6)), DONE]
+    assert len(collected(parts, n_chars // TEXT_CHARS_PER_TOKEN).content) == 1
+    with pytest.raises(UnusableAnswer):
+        collected(parts, n_chars // TEXT_CHARS_PER_TOKEN - 1)
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_a_negative_use_is_refused(n: int) -> None:
+    names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "cost")
+    usage = Usage(requests=1, **{names[n]: -1})  # type: ignore[arg-type]  # one of them is a float
+    for part in (UsageSeen(usage), ResponseStarted("m", "i", usage), ResponseFinished("end_turn", usage=usage)):
+        collector = Collector()
+        with pytest.raises(UnusableAnswer, match="reports a negative use"):
+            collector.add(part)
+        assert min(collector.used().total_tokens, collector.used().cost or 0) >= 0
+
+
+# -- over HTTP, and in a run -------------------------------------------------------------------------------------------
+
+
+def model_at(url: str) -> Model:
+    return connect("anthropic:claude-sonnet-5-5", api_key="key", base_url=url)
+
+
+def stream_of(sent: Sent) -> bytes:
+    return b"".join([b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event)) for event in sent])
+
+
+NEGATIVE = [
+    {"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": -1_000_000}}},
+    {"type": "message_stop"},
+]
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason", "limit"),
+    [
+        (lambda: messages({"type": "text"}, {"type": "text_delta", "text": PIECE}), "1,048,576 characters", 1_048_576),
+        (lambda: NEGATIVE, "a negative use", None),
+    ],
+)
+async def test_a_run_says_why_an_answer_was_not_taken(sent: Callable[[], Sent], reason: str, limit: int | None) -> None:
+    async with RawServer(http(stream_of(sent()))) as server:
+        agent = Agent(name="a", model=model_at(server.url), settings=Settings(max_tokens=1_000))
+        result = await run(agent, "Hello")
+    assert isinstance(result, Failure)
+    assert isinstance(result.error.context, UnusableAnswerContext)
+    assert (result.error.code, result.error.context.limit) == ("INVALID_RESPONSE", limit)
+    assert reason in result.error.message
+    assert result.metadata.usage is not None
+    assert result.metadata.usage.total_tokens >= 0
+    assert len(server.requests) == 1  # it is not asked for again
+
+
+async def test_a_packed_answer_that_nobody_asked_for_is_refused_unread() -> None:
+    bomb = gzip.compress(b" " * 50_000_000)
+    for status, said in ((200, "packed its answer (gzip), which it was asked not to"), (500, "answered 500")):
+        answer = http(bomb, status=status, content_type="application/json", headers={"Content-Encoding": "gzip"})
+        async with RawServer(answer) as server:
+            with pytest.raises(ProviderError, match=r"127\.0\.0\.1") as caught:
+                await ask(model_at(server.url))
+            assert said in str(caught.value)
+            assert b"Accept-Encoding: identity" in server.requests[0]
+
+
+START = stream_of([{"type": "message_start", "message": {"id": "m", "model": "m"}}])
+FLOODS = {
+    "comments": b":\n\n" * 500_000,
+    "comments that look like events": (b": " + b"event: " * 9_000 + b"\n\n") * 24,
+    "lines without an end": b"\n:aaaaaa" * 200_000,
+    "very small events": b"data: {}\n\n" * 150_000,
+    "one event of many lines": b"data: 1\n" * 200_000 + b"\n\n",
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+async def test_a_flood_leaves_others_their_turn(flood: bytes) -> None:
+    async with RawServer(http(START + flood)) as server:
+        model = model_at(server.url)
+
+        async def flooded() -> None:
+            with pytest.raises(ProviderError):
+                await ask(model)
+
+        await flooded()
+        assert await longest_stall(flooded) < STALL_S
