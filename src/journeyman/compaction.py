@@ -21,13 +21,13 @@ from journeyman.connect import connect
 from journeyman.endings import told_reason
 from journeyman.errors import ProviderError
 from journeyman.model import Model, Prefix, Request, Response, Settings, ToolSpec, context_window_of, opened
-from journeyman.types import Block, JsonObject, Message, Opaque, Text, ToolResult, ToolUse
+from journeyman.types import SUMMARY_MARK, Block, JsonObject, Message, Opaque, Text, ToolResult, ToolUse
 from journeyman.window import Compaction as Compaction
 from journeyman.window import Informed, Shortened, Situation, Strategy, estimate_message, has_results, open_turn
 
 CLEARED: Final = "[Cleared to save room. If you need this result again, repeat the call.]"
 REPEATED: Final = "[Cleared to save room: the same call was made again later, with the result below.]"
-OPENING: Final = "<context-summary>\n"
+OPENING: Final = f"{SUMMARY_MARK}\n"
 """How a summary begins."""
 NO_SUMMARY: Final = "The model gave no summary; it stopped with {reason!r}. Try another model, or a larger max_tokens."
 _TOOL: Final = "record_summary"
@@ -197,7 +197,7 @@ class _Summariser:
         touched = messages[part.start if part.into is None else part.into : part.end]
         earlier = [summary for block, summary in known if _holds(touched, block)]
         summary = await self._summary(earlier, self._unsummed(messages, part))
-        text = Text(summary.text())
+        text = Text(summary.text(), origin="summary")
         view = self._placed(messages, part, text)
         known.append((text, summary))
         return Shortened(messages=view, changed=True)

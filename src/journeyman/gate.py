@@ -191,13 +191,18 @@ class Seen:
     """True when the tool has run, and says that its results come from outside."""
     n_model_calls: int
     """How many model calls the run had made when the model wrote the call."""
+    may_have_run: bool = True
+    """False when the tool was not called: the text is the loop's own, or a gate's."""
 
 
 class RunGate(Gate, Protocol):
     """The gate of one run, which sees what the model reads. None of these may block; raising ends the run."""
 
     def hear(self, text: str) -> None:
-        """Take note of what the run's user says: the prompt, then what is said while it goes on."""
+        """Take note of what the run's user says: the prompt, what is said while it goes on, and answers to questions.
+
+        A run in a run has the task that it was given for a prompt: that is the user's as far as the run above is.
+        """
         ...
 
     def see(self, seen: Seen) -> None:
@@ -344,6 +349,11 @@ class Guard:
         """Tell the gates what a call resulted in."""
         self._tell(lambda memory: memory.see(seen))
 
+    def describe(self, tool_name: str, text: str) -> None:
+        """Tell the gates what the model reads of a tool that others describe, before any call."""
+        text = f"[its description] {text}"
+        self.see(Seen(tool_use_id="", tool_name=tool_name, arguments={}, text=text, untrusted=True, n_model_calls=0))
+
     def recall(self, messages: Sequence[Message], is_untrusted: Callable[[str], bool]) -> None:
         """Tell the gates of an earlier conversation. What its user's side says after a result that is not trusted may
         quote that, so it is left out."""
@@ -378,12 +388,14 @@ def _heard_or_seen(message: Message) -> Iterator[Text | ToolUse | ToolResult]:
 
 
 def _told(text: str, origin: TextOrigin) -> Seen:
-    """Return a notification, or mail, as gates see it: it is not the user who wrote what it quotes."""
-    source = "task_output" if origin == "notice" else "send_message"
+    """Return a notification, mail or a summary as gates see it: it is not the user who wrote what it quotes."""
+    source = {"notice": "task_output", "mail": "send_message", "summary": "summary"}[origin]
     return Seen(tool_use_id="", tool_name=source, arguments={}, text=text, untrusted=True, n_model_calls=0)
 
 
-def seen_of(call: ToolUse, result: ToolResult, *, untrusted: bool, n_model_calls: int) -> Seen:
+def seen_of(
+    call: ToolUse, result: ToolResult, *, untrusted: bool, n_model_calls: int, may_have_run: bool = True
+) -> Seen:
     """Return a result as gates see it."""
     return Seen(
         tool_use_id=call.id,
@@ -392,6 +404,7 @@ def seen_of(call: ToolUse, result: ToolResult, *, untrusted: bool, n_model_calls
         text=result.text,
         untrusted=untrusted,
         n_model_calls=n_model_calls,
+        may_have_run=may_have_run,
     )
 
 

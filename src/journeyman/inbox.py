@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Literal, Protocol, TypeAlias
 
 from journeyman.cancel import call_in
-from journeyman.types import Text
+from journeyman.types import Text, TextOrigin
 
 Disposition: TypeAlias = Literal["steered", "resumed", "queued"]
 """What comes of a text. `steered`: the turn that goes on reads it. `resumed`: it began a turn. `queued`: it waits."""
@@ -33,10 +33,12 @@ class Receipt:
     Delivered means: it is part of the conversation, and of every request from then on.
     """
 
-    __slots__ = ("_lock", "_status", "_waiting", "disposition", "text")
+    __slots__ = ("_lock", "_status", "_waiting", "disposition", "origin", "text")
 
-    def __init__(self, text: str, disposition: Disposition) -> None:
+    def __init__(self, text: str, disposition: Disposition, origin: TextOrigin | None = None) -> None:
         self.text = text
+        self.origin: TextOrigin | None = origin
+        """Who speaks, when it is not the user."""
         self.disposition: Disposition = disposition
         self._status: Status = "queued"
         self._lock = Lock()
@@ -149,21 +151,21 @@ class Inbox:
         with self._lock:
             return self._add(text, queue)
 
-    def offer(self, text: str, queue: Queue) -> Receipt | None:
+    def offer(self, text: str, queue: Queue, origin: TextOrigin | None = None) -> Receipt | None:
         """Let `text` wait at the end of a queue, unless the inbox is closed: then nobody would read it.
 
         Raises:
             ValueError: it is blank.
         """
         with self._lock:
-            return self._add(text, queue) if self._is_open else None
+            return self._add(text, queue, origin) if self._is_open else None
 
-    def _add(self, text: str, queue: Queue) -> Receipt:
+    def _add(self, text: str, queue: Queue, origin: TextOrigin | None = None) -> Receipt:
         if not text.strip():
             raise ValueError("The text is blank: there is nothing to say.")
         if self.is_left:
             raise RuntimeError(f"The chat was left, so nobody will read this: {text[:80]!r}")
-        receipt = Receipt(text, "steered" if queue == "steering" and self._is_open else "queued")
+        receipt = Receipt(text, "steered" if queue == "steering" and self._is_open else "queued", origin)
         if self.on_put is not None:
             self.on_put(receipt, queue)
         self._queue(queue).append(receipt)
@@ -262,7 +264,10 @@ class Inbox:
 def _delivered(taken: list[Receipt], mail: list[str]) -> tuple[Text, ...]:
     for receipt in taken:
         receipt.settle("delivered")
-    return (*[Text(receipt.text) for receipt in taken], *[Text(text, origin="mail") for text in mail])
+    return (
+        *[Text(receipt.text, origin=receipt.origin) for receipt in taken],
+        *[Text(text, origin="mail") for text in mail],
+    )
 
 
 current_inbox: ContextVar[Inbox | None] = ContextVar("journeyman_inbox", default=None)

@@ -167,8 +167,8 @@ class Url:
 Source: TypeAlias = Annotated[Base64 | Url, Field(discriminator="type")]
 
 
-TextOrigin: TypeAlias = Literal["notice", "mail"]
-"""`notice`: that background work has ended. `mail`: another agent's."""
+TextOrigin: TypeAlias = Literal["notice", "mail", "summary"]
+"""`notice`: that background work has ended. `mail`: another agent's. `summary`: a model's, of an older conversation."""
 
 
 @value_class()
@@ -532,9 +532,17 @@ MAIL_MARK: Final = "<team-message"
 """How the text begins that a model reads of mail, unless the team formats it otherwise."""
 
 
+SUMMARY_MARK: Final = "<context-summary>"
+"""How a summary of an older conversation begins."""
+
+_MARKS: Final[tuple[tuple[str, TextOrigin], ...]] = ((NOTICE, "notice"), (MAIL_MARK, "mail"), (SUMMARY_MARK, "summary"))
+
+
 def with_origin(block: UserContent) -> UserContent:
     """Return a text with the origin that its first characters tell, if it names none: notifiers hand on plain
     strings, and conversations of version 0.1 were stored without. Other blocks stay as they are."""
-    if isinstance(block, Text) and block.origin is None and block.text.startswith((NOTICE, MAIL_MARK)):
-        return replace(block, origin="notice" if block.text.startswith(NOTICE) else "mail")
+    if isinstance(block, Text) and block.origin is None:
+        for mark, origin in _MARKS:
+            if block.text.startswith(mark):
+                return replace(block, origin=origin)
     return block

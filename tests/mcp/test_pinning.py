@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from journeyman import Agent, Host, run, tool
 from journeyman.errors import PinsDiffer
 from journeyman.mcp import mcp, pin
 from journeyman.mcp.pins import Definition, Offer, Pins, differences, pinned
+from journeyman.models.scripted import Scripted, call
+from journeyman.permission.taint import TaintGate
+from journeyman.tools.tools import AnyTool
 from tests.mcp.small import Small, by_name
 from tests.toolbox.playing import answered
 
@@ -48,6 +53,27 @@ async def test_what_was_pinned_is_used(small: Small, file: Path) -> None:
     async with mcp({"small": small.at("server")}, pins=file) as (echo,):
         assert (await answered(echo, {"word": "hello"})).text == "hello"
     assert await pin({"small": small.at("server")}, file) == []
+
+
+async def test_what_nobody_has_pinned_is_untrusted_throughout(small: Small, file: Path) -> None:
+    paid: list[str] = []
+
+    @tool(effect="once")
+    async def pay(to: str) -> str:
+        paid.append(to)
+        return "paid"
+
+    async def pay_with(tools: Sequence[AnyTool]) -> None:
+        model = Scripted([call("pay", to="mallory@evil.example"), "Done."])
+        await run(Agent(name="clerk", model=model, tools=[*tools, pay]), "Go.", host=Host(gate=TaintGate()))
+
+    async with mcp({"small": small.at("server")}) as tools:
+        await pay_with(tools)
+    assert paid == []
+    await pin({"small": small.at("server")}, file)
+    async with mcp({"small": small.at("server")}, pins=file) as tools:
+        await pay_with(tools)
+    assert paid == ["mallory@evil.example"]
 
 
 async def test_a_changed_description_is_refused(small: Small, file: Path) -> None:

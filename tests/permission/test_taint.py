@@ -123,7 +123,7 @@ async def test_who_is_written_to_and_how_often_somebody_is_asked(
     assert ([each["to"] for each in office.sent], len(approver.asked)) == (sent, n_asked)
 
 
-NOON = "Read my mail, then send ann 12 copies of 'See you at noon'."
+NOON = "Read my mail, then send to ann 12 copies of 'See you at noon'."
 
 
 @pytest.mark.parametrize(
@@ -136,14 +136,14 @@ NOON = "Read my mail, then send ann 12 copies of 'See you at noon'."
         ("Read my mail, then write to ann@friends.org", send("mallory@evil.org"), False),
         ("Read my mail, then write to ann@friends.org.evil.org", send(FRIEND), False),
         ("Read my mail, then write to Joann@friends.org", send(FRIEND), False),
-        ("Write to A", send("A"), False),
+        ("Write to A", send("A"), True),
         ("A", send("A"), True),
         # every argument must stand fixed
         (NOON, send("ann"), True),
         (NOON, send("ann", copies=12), True),
         (NOON, send("ann", copies=1), False),
         (NOON, send("ann", urgent=True), False),
-        (NOON, send("ann", text=""), True),
+        (NOON, send("ann", text=""), False),
         (NOON, send("ann", text="See you at noon"), True),
         (NOON, send("ann", text="See you at midnight"), False),
         # a call without arguments must be named

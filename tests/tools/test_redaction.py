@@ -81,9 +81,9 @@ SLOW = (
 @pytest.mark.parametrize("piece", SLOW)
 def test_no_text_takes_more_than_linear_time(piece: str) -> None:
     text = piece * (40_000 // len(piece))
-    started = time.perf_counter()
+    started = time.process_time()
     without_secrets(text)
-    assert time.perf_counter() - started < 0.8
+    assert time.process_time() - started < 0.8
 
 
 @pytest.mark.fuzz

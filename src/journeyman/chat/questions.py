@@ -16,11 +16,11 @@ from pydantic_core import from_json
 
 from journeyman.cancel import call_in
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
-from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop
+from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop, current_guard
 from journeyman.loop.watch import Watch
 from journeyman.tools.context import current_asker
 from journeyman.tools.tools import ToolContext, tool
-from journeyman.types import RunPath, ToolResult
+from journeyman.types import RunPath, Text, ToolResult
 
 UNANSWERED = "nobody answered"
 
@@ -147,4 +147,9 @@ async def ask_user(
     """Ask the user, and wait for the answer. Ask only for what you cannot find out yourself."""
     asker = current_asker.get()
     answer = None if asker is None else await asker.ask(context.path, question, options or ())
-    return ToolResult(NOBODY, is_error=True) if answer is None else answer
+    if answer is None:
+        return ToolResult(NOBODY, is_error=True)
+    guard = current_guard.get()
+    if guard is not None:  # the model has asked, but it is the user who speaks
+        guard.hear([Text(answer)])
+    return answer

@@ -176,7 +176,7 @@ async def gated(run: Run, tool: Tool[..., Any], use: ToolUse) -> Outcome:
         tool_name=use.name,
         arguments=use.input,
         effect=_effect(run, tool),
-        untrusted=tool.untrusted,
+        untrusted=bool(tool.untrusted),
         n_model_calls=run.ledger.n_model_calls,
         acts_as=tool.acts_as,
         behind=tool.behind,
@@ -396,8 +396,16 @@ async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float 
         result = ToolResult(result.parts, result.is_error, use.id)
     result = run.history.answer(result)
     if run.guard is not None and run.guard.memories and kind == "tool":
-        untrusted = run.calls.tools[use.name].untrusted and outcome.error not in _NOT_RUN
-        run.guard.see(seen_of(use, result, untrusted=untrusted, n_model_calls=run.ledger.n_model_calls))
+        tool = run.calls.tools[use.name]
+        quotes_schema = tool.untrusted == "throughout" and outcome.error == "invalid_input"
+        seen = seen_of(
+            use,
+            result,
+            untrusted=(bool(tool.untrusted) and outcome.error not in _NOT_RUN) or quotes_schema,
+            n_model_calls=run.ledger.n_model_calls,
+            may_have_run=outcome.error not in _NOT_RUN or outcome.error == "timeout",
+        )
+        run.guard.see(seen)
     if run.agent.limits.tool_failures is not None and kind in ("tool", "unknown"):
         _count_failure(run, use.name, outcome)
     run.calls.announced.pop(use.id, None)

@@ -6,6 +6,7 @@ Whatever goes wrong here is an `Ending`.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -213,8 +214,11 @@ async def prepare(run: Run) -> None:
     run.guard = _guard(run)
     if run.guard is not None:
         known = run.calls.tools
-        run.guard.recall(run.history.messages, lambda name: name not in known or known[name].untrusted)
+        run.guard.recall(run.history.messages, lambda name: name not in known or bool(known[name].untrusted))
         run.guard.hear(prompt)
+        for each in known.values() if run.guard.memories else ():
+            if each.untrusted == "throughout" and not (each.deferred or each.stands_in):
+                run.guard.describe(each.name, f"{each.description} {json.dumps(each.spec.input_schema)}")
     run.clock.prepared_s = run.clock.now()
 
 

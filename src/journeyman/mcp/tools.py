@@ -83,7 +83,9 @@ async def mcp(
     """
     named = to_servers(servers)
     known = None if pins is None else load_pins(Path(pins))
-    options = _Taking(effects, parallel=parallel, max_chars=max_chars, timeout_s=call_timeout_s)
+    options = _Taking(
+        effects, parallel=parallel, max_chars=max_chars, timeout_s=call_timeout_s, pinned=known is not None
+    )
     async with _opened(named, start_timeout_s, call_timeout_s) as opened:
         if known is not None:
             differing = [
@@ -164,6 +166,8 @@ class _Taking:
     parallel: bool
     max_chars: int
     timeout_s: float
+    pinned: bool
+    """Whether somebody has looked at what the model is told of the tools."""
 
     def effect(self, name: str) -> Effect:
         return self.effects if isinstance(self.effects, str) else self.effects.get(name, "once")
@@ -178,7 +182,7 @@ class _Taking:
             effect=self.effect(name),
             timeout_s=self.timeout_s,
             max_chars=self.max_chars,
-            untrusted=True,
+            untrusted=True if self.pinned else "throughout",
         )
 
 

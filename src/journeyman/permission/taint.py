@@ -2,16 +2,18 @@
 
 Once the model has read a result that is not trusted, whatever it writes may be that result's doing. From then on a call
 that has consequences asks for approval, unless its arguments stood fixed before: in what the user said, in what trusted
-tools told, or in what the model itself had written by then. A run that a call starts is as tainted as what it is told,
-and what taints it taints the runs above.
+tools told, or in what the model itself had written by then. A short value occurs everywhere by chance, so it is the
+user's only where it stands beside its parameter's name. A run that a call starts is as tainted as what it is told, and
+what taints it taints the runs above.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from journeyman.errors import quoted, visible
 from journeyman.gate import Allow, Ask, GateRequest, RunGate, Seen, Verdict
@@ -24,6 +26,20 @@ _SHOWN: Final = 300
 _BEFORE: Final = frozenset(" \t\r\n\"'`<>()[]{},;:=|")
 _AFTER: Final = frozenset(" \t\r\n\"'`<>()[]{},;|")
 _STOPS: Final = frozenset(".:!?")
+
+_LONG: Final = 6
+"""From so many letters and digits on, a value does not occur by chance."""
+_MOST_VALUES: Final = 200
+"""The most values of one call that are looked for. A call with more is asked about."""
+_MOST_PLACES: Final = 200
+"""The most places of one text where a value is looked for."""
+_HARMLESS: Final = 100
+"""A whole number below this tells nobody anything: it is a page, or how many."""
+
+_NAMES: Final = re.compile(r"[^\s\"'`<>|&;:,()\[\]{}=/\\!?]+")
+"""The names of files in a text, and all of its other words."""
+
+_Weight: TypeAlias = Literal["nothing", "a look outside", "consequences"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +62,10 @@ class Source:
 class TaintGate:
     """Asks about calls with consequences that the model wrote after it had read what is not trusted.
 
-    A call has consequences if its tool's effect is other than `pure`, or if it reaches out, as `fetch` does. What is
-    not trusted are the results of tools with `untrusted=True`, and of those that `untrusted` names here.
+    A call has consequences if its tool's effect is other than `pure`, or if it reaches out, as `fetch` does; what only
+    reads inside has none. What is not trusted are the results of tools with `untrusted=True`, and of those that
+    `untrusted` names here, descriptions that come from outside, and what reads a file that was written by a call whose
+    arguments came from there. The gate remembers these files for all of its runs, as long as it lives.
     """
 
     def __init__(
@@ -59,11 +77,14 @@ class TaintGate:
         classify: Classifier = classify,
     ) -> None:
         """`untrusted` and `exempt` name tools, perhaps with a `*` at the end: more that are not trusted, and those that
-        are never asked about. `trust_input=False` takes the run's own input for untrusted: a mail to be answered."""
+        are never asked about. `trust_input=False` takes the run's own input for untrusted: a mail to be answered.
+        `classify` says what a call would do; what it takes for a `read` is never asked about."""
         self._untrusted: Final = tuple(untrusted)
         self._exempt: Final = tuple(exempt)
         self.trusts_input: Final = trust_input
         self._classify: Final = classify
+        self._spoilt: Final[set[str]] = set()
+        """The names of files that hold what may come from something untrusted."""
 
     async def decide(self, request: GateRequest) -> Verdict:
         """Ask about every call with consequences: outside of a run, what the model has read is not known."""
@@ -72,76 +93,113 @@ class TaintGate:
         return Ask(f"{request.tool_name}: what the model has read before this call is not known.")
 
     def for_run(self, path: tuple[str, ...]) -> RunGate:
-        """Return the gate of one run."""
-        return TaintedRun(self, None)
+        """Return the gate of one run. Below another whose reading this gate does not know, the task is not trusted."""
+        return TaintedRun(self, None, trusts_input=self.trusts_input and len(path) < 2)
 
     def has_consequences(self, request: GateRequest) -> bool:
-        """Tell whether a call does more than look."""
+        """Tell whether a call does more than look inside."""
+        return self.weight(request) != "nothing"
+
+    def weight(self, request: GateRequest) -> _Weight:
+        """Say what a call can do. `a look outside`: nothing, but its arguments reach others."""
         if any(fits_name(pattern, request.tool_name) for pattern in self._exempt):
-            return False
-        return request.effect != "pure" or self._classify(request).capability in _EGRESS
+            return "nothing"
+        capability = self._classify(request).capability
+        if capability == "read" or (request.effect == "pure" and capability not in _EGRESS):
+            return "nothing"
+        return "a look outside" if capability == "network" and request.effect != "once" else "consequences"
 
     def is_untrusted(self, seen: Seen) -> bool:
         """Tell whether a result is not trusted."""
         return seen.untrusted or any(fits_name(pattern, seen.tool_name) for pattern in self._untrusted)
 
+    def spoil(self, request: GateRequest) -> None:
+        """Remember the files that a call may write, whose arguments may come from something untrusted."""
+        action = self._classify(request)
+        if action.capability == "write":
+            self._spoilt.update([names[-1].rstrip(".") for names in map(_NAMES.findall, action.paths) if names])
+        elif action.command is not None:  # what follows a `>`, and what looks like a file
+            written = [found for part in action.command.split(">")[1:] for found in _NAMES.findall(part)[:1]]
+            self._spoilt.update([*written, *[name for name in _NAMES.findall(action.command) if "." in name]])
+
+    def is_spoilt(self, seen: Seen) -> bool:
+        """Tell whether a result may hold what an earlier call wrote into a file, here or in another run."""
+        if not self._spoilt:
+            return False
+        texts = [seen.text, *[value for _, value in _leaves(seen.arguments) if isinstance(value, str)]]
+        return any(name.rstrip(".") in self._spoilt for text in texts for name in _NAMES.findall(text))
+
 
 class TaintedRun:
     """What one run has read, and what stood fixed before it read something untrusted."""
 
-    def __init__(self, gate: TaintGate, above: TaintedRun | None) -> None:
+    def __init__(self, gate: TaintGate, above: TaintedRun | None, *, trusts_input: bool) -> None:
         self._gate: Final = gate
         self._above: Final = above
+        self._trusts_input: Final = trusts_input
         self._lineage: Final[tuple[TaintedRun, ...]] = (self, *(() if above is None else above._lineage))
         """This run and those above it."""
         self._sources: list[Source] = []
         self._n_model_calls = 0
         """How many model calls the run had made when it was last heard of."""
-        self._texts: list[str] = []
-        """The texts that stood fixed."""
-        self._scalars: set[tuple[str, str, str]] = set()
-        """The tool, name and JSON of each number, boolean and null in earlier calls."""
+        self._said: list[str] = []
+        """What the user said."""
+        self._wrote: list[str] = []
+        """What the model wrote before it had read anything that is not trusted."""
+        self._told: list[str] = []
+        """What trusted tools told."""
+        self._written: set[tuple[str, str, str]] = set()
+        """The tool, name and JSON of each value in earlier calls."""
         self._calls: set[str] = set()
         """The digests of earlier calls."""
+        self._spoiling: dict[str, GateRequest] = {}
+        """The calls by id that were asked about, and spoil the files that they write."""
 
     async def decide(self, request: GateRequest) -> Verdict:
         self._n_model_calls = max(self._n_model_calls, request.n_model_calls)
-        if not self._sources or not self._gate.has_consequences(request):
-            return Allow()
         sources = self._read_before(request.n_model_calls)
-        if not sources or self._is_fixed(request.tool_name, request.arguments, request.digest):
+        weight = self._gate.weight(request) if sources else "nothing"
+        self._spoiling.pop(request.tool_use_id, None)
+        if not sources or self._is_fixed(request.tool_name, request.arguments, request.digest, weight):
             return Allow()
+        self._spoiling[request.tool_use_id] = request
+        if weight == "nothing":
+            return Allow()
+        source = next((each for each in sources if each.after), sources[0])
         others = f" (and {len(sources) - 1} more)" if len(sources) > 1 else ""
         return Ask(
             f"{request.tool_name} {_shown(request.arguments)}: the model wrote this after it had read what is not"
-            f" trusted: {sources[0]}{others}"
+            f" trusted: {source}{others}"
         )
 
     def hear(self, text: str) -> None:
         above = self._above
-        if above is None and not self._gate.trusts_input:
+        if above is None and not self._trusts_input:
             self._taint(Source("the input", text, 0))
-        elif above is not None and above._sources and not above._fixes(text):
+        elif above is not None and above._sources and not (_is_long(text) and above._fixes(text)):
             self._sources.append(replace(above._sources[0], after=0))
         else:
-            self._texts.append(text)
+            self._said.append(text)
 
     def see(self, seen: Seen) -> None:
         self._n_model_calls = max(self._n_model_calls, seen.n_model_calls)
         made = GateRequest(path=(), tool_use_id="", tool_name=seen.tool_name, arguments=seen.arguments, effect="once")
         digest = made.digest
         is_clean = not self._read_before(seen.n_model_calls)
-        if self._gate.is_untrusted(seen):
+        spoiling = self._spoiling.pop(seen.tool_use_id, None)
+        if spoiling is not None and seen.may_have_run:
+            self._gate.spoil(spoiling)
+        if self._gate.is_untrusted(seen) or (spoiling is None and self._gate.is_spoilt(seen)):
             self._taint(Source(f"{seen.tool_name} {_shown(seen.arguments)}", seen.text, seen.n_model_calls))
         elif not any(source.is_from_below and source.after <= seen.n_model_calls for source in self._sources) and (
-            is_clean or self._is_fixed(seen.tool_name, seen.arguments, digest)
+            is_clean or self._is_fixed(seen.tool_name, seen.arguments, digest, "nothing")
         ):
-            self._texts.append(seen.text)  # it is the tool's own doing, and not that of something untrusted
+            self._told.append(seen.text)  # it is the tool's own doing, and not that of something untrusted
         if is_clean:
             self._note(seen, digest)
 
     def for_run(self, path: tuple[str, ...]) -> RunGate:
-        return TaintedRun(self._gate, self)
+        return TaintedRun(self._gate, self, trusts_input=True)
 
     # -- what taints
 
@@ -161,56 +219,153 @@ class TaintedRun:
         """Remember what the model wrote before it read anything that is not trusted."""
         self._calls.add(digest)
         for name, value in _leaves(seen.arguments):
+            self._written.add((seen.tool_name, name, json.dumps(value)))
             if isinstance(value, str):
-                self._texts.append(value)
-            else:
-                self._scalars.add((seen.tool_name, name, json.dumps(value)))
+                self._wrote.append(value)
 
-    def _is_fixed(self, tool_name: str, arguments: JsonObject, digest: str) -> bool:
+    def _is_fixed(self, tool_name: str, arguments: JsonObject, digest: str, weight: _Weight) -> bool:
         if any(digest in run._calls for run in self._lineage):
             return True
         leaves = list(_leaves(arguments))
         if not leaves:
-            return self._fixes(tool_name)
-        return all(self._is_leaf_fixed(tool_name, name, value) for name, value in leaves)
+            return weight != "consequences" or (_is_long(tool_name) and _stands_in_any(tool_name, self._all_said()))
+        if len(leaves) > _MOST_VALUES:
+            return False
+        is_fixed = self._is_fixed_for_good if weight == "consequences" else self._occurs
+        written = [run._written for run in self._lineage]
+        return all(
+            any((tool_name, name, json.dumps(value)) in each for each in written) or is_fixed(name, value)
+            for name, value in leaves
+        )
 
-    def _is_leaf_fixed(self, tool_name: str, name: str, value: object) -> bool:
-        if isinstance(value, str):
-            return not value or self._fixes(value)
-        text = json.dumps(value)
-        if any((tool_name, name, text) in run._scalars for run in self._lineage):
+    def _is_fixed_for_good(self, name: str, value: object) -> bool:
+        """Tell whether a value of a call with consequences is what the user, or a trusted tool, has named for it."""
+        text = _plain(value)
+        if _is_long(text):
+            return self._fixes(text)
+        answer = {text, f"{text}."} - {".", ""}
+        return any(said.strip() in answer or _is_beside(name, value, said) for said in self._all_said())
+
+    def _occurs(self, name: str, value: object) -> bool:
+        """Tell whether a value of a call that only looks tells nobody anything that is not the user's."""
+        if value in (None, "", [], {}) or isinstance(value, bool):
             return True
-        return not isinstance(value, bool) and value is not None and self._fixes(text, shortest=1)
+        if isinstance(value, int) and abs(value) < _HARMLESS:
+            return True
+        return (isinstance(value, str) and value in self._all_said()) or self._fixes(_plain(value))
 
-    def _fixes(self, value: str, *, shortest: int = 2) -> bool:
-        fixed = (text for run in self._lineage for text in run._texts)
-        return any(value == text or (len(value) >= shortest and _stands_in(value, text)) for text in fixed)
+    def _all_said(self) -> list[str]:
+        return [text for run in self._lineage for text in run._said]
+
+    def _fixes(self, value: str) -> bool:
+        """Tell whether the user named a value, the model did before, or a trusted tool one that nothing else names."""
+        wrote = [text for run in self._lineage for text in run._wrote]
+        if _stands_in_any(value, self._all_said()) or _stands_in_any(value, wrote):
+            return True
+        sources = [source.text for run in self._lineage for source in run._sources]
+        told = [text for run in self._lineage for text in run._told]
+        return _stands_in_any(value, told) and not any(value in text for text in sources)
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
 
 
 def _leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
-    """Give every value in a call's arguments, each with the name of its place; and the names inside of objects."""
-    if isinstance(value, dict):
+    """Give every value in a call's arguments, each with the name of its place: `a.b` is in an object, `a[]` in a list.
+
+    The names inside of objects are values, too: it may be the model that chose them. So are empty lists and objects.
+    """
+    if isinstance(value, dict) and (value or not name):
         for key, each in value.items():  # pyright: ignore[reportUnknownVariableType] - JSON
             if name:
                 yield f"{name}.", str(key)  # pyright: ignore[reportUnknownArgumentType] - JSON
             yield from _leaves(each, f"{name}.{key}")  # pyright: ignore[reportUnknownArgumentType] - JSON
-    elif isinstance(value, list):
+    elif isinstance(value, list) and value:
         for each in value:  # pyright: ignore[reportUnknownVariableType] - JSON
-            yield from _leaves(each, name)  # pyright: ignore[reportUnknownArgumentType] - JSON
+            yield from _leaves(each, f"{name}[]")  # pyright: ignore[reportUnknownArgumentType] - JSON
     else:
         yield name, value
 
 
+def _plain(value: object) -> str:
+    """Return a value as people write it: 30 for 30.0."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
+        value = int(value)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _is_long(text: str) -> bool:
+    """Tell whether a value is too long to occur by chance. Of a number, only its digits count."""
+    return sum([each.isalnum() for each in _ZEROS.sub("", text)]) >= _LONG
+
+
+def _stands_in_any(value: str, texts: Iterable[str]) -> bool:
+    return any(_stands_in(value, text) for text in texts)
+
+
 def _stands_in(value: str, text: str) -> bool:
     """Tell whether a value stands in a text by itself, and not as a part of a longer word or path."""
-    start = text.find(value)
-    while start >= 0:
-        end = start + len(value)
-        after = text[end + 1 : end + 2] if text[end : end + 1] in _STOPS else text[end : end + 1]
-        if (start == 0 or text[start - 1] in _BEFORE) and (not after or after in _AFTER):
+    start = text.find(value) if value else -1
+    for _ in range(_MOST_PLACES):
+        if start < 0:
+            return False
+        if (start == 0 or text[start - 1] in _BEFORE) and _ends_at(start + len(value), text):
             return True
         start = text.find(value, start + 1)
     return False
+
+
+def _ends_at(end: int, text: str) -> bool:
+    """Tell whether a word or a path ends at this place of a text."""
+    after = text[end + 1 : end + 2] if text[end : end + 1] in _STOPS else text[end : end + 1]
+    return not after or after in _AFTER
+
+
+_EXACT: Final = 2**53
+_ZEROS: Final = re.compile(r"\.0{1,9}$")
+_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+")
+_KINDS: Final = frozenset(("id", "ids", "no", "nr", "number", "name", "code"))
+"""Words at the end of a name that say only what kind of a value it is: an `account_id` is an account."""
+_SMALL: Final = frozenset(
+    ("as", "at", "by", "for", "from", "in", "is", "of", "on", "per", "than", "till", "to", "with")
+)
+"""Names that are everyday words: a number after one of these means anything."""
+_LINK: Final = r"[\"'`]?(?P<sign>\s{0,3}[:=#]|\s{1,3}(?:of|is|no\.?|nr\.?|number|id|called|named)(?=\s))?\s{0,3}"
+_OPENING: Final = "[\"'`(<$€£¥]?"
+_FRACTION: Final = re.compile(r"[.,]\d")
+_LONGEST_NAME: Final = 64
+
+
+def _is_beside(name: str, value: object, text: str) -> bool:
+    """Tell whether a text names a value for a parameter: "account 7", "account: 7", "an amount of 30", "12 copies"."""
+    words = [each.lower() for each in _WORDS.findall(name.rpartition(".")[2])]
+    if not words or value in ("", [], {}) or len(name) > _LONGEST_NAME:
+        return False
+    forms = _forms(value)
+    counts = isinstance(value, int) and not isinstance(value, bool) and not name.endswith("[]")
+    short = words[:-1] if len(words) > 1 and words[-1] in _KINDS else words
+    for chosen in {tuple(words), tuple(short)}:
+        needs_sign = len(chosen) == 1 and chosen[0] in _SMALL and not re.search(r"[^\W\d_]", forms[0])
+        called = r"[\s_-]?".join(map(re.escape, chosen))
+        for found in re.finditer(rf"(?<![^\W_])(?i:{called})(?![^\W_])(?P<link>{_LINK}{_OPENING})", text):
+            if found["link"] and (found["sign"] or not needs_sign):
+                ends = [found.end() + len(form) for form in forms if text.startswith(form, found.end())]
+                if any(_ends_at(end, text) and not _FRACTION.match(text, end) for end in ends):
+                    return True
+            before = text[max(0, found.start() - _LONGEST_NAME) : found.start()].split(" ")
+            if counts and chosen[-1].endswith("s") and before[-1:] == [""] and {*before[-2:-1]} & {*forms}:
+                return True
+    return False
+
+
+def _forms(value: object) -> list[str]:
+    """Give the ways in which a text may write a value."""
+    forms = [_plain(value)]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        forms.append(f"{value:,}")
+        if round(value, 2) == value:
+            forms += [f"{value:.2f}", f"{value:,.2f}"]
+    return forms
 
 
 def _shown(arguments: JsonObject) -> str:

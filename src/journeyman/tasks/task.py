@@ -33,7 +33,7 @@ from journeyman.tools.background import (
     current_background,
 )
 from journeyman.tools.results import to_result
-from journeyman.types import NOTICE
+from journeyman.types import NOTICE, TextOrigin
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,19 +109,19 @@ class RunningTask:
 
     # -- from outside, any thread
 
-    def message(self, text: str) -> Delivery:
+    def message(self, text: str, origin: TextOrigin | None) -> Delivery:
         """Say something to the work."""
-        delivery: Delivery = "queued" if self._accepts(text) else "gone"
+        delivery: Delivery = "queued" if self._accepts(text, origin) else "gone"
         path, id = self.context.info.path, self.context.id
         self.host.watch.show(TaskMessaged(path=path, id=id, text=text, delivery=delivery))
         return delivery
 
-    def _accepts(self, text: str) -> bool:
+    def _accepts(self, text: str, origin: TextOrigin | None) -> bool:
         if not self.context.info.is_running or self.context.abort.aborted:
             return False
         if self.receive is not None:
             return self.receive(text)
-        return self.context.inbox.offer(text, "steering") is not None
+        return self.context.inbox.offer(text, "steering", origin) is not None
 
     def stop(self, reason: str) -> bool:
         """Let the work end. False: it has ended already."""

@@ -33,6 +33,7 @@ from journeyman.tools.background import Notify, OutputFactory, TaskContext, Task
 from journeyman.tools.check import function_problem, is_amount, listener_problems
 from journeyman.tools.context import BackgroundTasks
 from journeyman.tools.tools import AnyTool, tool
+from journeyman.types import TextOrigin
 
 
 class Tasks:
@@ -205,8 +206,10 @@ class Tasks:
 
     # -- saying and stopping
 
-    def message(self, id: str, text: str) -> Delivery:
+    def message(self, id: str, text: str, *, origin: TextOrigin | None = None) -> Delivery:
         """Say `text` to a task before its next model call. Any thread may.
+
+        `origin` is `mail` where an agent says it: gates do not take that for the user's words.
 
         Raises:
             ValueError: the text is blank.
@@ -215,7 +218,7 @@ class Tasks:
             raise ValueError("The text is blank: there is nothing to say.")
         found = self._all.get(id)
         if found is not None:
-            return found.message(text)
+            return found.message(text, origin)
         self._watch.show(TaskMessaged(path=current_path.get(), id=id, text=text, delivery="unknown"))
         return "unknown"
 
@@ -297,7 +300,7 @@ def _tools_for(tasks: Tasks) -> Sequence[AnyTool]:
         info = _known(tasks, id)
         if not text.strip():
             raise Rejected("The text is blank: there is nothing to say.")
-        if tasks.message(id, text) == "queued":
+        if tasks.message(id, text, origin="mail") == "queued":
             return f"Task {id} reads it before its next step."
         raise Rejected(_refusal(tasks.get(id), was_running=info.is_running))
 

@@ -52,8 +52,9 @@ class TeamHooks:
     When a hook raises, the error is recorded, and the same happens as when the hook is None."""
 
     format: Callable[[Mail], str] = as_text
-    """Makes the text that a model reads of mail, and of its first task. Mail is never taken for the user's words; of
-    the first task this is known only by the mark that `as_text` makes. A blank text counts as an error."""
+    """Makes the text that a model reads of mail, and of its first task. Mail is never taken for the user's words. Nor
+    is the first task, by the mark that `as_text` makes; without it, it is as trusted as the run that wrote it. A blank
+    text counts as an error."""
     pick: Callable[[Sequence[Mail]], Sequence[Mail]] | None = None
     """Chooses from the mail that waits what is read now, and in which order; the rest waits. None: all is read, as it
     came."""

@@ -89,7 +89,15 @@ def _search_tool(tools: dict[str, AnyTool]) -> AnyTool:
         "Find tools that are not listed here, with what they do and the JSON Schema of their arguments. "
         f"Then call them: through call_tool if you have it, else by their names. {_names(tools)}"
     )
-    return tool(tool_search, description=description, parallel=True, effect="pure", thread=False, acts_as="tool_search")
+    return tool(
+        tool_search,
+        description=description,
+        parallel=True,
+        effect="pure",
+        thread=False,
+        untrusted=any(each.untrusted == "throughout" for each in tools.values()),
+        acts_as="tool_search",
+    )
 
 
 def _names(tools: dict[str, AnyTool]) -> str:
@@ -158,11 +166,12 @@ def _call_tool(tools: dict[str, AnyTool]) -> AnyTool:
         ctx.progress(f"calling {name}")
         return to_result(await _returned(called, parsed, ctx), max_chars=called.max_chars)
 
+    declared = [each.untrusted for each in tools.values()]
     made = tool(
         call_tool,
         parallel=bool(tools) and all(each.parallel for each in tools.values()),
         effect=_riskiest([each.effect for each in tools.values()]),
-        untrusted=any(each.untrusted for each in tools.values()),
+        untrusted="throughout" if "throughout" in declared else any(declared),
         acts_as="call_tool",
     )
     ready = {name: each.acts_as for name, each in tools.items() if each.acts_as is not None}

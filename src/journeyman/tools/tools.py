@@ -70,7 +70,7 @@ class ToolOptions(TypedDict, total=False):
     max_chars: int | None
     strict: bool
     forms: Mapping[str, JsonObject]
-    untrusted: bool
+    untrusted: bool | Literal["throughout"]
     acts_as: ReadyTool | None
 
 
@@ -120,8 +120,9 @@ class Tool(Generic[P, R]):
     """True: the model is not told of it until a search finds it. Set by `journeyman.toolbox.deferred_tools`."""
     stands_in: bool = False
     """True: it calls deferred tools for models whose provider cannot load them; others are not told of it."""
-    untrusted: bool = False
-    """True: its results come from outside and may hold instructions that are not the user's."""
+    untrusted: bool | Literal["throughout"] = False
+    """True: its results come from outside and may hold instructions that are not the user's. `throughout`: so may its
+    description and schema, as with a tool of an MCP server that was not pinned."""
     resumes: bool = False
     """True: it records its own steps in the journal of the run, and so goes on by itself where it was cut off."""
     acts_as: ReadyTool | None = None
