@@ -167,11 +167,11 @@ Use: TypeAlias = Literal["read", "write", "exec"]
 class Hides(Protocol):
     """What a gate may be besides: one that also judges the files that a call turns out to touch."""
 
-    def hides(self, path: str, *, call: tuple[tuple[str, ...], str], use: Use) -> bool:
+    def hides(self, path: str, *, call: tuple[tuple[str, ...], str], use: Use, base: str) -> bool:
         """Tell whether a call that was let through must not touch this file or folder, nor show its name.
 
-        `path` is absolute, with every link followed. `call` is the run of the call, and its `tool_use_id`. This may be
-        asked in any thread, and raising fails the call.
+        `path` is absolute, with every link followed; so is `base`, to which relative paths of the tool belong. `call`
+        is the run of the call, and its `tool_use_id`. This may be asked in any thread, and raising fails the call.
         """
         ...
 
@@ -441,13 +441,14 @@ _current_call: ContextVar[tuple[tuple[str, ...], str] | None] = ContextVar("jour
 """The run and the `tool_use_id` of the call that was let through last here."""
 
 
-def hidden(use: Use) -> Callable[[str], bool] | None:
-    """Return what tells of each path whether this call must not touch it, nor show its name. None: no gate `Hides`."""
+def hidden(use: Use, base: str) -> Callable[[str], bool] | None:
+    """Return what tells of each path whether this call must not touch it, nor show its name. None: no gate `Hides`.
+    `base` is the folder that relative paths of the tool belong to."""
     guard, call = current_guard.get(), _current_call.get()
     gates = [gate for gate in (() if guard is None else guard.gates) if isinstance(gate, Hides)]
     if not gates or call is None:
         return None
-    return lambda path: any(gate.hides(path, call=call, use=use) for gate in gates)
+    return lambda path: any(gate.hides(path, call=call, use=use, base=base) for gate in gates)
 
 
 _UNGUARDED: Final = nullcontext()

@@ -32,7 +32,7 @@ async def test_an_agent_calls_a_tool_that_is_untrusted_and_to_be_called_once_wha
         result = await run(Agent(name="tester", model=model, tools=[echo]), "Go.")
     assert (result.unwrap(), result.history[2].content) == ("Done.", (ToolResult("hello", tool_use_id="call_1_0"),))
     assert (echo.name, echo.description, echo.input_schema) == ("echo", "Does echo.", WORD)
-    assert (echo.effect, echo.untrusted, echo.parallel) == ("once", True, False)
+    assert (echo.effect, echo.untrusted, echo.parallel) == ("once", "throughout", False)
 
 
 async def test_the_user_says_what_calls_do_and_which_tools_are_taken(small: Small) -> None:

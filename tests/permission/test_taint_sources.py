@@ -172,11 +172,11 @@ async def test_a_file_that_was_written_after_something_untrusted_was_read_is_not
 
 
 async def test_a_file_that_a_command_wrote_then_is_not_trusted_and_a_denied_one_is(bank: Bank) -> None:
-    @tool(effect="once")
+    @tool(effect="once", acts_as="bash")
     async def bash(command: str) -> str:
         return "done"
 
-    @tool(effect="pure")
+    @tool(effect="pure", acts_as="read")
     async def read(path: str) -> str:
         return "Pay it."
 

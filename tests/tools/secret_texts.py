@@ -124,7 +124,7 @@ SECRETS: Final = (
     # files
     "[default]\naws_access_key_id = AKIAIOSFODNN7EXAMPLE\naws_secret_access_key=«wJalrXUtnFEMI/K7MDENG»\n",
     "machine example.org login ada password «hunter2»",
-    "//registry.npmjs.org/:_authToken=«abc-def-123»",
+    "//packages.example.org/:_authToken=«abc-def-123»",
     "_auth=«YWRhOmh1bnRlcjI=»",
     '{"auths": {"r.example.org": {"auth": "«YWRhOmh1bnRlcjI=»"}}}',
     "database:\n  user: ada\n  password: «swordfish»\n  port: 1\n",

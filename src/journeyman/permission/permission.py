@@ -137,17 +137,19 @@ class Permission:
         self._record(request, action, _LABELS[type(narrowed)], _reason(narrowed, approval.rule))
         return narrowed
 
-    def hides(self, path: str, *, call: tuple[RunPath, str], use: Use) -> bool:
+    def hides(self, path: str, *, call: tuple[RunPath, str], use: Use, base: str) -> bool:
         """Tell whether a call that was let through must not touch this file or folder, nor show its name.
 
         It must not where a deny rule forbids it, where the folder is read-only, and outside of the roots unless that is
-        where its paths led when it was judged.
+        where its paths led when it was judged. Of a workspace that is itself outside of the roots only the rules tell:
+        its paths were never judged by where they are.
         """
         place = self._roots.place(path)
         if use == "write" and place in ("read_only", "internal_read_only"):
             return True
         judged = self._judged_paths.get(call)
-        if place == "outside" and judged != () and not any(is_inside(path, each) for each in judged or ()):
+        is_astray = place == "outside" and self._roots.place(base) != "outside"
+        if is_astray and judged != () and not any(is_inside(path, each) for each in judged or ()):
             return True  # no paths: a tool of the program's own, which was judged by its name
         if use == "exec":
             return False

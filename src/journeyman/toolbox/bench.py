@@ -38,7 +38,7 @@ class Bench:
             Refusal: nothing is there, or it may not be touched.
         """
         self.locate(path, use)
-        is_hidden = hidden(use) or nothing_hidden
+        is_hidden = hidden(use, self.reach.root) or nothing_hidden
         located, facts = self.reach.existing(path, is_hidden)
         _refuse_hidden(located, is_hidden)
         return located, facts, is_hidden
@@ -50,7 +50,7 @@ class Bench:
             Refusal: it may not be touched.
         """
         located = self.reach.locate(path, writing=use == "write")
-        _refuse_hidden(located, hidden(use) or nothing_hidden)
+        _refuse_hidden(located, hidden(use, self.reach.root) or nothing_hidden)
         return located
 
     def replace(self, located: Located, data: bytes) -> None:
