@@ -55,7 +55,7 @@ STALLING: dict[str, Callable[[], object]] = {
     "names with dots": lambda: redacted("eyJaaaaaaaaa." * 3_000),
     "headers without a value": lambda: redacted("authorization" + " " * 30_000),
     "keys that are begun": lambda: redacted("sk-" * 10_000 + "-----BEGIN " * 3_000),
-    "an address in an address": lambda: redacted("a://" * 3_000 + "a://a:" * 1_500),
+    "an address in an address": lambda: redacted("a://" * 10_000 + "a://a:" * 5_000),
     "stars in a name": lambda: globbed("*a" * 20 + "z", "a" * 250),
     "stars for folders": lambda: globbed("**/a/" * 12 + "z", "a/" * 200),
     "stars in choices": lambda: globbed("{*a,*b}" * 12 + "z", "ab" * 120),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from journeyman.processes import SECRET_WORDS
@@ -51,14 +52,18 @@ _KEYS: Final = (
 
 # Each with one group: what stays in front of the secret.
 _SHAPES: Final = tuple(
-    re.compile(pattern, re.DOTALL | (re.IGNORECASE if is_any_case else re.NOFLAG))
-    for pattern, is_any_case in (
-        (r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)(?!\[redacted\]).*?(?=-----END|$)", False),
-        (r"(\bbearer[ \t]+)(?=[a-z._~+/=-]*+\d)[\w.~+/=-]{8,}", True),
-        (r"((?<![a-z0-9+.-])[a-z][a-z0-9+.-]*+://[^\s/:@\"'\\]*+:)(?!\[redacted\]@)[^\s/@\"'\\]++(?=@)", True),
-        (r"(\bhooks\.slack\.com/(?:services|workflows)/|\bdiscord(?:app)?\.com/api/webhooks/)[\w/-]{8,}", True),
-        (r"(\bapi\.telegram\.org/bot)\d+:[\w-]{20,}", True),
-        (rf"()(?<![A-Za-z0-9_-])(?:{'|'.join(_KEYS)})", False),
+    (needed, re.compile(pattern, re.DOTALL | (re.IGNORECASE if is_any_case else re.NOFLAG)))
+    for needed, pattern, is_any_case in (
+        ("-----begin", r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)(?!\[redacted\]).*?(?=-----END|$)", False),
+        ("bearer", r"(\bbearer[ \t]+)(?=[a-z._~+/=-]*+\d)[\w.~+/=-]{8,}", True),
+        ("@", r"((?<![a-z0-9+.-])[a-z][a-z0-9+.-]*+://[^\s/:@\"'\\]*+:)(?!\[redacted\]@)[^\s/@\"'\\]++(?=@)", True),
+        (
+            "hooks",
+            r"(\bhooks\.slack\.com/(?:services|workflows)/|\bdiscord(?:app)?\.com/api/webhooks/)[\w/-]{8,}",
+            True,
+        ),
+        ("api.telegram.org/bot", r"(\bapi\.telegram\.org/bot)\d+:[\w-]{20,}", True),
+        ("", rf"()(?<![A-Za-z0-9_-])(?:{'|'.join(_KEYS)})", False),
     )
 )
 
@@ -110,7 +115,12 @@ _LAST: Final[dict[str, tuple[frozenset[str], _Sureness | None, _Sureness | None]
 
 def sureness(name: str) -> _Sureness | None:
     """Say whether a value of this name is a secret; None if the name says nothing."""
-    words = [word.lower() for word in _HUMP.findall(name)] if len(name) <= _LONGEST_NAME else []
+    return _sureness(name) if len(name) <= _LONGEST_NAME else None
+
+
+@lru_cache(maxsize=1_024)  # one text names the same things again and again
+def _sureness(name: str) -> _Sureness | None:
+    words = [word.lower() for word in _HUMP.findall(name)]
     while len(words) > 1 and words[-1].isdigit():
         words.pop()
     if not words or name in _WHOLE:
@@ -178,6 +188,7 @@ _NAMED: Final = re.compile(
     r"(?:\s|\\{1,16}[nrt]){0,64}\\{0,16}[\"']?value\\{0,16}[\"']?\s{0,16}[:=]\s{0,16}",
     re.IGNORECASE,
 )
+_SAYING: Final = ("password", "passphrase", "passcode", "secret", "token", "pin", "api key")
 _SAID: Final = re.compile(
     r"\b(?P<name>password|passphrase|passcode|secret|token|pin|api key|aws_secret_access_key|aws_session_token)"
     r"(?:[ \t]{1,4}(?:is|was|to|will be|ist|est))?[ \t]{1,4}(?P<quote>[\"'`]?)(?P<value>[^\s\"'`,;]{4,})",
@@ -218,8 +229,10 @@ _CURL_COOKIE: Final = re.compile(
 
 def without_secrets(text: str) -> str:
     """Return a text in which each secret is replaced by a mark."""
-    for shape in _SHAPES:
-        text = shape.sub(rf"\g<1>{MARK}", text)
+    lowered = text.lower()
+    for needed, shape in _SHAPES:
+        if needed in lowered:  # a text without this word cannot hold the shape, and need not be searched
+            text = shape.sub(rf"\g<1>{MARK}", text)
     text = _COOKIES.sub(rf"\g<1>{MARK}", text)
     text = _ELEMENT.sub(
         lambda each: f"{each[1]}{MARK}" if is_secret_value(each["name"], each["value"]) else each[0], text
@@ -246,9 +259,10 @@ def _by_head(text: str) -> Iterator[tuple[int, int]]:
     """Give the places of values after a name and a sign: `NAME=value`, `"name": "value"`, `name: value`."""
     done = run_end = 0
     for head in _HEAD.finditer(text):
-        name, at = head["name"], head.end()
-        if head.start() < done or sureness(name) is None:
+        name = head["name"]
+        if sureness(name) is None or head.start() < done:
             continue
+        at = head.end()
         if at >= run_end:  # many names may stand in one run of characters, which is looked at once
             run = _BARE.match(text, at)
             run_end = at if run is None else run.end()
@@ -363,7 +377,8 @@ def _by_named(text: str) -> Iterator[tuple[int, int]]:
 
 def _by_saying(text: str) -> Iterator[tuple[int, int]]:
     """Give the places of secrets in sentences: `the password is …`."""
-    for said in _SAID.finditer(text):
+    lowered = text.lower()
+    for said in _SAID.finditer(text) if any(word in lowered for word in _SAYING) else ():
         value = said["value"].rstrip(".!?):")
         is_mixed = re.search(r"\d", value) and re.search(r"[A-Za-z]", value) and value[0] not in "=-:(/<[{+$"
         is_quoted = said["quote"] and " is" in said[0]
