@@ -11,14 +11,13 @@ import os
 import re
 import stat
 import sys
-import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, cast
 
-from journeyman.permission.rules import Roots, is_inside
+from journeyman.permission.rules import Roots, folded, is_inside
 from journeyman.permission.shell import every_command
 
 _CUT: Final = re.compile(r"[\s;&|<>()=,:@'\"`\\]+")
@@ -41,9 +40,9 @@ class Protected:
 
     def holds(self, located: str) -> bool:
         """Tell whether a located path is one of these files, or in one of these folders."""
-        folded = _folded(located)
+        place = folded(located)
         for path in self._found():
-            if is_inside(folded, _folded(path)):
+            if is_inside(place, folded(path)):
                 return True
             with suppress(OSError, ValueError):  # one of the two is not there
                 if os.path.samefile(located, path):  # noqa: PTH121 - strings
@@ -60,7 +59,7 @@ class Protected:
         words |= {word for text in texts for word in _CUT.split(text) if word}
         names = sorted(map(re.escape, self._names()))
         spelled = re.compile(rf"(?<![\w.-])(?:{'|'.join(names)})(?![\w-]|\.\w)") if names else None
-        if spelled is not None and any(spelled.search(_folded(text)) for text in texts):
+        if spelled is not None and any(spelled.search(folded(text)) for text in texts):
             return "it names a file that decides about the agent itself."
         if any(self._may_name(word, folder) for word in words) or self._leads_to_one(folder):
             return "it may name a file that decides about the agent itself."
@@ -81,8 +80,8 @@ class Protected:
         folders, slash, _ = pattern.partition("*")[0].rpartition("/")
         fixed = f"{folders}{slash}"
         located = self._located(fixed if fixed.startswith(("/", "~")) else f"{folder}/{fixed}")
-        wanted = _folded(f"{located}/{pattern.removeprefix(fixed)}")
-        return any(fnmatchcase(_folded(path), wanted) for path in self._found())
+        wanted = folded(f"{located}/{pattern.removeprefix(fixed)}")
+        return any(fnmatchcase(folded(path), wanted) for path in self._found())
 
     def _leads_to_one(self, word: str, folder: str = ".") -> bool:
         """Tell whether a word leads to such a file, or to a folder around one; not if a root is in that folder, too."""
@@ -99,13 +98,13 @@ class Protected:
             try:
                 spelled = self._roots.spelled(place)
                 is_there = os.path.lexists(spelled) or ("/" in text and os.path.lexists(os.path.dirname(spelled)))  # noqa: PTH120
-                if is_there or _folded(os.path.basename(spelled)) in names:  # noqa: PTH119 - a string
+                if is_there or folded(os.path.basename(spelled)) in names:  # noqa: PTH119 - a string
                     yield self._roots.locate(place)
             except ValueError:  # it can be no path
                 continue
 
     def _names(self) -> set[str]:
-        return {_folded(os.path.basename(path)) for path in self._found()}  # noqa: PTH119 - a string
+        return {folded(os.path.basename(path)) for path in self._found()}  # noqa: PTH119 - a string
 
     def _located(self, path: str) -> str | None:
         try:
@@ -115,11 +114,6 @@ class Protected:
 
     def _found(self) -> list[str]:
         return [os.path.realpath(path) for path in self._paths]
-
-
-def _folded(path: str) -> str:
-    """Return a path as a file system that does not tell letters apart might take it."""
-    return unicodedata.normalize("NFKC", path).casefold()
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -159,7 +153,7 @@ _STARTING: Final = re.compile(
 
 def starts_by_itself(located: str) -> bool:
     """Tell whether a shell, git, an editor or Python would run what stands in a file without being asked to."""
-    *folders, name = _folded(located).split("/")
+    *folders, name = folded(located).split("/")
     return not _FOLDERS.isdisjoint([*folders, name]) or _STARTING.fullmatch(name) is not None
 
 

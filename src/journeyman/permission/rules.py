@@ -124,8 +124,8 @@ class Rules:
             case _:
                 # Of a path that can be none, no rule is asked.
                 places = [place(path) for path in action.paths for place in (self._roots.locate, self._roots.spelled)]
-                wanted = [_path_regex(_folded(each), below=True) for each in self._absolute(rule.pattern)]
-                return any(regex.fullmatch(_folded(place)) for regex in wanted for place in places)
+                wanted = [_path_regex(folded(each), below=True) for each in self._absolute(rule.pattern)]
+                return any(regex.fullmatch(folded(place)) for regex in wanted for place in places)
 
     # -- an allow: only what is sure
 
@@ -195,7 +195,7 @@ class Rules:
         return ["/".join([each, *parts[n_fixed:]]) for each in dict.fromkeys(located)]
 
 
-def _folded(path: str) -> str:
+def folded(path: str) -> str:
     """Return a path as a file system that does not tell letters apart might take it."""
     return unicodedata.normalize("NFKC", path).casefold()
 
