@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,13 @@ async def test_what_cannot_be_told_is_asked_and_says_why() -> None:
     assert "the rule Bash(denied *) may forbid it: what bash starts cannot be told" in asked.question
     assert isinstance(await gate.decide(request("bash", command="denied x")), Deny)
     assert await Permission(mode="trust", roots=[Path.cwd()]).decide(request("bash", command="bash b.sh")) == Allow()
+
+
+async def test_a_tool_of_ones_own_that_is_called_bash_is_asked_about_alike() -> None:
+    gate = Permission(mode="trust", deny=["Bash(denied *)"], roots=[Path.cwd()])
+    own = replace(request("bash", command="bash build.sh"), acts_as=None)
+    assert isinstance(await gate.decide(own), Ask)
+    assert await gate.decide(replace(own, arguments={"command": "ls"})) == Allow()
 
 
 async def test_a_rule_that_names_what_runs_others_is_enough() -> None:

@@ -217,7 +217,8 @@ class Permission:
         return None
 
     def _by_rule_or_mode(self, action: Action) -> _Judgement:
-        rule, doubt = self._rules.allowing(action), self._rules.doubting(action)
+        rule = self._rules.allowing(action)
+        doubt = next(filter(None, map(self._rules.doubting, action.readings())), None)
         if doubt is not None and self.mode != "plan" and self.approvals.allows(self.key(action)):
             return _Judgement("allow", "approved before.")
         if doubt is not None and (rule is not None or MODES[self.mode].get(action.capability, "allow") == "allow"):
