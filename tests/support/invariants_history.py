@@ -98,6 +98,9 @@ def _heard(record: RunRecord) -> Iterator[Reply]:
 
 
 def _as_stored(content: Sequence[Block]) -> tuple[Block, ...]:
+    """Return what the history keeps of an answer: nothing of one of blanks only, which no provider takes back."""
+    if all(isinstance(block, Text) and not block.text.strip() for block in content):
+        return ()
     return tuple(_as_written(block) for block in content if not (isinstance(block, Text) and not block.text))
 
 
