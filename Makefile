@@ -48,7 +48,7 @@ export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
 export PYRIGHT_PYTHON_CACHE_DIR := $(CACHE)/pyright
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export npm_config_cache := $(CACHE)/npm
-unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV CONDA_PREFIX
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE VIRTUAL_ENV CONDA_PREFIX
 
 .PHONY: help demo test check fix fuzz prices bench docs lock clean
 
