@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from base64 import b64encode
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mcp.types import CallToolResult, ImageContent, TextContent
 
 from journeyman.mcp.contents import MAX_MEDIA_BYTES, is_too_fine, to_tool_result
@@ -21,6 +24,7 @@ TOO_FINE = {
     "quotes after backslashes": r'{"\\":"\\"}' * 60_000,
 }
 FINE = {
+    "a table in a text": json.dumps({"result": {"content": [{"type": "text", "text": "1,2,3,4\n" * 500_000}]}}),
     "a long text": json.dumps({"result": {"content": [{"type": "text", "text": "a word, " * 50_000}]}}),
     "JSON in a text": json.dumps({"result": {"content": [{"type": "text", "text": json.dumps(ROWS)}]}}),
     "rows": json.dumps({"result": {"structuredContent": {"rows": ROWS}}}),
@@ -30,13 +34,24 @@ FINE = {
 
 @pytest.mark.parametrize("message", TOO_FINE.values(), ids=TOO_FINE)
 async def test_a_message_of_very_many_pieces_is_told_at_once(message: str) -> None:
-    assert is_too_fine(message.encode())
+    assert await is_too_fine(message.encode())
     assert await longest_stall(lambda: is_too_fine(message.encode())) < STALL_S
 
 
 @pytest.mark.parametrize("message", FINE.values(), ids=FINE)
-def test_a_large_message_that_means_no_harm_is_read(message: str) -> None:
-    assert not is_too_fine(message.encode())
+async def test_a_large_message_that_means_no_harm_is_read(message: str) -> None:
+    assert not await is_too_fine(message.encode())
+    assert await longest_stall(lambda: is_too_fine(message.encode())) < STALL_S
+
+
+@settings(max_examples=25)
+@given(st.lists(st.sampled_from(['"', "\\", ",", "[", "a", "\\\\"]), max_size=60), st.integers(0, 60))
+def test_a_text_ends_where_it_ends_however_a_message_is_divided(pieces: list[str], n_before: int) -> None:
+    """A message of one text is never too fine, wherever its escapes lie about the place where it is divided."""
+    inside = json.dumps("".join(pieces))
+    message = f"{' ' * (2**18 - n_before)}[{inside}, {json.dumps(',' * 600_000)}]"
+    assert not asyncio.run(is_too_fine(message.encode()))
+    assert asyncio.run(is_too_fine(f"{message}{'[' * 500_001}".encode()))
 
 
 async def test_large_answers_are_shown_without_a_stall() -> None:

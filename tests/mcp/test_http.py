@@ -171,6 +171,20 @@ async def squeezed(request: web.Request, message: dict[str, Any]) -> web.StreamR
     return response
 
 
+async def in_very_many_pieces(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+    return said(message, {"content": [], "structuredContent": {"a": [1] * 600_000}})
+
+
+async def as_one_event(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+    result: dict[str, object] = {"content": [], "structuredContent": {"a": [1] * 600_000}}
+    answer = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
+    return web.Response(text=f"event: message\r\ndata: {answer}\r\n\r\n", content_type="text/event-stream")
+
+
+async def a_long_table(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+    return said(message, {"content": [{"type": "text", "text": "1,2,3,4\n" * 200_000}]})
+
+
 async def broken(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
     return web.Response(status=503)
 
@@ -184,6 +198,7 @@ def nonsense(body: bytes) -> Answer:
 
 BROKEN = "Server returned an error response (URL answered with HTTP 503 Service Unavailable)."
 LONG = "it failed during the call: it sent an answer of more than 32 MB."
+FINE = "it failed during the call: it sent a message of more pieces than can be right."
 PACKED = "it failed during the call: it sent a compressed answer, which it was asked not to."
 
 
@@ -192,6 +207,8 @@ PACKED = "it failed during the call: it sent a compressed answer, which it was a
     [
         pytest.param(endless, LONG, id="an answer that is too long is not read"),
         pytest.param(squeezed, PACKED, id="nor is one that is compressed"),
+        pytest.param(in_very_many_pieces, FINE, id="nor one of very many pieces"),
+        pytest.param(as_one_event, FINE, id="nor such an event"),
         pytest.param(broken, BROKEN, id="a server that breaks says how"),
         *((nonsense(body), "") for body in (b"{", b"[]", b'{"jsonrpc": "2.0", "id": 1, "result": 7}', b"\xff\xff")),
     ],
@@ -204,3 +221,8 @@ async def test_a_bad_answer_is_an_error_and_the_session_goes_on(answer: Answer, 
         assert (result.is_error, text if told else "") == (True, f"Error: the MCP server 'web': {told}" if told else "")
         small.on_call = fine
         assert (await answered(go, {})).text == "fine"
+
+
+async def test_a_long_table_in_a_text_is_read_whatever_it_is_divided_by() -> None:
+    async with serving(Small(a_long_table).serve) as url, mcp({"web": url}) as (go,):
+        assert (await answered(go, {})).text.startswith("1,2,3,4\n1,2,3,4\n")

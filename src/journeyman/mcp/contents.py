@@ -6,6 +6,7 @@ named by its kind and size, and structured results come once.
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,20 +28,35 @@ MAX_TEXTS: Final = 50_000
 """The most names and texts that a message of a server may be made of: each becomes an object here."""
 MAX_VALUES: Final = 500_000
 """The most values of any kind that it may be made of."""
+_READ_AT_ONCE: Final = 2**18
 _MAX_COMPARED_CHARS: Final = 200_000
 """In longer answers nobody looks whether the texts repeat the structured result."""
 Shown: TypeAlias = Text | Image | Document
 
 
-def is_too_fine(message: bytes) -> bool:
+async def is_too_fine(message: bytes | bytearray) -> bool:
     """Tell whether a message of a server is made of more pieces than can be right: reading it would take seconds.
 
-    Only what stands outside of texts counts, as far as that can be told without reading it.
+    Only what stands outside of texts counts. Between the parts of a long message others have their turn.
     """
     if len(message) <= MAX_TEXTS:
         return False
-    n_texts = (message.count(b'"') - message.count(b'\\"')) // 2
-    return n_texts > MAX_TEXTS or sum([message.count(mark) for mark in (b",", b"[", b"{")]) > MAX_VALUES
+    start = n_texts = n_values = 0
+    is_inside = False  # of a text
+    while start < len(message):
+        part = message[start : start + _READ_AT_ONCE]
+        if (len(part) - len(part.rstrip(b"\\"))) % 2:  # what is escaped stays with its backslash
+            part += message[start + len(part) : start + len(part) + 1]
+        start += len(part)
+        texts = part.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        outside = b" ".join(texts[is_inside::2])
+        is_inside ^= len(texts) % 2 == 0
+        n_texts += len(texts) // 2
+        n_values += sum([outside.count(mark) for mark in (b",", b"[", b"{")])
+        if n_texts > MAX_TEXTS or n_values > MAX_VALUES:
+            return True
+        await asyncio.sleep(0)
+    return False
 
 
 def to_tool_result(answer: CallToolResult) -> ToolResult:

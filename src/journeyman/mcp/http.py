@@ -7,6 +7,7 @@ and its HTTP client are imported only when a server is called.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from journeyman.errors import name_and_words
+from journeyman.mcp.contents import is_too_fine
 from journeyman.mcp.servers import Http
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
 """The longest answer that is taken from a server."""
 _CONNECT_S: Final = 30.0
 _SESSION: Final = "mcp-session-id"
+_ENDS_OF_EVENTS: Final = re.compile(rb"\n\n|\r\r|\r\n\r\n")
+_LONGEST_END: Final = 3
+"""How many bytes of an end may already be there when the rest of it comes."""
 
 
 class HttpTransport:
@@ -101,35 +106,47 @@ class HttpTransport:
                 self.finished.set()
         if response.headers.get("content-encoding", "identity") != "identity":
             await self._refuse("it sent a compressed answer, which it was asked not to")
-        if not response.headers.get("content-type", "").startswith("text/event-stream"):
-            assert not isinstance(response.stream, bytes)
-            response.stream = _limited(response.stream, self)  # type: ignore[arg-type]
+        assert not isinstance(response.stream, bytes)
+        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        response.stream = _limited(response.stream, self, _ENDS_OF_EVENTS if is_stream else None)  # type: ignore[arg-type]
 
     async def _refuse(self, why: str) -> None:
         self._fault = why
         self.finished.set()
         raise _Refused(why)
 
-    async def limit(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-        """Give the pieces of an answer, as long as they are not too many."""
-        n_bytes = 0
+    async def limit(self, chunks: AsyncIterator[bytes], ends: re.Pattern[bytes] | None) -> AsyncGenerator[bytes]:
+        """Give the pieces of an answer as long as none of its messages, which `ends` divide, is too large or too fine.
+
+        A message that is too fine is refused before its last piece is given, so nobody begins to read it.
+        """
+        message = bytearray()
         async for chunk in chunks:
-            n_bytes += len(chunk)
-            if n_bytes > MAX_ANSWER_BYTES:
+            n_known = len(message)
+            message += chunk
+            if ends is not None and (found := [*ends.finditer(message, max(0, n_known - _LONGEST_END))]):
+                await self._check(message[: found[-1].end()])
+                del message[: found[-1].end()]
+            if len(message) > MAX_ANSWER_BYTES:
                 await self._refuse(f"it sent an answer of more than {MAX_ANSWER_BYTES // 2**20} MB")
             yield chunk
+        await self._check(message)
+
+    async def _check(self, message: bytearray) -> None:
+        if await is_too_fine(message):
+            await self._refuse("it sent a message of more pieces than can be right")
 
 
 class _Refused(Exception):
     """An answer that is not read."""
 
 
-def _limited(stream: AsyncByteStream, transport: HttpTransport) -> AsyncByteStream:
+def _limited(stream: AsyncByteStream, transport: HttpTransport, ends: re.Pattern[bytes] | None) -> AsyncByteStream:
     from httpx2 import AsyncByteStream  # noqa: PLC0415 - an optional package
 
     class Limited(AsyncByteStream):
         def __aiter__(self) -> AsyncIterator[bytes]:
-            return transport.limit(aiter(stream))
+            return transport.limit(aiter(stream), ends)
 
         async def aclose(self) -> None:
             await stream.aclose()

@@ -166,6 +166,9 @@ class StdioTransport:
             except asyncio.LimitOverrunError:
                 self._fault = f"it wrote a line of more than {MAX_MESSAGE_BYTES // 2**20} MB"
                 break
+            if await is_too_fine(line):
+                self._fault = "it sent a message of more pieces than can be right"
+                break
             if (message := self._read(line)) is not None:
                 return message
         await self._note_the_end()
@@ -176,9 +179,6 @@ class StdioTransport:
         from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCResponse, jsonrpc_message_adapter  # noqa: PLC0415
 
         if not line.strip():
-            return None
-        if is_too_fine(line):
-            self._fault = "it sent a message of more pieces than can be right"
             return None
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)

@@ -10,6 +10,8 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # Nearly every chunk is whole events in this form, which are found at once: the benchmark `over-http` needs it.
 _USUAL: Final = re.compile(rb"^event: (.*+)\ndata: (.*+)\n\n", re.MULTILINE)
 _MOST_LINES: Final = 10_000
+MAX_VALUES: Final = 500_000
+"""The most values of one event or document: the commas in it are counted, also those in its texts."""
 _USUAL_FRAME_BYTES: Final = len(b"event: \ndata: \n\n")
 
 Event: TypeAlias = tuple[bytes, bytes]
@@ -32,6 +34,8 @@ class Parser:
     """The bound of one event, and with it of the memory that a broken server can take."""
     _held: list[bytes] = field(default_factory=list[bytes], init=False)
     _held_bytes: int = field(default=0, init=False)
+    _n_held_values: int = field(default=0, init=False)
+    """The commas in what is held, also those in texts."""
     _skip_line_feed: bool = field(default=False, init=False)
     _started: bool = field(default=False, init=False)
 
@@ -46,18 +50,21 @@ class Parser:
             return events
         if self._skip_line_feed or b"\r" in chunk:
             chunk = self._with_line_feeds(chunk)
+        whole: list[bytes] = []
         if self._held:
-            ends_line = chunk.startswith(b"\n") and self._held[-1].endswith(b"\n")
-            if b"\n\n" not in chunk and not ends_line:
-                self._hold(chunk)
-                return []
-            chunk = b"".join((*self._held, chunk))
+            if chunk.startswith(b"\n") and self._held[-1].endswith(b"\n"):
+                last, chunk = b"", chunk[1:]
+            else:
+                last, end, chunk = chunk.partition(b"\n\n")
+                if not end:
+                    self._hold(last)
+                    return []
+            whole = [b"".join((*self._held, last))]
             self._held.clear()
-            self._held_bytes = 0
+            self._held_bytes = self._n_held_values = 0
         *frames, rest = chunk.split(b"\n\n")
-        if rest:
-            self._hold(rest)
-        return self._events(frames)
+        self._hold(rest)
+        return self._events(whole + frames)
 
     def end(self) -> list[Event]:
         """Return the event that the stream's end completes, if its last blank line is missing."""
@@ -69,8 +76,11 @@ class Parser:
         if chunk:
             self._held.append(chunk)
             self._held_bytes += len(chunk)
+            self._n_held_values += chunk.count(b",")
             if self._held_bytes > self.limit_bytes:
                 raise TooLarge(f"an event of more than {self.limit_bytes:,} bytes")
+            if self._n_held_values > MAX_VALUES:
+                raise TooLarge(f"an event of more than {MAX_VALUES:,} values")
 
     def _with_line_feeds(self, chunk: bytes) -> bytes:
         # A CR ends its line at once; the LF that may open the next chunk then belongs to it.
@@ -98,6 +108,8 @@ def _usual(chunk: bytes) -> list[Event]:
 def _event(frame: bytes) -> Event | None:
     if len(frame) > _MOST_LINES and frame.count(b"\n") > _MOST_LINES:
         raise TooLarge(f"an event of more than {_MOST_LINES:,} lines")
+    if frame.startswith(b"data: ") and b"\n" not in frame:
+        return (b"", frame[6:])  # copied once: it may be large
     name = b""
     data: list[bytes] = []
     for line in frame.split(b"\n"):

@@ -19,9 +19,12 @@ import orjson
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
 from journeyman.model import InputPart, Part, TextPart, ThinkingPart
+from journeyman.models.sse import MAX_VALUES
 from journeyman.types import Block, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+
+_COUNTED_AT_ONCE: Final = 2**18
 
 _SAFE: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _UNSAFE_CHARACTER: Final = re.compile(r"[^a-zA-Z0-9_-]")
@@ -34,7 +37,13 @@ def damaged(what: str, kind: ProviderErrorKind = "stream_cut") -> ProviderError:
 
 
 def parsed(data: bytes) -> JsonObject:
-    """Return the JSON object; an empty one for any other JSON."""
+    """Return the JSON object; an empty one for any other JSON.
+
+    Raises:
+        ProviderError: it is damaged.
+        UnusableAnswer: it has more than `MAX_VALUES`.
+    """
+    _check_values(data)
     try:
         value: object = orjson.loads(data)
     except orjson.JSONDecodeError as error:
@@ -46,12 +55,25 @@ def parsed(data: bytes) -> JsonObject:
 
 def all_parsed(data: Sequence[bytes]) -> Iterator[JsonObject]:
     """Yield what each of several texts holds, as `parsed` would: one after the other only where one is damaged."""
+    if len(data) == 1:
+        return iter((parsed(data[0]),))
     try:
         values: list[object] = orjson.loads(b"[%b]" % b",".join(data))
     except orjson.JSONDecodeError:
         values = []
     whole = len(values) == len(data)
     return map(as_object, values) if whole else map(parsed, data)
+
+
+def _check_values(data: bytes) -> None:
+    """Count the commas of a long text, in pieces that take no time, until there are too many."""
+    if len(data) <= MAX_VALUES:
+        return
+    n_values = 0
+    for start in range(0, len(data), _COUNTED_AT_ONCE):
+        n_values += data.count(b",", start, start + _COUNTED_AT_ONCE)
+        if n_values > MAX_VALUES:
+            raise UnusableAnswer(f"it has a part of more than {MAX_VALUES:,} values", limit=MAX_VALUES)
 
 
 def as_object(value: object) -> JsonObject:
