@@ -16,6 +16,7 @@ from journeyman.events import Event
 from journeyman.mcp import Http, Target, mcp
 from journeyman.models.scripted import call
 from tests.mcp.small import MODERN, by_name, progress_in, stopped_at_progress
+from tests.support.stopwatch import STALL_S, longest_stall
 from tests.toolbox.playing import answered
 
 pytestmark = pytest.mark.timeout(60)
@@ -226,3 +227,24 @@ async def test_a_bad_answer_is_an_error_and_the_session_goes_on(answer: Answer, 
 async def test_a_long_table_in_a_text_is_read_whatever_it_is_divided_by() -> None:
     async with serving(Small(a_long_table).serve) as url, mcp({"web": url}) as (go,):
         assert (await answered(go, {})).text.startswith("1,2,3,4\n1,2,3,4\n")
+
+
+class Rich(Small):
+    """A server of many tools with large schemas."""
+
+    def greet(self, message: dict[str, Any]) -> web.Response:
+        if message["method"] != "tools/list":
+            return super().greet(message)
+        schema = {"type": "object", "properties": {f"p{n}": {"type": "string", "pattern": "^a+$"} for n in range(9)}}
+        return said(message, {"tools": [{"name": f"go_{n}", "inputSchema": schema} for n in range(400)]})
+
+
+async def test_many_tools_are_made_while_others_have_their_turn() -> None:
+    async with serving(Rich(fine).serve) as url:
+
+        async def opened() -> None:
+            async with mcp({"web": url}) as tools:
+                assert len(tools) == 400
+
+        await opened()
+        assert await longest_stall(opened) < STALL_S

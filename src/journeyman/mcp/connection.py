@@ -374,6 +374,7 @@ class Connection:
                 if tool.name in tools:
                     raise ValueError(f"it lists the tool {tool.name!r} twice")
                 tools[tool.name] = _definition(tool)
+                await asyncio.sleep(0)  # there may be a thousand, and others have their turn
             cursor = page.next_cursor
             if cursor is None and len(tools) <= MAX_TOOLS:
                 return list(tools.values())

@@ -95,7 +95,7 @@ async def mcp(
                 raise PinsDiffer(str(pins), differing)
         connected = {at.name: ConnectedServer(at) for at, _ in opened}
         reading = {at.name: connected[at.name] for at, _ in opened if resources and at.has_resources}
-        yield ServerTools(_tools(named, opened, reading, options), connected)
+        yield ServerTools(await _tools(named, opened, reading, options), connected)
 
 
 async def pin(
@@ -186,13 +186,13 @@ class _Taking:
         )
 
 
-def _tools(
+async def _tools(
     servers: Mapping[str, Server],
     opened: Sequence[tuple[Connection, Offer]],
     reading: Mapping[str, ConnectedServer],
     options: _Taking,
 ) -> list[AnyTool]:
-    """Return the tools of servers, and those that read the resources of `reading`."""
+    """Return the tools of servers, and those that read the resources of `reading`; between them others have a turn."""
     taken = [(at, each) for at, offer in opened for each in _taken(servers[at.name], offer)]
     readers = _readers(reading)
     names = unique_names([*((at.name, each.name) for at, each in taken), *(("mcp", name) for name, *_ in readers)])
@@ -202,7 +202,10 @@ def _tools(
             "The effects of MCP tools",
             [Problem("UNKNOWN_TOOL", f"There is no tool {name!r}.", hint) for name in sorted(unknown)],
         )
-    tools = [_tool(at, each, name, options) for (at, each), name in zip(taken, names, strict=False)]
+    tools: list[AnyTool] = []
+    for (at, each), name in zip(taken, names, strict=False):
+        tools.append(_tool(at, each, name, options))
+        await asyncio.sleep(0)
     return [
         *tools,
         *(
