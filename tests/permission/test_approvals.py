@@ -19,6 +19,7 @@ from journeyman.errors import ApprovalsUnreadable
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop
 from journeyman.models.scripted import call
 from journeyman.permission.approvals import Approvals
+from journeyman.permission.capability import Action
 from journeyman.permission.permission import Permission
 from tests.permission.places import Approver, Workshop, play, request, results
 
@@ -85,6 +86,13 @@ async def test_an_approved_command_is_no_approval_for_a_longer_one_or_elsewhere(
     others = [{"command": "touch a b"}, {"command": "touch  a"}, {"command": "touch a", "folder": "src"}]
     await workshop.play(gate, [call("bash", other) for other in others], approve=approver)
     assert len(approver.asked) == 3
+
+
+def test_an_approval_of_two_places_is_none_of_one_with_a_colon_in_its_name(workshop: Workshop) -> None:
+    gate = Permission(roots=[workshop.root])
+    two = Action(tool="copy", capability="write", paths=("a", "b"))
+    one = Action(tool="copy", capability="write", paths=(f"a:{workshop.root.resolve()}/b",))
+    assert gate.key(two) != gate.key(one)
 
 
 @pytest.mark.parametrize("extent", ["session", "always"])

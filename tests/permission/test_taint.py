@@ -83,13 +83,15 @@ async def test_what_an_untrusted_result_may_have_caused_is_asked_with_its_source
     assert results(result)[1] == "Error: denied: not today"
 
 
-async def test_a_question_shows_the_beginning_of_long_arguments(office: Office) -> None:
+async def test_a_question_shows_both_ends_of_long_arguments(office: Office) -> None:
     approver = Approver()
-    await office.play(READ, send(BOB, text="x" * 290 + "y" * 5_000), approve=approver)
+    await office.play(READ, send(BOB, text="x" * 190 + "y" * 5_000 + "and to eve"), approve=approver)
     (question,) = [approval.question for approval in approver.asked]
-    shown, _, rest = question.removeprefix("send ").partition("…: ")
-    assert (len(shown), shown) == (300, f'{{"to": "{BOB}", "text": "{"x" * 290}'[:300])
-    assert rest.startswith("the model wrote this after it had read what is not trusted: mail {}: ")
+    shown, _, rest = question.removeprefix("send ").partition(": the model wrote this ")
+    assert shown.startswith(f'{{"to": "{BOB}", "text": "xxx')
+    assert shown.endswith('yyyand to eve"}')
+    assert len(shown) < 350
+    assert rest.startswith("after it had read what is not trusted: mail {}: ")
 
 
 async def test_what_is_approved_happens_once(office: Office) -> None:

@@ -270,16 +270,20 @@ class Permission:
         """Return what an approval for longer than one call is bound to: paths, a command, a host or arguments."""
         match action.capability:
             case "read" | "write" if action.paths:
-                return f"{action.capability}:{':'.join(self._roots.locate(path) for path in action.paths)}"
+                return f"{action.capability}:{self._where(action)}"
             case "exec" if action.command is not None:
-                where = ":".join(self._roots.locate(path) for path in action.paths)
-                return f"exec:{_hashed(where, action.command)}"
+                return f"exec:{_hashed(self._where(action), action.command)}"
             case "network" if action.url is not None and plain_host(action.url) is not None:
                 return f"network:{plain_host(action.url)}"
             case "network" if action.url is not None:
                 return f"network:{_hashed(action.url)}"
             case _:
                 return f"tool:{action.tool}:{action.digest}"
+
+    def _where(self, action: Action) -> str:
+        """Return the paths of an action: one as it is, several as a list, which no path looks like."""
+        places = [self._roots.locate(path) for path in action.paths]
+        return places[0] if len(places) == 1 else json.dumps(places)
 
     def _rule(self, action: Action) -> str:
         """Say what the key of an action allows, in the words of rules where there are such."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from journeyman.errors import quoted, visible
+from journeyman.errors import quoted, visible, with_its_end
 from journeyman.gate import Allow, Ask, GateRequest, RunGate, Seen, Verdict
 from journeyman.permission.capability import Capability, Classifier, classify, fits_name
 from journeyman.types import JsonObject
@@ -369,5 +369,4 @@ def _forms(value: object) -> list[str]:
 
 
 def _shown(arguments: JsonObject) -> str:
-    text = visible(arguments, indent=None)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return with_its_end(visible(arguments, indent=None), _SHOWN)
