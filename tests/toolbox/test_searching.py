@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 
 from journeyman.toolbox import Refusal, Workspace
 from journeyman.toolbox.walk import Deadline, compiled, files_below
+from journeyman.toolbox.workspace import ToolName
 from tests.toolbox.playing import Player
 
 # From the environment of the tests, where ripgrep has a wheel for this machine; else as somebody has installed it.
@@ -61,6 +64,31 @@ PROJECT: dict[str, str | bytes] = {
     "data.bin": b"hello\x00\x01",
     "wide.txt": "hello ünïcode \u2013 \u201cx\u201d\n",
 }
+
+
+@pytest.fixture
+def very_deep(folder: Path) -> Iterator[None]:
+    """1,050 folders, each in the one before: more than functions can call themselves."""
+    (folder / "top.txt").write_text("hello\n", encoding="utf-8")
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(1_050):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    yield
+    subprocess.run(["rm", "-rf", folder / "d"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("glob", {"pattern": "**/*.txt"}), ("grep", {"pattern": "hello"}), ("ls", {"depth": 5}), ("read", {"path": "d"})],
+)
+@pytest.mark.usefixtures("very_deep")
+async def test_folders_may_be_as_deep_as_they_like(player: Player, name: ToolName, arguments: dict[str, Any]) -> None:
+    found = (await player.result(name, **arguments)).text
+    assert "d/" in found if name == "read" else "top.txt" in found
 
 
 # -- glob --------------------------------------------------------------------------------------------------------------
