@@ -27,6 +27,7 @@ from journeyman.serve import agent_server, serve_http
 from tests.cli.program import Running, Start, Warm, environment, from_nothing, running
 from tests.serve.clients import Heard, Person, answered, text_of
 from tests.serve.served import echo
+from tests.support.clock import virtual_clock
 
 pytestmark = pytest.mark.timeout(60)  # the server, a process of its own, imports the SDK
 
@@ -257,6 +258,7 @@ HALF = {
 }
 
 
+@virtual_clock
 async def test_a_connection_without_a_whole_request_is_closed_after_five_seconds() -> None:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve_http(agent_server(echo), port=0, on_ready=ready.set_result))
