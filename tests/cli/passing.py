@@ -16,6 +16,7 @@ order = {
     "environment": dict(os.environ),
     "has_terminal": False,
     "is_watched": True,
+    "program": "",
 }
 with socket.socket(socket.AF_UNIX) as link:
     link.connect(address)

@@ -194,15 +194,26 @@ class Warm:
         assert self._process.stdout.readline() == b"ready\n"
 
     def start(
-        self, words: Words, streams: Streams, folder: Path | None, env: Mapping[str, str], *, is_watched: bool = True
+        self,
+        words: Words,
+        streams: Streams,
+        folder: Path | None,
+        env: Mapping[str, str],
+        *,
+        is_watched: bool = True,
+        program: Path | None = None,
     ) -> Process:
-        """Start a command. One that is watched ends as programs do, and takes a little longer for that."""
+        """Start a command. One that is watched ends as programs do, and takes a little longer for that.
+
+        With `program`, the words are for that one instead; it is always watched.
+        """
         order = {
             "words": [*map(str, words)],
             "folder": str(folder or Path.cwd()),
             "environment": dict(env),
             "has_terminal": os.isatty(streams[0]),
             "is_watched": is_watched,
+            "program": str(program or ""),
         }
         link = socket.socket(socket.AF_UNIX)
         link.connect(str(self._address))
@@ -214,13 +225,18 @@ class Warm:
         return [sys.executable, "-IS", str(Path(__file__).parent / "passing.py"), str(self._address), *map(str, words)]
 
     def __call__(
-        self, *words: str | Path, cwd: Path | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None
+        self,
+        *words: str | Path,
+        cwd: Path | None = None,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        program: Path | None = None,
     ) -> Done:
         names = [self._folder / name for name in ("stdin", "stdout", "stderr")]
         names[0].write_bytes(stdin)
         with names[0].open("rb") as given, names[1].open("wb") as out, names[2].open("wb") as errors:
             streams = (given.fileno(), out.fileno(), errors.fileno())
-            process = self.start(words, streams, cwd, environment(**(env or {})), is_watched=False)
+            process = self.start(words, streams, cwd, environment(**(env or {})), is_watched=False, program=program)
             code = process.wait(_PATIENCE_S)
         return Done(code, names[1].read_text("utf-8"), names[2].read_text("utf-8"))
 

@@ -1,5 +1,7 @@
 """A process that has imported the command line, and forks a real `journeyman` for everyone who asks at its socket.
 
+It also runs a program of its users, for which a warning is then an error.
+
 The tests run it; it saves them a second for each command. A command has its own arguments, folder, environment, stdin,
 stdout and stderr, and everything it does happens in a process of its own, which ends as every program does.
 """
@@ -11,11 +13,13 @@ import fcntl
 import gc
 import json
 import os
+import runpy
 import signal
 import socket
 import struct
 import sys
 import termios
+import warnings
 from importlib import import_module
 from select import select
 from typing import Any, NoReturn
@@ -53,6 +57,12 @@ def _become(order: dict[str, Any], descriptors: list[int]) -> NoReturn:
     os.environ.update(order["environment"])
     os.chdir(order["folder"])
     sys.argv = ["journeyman", *order["words"]]
+    if order["program"]:
+        warnings.simplefilter("error")
+        sys.argv[0] = order["program"]
+        sys.path.insert(0, os.path.dirname(order["program"]))  # noqa: PTH120 - as Python does
+        runpy.run_path(order["program"], run_name="__main__")
+        sys.exit()
     if order["is_watched"]:
         journeyman.cli.main()
         raise AssertionError("main() exits")
