@@ -1,11 +1,14 @@
-"""What every test gets: asyncio as the only event loop, and how Hypothesis searches."""
+"""What every test gets: asyncio as the only event loop, how Hypothesis searches, and a warm command line."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from tests.cli.program import Warm
 
 # Without a deadline: on a busy machine a slow example is no failure. JOURNEYMAN_FUZZ makes the search longer.
 settings.register_profile(
@@ -20,3 +23,11 @@ settings.load_profile("journeyman")
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    """Runs `journeyman`, sooner than from nothing."""
+    made = Warm(tmp_path_factory.mktemp("warm"))
+    yield made
+    made.close()

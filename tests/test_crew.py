@@ -20,7 +20,7 @@ from journeyman.events import Event, RunStarted
 from journeyman.model import Request, Response
 from journeyman.models.scripted import FromFunction
 from journeyman.types import Block, Message, Text, ToolResult, ToolUse
-from tests.cli.program import journeyman as command_line
+from tests.cli.program import Warm
 from tests.support.stand_ins import asked, assert_keeps_no_state
 
 CREW = Path(__file__).parent.parent / "examples" / "crew"
@@ -90,8 +90,10 @@ def test_the_program_shows_who_works_and_what_came_of_it(folder: Path) -> None:
     assert re.search(r"^\d+ requests, and 3 in the background$", done.stdout, flags=re.MULTILINE)
 
 
-def test_the_command_line_runs_the_same_crew_where_nothing_may_go_on_in_the_background(folder: Path) -> None:
-    done = command_line("run", CREW / "agents.py", QUESTION, "--tree", env={"CREW_FOLDER": str(folder)})
+def test_the_command_line_runs_the_same_crew_where_nothing_may_go_on_in_the_background(
+    folder: Path, warm: Warm
+) -> None:
+    done = warm("run", CREW / "agents.py", QUESTION, "--tree", env={"CREW_FOLDER": str(folder)})
     assert done.stdout == f"{QUESTION}\n\n{NOTE}\n\n{LINKS}\n"
     assert done.code == 0
     assert "      │ Error: Background work is not available here:" in done.stderr
@@ -101,9 +103,9 @@ def test_the_command_line_runs_the_same_crew_where_nothing_may_go_on_in_the_back
     assert max(len(line) for line in done.stderr.splitlines()) <= 80
 
 
-def test_in_a_chat_the_check_goes_on_in_the_background_and_is_told_of(folder: Path, tmp_path: Path) -> None:
+def test_in_a_chat_the_check_goes_on_in_the_background_and_is_told_of(folder: Path, tmp_path: Path, warm: Warm) -> None:
     env = {"CREW_FOLDER": str(folder), "XDG_DATA_HOME": str(tmp_path / "data")}
-    done = command_line("chat", CREW / "agents.py", stdin=f"{QUESTION}\n".encode(), env=env)
+    done = warm("chat", CREW / "agents.py", stdin=f"{QUESTION}\n".encode(), env=env)
     assert done.code == 0
     assert done.stdout == f"{QUESTION}\n\n{NOTE}\n{LINKS}\n"
     assert "◦ bg-1 checker: check all links · in the background\n" in done.stderr
@@ -111,8 +113,8 @@ def test_in_a_chat_the_check_goes_on_in_the_background_and_is_told_of(folder: Pa
     assert "✓ bg-1 checker: check all links · has ended" in done.stderr
 
 
-def test_the_document_of_the_crew_holds_all_of_it(folder: Path) -> None:
-    done = command_line("run", CREW / "agents.py", QUESTION, "--json", "--quiet", env={"CREW_FOLDER": str(folder)})
+def test_the_document_of_the_crew_holds_all_of_it(folder: Path, warm: Warm) -> None:
+    done = warm("run", CREW / "agents.py", QUESTION, "--json", "--quiet", env={"CREW_FOLDER": str(folder)})
     document = json.loads(done.stdout)
     names = [child["path"][-1].partition("#")[0] for child in document["children"]]
     assert sorted(names) == ["checker", "reviewer", "scout", "scout", "writer"]
@@ -120,8 +122,8 @@ def test_the_document_of_the_crew_holds_all_of_it(folder: Path) -> None:
     assert document["usage"]["requests"] == own + sum(child["iterations"] for child in document["children"])
 
 
-def test_the_definition_is_shown_without_a_model() -> None:
-    assert "subagent" in command_line("check", CREW / "agents.py").stdout
+def test_the_definition_is_shown_without_a_model(warm: Warm) -> None:
+    assert "subagent" in warm("check", CREW / "agents.py").stdout
 
 
 # -- what the crew is held to -----------------------------------------------------------------------------------------

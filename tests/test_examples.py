@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.program import Warm
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 PRINTS = {
@@ -192,9 +194,14 @@ def run_program(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", PRINTS)
-def test_an_example_prints(name: str, tmp_path: Path) -> None:  # R68, X39
-    done = run_program(EXAMPLES / name, tmp_path)
-    assert (done.stderr, done.stdout, done.returncode) == ("", PRINTS[name], 0)
+def test_an_example_prints(name: str, tmp_path: Path, warm: Warm) -> None:  # R68, X39
+    done = warm(program=EXAMPLES / name, cwd=tmp_path)
+    assert (done.stderr, done.stdout, done.code) == ("", PRINTS[name], 0)
+
+
+def test_an_example_prints_the_same_where_nothing_was_imported_before(tmp_path: Path) -> None:
+    done = run_program(EXAMPLES / "02_tools.py", tmp_path)
+    assert (done.stderr, done.stdout, done.returncode) == ("", PRINTS["02_tools.py"], 0)
 
 
 def test_every_numbered_program_is_tried_and_short() -> None:

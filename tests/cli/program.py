@@ -6,14 +6,17 @@ import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Thread
-from typing import IO
+from types import TracebackType
+from typing import IO, Literal, Protocol, TypeAlias
 
 AGENTS = Path(__file__).parent / "agents.py"
 """The agents that these tests run."""
@@ -87,35 +90,154 @@ def journeyman(
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+class Process(Protocol):
+    """A command under way, as `subprocess.Popen` has it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+Words: TypeAlias = Sequence[str | Path]
+Streams: TypeAlias = tuple[int, int, int]
+"""The descriptors that become stdin, stdout and stderr."""
+
+
+class Start(Protocol):
+    """Starts `journeyman` with these words."""
+
+    def __call__(self, words: Words, streams: Streams, folder: Path | None, env: Mapping[str, str]) -> Process: ...
+
+
+def from_nothing(words: Words, streams: Streams, folder: Path | None, env: Mapping[str, str]) -> Process:
+    """Start it as a user does."""
+    stdin, stdout, stderr = streams
+    return subprocess.Popen(
+        command(*words),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=folder,
+        env=env,
+        start_new_session=os.isatty(stdin),
+    )
+
+
+class Forked:
+    """A command that was forked from the warm process, which says over `link` how it goes."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._code: int | None = None
+        self.pid = self._number(_PATIENCE_S)
+
+    def _number(self, timeout: float | None) -> int:
+        self._link.settimeout(timeout)
+        data = self._link.recv(4, socket.MSG_WAITALL)
+        assert len(data) == 4, "the warm process has ended"
+        return struct.unpack("i", data)[0]
+
+    def poll(self) -> int | None:
+        with suppress(BlockingIOError):
+            self.wait(0)
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self._code is None:
+            self._code = self._number(timeout)
+            self._link.close()
+        return self._code
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sig)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> Forked:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.wait(_PATIENCE_S)
+
+
 class Warm:
-    """Runs commands to their ends, forked from a process that has imported the command line."""
+    """Starts commands, forked from a process that has imported the command line. Called, it runs one to its end."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._address = folder / "socket"
+        here = Path(__file__).parent
         self._process = subprocess.Popen(
-            [sys.executable, "-P", Path(__file__).parent / "warm.py"],
+            [sys.executable, "-P", here / "warm.py", self._address],
             env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == b"ready\n"
+
+    def start(
+        self,
+        words: Words,
+        streams: Streams,
+        folder: Path | None,
+        env: Mapping[str, str],
+        *,
+        is_watched: bool = True,
+        program: Path | None = None,
+    ) -> Process:
+        """Start a command. One that is watched ends as programs do, and takes a little longer for that.
+
+        With `program`, the words are for that one instead; it is always watched.
+        """
+        order = {
+            "words": [*map(str, words)],
+            "folder": str(folder or Path.cwd()),
+            "environment": dict(env),
+            "has_terminal": os.isatty(streams[0]),
+            "is_watched": is_watched,
+            "program": str(program or ""),
+        }
+        link = socket.socket(socket.AF_UNIX)
+        link.connect(str(self._address))
+        socket.send_fds(link, [json.dumps(order).encode() + b"\n"], streams)
+        return Forked(link)
+
+    def command(self, *words: str | Path) -> list[str]:
+        """Return a command that passes its stdin, stdout and stderr to a `journeyman`, and ends as that does."""
+        return [sys.executable, "-IS", str(Path(__file__).parent / "passing.py"), str(self._address), *map(str, words)]
 
     def __call__(
-        self, *words: str | Path, cwd: Path | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None
+        self,
+        *words: str | Path,
+        cwd: Path | None = None,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        program: Path | None = None,
     ) -> Done:
         names = [self._folder / name for name in ("stdin", "stdout", "stderr")]
-        for name in names:
-            name.write_bytes(stdin if name.name == "stdin" else b"")
-        command = {
-            "words": [*map(str, words)],
-            "folder": str(cwd or Path.cwd()),
-            "environment": environment(**(env or {})),
-            "files": [(str(name), os.O_RDONLY if number == 0 else os.O_WRONLY) for number, name in enumerate(names)],
-        }
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command).encode() + b"\n")
-        self._process.stdin.flush()
-        code = int(self._process.stdout.readline())
+        names[0].write_bytes(stdin)
+        with names[0].open("rb") as given, names[1].open("wb") as out, names[2].open("wb") as errors:
+            streams = (given.fileno(), out.fileno(), errors.fileno())
+            process = self.start(words, streams, cwd, environment(**(env or {})), is_watched=False, program=program)
+            code = process.wait(_PATIENCE_S)
         return Done(code, names[1].read_text("utf-8"), names[2].read_text("utf-8"))
 
     def close(self) -> None:
@@ -133,27 +255,26 @@ def _next(stream: IO[bytes]) -> bytes:
 class Running:
     """A command under way, with what it has printed so far."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: Process, stdout: IO[bytes], stderr: IO[bytes]) -> None:
         self._process = process
         self._printed: dict[str, bytes] = {"stdout": b"", "stderr": b""}
         self._news = Condition()
-        self._readers = [Thread(target=self._read, args=(name,), daemon=True) for name in self._printed]
+        streams = zip(self._printed, (stdout, stderr), strict=True)
+        self._readers = [Thread(target=self._read, args=each, daemon=True) for each in streams]
         for reader in self._readers:
             reader.start()
 
-    def _read(self, name: str) -> None:
-        stream = self._process.stdout if name == "stdout" else self._process.stderr
-        assert stream is not None
+    def _read(self, name: str, stream: IO[bytes]) -> None:
         while data := _next(stream):
             with self._news:
                 self._printed[name] += data
                 self._news.notify_all()
 
-    def wait_for(self, text: str) -> None:
-        """Wait until stderr shows `text`."""
+    def wait_for(self, text: str, stream: Literal["stdout", "stderr"] = "stderr") -> None:
+        """Wait until `stream` shows `text`."""
         with self._news:
-            found = self._news.wait_for(lambda: text.encode() in self._printed["stderr"], _PATIENCE_S)
-        assert found, f"{text!r} did not appear in:\n{self._printed['stderr'].decode()}"
+            found = self._news.wait_for(lambda: text.encode() in self._printed[stream], _PATIENCE_S)
+        assert found, f"{text!r} did not appear in:\n{self._printed[stream].decode()}"
 
     def shown(self) -> str:
         """Return what stderr shows by now."""
@@ -172,17 +293,21 @@ class Running:
 
 
 @contextmanager
-def running(*words: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Generator[Running]:
+def running(
+    *words: str | Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: IO[bytes] | None = None,
+    start: Start = from_nothing,
+) -> Generator[Running]:
     """Start a command. It is killed when the block ends, unless it ended before."""
-    with subprocess.Popen(
-        command(*words),
-        cwd=cwd,
-        env=environment(**(env or {})),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        try:
-            yield Running(process)
-        finally:
-            process.kill()
+    (out, stdout), (errors, stderr) = os.pipe(), os.pipe()
+    with open(os.devnull, "rb") as nothing, open(out, "rb") as printed, open(errors, "rb") as told:  # noqa: PTH123
+        process = start(words, ((stdin or nothing).fileno(), stdout, stderr), cwd, environment(**(env or {})))
+        for descriptor in (stdout, stderr):
+            os.close(descriptor)
+        with process:
+            try:
+                yield Running(process, printed, told)
+            finally:
+                process.kill()

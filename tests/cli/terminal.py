@@ -8,7 +8,6 @@ import pty
 import re
 import signal
 import struct
-import subprocess
 import termios
 import time
 from collections.abc import Callable, Generator
@@ -19,7 +18,7 @@ from typing import Any
 
 import pyte
 
-from tests.cli.program import command, environment
+from tests.cli.program import Process, Start, environment, from_nothing
 
 CHAT_AGENTS = Path(__file__).parent / "chat_agents.py"
 COLUMNS = 80
@@ -31,9 +30,7 @@ _LOUD = re.compile(r"\x1b(?!\[(?:[0-9;]*m|[0-9]*A|2K|\?25[hl]))")
 class Terminal:
     """A command in a terminal of its own."""
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], ours: int, theirs: int, settings: list[Any], rows: int
-    ) -> None:
+    def __init__(self, process: Process, ours: int, theirs: int, settings: list[Any], rows: int) -> None:
         """`settings` are those of the terminal before the command had it."""
         self.process = process
         self._ours = ours
@@ -134,20 +131,14 @@ class Terminal:
 
 
 @contextmanager
-def terminal(*words: str, folder: Path | None = None, rows: int = 24, **more: str) -> Generator[Terminal]:
+def terminal(
+    *words: str, folder: Path | None = None, rows: int = 24, start: Start = from_nothing, **more: str
+) -> Generator[Terminal]:
     """Start `journeyman` in a terminal: stdin, stdout and stderr. It is killed when the block ends."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, COLUMNS, 0, 0))
     settings = termios.tcgetattr(theirs)
-    process = subprocess.Popen(
-        command(*words),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=folder,
-        env=environment(TERM="xterm-256color", **more),
-        start_new_session=True,
-    )
+    process = start(words, (theirs, theirs, theirs), folder, environment(TERM="xterm-256color", **more))
     with process, closing(Terminal(process, ours, theirs, settings, rows)) as screen:
         yield screen
         if process.poll() is not None:
@@ -155,11 +146,14 @@ def terminal(*words: str, folder: Path | None = None, rows: int = 24, **more: st
 
 
 @contextmanager
-def chatting(folder: Path, *words: str, agent: str = "helper", **more: str) -> Generator[Terminal]:
+def chatting(
+    folder: Path, *words: str, agent: str = "helper", start: Start = from_nothing, **more: str
+) -> Generator[Terminal]:
     """Start `journeyman chat` in `folder`, and wait until it listens."""
     if not (folder / "door").exists():
         os.mkfifo(folder / "door")  # what the agents' tool waits for
     more["XDG_DATA_HOME"] = str(folder / "data")
-    with terminal("chat", f"{CHAT_AGENTS}:{agent}", *words, folder=folder, rows=40, **more) as screen:
+    words = ("chat", f"{CHAT_AGENTS}:{agent}", *words)
+    with terminal(*words, folder=folder, rows=40, start=start, **more) as screen:
         screen.see("/help shows what else there is.")
         yield screen

@@ -82,7 +82,7 @@ def test_what_cannot_be_used_is_one_line_and_exit_code_2(
 
 @pytest.mark.timeout(60)
 def test_a_conversation_that_is_open_elsewhere_is_refused(warm: Warm, tmp_path: Path) -> None:
-    with chatting(tmp_path) as chat:
+    with chatting(tmp_path, start=warm.start) as chat:
         chat.type("Hello", "heard ['Hello']")
         done = talk(warm, tmp_path, "Me too\n", "--resume")
         assert done.code == 2

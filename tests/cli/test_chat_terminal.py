@@ -8,13 +8,14 @@ from signal import SIGTERM
 
 import pytest
 
+from tests.cli.program import Warm
 from tests.cli.terminal import COLUMNS, chatting
 
 pytestmark = pytest.mark.timeout(60)
 
 
-def test_what_is_typed_while_a_tool_runs_is_queued_and_then_delivered(tmp_path: Path) -> None:
-    with chatting(tmp_path) as chat:
+def test_what_is_typed_while_a_tool_runs_is_queued_and_then_delivered(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path, start=warm.start) as chat:
         chat.type("wait", "running wait")
         chat.type("In French.", "queued: In French.")
         chat.type("/follow Thank you.", "when done: Thank you.")
@@ -33,8 +34,8 @@ def test_what_is_typed_while_a_tool_runs_is_queued_and_then_delivered(tmp_path: 
     assert "Go on with it: journeyman chat" in chat.text
 
 
-def test_a_call_is_denied_with_a_reason_and_another_one_modified(tmp_path: Path) -> None:
-    with chatting(tmp_path) as chat:
+def test_a_call_is_denied_with_a_reason_and_another_one_modified(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path, start=warm.start) as chat:
         chat.type("bash echo 'a\u202eb'", "\nallow?")
         assert r'"command": "echo ' in chat.text
         assert r"a\u202eb" in chat.text
@@ -51,8 +52,8 @@ def test_a_call_is_denied_with_a_reason_and_another_one_modified(tmp_path: Path)
     assert "✗ bash echo" in chat.text
 
 
-def test_a_line_that_was_begun_before_a_question_came_is_not_its_answer(tmp_path: Path) -> None:
-    with chatting(tmp_path, agent="guarded") as chat:
+def test_a_line_that_was_begun_before_a_question_came_is_not_its_answer(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path, agent="guarded", start=warm.start) as chat:
         chat.press(b"wait\ry")
         chat.see("The agent waits for an answer: first send this line, or clear it (Ctrl-U).")
         chat.type("", "queued: y")
@@ -61,19 +62,19 @@ def test_a_line_that_was_begun_before_a_question_came_is_not_its_answer(tmp_path
         chat.type("n", "heard ['y'], read ['Error: denied: the user said no']")
 
 
-def test_an_approval_for_the_session_holds_and_one_for_ever_is_kept(tmp_path: Path) -> None:
-    with chatting(tmp_path) as chat:
+def test_an_approval_for_the_session_holds_and_one_for_ever_is_kept(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path, start=warm.start) as chat:
         chat.type("bash echo first", "for this [s]ession · [a]lways")
         chat.type("a", "first\\n[exit code 0]")
-    with chatting(tmp_path) as chat:
+    with chatting(tmp_path, start=warm.start) as chat:
         chat.type("bash echo first", "first\\n[exit code 0]")
         assert "asks to run" not in chat.text
         chat.type("bash echo second", "\nallow?")
         chat.type("x", "stopped")
 
 
-def test_a_question_of_the_model_is_answered_in_the_line(tmp_path: Path) -> None:
-    with chatting(tmp_path) as chat:
+def test_a_question_of_the_model_is_answered_in_the_line(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path, start=warm.start) as chat:
         shown = chat.type("ask_user", "\nanswer>")
         assert "? a question Which one?\n    1 Grand\n    2 Harbour" in shown
         chat.type("2", "read ['Harbour']")
@@ -96,28 +97,28 @@ def test_the_first_interrupt_stops_the_turn_and_two_at_an_empty_line_leave(tmp_p
 @pytest.mark.parametrize(
     ("tool", "keys", "code"), [("sleep", b"\x04", 0), ("block", b"\x04", 0), ("block", b"\x03\x03", 130)]
 )
-def test_leaving_does_not_wait_for_a_tool(tmp_path: Path, tool: str, keys: bytes, code: int) -> None:
-    with chatting(tmp_path, "--mode", "trust") as chat:
+def test_leaving_does_not_wait_for_a_tool(warm: Warm, tmp_path: Path, tool: str, keys: bytes, code: int) -> None:
+    with chatting(tmp_path, "--mode", "trust", start=warm.start) as chat:
         chat.type(tool, f"running {tool}")
         chat.press(keys)
         assert chat.end() == code  # the tool would never end
 
 
-def test_a_termination_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
-    with chatting(tmp_path) as chat:
+def test_a_termination_leaves_the_terminal_as_it_was(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path, start=warm.start) as chat:
         chat.type("wait", "running wait")
         chat.process.send_signal(SIGTERM)
         assert chat.end() == 143
     assert "■ stopped" in chat.text
 
 
-def test_a_killed_chat_goes_on_where_it_was(tmp_path: Path) -> None:
-    with chatting(tmp_path, "--mode", "trust") as chat:
+def test_a_killed_chat_goes_on_where_it_was(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path, "--mode", "trust", start=warm.start) as chat:
         chat.type("Remember this.", "heard ['Remember this.']")
         chat.type("sleep", "running sleep")
         chat.type("Said in time.", "queued: Said in time.")
         chat.kill()
-    with chatting(tmp_path, "--mode", "trust", "--resume") as chat:
+    with chatting(tmp_path, "--mode", "trust", "--resume", start=warm.start) as chat:
         chat.see("queued: Said in time.")
         shown = chat.see("The last turn was interrupted. /continue goes on where it was.")
         assert "> Remember this." in shown
@@ -127,8 +128,8 @@ def test_a_killed_chat_goes_on_where_it_was(tmp_path: Path) -> None:
         chat.type("/usage", "3 requests")
 
 
-def test_commands_do_what_help_says_and_unknown_ones_are_explained(tmp_path: Path) -> None:
-    with chatting(tmp_path) as chat:
+def test_commands_do_what_help_says_and_unknown_ones_are_explained(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path, start=warm.start) as chat:
         chat.type("Hello", "heard ['Hello']")
         for line, sign in (
             ("/helpp", "There is no /helpp. Did you mean /help?"),
@@ -152,39 +153,39 @@ def test_commands_do_what_help_says_and_unknown_ones_are_explained(tmp_path: Pat
     assert [each["role"] for each in json.loads((tmp_path / "talk.json").read_text())] == ["user", "assistant"]
 
 
-def test_what_was_entered_is_there_again_after_a_new_start(tmp_path: Path) -> None:
-    with chatting(tmp_path) as chat:
+def test_what_was_entered_is_there_again_after_a_new_start(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path, start=warm.start) as chat:
         chat.type("A line to keep.", "heard ['A line to keep.']")
         chat.press(b"\x04")
         assert chat.end() == 0
     assert (tmp_path / "data/journeyman/entered").stat().st_mode & 0o077 == 0
-    with chatting(tmp_path) as chat:
+    with chatting(tmp_path, start=warm.start) as chat:
         chat.press(b"\x1b[A")
         chat.see("> A line to keep.")
 
 
-def test_what_a_tool_prints_comes_as_lines_without_escape_sequences(tmp_path: Path) -> None:
-    with chatting(tmp_path) as chat:
+def test_what_a_tool_prints_comes_as_lines_without_escape_sequences(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path, start=warm.start) as chat:
         chat.type("printing", "read ['printed']")
         chat.see("│ a tool prints")
         assert "I printing." in chat.text
 
 
-def test_the_words_of_the_model_keep_their_lines_and_are_wrapped(tmp_path: Path) -> None:
-    with chatting(tmp_path) as chat:
+def test_the_words_of_the_model_keep_their_lines_and_are_wrapped(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path, start=warm.start) as chat:
         shown = chat.type("lines", "cost unknown")
     assert "one\n\n    two\nthree three" in shown
     assert max(map(len, shown.splitlines())) <= COLUMNS
 
 
-def test_a_typed_output_is_shown_as_json(tmp_path: Path) -> None:
-    with chatting(tmp_path, agent="planner") as chat:
+def test_a_typed_output_is_shown_as_json(warm: Warm, tmp_path: Path) -> None:
+    with chatting(tmp_path, agent="planner", start=warm.start) as chat:
         chat.type("A trip, please.", '{\n  "city": "Oslo"\n}')
 
 
-def test_an_agents_own_gate_is_asked_and_no_other(tmp_path: Path) -> None:
+def test_an_agents_own_gate_is_asked_and_no_other(warm: Warm, tmp_path: Path) -> None:
     (tmp_path / "door").touch()
-    with chatting(tmp_path, agent="guarded") as chat:
+    with chatting(tmp_path, agent="guarded", start=warm.start) as chat:
         chat.type("bash echo free", "free\\n[exit code 0]")
         chat.type("wait", "wait asks to run · its own gate asks")
         chat.type("y", "read ['waited']")

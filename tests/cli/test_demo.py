@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cli.program import Warm, journeyman
+from tests.cli.program import Warm
 
 
-def test_the_demo_says_first_that_a_stand_in_is_at_work_and_hands_in_a_checked_report(tmp_path: Path) -> None:
-    done = journeyman("demo", cwd=tmp_path)
+def test_the_demo_says_first_that_a_stand_in_is_at_work_and_hands_in_a_checked_report(
+    tmp_path: Path, warm: Warm
+) -> None:
+    done = warm("demo", cwd=tmp_path)
     report = json.loads(done.stdout)
     assert done.code == 0
     assert done.stderr.startswith("Offline stand-in at work: a small program, not a language model.")

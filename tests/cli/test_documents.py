@@ -134,20 +134,31 @@ def test_sub_agents_are_nested_with_what_each_used_and_did(warm: Warm) -> None:
 HOSTILE = ("\x9b31m", "\x85", "\u202e", "\u2066", "\u200f", "\u200b", "\x1b]0;title\x07", "\x7f")
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_document_on_a_terminal_is_written_out_where_a_screen_would_not_show_it(text: str) -> None:
+@pytest.fixture(scope="module")
+def written() -> list[str]:
+    """What a terminal gets of a document with each of the texts."""
     program = """
-import sys
 from pydantic_core import to_json
 from journeyman.cli.run import Stdout
-Stdout().write_json(to_json(["\u4e16 %s"], indent=2))
+stdout = Stdout()
+for text in [%s]:
+    stdout.write_json(to_json(["\u4e16 " + text], indent=2))
+    stdout.write_text("---")
 """
     ours, theirs = pty.openpty()
-    escaped = text.encode("unicode_escape").decode()
-    subprocess.run([sys.executable, "-c", program % escaped], stdout=theirs, check=True)
-    written = os.read(ours, 10_000).decode().replace("\r\n", "\n")
+    texts = ", ".join(map(ascii, HOSTILE))
+    subprocess.run([sys.executable, "-c", program % texts], stdout=theirs, check=True)
+    documents = os.read(ours, 10_000).decode().replace("\r\n", "\n").split("---\n")
     for descriptor in (ours, theirs):
         os.close(descriptor)
-    assert json.loads(written) == [f"\u4e16 {text}"]
-    assert "\u4e16" in written
-    assert all(each == "\n" or each.isprintable() for each in written)
+    return documents
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_document_on_a_terminal_is_written_out_where_a_screen_would_not_show_it(
+    text: str, written: list[str]
+) -> None:
+    document = written[HOSTILE.index(text)]
+    assert json.loads(document) == [f"\u4e16 {text}"]
+    assert "\u4e16" in document
+    assert all(each == "\n" or each.isprintable() for each in document)

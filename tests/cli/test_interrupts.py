@@ -10,12 +10,12 @@ from signal import SIGINT, SIGTERM, Signals
 
 import pytest
 
-from tests.cli.program import AGENTS, Done, running
+from tests.cli.program import AGENTS, Done, Start, Warm, from_nothing, running
 
 
-def interrupted(agent: str, *steps: tuple[str, Signals], options: tuple[str, ...] = ()) -> Done:
+def interrupted(start: Start, agent: str, *steps: tuple[str, Signals], options: tuple[str, ...] = ()) -> Done:
     """Run an agent that never ends by itself, and send it a signal at each sign on stderr."""
-    with running("run", f"{AGENTS}:{agent}", "Go on", *options) as program:
+    with running("run", f"{AGENTS}:{agent}", "Go on", *options, start=start) as program:
         for sign, number in steps:
             program.wait_for(sign)
             program.send(number)
@@ -23,8 +23,8 @@ def interrupted(agent: str, *steps: tuple[str, Signals], options: tuple[str, ...
 
 
 @pytest.mark.parametrize(("agent", "sign"), [("sleeper", "Good night."), ("waiter", "I wait.")])
-def test_the_first_interrupt_prints_what_was_gathered(agent: str, sign: str) -> None:
-    done = interrupted(agent, (sign, SIGINT))
+def test_the_first_interrupt_prints_what_was_gathered(warm: Warm, agent: str, sign: str) -> None:
+    done = interrupted(warm.start, agent, (sign, SIGINT))
     assert (done.code, done.stdout) == (130, "")
     assert "■ stopped · 1 attempt, 1 iteration, 1 call" in done.stderr
     assert "10 tokens in, 5 out · cost unknown" in done.stderr
@@ -33,8 +33,8 @@ def test_the_first_interrupt_prints_what_was_gathered(agent: str, sign: str) -> 
     assert "Ctrl-C" in done.error
 
 
-def test_the_first_interrupt_ends_with_a_whole_document() -> None:
-    done = interrupted("silent", ("attempt 1", SIGINT), options=("--json",))
+def test_the_first_interrupt_ends_with_a_whole_document(warm: Warm) -> None:
+    done = interrupted(warm.start, "silent", ("attempt 1", SIGINT), options=("--json",))
     document = json.loads(done.stdout)
     assert (done.code, document["code"]) == (130, "EXECUTION_CANCELLED")
     assert document["usage"]["exact"] is False
@@ -42,7 +42,7 @@ def test_the_first_interrupt_ends_with_a_whole_document() -> None:
 
 
 def test_a_termination_is_a_first_interrupt() -> None:
-    done = interrupted("waiter", ("I wait.", SIGTERM))
+    done = interrupted(from_nothing, "waiter", ("I wait.", SIGTERM))
     assert done.code == 143
     assert "SIGTERM" in done.error
 
@@ -50,5 +50,5 @@ def test_a_termination_is_a_first_interrupt() -> None:
 @pytest.mark.parametrize(
     ("agent", "first", "second"), [("blocker", "I block.", "stopping"), ("leaver", "I leave.", "EXECUTION_CANCELLED")]
 )
-def test_the_second_interrupt_quits_whatever_blocks(agent: str, first: str, second: str) -> None:
-    assert interrupted(agent, (first, SIGINT), (second, SIGINT)).code == 130
+def test_the_second_interrupt_quits_whatever_blocks(warm: Warm, agent: str, first: str, second: str) -> None:
+    assert interrupted(warm.start, agent, (first, SIGINT), (second, SIGINT)).code == 130

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Warm, assert_one_error_line, command, environment
+from tests.cli.program import Warm, assert_one_error_line, environment, running
 
 pytestmark = pytest.mark.timeout(60)  # some start programs that import the SDK
 SERVED = Path(__file__).parent.parent / "serve" / "served.py"
@@ -70,28 +70,23 @@ def test_without_its_package_the_command_says_what_to_install() -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_a_server_whose_client_is_silent(number: signal.Signals, code: int) -> None:
-    with subprocess.Popen(
-        command("mcp", f"{SERVED}:echo"),
-        env=environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
+def test_a_signal_ends_a_server_whose_client_is_silent(warm: Warm, number: signal.Signals, code: int) -> None:
+    theirs, ours = os.pipe()
+    with (
+        open(ours, "wb", buffering=0) as client,  # noqa: PTH123
+        open(theirs, "rb") as stdin,  # noqa: PTH123
+        running("mcp", ECHO, stdin=stdin, start=warm.start) as server,
+    ):
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
         request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-        server.stdin.write(b"no JSON\n\n" + json.dumps(request).encode() + b"\n")
-        server.stdin.flush()
-        answer = json.loads(server.stdout.readline())
-        while "result" not in answer:  # the first line is no message
-            answer = json.loads(server.stdout.readline())
-        assert answer["result"]["serverInfo"]["name"] == "echo"
-        os.kill(server.pid, number)
-        assert server.wait(10) == code
-        assert server.stderr is not None
-        assert b"Traceback" not in server.stderr.read()
+        client.write(b"no JSON\n\n" + json.dumps(request).encode() + b"\n")
+        server.wait_for('"serverInfo"', "stdout")
+        server.send(number)
+        done = server.done()
+    *_, answer = map(json.loads, done.stdout.splitlines())  # the first line is no message
+    assert answer["result"]["serverInfo"]["name"] == "echo"
+    assert done.code == code
+    assert "Traceback" not in done.stderr
 
 
 # -- pins -------------------------------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ def test_a_typed_output_is_printed_as_readable_json(warm: Warm) -> None:
     assert done.stdout == '{\n  "city": "Oslo",\n  "days": 2\n}\n'
 
 
-def test_whatever_files_tools_and_programs_print_goes_to_stderr() -> None:
-    done = journeyman("run", f"{AGENTS}:talker", "Hello")
+def test_whatever_files_tools_and_programs_print_goes_to_stderr(warm: Warm) -> None:
+    done = warm("run", f"{AGENTS}:talker", "Hello")
     assert done.stdout == "done\n"
     for printed in ("the file prints\n", "a tool prints\n", "a tool writes\n", "a program prints\n"):
         assert printed in done.stderr

@@ -295,11 +295,11 @@ def test_a_terminal_shows_six_sub_agents_and_counts_the_others() -> None:
     assert rows(tail)[-2:] == ["      and 994 more", "| 1,000 sub-agents at work · 0.0 s"]
 
 
-def test_a_crowd_is_drawn_at_most_ten_times_a_second() -> None:
+def test_a_crowd_is_drawn_at_most_ten_times_a_second(warm: Warm) -> None:
     def has_run_for(shown: str, seconds: float) -> bool:
         return any(float(time) >= seconds for time in re.findall(r"stander#1 · wait +([\d.]+) s", shown))
 
-    with terminal("run", f"{AGENTS}:crowd", "Go on") as tty:
+    with terminal("run", f"{AGENTS}:crowd", "Go on", start=warm.start) as tty:
         tty.wait_for(lambda shown: has_run_for(shown, 0.3))
         before = tty.times_drawn("8 sub-agents at work")
         tty.wait_for(lambda shown: has_run_for(shown, 1.3))

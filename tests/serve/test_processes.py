@@ -24,9 +24,10 @@ from journeyman import Agent, DefinitionError, Success, ToolResult, run
 from journeyman.mcp import Stdio, mcp
 from journeyman.models.scripted import Scripted, call, say
 from journeyman.serve import agent_server, serve_http
-from tests.cli.program import Running, environment, running
+from tests.cli.program import Running, Start, Warm, environment, from_nothing, running
 from tests.serve.clients import Heard, Person, answered, text_of
 from tests.serve.served import echo
+from tests.support.clock import virtual_clock
 
 pytestmark = pytest.mark.timeout(60)  # the server, a process of its own, imports the SDK
 
@@ -37,17 +38,20 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 LISTING: dict[str, object] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
 
-def command(*agents: str) -> StdioServerParameters:
+def command(*agents: str, warm: Warm | None = None) -> StdioServerParameters:
     """Return how a client starts a server of these agents."""
-    words = ["-m", "journeyman", "mcp", *[f"{SERVED}:{agent}" for agent in agents]]
-    return StdioServerParameters(command=sys.executable, args=words, env=environment())
+    words = ["mcp", *[f"{SERVED}:{agent}" for agent in agents]]
+    program, *rest = warm.command(*words) if warm else [sys.executable, "-m", "journeyman", *words]
+    return StdioServerParameters(command=program, args=rest, env=environment())
 
 
 @asynccontextmanager
-async def over_stdio(log: Path, *agents: str, mode: str = "auto", **options: object) -> AsyncGenerator[Client]:
+async def over_stdio(
+    log: Path, *agents: str, mode: str = "auto", warm: Warm | None = None, **options: object
+) -> AsyncGenerator[Client]:
     """Start a server and use it. Its stderr goes to `log`."""
     with log.open("w") as errlog:
-        async with Client(stdio_client(command(*agents), errlog), mode=mode, **options) as client:  # pyright: ignore[reportArgumentType]
+        async with Client(stdio_client(command(*agents, warm=warm), errlog), mode=mode, **options) as client:  # pyright: ignore[reportArgumentType]
             yield client
 
 
@@ -56,9 +60,9 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-async def test_stdout_belongs_to_the_protocol_whatever_prints(mode: str, log: Path) -> None:
+async def test_stdout_belongs_to_the_protocol_whatever_prints(warm: Warm, mode: str, log: Path) -> None:
     heard = Heard()
-    async with over_stdio(log, "talker", "planner", mode=mode) as client:
+    async with over_stdio(log, "talker", "planner", mode=mode, warm=warm) as client:
         assert [each.name for each in (await client.list_tools()).tools] == ["talker", "planner"]
         assert text_of(await client.call_tool("talker", {"input": "Talk"}, progress_callback=heard)) == "done"
         assert (await client.call_tool("planner", {"city": "Oslo", "days": 2})).structured_content["total"] == "12.50"
@@ -67,8 +71,8 @@ async def test_stdout_belongs_to_the_protocol_whatever_prints(mode: str, log: Pa
     assert log.read_text() == "the file prints\na tool prints\na tool writes\n"
 
 
-async def test_a_call_that_is_cancelled_ends_in_the_server_while_others_go_on(mode: str, log: Path) -> None:
-    async with over_stdio(log, "waiter", "echo", mode=mode) as client:
+async def test_a_call_that_is_cancelled_ends_in_the_server_while_others_go_on(warm: Warm, mode: str, log: Path) -> None:
+    async with over_stdio(log, "waiter", "echo", mode=mode, warm=warm) as client:
         waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))
         await shown(log, "the wait begins")
         assert text_of(await client.call_tool("echo", {"input": "Meanwhile"})) == "<Meanwhile>"
@@ -85,9 +89,9 @@ async def shown(log: Path, text: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_the_person_at_the_client_is_asked(mode: str, log: Path) -> None:
+async def test_the_person_at_the_client_is_asked(warm: Warm, mode: str, log: Path) -> None:
     person = Person(answered("allow"))
-    async with over_stdio(log, "cleaner", mode=mode, elicitation_callback=person) as client:
+    async with over_stdio(log, "cleaner", mode=mode, warm=warm, elicitation_callback=person) as client:
         assert text_of(await client.call_tool("cleaner", {"input": "Tidy up"})) == "removed report.txt"
     assert len(person.asked) == 1
 
@@ -109,18 +113,18 @@ def children() -> list[int]:
 
 
 @asynccontextmanager
-async def over_http(*agents: str, token: str = "") -> AsyncGenerator[tuple[str, Running]]:
+async def over_http(*agents: str, token: str = "", start: Start = from_nothing) -> AsyncGenerator[tuple[str, Running]]:
     """Start a server at a free port. Gives its URL."""
     more = {"JOURNEYMAN_MCP_TOKEN": token} if token else {}
     words = ["mcp", *[f"{SERVED}:{agent}" for agent in agents], "--http", "--port", "0"]
-    with running(*words, env=more) as program:
+    with running(*words, env=more, start=start) as program:
         await asyncio.to_thread(program.wait_for, "Ctrl-C ends it\n")
         yield program.shown().partition("serving at ")[2].partition(";")[0], program
 
 
-async def test_clients_at_a_port_call_list_and_are_isolated(mode: str) -> None:
+async def test_clients_at_a_port_call_list_and_are_isolated(warm: Warm, mode: str) -> None:
     heard = Heard()
-    async with over_http("echo", "square", "talker", "cleaner") as (url, _):
+    async with over_http("echo", "square", "talker", "cleaner", start=warm.start) as (url, _):
         person = Person(answered("allow"))
         async with Client(url, mode=mode, elicitation_callback=person) as first, Client(url, mode=mode) as second:
             assert [each.name for each in (await first.list_tools()).tools] == ["echo", "square", "talker", "cleaner"]
@@ -135,8 +139,8 @@ async def test_clients_at_a_port_call_list_and_are_isolated(mode: str) -> None:
     assert heard.messages == ["iteration 1", "talk", "talk: read 0 characters", "iteration 2"]
 
 
-async def test_a_call_at_a_port_that_is_cancelled_ends_in_the_server(mode: str) -> None:
-    async with over_http("waiter", "echo") as (url, program), Client(url, mode=mode) as client:
+async def test_a_call_at_a_port_that_is_cancelled_ends_in_the_server(warm: Warm, mode: str) -> None:
+    async with over_http("waiter", "echo", start=warm.start) as (url, program), Client(url, mode=mode) as client:
         waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))
         await asyncio.to_thread(program.wait_for, "the wait begins")
         waiting.cancel()
@@ -149,8 +153,11 @@ async def test_a_call_at_a_port_that_is_cancelled_ends_in_the_server(mode: str) 
     ("number", "code", "mode"),
     [(signal.SIGINT, 130, "auto"), (signal.SIGTERM, 143, "auto"), (signal.SIGINT, 130, "legacy")],
 )
-async def test_a_signal_ends_the_calls_first_and_then_the_server(number: signal.Signals, code: int, mode: str) -> None:
-    async with over_http("waiter") as (url, program), Client(url, mode=mode) as client:
+async def test_a_signal_ends_the_calls_first_and_then_the_server(
+    warm: Warm, number: signal.Signals, code: int, mode: str
+) -> None:
+    start = from_nothing if number == signal.SIGTERM else warm.start
+    async with over_http("waiter", start=start) as (url, program), Client(url, mode=mode) as client:
         waiting = asyncio.create_task(client.call_tool("waiter", {"input": "Wait"}))
         await asyncio.to_thread(program.wait_for, "the wait begins")
         program.send(number)
@@ -161,8 +168,8 @@ async def test_a_signal_ends_the_calls_first_and_then_the_server(number: signal.
     assert "Traceback" not in done.stderr
 
 
-async def test_a_server_with_a_token_answers_nobody_without_it() -> None:
-    async with over_http("echo", token=TOKEN) as (url, _):
+async def test_a_server_with_a_token_answers_nobody_without_it(warm: Warm) -> None:
+    async with over_http("echo", token=TOKEN, start=warm.start) as (url, _):
         with pytest.raises((MCPError, ExceptionGroup, httpx2.HTTPError)):
             async with Client(url) as client:
                 await client.list_tools()
@@ -177,8 +184,8 @@ async def test_a_server_with_a_token_answers_nobody_without_it() -> None:
             assert text_of(await client.call_tool("echo", {"input": "Hello"})) == "<Hello>"
 
 
-async def test_pages_and_strange_names_are_refused() -> None:
-    async with over_http("echo") as (url, _), aiohttp.ClientSession(headers=ACCEPT) as session:
+async def test_pages_and_strange_names_are_refused(warm: Warm) -> None:
+    async with over_http("echo", start=warm.start) as (url, _), aiohttp.ClientSession(headers=ACCEPT) as session:
         for headers, status in (
             ({"Host": "evil.example"}, 421),
             ({"Host": "evil.example:8000"}, 421),
@@ -230,8 +237,8 @@ async def test_a_taken_port_is_an_error() -> None:
         await serve_http(agent_server(echo), port=taken.getsockname()[1])
 
 
-async def test_an_agent_uses_an_agent_that_is_served_elsewhere() -> None:
-    words = command("square", "hopeless")
+async def test_an_agent_uses_an_agent_that_is_served_elsewhere(warm: Warm) -> None:
+    words = command("square", "hopeless", warm=warm)
     async with mcp({"guild": Stdio(words.command, words.args, env={"PYTHONUTF8": "1"})}) as tools:
         assert [each.name for each in tools] == ["square", "hopeless"]
         asked = [call("square", input=7), call("hopeless", input="Go"), call("square", input="many")]
@@ -251,6 +258,7 @@ HALF = {
 }
 
 
+@virtual_clock
 async def test_a_connection_without_a_whole_request_is_closed_after_five_seconds() -> None:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve_http(agent_server(echo), port=0, on_ready=ready.set_result))

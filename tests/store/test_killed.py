@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
-import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -16,6 +16,7 @@ from journeyman.errors import SessionInUse
 from journeyman.models.scripted import Scripted
 from journeyman.store.store import Store
 from journeyman.types import Text
+from tests.cli.program import Warm
 from tests.store.mortal import echo, letters, payments
 from tests.support.invariants_history import history_faults
 from tests.support.recorder import transcript
@@ -25,33 +26,43 @@ ONCE = "Error: interrupted before it finished. Whether it took effect is unknown
 PURE = "Error: interrupted before it finished. It changes nothing, so it may be called again."
 
 
+class Program:
+    """A program under way, and the lines that it prints."""
+
+    def __init__(self, pid: int, stdout: IO[bytes]) -> None:
+        self.pid = pid
+        self._stdout = stdout
+
+    def line(self) -> str:
+        return self._stdout.readline().decode().strip()
+
+
 @contextmanager
-def started(what: str, path: Path) -> Generator[subprocess.Popen[str]]:
+def started(warm: Warm, what: str, path: Path) -> Generator[Program]:
     """Run a program, and kill it at the end of the block."""
-    command = [sys.executable, "-m", "tests.store.mortal", what, str(path)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+    theirs, ours = os.pipe()
+    with open(theirs, "rb") as printed, open(os.devnull, "rb") as nothing:  # noqa: PTH123
+        streams = (nothing.fileno(), ours, 2)
+        process = warm.start([what, path], streams, ROOT, os.environ, program=ROOT / "tests" / "store" / "mortal.py")
+        os.close(ours)
+        with process:
+            try:
+                yield Program(process.pid, printed)
+            finally:
+                process.kill()
 
 
 @contextmanager
-def sending(path: Path) -> Generator[tuple[str, int]]:
+def sending(warm: Warm, path: Path) -> Generator[tuple[str, int]]:
     """Start a chat that hangs in its second call, and kill it at the end. Gives the ids of session and process."""
-    with started("chat", path) as process:
-        id = line(process)
-        assert (line(process), line(process)) == ("read", "send")
-        yield id, process.pid
+    with started(warm, "chat", path) as program:
+        id = program.line()
+        assert (program.line(), program.line()) == ("read", "send")
+        yield id, program.pid
 
 
-async def test_a_chat_killed_in_mid_call_goes_on_with_everything_that_had_happened(path: Path) -> None:
-    with sending(path) as (id, _):
+async def test_a_chat_killed_in_mid_call_goes_on_with_everything_that_had_happened(warm: Warm, path: Path) -> None:
+    with sending(warm, path) as (id, _):
         pass
     async with Chat.open(letters(), path, id=id) as chat:
         assert transcript(chat.messages) == [
@@ -67,8 +78,8 @@ async def test_a_chat_killed_in_mid_call_goes_on_with_everything_that_had_happen
         assert (transcript(chat.messages)[3:], chat.usage.requests) == (said, 3)
 
 
-async def test_a_session_is_locked_while_its_process_lives_and_free_when_it_died(path: Path) -> None:
-    with sending(path) as (id, pid), Store(path) as store:
+async def test_a_session_is_locked_while_its_process_lives_and_free_when_it_died(warm: Warm, path: Path) -> None:
+    with sending(warm, path) as (id, pid), Store(path) as store:
         with pytest.raises(SessionInUse, match=f"{id} in .* is open in process {pid}") as e:
             store.session(id, agent="clerk")
         assert e.value.pid == pid
@@ -79,10 +90,10 @@ async def test_a_session_is_locked_while_its_process_lives_and_free_when_it_died
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_what_was_answered_or_queued_is_never_lost_or_doubled(path: Path, seed: int) -> None:
-    with started("hammer", path) as process:
-        id = line(process)
-        reached = [line(process) for _ in range(random.Random(seed).randrange(5, 120))]
+async def test_what_was_answered_or_queued_is_never_lost_or_doubled(warm: Warm, path: Path, seed: int) -> None:
+    with started(warm, "hammer", path) as program:
+        id = program.line()
+        reached = [program.line() for _ in range(random.Random(seed).randrange(5, 120))]
     async with Chat.open(echo(), path, id=id) as chat:
         users = [message for message in chat.messages if message.role == "user"]
         said = [block.text for message in users for block in message.content if isinstance(block, Text)]
@@ -91,9 +102,9 @@ async def test_what_was_answered_or_queued_is_never_lost_or_doubled(path: Path, 
         assert list(history_faults(chat.messages)) == []
 
 
-async def test_a_run_killed_in_mid_call_repeats_no_finished_step(path: Path) -> None:
-    with started("journal", path) as process:
-        assert (line(process), line(process)) == ("pay A", "pay B")
+async def test_a_run_killed_in_mid_call_repeats_no_finished_step(warm: Warm, path: Path) -> None:
+    with started(warm, "journal", path) as program:
+        assert (program.line(), program.line()) == ("pay A", "pay B")
     rest = Scripted(["Ask whether B was paid."])  # the first two answers are in the journal
     with Store(path) as store:
         result = await run(payments(), "Pay A and B.", host=Host(journal=store.journal("job 7"), model=rest))
