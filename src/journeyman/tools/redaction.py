@@ -239,12 +239,15 @@ def without_secrets(text: str) -> str:
     for needed, shape in _SHAPES:
         if needed in lowered:  # a text without this word cannot hold the shape, and need not be searched
             text = shape.sub(rf"\g<1>{MARK}", text)
-    text = _COOKIES.sub(rf"\g<1>{MARK}", text)
-    text = _ELEMENT.sub(
-        lambda each: f"{each[1]}{MARK}" if is_secret_value(each["name"], each["value"]) else each[0], text
-    )
-    for places in (_by_head, _by_option, _by_named, _by_saying, _by_program):
-        text = _replaced(text, places)
+    if "cookie" in lowered:
+        text = _COOKIES.sub(rf"\g<1>{MARK}", text)
+    if "</" in text:
+        text = _ELEMENT.sub(
+            lambda each: f"{each[1]}{MARK}" if is_secret_value(each["name"], each["value"]) else each[0], text
+        )
+    for needed, places in _PLACES:
+        if needed in lowered:
+            text = _replaced(text, places)
     return text
 
 
@@ -414,6 +417,12 @@ def _by_program(text: str) -> Iterator[tuple[int, int]]:
         if program[1] == "curl":
             for cookie in _CURL_COOKIE.finditer(text, program.end(), end):
                 yield cookie.end(1), cookie.end()
+
+
+_PLACES: Final[tuple[tuple[str, _Places], ...]] = (
+    *(("", _by_head), ("-", _by_option), ("value", _by_named), ("", _by_saying), ("", _by_program)),
+)
+"""How secrets are found by their names, in order, each with what a text must hold for that."""
 
 
 # -- in values ---------------------------------------------------------------------------------------------------
