@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
-from journeyman.models.cassette.record import Redactor
 from journeyman.models.sse import Parser, TooLarge
 from journeyman.permission.rules import _path_regex  # pyright: ignore[reportPrivateUsage] - what rules of paths become
 from journeyman.processes import plain
 from journeyman.team.mail import _MARK  # pyright: ignore[reportPrivateUsage] - what keeps mail from faking a frame
 from journeyman.toolbox.page import readable
 from journeyman.toolbox.walk import compiled
+from journeyman.tools.redaction import Redactor
 from tests.support.stopwatch import STALL_S, longest_stall
 
 ADDRESS = "http://127.0.0.1/"

@@ -52,6 +52,11 @@ def make_private_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
+def private(path: str, flags: int) -> int:
+    """Open a file as its owner's alone if it is made: `open(path, "x", opener=private)`."""
+    return os.open(path, flags, 0o600)
+
+
 def open_lock(path: Path) -> int:
     """Return the descriptor of a lock file, which its owner alone can read. It is made if it is not there.
 

@@ -18,9 +18,9 @@ import pytest
 
 if TYPE_CHECKING:
     from journeyman.models.cassette.cassette import Cassette, Mode
-    from journeyman.models.cassette.record import Secret
     from journeyman.models.scripted import Answer, Policy, Scripted
     from journeyman.models.transport import Silence
+    from journeyman.tools.redaction import Secret
     from journeyman.types import Price
 
 _MODES: Final = ("none", "once", "new", "all")

@@ -151,6 +151,7 @@ def test_commands_do_what_help_says_and_unknown_ones_are_explained(warm: Warm, t
         chat.type("/quit")
         assert chat.end() == 0
     assert [each["role"] for each in json.loads((tmp_path / "talk.json").read_text())] == ["user", "assistant"]
+    assert (tmp_path / "talk.json").stat().st_mode & 0o077 == 0
 
 
 def test_what_was_entered_is_there_again_after_a_new_start(warm: Warm, tmp_path: Path) -> None:
@@ -158,7 +159,8 @@ def test_what_was_entered_is_there_again_after_a_new_start(warm: Warm, tmp_path:
         chat.type("A line to keep.", "heard ['A line to keep.']")
         chat.press(b"\x04")
         assert chat.end() == 0
-    assert (tmp_path / "data/journeyman/entered").stat().st_mode & 0o077 == 0
+    private = (tmp_path / "data/journeyman/entered", tmp_path / "data/journeyman")
+    assert [path.stat().st_mode & 0o077 for path in private] == [0, 0]
     with chatting(tmp_path, start=warm.start) as chat:
         chat.press(b"\x1b[A")
         chat.see("> A line to keep.")

@@ -24,8 +24,8 @@ from journeyman.events import Event, ModelRetried, TextDelta, ToolFinished
 from journeyman.model import Model, Part, Price, Request, Restarted, Retried, Settings
 from journeyman.models.anthropic.model import AnthropicModel
 from journeyman.models.cassette.cassette import Cassette, Mode
-from journeyman.models.cassette.record import Secret
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.tools.redaction import Secret
 from journeyman.types import Image, Text, Thinking, ToolResult
 from tests.support.clock import virtual_clock
 from tests.support.messages_answers import answer, cut, fault, stall, thinking, tool_use
@@ -481,7 +481,7 @@ def test_a_process_that_dies_while_it_records_leaves_the_old_file(path: Path, tm
 import os
 from journeyman import Agent, Host, run_sync, tool
 from journeyman.models.cassette.cassette import Cassette
-from journeyman.models.cassette.record import Secret
+from journeyman.tools.redaction import Secret
 from journeyman.models.scripted import Scripted, call
 
 @tool

@@ -149,6 +149,8 @@ async def test_a_command_that_takes_too_long_is_ended_with_all_its_processes(fol
 
 
 SETSID = "setsid bash -c 'echo $$ > pid; echo up > pipe; exec sleep 100' >/dev/null 2>&1 & cat pipe"
+HIDDEN = "env -i setsid bash -c 'echo $$ > pid; echo up > pipe; exec sleep 100' >/dev/null 2>&1 & cat pipe"
+FORKED = "env -i setsid bash -c '(echo $BASHPID > pid; echo up > pipe; exec sleep 100) &' >/dev/null 2>&1; cat pipe"
 
 
 @pytest.mark.parametrize(
@@ -158,6 +160,8 @@ SETSID = "setsid bash -c 'echo $$ > pid; echo up > pipe; exec sleep 100' >/dev/n
         ("sleep 100 >/dev/null 2>&1 & echo $! > pid", ""),
         ("nohup sleep 100 & echo $! > pid", ""),
         pytest.param(SETSID, "up\n", id="a daemon in a session of its own"),
+        pytest.param(HIDDEN, "up\n", id="a daemon without its environment"),
+        pytest.param(FORKED, "up\n", id="a daemon whose parent has ended"),
     ],
 )
 async def test_what_a_command_leaves_running_is_ended(player: Player, folder: Path, left: str, said: str) -> None:
@@ -202,7 +206,7 @@ async def test_impatience_during_the_grace_kills_at_once_and_all_the_same_for_ce
 
 
 async def test_a_command_is_cancelled_at_every_step_of_its_start(folder: Path) -> None:
-    for n_steps in range(12):
+    for n_steps in (*range(12), *range(50, 3_000, 250)):
         running = started(folder, "echo $$ >> pid; sleep 100")
         for _ in range(n_steps):
             await asyncio.sleep(0)
@@ -220,6 +224,81 @@ async def test_no_descriptor_is_left_open(player: Player) -> None:
     for _ in range(5):
         await player.text("bash", command="echo x; sleep 100 & seq 1 20000")
     assert n_open() == before
+
+
+# -- the keeper, which is the parent of a command on Linux -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("signal", "text"),
+    [
+        ("KILL", "[ended by SIGKILL]"),
+        ("STOP", "[timed out after 1 s and was ended with all its processes]"),
+        *((name, "[exit code 0]\n[It left processes running. They were ended.]") for name in ("TERM", "HUP", "INT")),
+    ],
+)
+async def test_a_command_that_turns_on_its_parent_is_ended_all_the_same(folder: Path, signal: str, text: str) -> None:
+    command = f"sleep 100 & echo $! > pid; kill -{signal} $PPID"
+    assert (await impatient(folder).text("bash", command=command, timeout_s=1)).startswith(text)
+    assert not any(map(is_alive, pids(folder)))
+
+
+async def test_the_processes_of_the_program_itself_are_left_alone(folder: Path) -> None:
+    own = await asyncio.create_subprocess_exec("sleep", "100")
+    await impatient(folder).text("bash", command="sleep 100 & env -i setsid sleep 100 & true")
+    await impatient(folder).text("bash", command="sleep 100", timeout_s=0.2)
+    assert own.returncode is None
+    assert is_alive(own.pid)
+    own.kill()
+    await own.wait()
+
+
+async def test_a_command_gets_no_more_than_it_is_given(folder: Path) -> None:
+    player = Player(Workspace(folder, shell=Shell(environment={"PATH": os.environ["PATH"]})))
+    text = await player.text("bash", command="compgen -e; ls /proc/self/fd; grep SigIgn /proc/self/status")
+    direct = await asyncio.create_subprocess_exec("grep", "SigIgn", "/proc/self/status", stdout=asyncio.subprocess.PIPE)
+    ignored = (await direct.communicate())[0].decode()
+    expected = f"JOURNEYMAN_COMMAND PATH PWD SHLVL 0 1 2 3 {ignored} [exit code 0]"
+    assert text.split() == expected.split()
+
+
+PROGRAM = """
+import asyncio
+from journeyman import Agent, run
+from journeyman.models.scripted import Scripted, call
+from journeyman.toolbox import Workspace
+
+command = "exec 9> held; env -i setsid sleep 100 & trap '' TERM; echo $$ >&9; sleep 100; sleep 100"
+model = Scripted([call("bash", command=command), "Done."])
+asyncio.run(run(Agent(name="a", model=model, tools=Workspace(".").tools("bash")), "Go."))
+"""
+
+
+async def test_a_program_that_is_killed_takes_its_commands_with_it(folder: Path) -> None:
+    os.mkfifo(folder / "held")  # whoever of the command runs has it open
+    program = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, cwd=folder)
+    with await asyncio.to_thread((folder / "held").open) as held:
+        assert is_alive(int(await asyncio.to_thread(held.readline)))
+        program.kill()
+        assert await asyncio.to_thread(held.read) == ""
+    await program.wait()
+
+
+@pytest.mark.parametrize("python", ["", "/bin/false", "/no/python"])
+async def test_commands_run_without_a_keeper_where_python_cannot_be_started(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, python: str
+) -> None:
+    if python == "/bin/false":
+        python = str(tmp_path_factory.mktemp("bin") / "python")
+        Path(python).symlink_to("/bin/false")
+    monkeypatch.setattr(sys, "executable", python)
+    os.mkfifo(folder / "pipe")
+    text = await impatient(folder).text("bash", command=f"echo $PPID; {SETSID}; exit 3")
+    assert text == f"{os.getpid()}\nup\n[exit code 3]\n[It left processes running. They were ended.]"
+    assert not any(map(is_alive, pids(folder)))
+    assert await impatient(folder).text("bash", command="sleep 100", timeout_s=0.2) == (
+        "[timed out after 0.2 s and was ended with all its processes]"
+    )
 
 
 # -- time, environment, background -------------------------------------------------------------------------------------

@@ -13,8 +13,10 @@ from typing import cast
 import pytest
 from hypothesis import settings
 
-from journeyman import Agent, Host, run_sync, tool
+from journeyman import Agent, Failure, Host, run_sync, tool
+from journeyman.events import Event
 from journeyman.mcp.servers import scrubbed
+from journeyman.model import Request
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.scripted import Scripted, call
 from journeyman.models.transport import Exchange
@@ -131,6 +133,50 @@ def test_the_error_of_a_provider_quotes_no_secret() -> None:
     exchange = Exchange(url="https://api.example.org/v1", headers={})
     error = exchange.failure("refused", "auth", 'no such key: {"api_key": "hx7Qp2mLz9"}, curl -u ada:hunter2 x')
     assert str(error) == 'api.example.org refused (no such key: {"api_key": "[redacted]"}, curl -u ada:[redacted] x).'
+
+
+@tool
+def spill(n: int) -> str:
+    """Fail with a text of the corpus."""
+    raise ValueError(parts(SECRETS[n])[0])
+
+
+def test_no_secret_that_a_tool_raises_is_in_the_events_or_the_history() -> None:
+    events: list[Event] = []
+    script = Scripted([[call("spill", id=f"{n}", n=n) for n in range(len(SECRETS))], "Done."])
+    result = run_sync(Agent(name="a", model=script, tools=[spill]), "Go.", on_event=events.append)
+    shown = [*map(repr, events), repr(result.history)]
+    assert sum("ToolFinished" in each for each in shown) == len(SECRETS)
+    secrets = {secret for _, secret in map(parts, SECRETS) if len(secret) > 6}
+    assert {
+        secret for secret in secrets if any(secret in each or repr(secret)[1:-1] in each for each in shown)
+    } == set()
+
+
+def test_no_secret_that_a_model_raises_is_in_the_events_or_the_error() -> None:
+    left: list[str] = []
+    for text, secret in [each for each in map(parts, SECRETS) if len(each[1]) > 6]:
+        events: list[Event] = []
+
+        def fail(_: Request, text: str = text) -> str:
+            raise ValueError(text)
+
+        agent = Agent(name="a", model=Scripted([fail]), retries=0)
+        result = run_sync(agent, "Go.", on_event=events.append)
+        assert isinstance(result, Failure)
+        left += [
+            text for each in (*map(repr, events), str(result.error)) if secret in each or repr(secret)[1:-1] in each
+        ]
+    assert left == []
+
+
+def test_no_error_of_a_provider_or_an_mcp_server_quotes_a_secret() -> None:
+    exchange = Exchange(url="https://api.example.org/v1", headers={})
+    texts = [parts(each) for each in SECRETS]
+    said = [
+        (text, secret, str(exchange.failure("refused", "auth", text)), scrubbed(text, [])) for text, secret in texts
+    ]
+    assert [text for text, secret, *errors in said if any(secret in each for each in errors)] == []
 
 
 def test_the_error_of_an_mcp_server_quotes_no_secret() -> None:

@@ -11,7 +11,6 @@ from pydantic_core import from_json
 
 from journeyman.cancel import Cause, is_awaited, is_failure
 from journeyman.endings import BudgetContext, CancelledContext, Context, Ending, InternalContext, ProjectionContext
-from journeyman.errors import name_and_words
 from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
 from journeyman.history import History
 from journeyman.loop.calls import finish
@@ -19,6 +18,7 @@ from journeyman.loop.record import Finished, Outcome, Run
 from journeyman.loop.validation import complete_layer
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.tools.context import own_copy
+from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import NOTHING_USED, JsonObject, Text
 
 _log = logging.getLogger("journeyman")
@@ -59,7 +59,7 @@ def failed_inside(run: Run, error: BaseException) -> Ending:
     while isinstance(first, BaseExceptionGroup):  # as of calls that ran together: the group's own words say nothing
         first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
     where = "preparing the run" if run.clock.prepared_s is None else run.attempt.doing
-    return run.ending(InternalContext(where=where, error=name_and_words(first)), error)
+    return run.ending(InternalContext(where=where, error=words_without_secrets(first)), error)
 
 
 def _stopped(run: Run, cause: Cause | None) -> Ending:
@@ -118,7 +118,7 @@ async def conclude(run: Run, ended: Finished | Ending | None) -> Result[Any]:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            ended = run.ending(ProjectionContext(reason=name_and_words(error)), error)
+            ended = run.ending(ProjectionContext(reason=words_without_secrets(error)), error)
     return await _told_result(run, _result(run, ended, state))
 
 

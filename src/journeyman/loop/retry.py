@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Final
 
 from journeyman.cancel import is_failure
-from journeyman.errors import ProviderError, name_and_words
+from journeyman.errors import ProviderError
 from journeyman.model import Collector, Model, Part, Request, Response, Restarted, Retried, price_of, unfinished
+from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import Price, Usage
 
 PASSING: Final = frozenset({"rate_limited", "overloaded", "timeout", "stream_idle", "stream_cut", "network"})
@@ -85,7 +86,7 @@ async def _ask_once(
         spent(_charged(collector.used(), price))
         if not is_failure(error):
             raise
-        words = f"The model {model.provider}:{model.name} raised {name_and_words(error)}."
+        words = f"The model {model.provider}:{model.name} raised {words_without_secrets(error)}."
         raise ProviderError(words, kind="unknown") from error
     if price is not None:
         response.usage = _charged(response.usage, price)

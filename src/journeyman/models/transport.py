@@ -76,7 +76,8 @@ class Exchange:
     def failure(
         self, words: str, kind: ProviderErrorKind, detail: object = "", *, usage: Usage | None = None
     ) -> ProviderError:
-        said = f" ({detail})" if str(detail) else ""
+        detail = self.scrubbed(str(detail))  # alone, as it was written
+        said = f" ({detail})" if detail else ""
         return ProviderError(self.scrubbed(f"{self.host} {words}{said}."), kind=kind, usage=usage)
 
 

@@ -6,13 +6,28 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.store.journal import EventLog, FileJournal
+    from journeyman.store.redacted import Redacted, RedactedSession
     from journeyman.store.repair import StoreRepaired
     from journeyman.store.store import FileSession, SessionInfo, Store
 
-__all__ = ["EventLog", "FileJournal", "FileSession", "SessionInfo", "Store", "StoreRepaired"]
+__all__ = [
+    "EventLog",
+    "FileJournal",
+    "FileSession",
+    "Redacted",
+    "RedactedSession",
+    "SessionInfo",
+    "Store",
+    "StoreRepaired",
+]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
         __name__,
-        {"journal": "EventLog FileJournal", "repair": "StoreRepaired", "store": "FileSession SessionInfo Store"},
+        {
+            "journal": "EventLog FileJournal",
+            "redacted": "Redacted RedactedSession",
+            "repair": "StoreRepaired",
+            "store": "FileSession SessionInfo Store",
+        },
     )

@@ -1,7 +1,8 @@
 """The tool `bash`: shell commands, in the foreground or as background tasks.
 
-A command has no terminal and no input, and a group of its own, which is ended as a whole whatever happens. Of what it
-writes, the beginning and the end are shown; all of it is in a file once that is too much.
+A command has no terminal and no input, and is ended with all that it started, whatever happens. On Linux its parent is
+a `keeper`, a small program that finds what would escape; elsewhere its group is ended. Of what it writes, the beginning
+and the end are shown; all of it is in a file once that is too much.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ import math
 import os
 import secrets
 import signal
-from collections.abc import Callable
+import socket
+import sys
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from journeyman.cancel import ended, within
@@ -36,6 +41,8 @@ _SHOWN_PER_CHUNK: Final = 10
 _LONGEST_LINE: Final = 500
 _REAP_S: Final = 5.0
 _DYING_S: Final = 0.005
+_KEEPER: Final = Path(__file__).with_name("keeper.py")
+_KEEPS: Final = "JOURNEYMAN_KEEPS"
 _DRAIN_S: Final = 0.5  # whoever holds the pipe after that has left the group and hidden its mark
 
 
@@ -154,79 +161,202 @@ async def _run(
         OSError: the shell cannot be started.
     """
     pipe = _Pipe(_Transcript(bench.spill), on_line, every_line)
-    mark = secrets.token_hex(8)
     try:
-        process = await _started(bench.shell, command, folder, mark=mark, pipe=pipe)
-        running = Processes(process.pid, mark)
+        running = await _started(bench.shell, command, folder, pipe)
         try:
-            await within(timeout_s, process.wait())
-            timed_out = process.returncode is None
+            await within(timeout_s, running.wait())
+            exit_code = running.exit_code
         finally:
-            left_behind = await _end(process, running, pipe, bench.shell.grace_s)
+            left_behind = await _end(running, pipe, bench.shell.grace_s)
+        if running.failure is not None:
+            raise running.failure
         pipe.show_rest()
         output = pipe.transcript.finish()
     finally:
         pipe.close()
     return _Completed(
         output=output,
-        exit_code=process.returncode if process.returncode is not None else -signal.SIGKILL,
-        timed_out=timed_out,
+        exit_code=-signal.SIGKILL if exit_code is None else exit_code,
+        timed_out=exit_code is None,
         left_behind=left_behind,
     )
 
 
-async def _started(shell: Shell, command: str, folder: str, *, mark: str, pipe: _Pipe) -> asyncio.subprocess.Process:
+async def _started(shell: Shell, command: str, folder: str, pipe: _Pipe) -> _Running:
     """Start the shell. A cancellation at this very moment ends what has just been started."""
-    environment = {**filtered(shell.keep), **QUIET} if shell.environment is None else shell.environment
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            shell.program,
-            "-c",
-            command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=pipe.inner,
-            stderr=pipe.inner,
-            cwd=folder,
-            env=marked(environment, mark),
-            start_new_session=True,
-        )
-    )
+    starting = asyncio.ensure_future(_start(shell, command, folder, output=pipe.inner))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         with suppress(OSError):
-            process = await starting
+            running = await starting
             pipe.close_inner()
-            await _end(process, Processes(process.pid, mark), pipe, 0.0)
+            await _end(running, pipe, 0.0)
         raise
     finally:
         pipe.close_inner()
 
 
-async def _end(process: asyncio.subprocess.Process, running: Processes, pipe: _Pipe, grace_s: float) -> bool:
+async def _start(shell: Shell, command: str, folder: str, *, output: int) -> _Running:
+    """Start the shell below a keeper; as a child of this process where no keeper can be."""
+    environment = {**filtered(shell.keep), **QUIET} if shell.environment is None else shell.environment
+    mark = secrets.token_hex(8)
+    start = partial(asyncio.create_subprocess_exec, cwd=folder, start_new_session=True)
+    running = await _kept(
+        partial(start, env=marked({**environment, _KEEPS: command}, mark)), shell.program, output, mark
+    )
+    if running is not None:
+        return running
+    process = await start(
+        shell.program,
+        "-c",
+        command,
+        env=marked(environment, mark),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+    )
+    return _Running(process, Processes(process.pid, mark))
+
+
+async def _kept(
+    start: Callable[..., Awaitable[asyncio.subprocess.Process]], program: str, output: int, mark: str
+) -> _Running | None:
+    """Start the shell below a keeper. None: there is no keeper on this system, or it cannot be started."""
+    python = sys.executable or ""
+    if sys.platform != "linux" or not Path(python).name.startswith(("python", "pypy")) or not _KEEPER.exists():
+        return None
+    outer, inner = socket.socketpair()
+    outer.setblocking(False)
+    nothing = asyncio.subprocess.DEVNULL
+    arguments = (python, "-I", "-S", str(_KEEPER), str(output), program)
+    try:
+        with inner:
+            process = await start(*arguments, stdin=inner, stdout=nothing, stderr=nothing, pass_fds=(output,))
+    except BaseException as error:
+        outer.close()
+        if isinstance(error, OSError):
+            return None  # whatever is wrong also keeps the shell from being started, and is told then
+        raise
+    running = _Running(process, Processes(process.pid, mark), outer, program)
+    has_begun = False
+    try:
+        has_begun = await running.has_begun()
+    finally:
+        if not has_begun:
+            running.close()
+            await ended(asyncio.ensure_future(process.wait()))
+    return running if has_begun else None
+
+
+async def _end(running: _Running, pipe: _Pipe, grace_s: float) -> bool:
     """End all processes of the command: ask them, give them time, then kill them. Return whether there were any."""
-    is_alive = process.returncode is None
+    is_alive = running.exit_code is None
     were_left = not is_alive and running.are_left()
     try:
         if is_alive or were_left:
             running.send(signal.SIGTERM)
             await within(
-                grace_s if is_alive else min(grace_s, _DRAIN_S), asyncio.gather(process.wait(), pipe.ended.wait())
+                grace_s if is_alive else min(grace_s, _DRAIN_S),
+                asyncio.gather(running.process.wait(), pipe.ended.wait()),
             )
     finally:  # also when this is cancelled in the meantime
-        dying = process.wait() if not (is_alive or were_left) else _killed(process, running)
-        await ended(asyncio.ensure_future(dying), patience_s=_REAP_S)  # not for ever: the system may not let go of it
+        dying = running.process.wait() if not (is_alive or were_left) else _killed(running)
+        try:
+            await ended(asyncio.ensure_future(dying), patience_s=_REAP_S)  # the system may not let go of it
+        finally:
+            running.close()
     await within(_DRAIN_S, pipe.ended.wait())
     return were_left
 
 
-async def _killed(process: asyncio.subprocess.Process, running: Processes) -> None:
+async def _killed(running: _Running) -> None:
     """Kill what still runs until nothing does: some processes start others meanwhile, and their end takes a moment."""
     running.send(signal.SIGKILL)
-    await process.wait()
+    await running.process.wait()
     while running.are_left():
         await asyncio.sleep(_DYING_S)
         running.send(signal.SIGKILL)
+
+
+@dataclass(slots=True)
+class _Running:
+    """A shell that was started, and all that is below it."""
+
+    process: asyncio.subprocess.Process
+    """The keeper of the shell, which ends when nothing is below it; without one, the shell."""
+    _processes: Processes
+    """What is known of the processes without a keeper, or once something has ended it."""
+    _keeper: socket.socket | None = None
+    """What the keeper is asked by, and answers."""
+    program: str = ""
+    failure: OSError | None = None
+    """Why the keeper could not start the program."""
+    _heard: bytes = b""
+    _exit_code: int | None = None
+    _is_left: bool = True
+
+    async def has_begun(self) -> bool:
+        """Wait until the keeper begins to start the shell. False: the keeper itself could not work."""
+        match await self._line():
+            case ["started", shell]:
+                self._processes = Processes(int(shell), self._processes.mark)
+                return True
+            case _:
+                return False
+
+    async def wait(self) -> None:
+        """Wait until the shell has ended."""
+        match await self._line():
+            case ["ended", code, is_left]:
+                self._exit_code, self._is_left = int(code), is_left == "1"
+            case ["failed", number]:
+                self._exit_code, self._is_left = 127, False
+                self.failure = OSError(int(number), os.strerror(int(number)), self.program)
+            case _:
+                self._exit_code = await self.process.wait()
+
+    async def _line(self) -> list[str]:
+        """Return the words of the next line that the keeper writes; none once it has ended."""
+        while self._keeper is not None and b"\n" not in self._heard:
+            try:
+                heard = await asyncio.get_running_loop().sock_recv(self._keeper, 256)
+            except ConnectionError:
+                heard = b""
+            if not heard:
+                return []
+            self._heard += heard
+        line, _, self._heard = self._heard.partition(b"\n")
+        return line.decode().split()
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the shell ended, as far as it is known. Below 0: by a signal of this number."""
+        return self._exit_code if self._keeper is not None else self.process.returncode
+
+    def are_left(self) -> bool:
+        """Tell whether any process still runs."""
+        if self._is_kept():
+            return self._is_left and self.process.returncode is None
+        return self._processes.are_left()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to all processes."""
+        if not self._is_kept():
+            self._processes.send(number)
+        elif self._keeper is not None:
+            with suppress(OSError):
+                self.process.send_signal(signal.SIGCONT)  # somebody below may have stopped it
+                self._keeper.send(bytes([number]))
+
+    def _is_kept(self) -> bool:
+        """Tell whether the keeper is there, or has found that nothing was left."""
+        return self._keeper is not None and self.process.returncode in (None, 0)
+
+    def close(self) -> None:
+        """Let the keeper end what is still there."""
+        if self._keeper is not None:
+            self._keeper.close()
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypedDict
 from journeyman.cancel import Abort, is_awaited
 from journeyman.errors import count, name_and_words
 from journeyman.events import Identity, Liveness, TaskInfo, TaskKind
-from journeyman.files import make_private_folder
+from journeyman.files import make_private_folder, private
 from journeyman.inbox import Inbox
 from journeyman.types import Usage
 
@@ -219,7 +219,8 @@ def in_folder(folder: str | os.PathLike[str]) -> OutputFactory:
         names = (f"{id}{f'-{n}' if n > 1 else ''}.jsonl" for n in range(1, 1_000_000))
         for path in (Path(folder) / name for name in names):
             try:
-                return path.open("x", encoding="utf-8", errors="backslashreplace", buffering=1), str(path)
+                file = open(path, "x", 1, "utf-8", "backslashreplace", opener=private)  # noqa: SIM115 - the writer
+                return file, str(path)
             except FileExistsError:
                 continue
         raise FileExistsError(f"{folder} is full of files of earlier tasks {id}. Use another folder.")

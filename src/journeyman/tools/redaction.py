@@ -8,11 +8,17 @@ step takes linear time, and taking secrets out twice changes nothing more.
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
+from urllib.parse import quote
 
+from pydantic import JsonValue
+
+from journeyman.errors import words_of
 from journeyman.processes import SECRET_WORDS
 
 MARK: Final = "[redacted]"
@@ -233,13 +239,22 @@ def without_secrets(text: str) -> str:
     for needed, shape in _SHAPES:
         if needed in lowered:  # a text without this word cannot hold the shape, and need not be searched
             text = shape.sub(rf"\g<1>{MARK}", text)
-    text = _COOKIES.sub(rf"\g<1>{MARK}", text)
-    text = _ELEMENT.sub(
-        lambda each: f"{each[1]}{MARK}" if is_secret_value(each["name"], each["value"]) else each[0], text
-    )
-    for places in (_by_head, _by_option, _by_named, _by_saying, _by_program):
-        text = _replaced(text, places)
+    if "cookie" in lowered:
+        text = _COOKIES.sub(rf"\g<1>{MARK}", text)
+    if "</" in text:
+        text = _ELEMENT.sub(
+            lambda each: f"{each[1]}{MARK}" if is_secret_value(each["name"], each["value"]) else each[0], text
+        )
+    for needed, places in _PLACES:
+        if needed in lowered:
+            text = _replaced(text, places)
     return text
+
+
+def words_without_secrets(error: BaseException) -> str:
+    """Return the class of an error, and its text, without secrets."""
+    words = without_secrets(words_of(error))  # alone: the name of the class would stand before it on its line
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 _Places: TypeAlias = Callable[[str], Iterator[tuple[int, int]]]
@@ -402,3 +417,116 @@ def _by_program(text: str) -> Iterator[tuple[int, int]]:
         if program[1] == "curl":
             for cookie in _CURL_COOKIE.finditer(text, program.end(), end):
                 yield cookie.end(1), cookie.end()
+
+
+_PLACES: Final[tuple[tuple[str, _Places], ...]] = (
+    *(("", _by_head), ("-", _by_option), ("value", _by_named), ("", _by_saying), ("", _by_program)),
+)
+"""How secrets are found by their names, in order, each with what a text must hold for that."""
+
+
+# -- in values ---------------------------------------------------------------------------------------------------
+
+Secret: TypeAlias = str | re.Pattern[str] | Callable[[str], str]
+"""What else to take out: a text, everything that a pattern matches, or a function from a text to a text. Applied to its
+own result, the function must change nothing."""
+
+_SECRET_VARIABLE: Final = re.compile(
+    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_|$|\d)", re.IGNORECASE
+)
+_SHORTEST_VALUE: Final = 8
+"""A shorter value of a variable is a word that other texts hold as well."""
+
+_JSON_TEXTS: Final = frozenset({"input_json", "json"})
+"""The fields that hold JSON as a text."""
+
+
+class Redactor:
+    """Takes secrets out of texts and JSON.
+
+    The values of environment variables are those of the moment, since programs set them as they go.
+    """
+
+    def __init__(self, more: Sequence[Secret] = (), *, known: bool = True) -> None:
+        """With `known=False`, only what `more` says is taken out."""
+        self._more = tuple(more)
+        self._known = known
+        self._values: tuple[str, ...] = ()
+        self._of_values: re.Pattern[str] | None = None
+
+    def redacted(self, value: JsonValue) -> JsonValue:
+        """Return `value` without secrets, wherever in it they are."""
+        self._look_at_environment()
+        return self._json(value)
+
+    def redacted_text(self, text: str) -> str:
+        """Return `text` without secrets."""
+        self._look_at_environment()
+        return self._text(text)
+
+    def redacted_json_text(self, text: str) -> str:
+        """Return a text that holds JSON without the secrets in it: unchanged if there are none."""
+        self._look_at_environment()
+        return self._json_text(text)
+
+    def _look_at_environment(self) -> None:
+        environment = os.environ.items() if self._known else ()
+        long = ((name, value) for name, value in environment if len(value) >= _SHORTEST_VALUE and value != MARK)
+        secret = (value for name, value in long if _SECRET_VARIABLE.search(name) or is_secret_value(name, value))
+        values = tuple(sorted(secret))
+        if values != self._values:
+            forms = sorted({form for value in values for form in _forms(value)}, key=len, reverse=True)
+            self._values = values
+            self._of_values = re.compile("|".join(map(re.escape, forms))) if forms else None
+
+    def _json(self, value: JsonValue, field: str = "") -> JsonValue:
+        match value:
+            case str() | int() if not isinstance(value, bool) and self._known and is_secret_value(field, str(value)):
+                return MARK
+            case str():
+                return self._json_text(value) if field in _JSON_TEXTS else self._text(value)
+            case dict():
+                return {self._text(key): self._json(item, key) for key, item in value.items()}
+            case list():
+                return [self._json(item, field) for item in value]
+            case _:
+                return value
+
+    def _json_text(self, text: str) -> str:
+        plain = self._text(text)
+        try:
+            value: JsonValue = json.loads(text)
+        except (ValueError, RecursionError):
+            return plain
+        if plain != text:  # what stands side by side says more than each alone: `{"name": "API_KEY", "value": …}`
+            try:
+                value = json.loads(plain)
+            except ValueError:
+                plain = text
+        try:
+            redacted = self._json(value)
+        except RecursionError:
+            return self._text(text)
+        return plain if redacted == value else json.dumps(redacted, ensure_ascii=False)
+
+    def _text(self, text: str) -> str:
+        if self._of_values is not None:
+            text = self._of_values.sub(MARK, text)
+        text = without_secrets(text) if self._known else text
+        for secret in self._more:
+            match secret:
+                case str():
+                    text = text.replace(secret, MARK) if secret else text
+                case re.Pattern():
+                    text = secret.sub(MARK, text)
+                case _:
+                    text = secret(text)
+        return text
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Give a secret as it is, as it stands inside JSON, and as it stands in a URL."""
+    yield value
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield quote(value, safe="")

@@ -18,10 +18,13 @@ from journeyman.cancel import NeverAwaited
 from journeyman.errors import Rejected
 from journeyman.history import NO_OUTPUT
 from journeyman.tools.issues import faults_of, issue_lines
+from journeyman.tools.redaction import without_secrets
 from journeyman.types import Document, Image, Text, ToolReference, ToolResult
 
 MAX_ERROR_CHARS: Final = 4_000
 """The longest text of an error, in characters."""
+_READ_ERROR_CHARS: Final = 4 * MAX_ERROR_CHARS
+"""How much of an error is searched for secrets; no more of it is shown."""
 
 _GROUP_SHOWN: Final = 20
 
@@ -52,11 +55,14 @@ def to_result(value: object, *, max_chars: int | None = None, tool_use_id: str =
 
 
 def error_result(error: BaseException) -> ToolResult:
-    """Turn what a tool raised into what the model reads: the message, never a traceback."""
+    """Turn what a tool raised into what the model reads: the message without secrets, never a traceback."""
     if isinstance(error, Rejected):
         text = error.text if error.text.strip() else type(error).__name__
     else:
-        text = f"Error: {_message(error)}"
+        said = _message(error)
+        text = f"Error: {without_secrets(said[:_READ_ERROR_CHARS])}"
+        n_chars = len(text) + max(0, len(said) - _READ_ERROR_CHARS)
+        return ToolResult(_cut(encodable(text), MAX_ERROR_CHARS, n_chars), is_error=True)
     return ToolResult(_cut(encodable(text), MAX_ERROR_CHARS), is_error=True)
 
 
@@ -91,10 +97,11 @@ def _content(content: str | tuple[_Block, ...], max_chars: int | None) -> str | 
     return tuple(kept) or NO_OUTPUT
 
 
-def _cut(text: str, max_chars: int | None) -> str:
-    if max_chars is None or len(text) <= max_chars:
+def _cut(text: str, max_chars: int | None, n_chars: int = 0) -> str:
+    n_chars = n_chars or len(text)
+    if max_chars is None or n_chars <= max_chars:
         return text
-    return f"{text[:max_chars]}\n[Cut: the first {max_chars:,} of {len(text):,} characters.]"
+    return f"{text[:max_chars]}\n[Cut: the first {max_chars:,} of {n_chars:,} characters.]"
 
 
 def _blocks(value: object) -> tuple[_Block, ...] | None:

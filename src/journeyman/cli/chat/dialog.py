@@ -24,6 +24,7 @@ from journeyman.cli.chat.view import Entry, View
 from journeyman.cli.run import parse_input
 from journeyman.cli.show.lines import Line, one_line, usage_sentence
 from journeyman.errors import InvalidArguments, JourneymanError, NothingToContinue, StoreError, count
+from journeyman.files import private
 from journeyman.types import dump_messages
 
 _MAY_DELIVER: Final = (events.MessageCommitted, events.IterationStarted, events.TurnEnded)
@@ -331,7 +332,7 @@ def _export(dialog: Dialog, rest: str) -> Iterator[Line]:
     path = Path(rest).expanduser()
     messages = dialog.chat.messages
     try:
-        with path.open("xb") as file:
+        with open(path, "xb", opener=private) as file:
             file.write(dump_messages(messages) + b"\n")
     except FileExistsError:
         yield _wrong(f"There is a {path} already. Name another file.")

@@ -7,11 +7,11 @@ from journeyman.faces import lazy_face
 if TYPE_CHECKING:
     from journeyman.models.cassette.cassette import Cassette, Mode
     from journeyman.models.cassette.format import RecordedCall, RecordedRequest
-    from journeyman.models.cassette.record import Secret
+    from journeyman.tools.redaction import Secret
 
 __all__ = ["Cassette", "Mode", "RecordedCall", "RecordedRequest", "Secret"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
-        __name__, {"cassette": "Cassette Mode", "format": "RecordedCall RecordedRequest", "record": "Secret"}
+        __name__, {"cassette": "Cassette Mode Secret", "format": "RecordedCall RecordedRequest"}
     )

@@ -29,8 +29,9 @@ from journeyman.models.cassette.format import (
     write,
 )
 from journeyman.models.cassette.player import CassetteJournal, CassetteModel, CassetteState
-from journeyman.models.cassette.record import Recording, Redactor, Secret, model_line
+from journeyman.models.cassette.record import Recording, model_line
 from journeyman.models.cassette.replay import Playback
+from journeyman.tools.redaction import Redactor, Secret
 
 Mode: TypeAlias = Literal["none", "once", "new", "all"]
 """What is recorded. `none`: nothing. `once`: all, if there is no file yet; else nothing. `new`: what the file does not

@@ -7,6 +7,7 @@ and not with its square, and a change of one prompt changes one line. Reading na
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from journeyman.errors import CassetteError, ProviderError, count
-from journeyman.files import replace_file
+from journeyman.files import make_private_folder, replace_file
 from journeyman.model import Part
 from journeyman.models.cassette.pieces import ErrorJson, PartJson, digest_of, error_of, json_line, part_of
 from journeyman.types import JsonObject, Price, adapter_of, canonical_json
@@ -207,8 +208,8 @@ def write(path: Path, header: Header, lines: Sequence[bytes]) -> None:
     """
     data = b"".join(line + b"\n" for line in (written(header), *lines))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, data, mode=0o644)
+        make_private_folder(path.parent)
+        replace_file(path, data, mode=stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600)
     except OSError as error:
         hint = "Check the folder and its permissions."
         raise CassetteError(f"{path} cannot be written: {error.strerror}.", hint=hint) from error

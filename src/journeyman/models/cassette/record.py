@@ -7,14 +7,10 @@ replayed was redacted, and is redacted again when the model is asked.
 
 from __future__ import annotations
 
-import json
-import os
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import Final, TypeAlias, cast
-from urllib.parse import quote
+from typing import TypeAlias, cast
 
 from pydantic import JsonValue
 
@@ -44,7 +40,7 @@ from journeyman.models.cassette.format import (
     written,
 )
 from journeyman.models.cassette.pieces import digest_of, error_json, head_json, message_json, part_json
-from journeyman.tools.redaction import MARK, is_secret_value, without_secrets
+from journeyman.tools.redaction import Redactor
 from journeyman.types import Block, JsonObject, Message, Text, Thinking, ToolUse, canonical_json
 
 TimedPart = tuple[float, Part]
@@ -294,101 +290,3 @@ def _text_name(of: Part | Block) -> str:
             return f"call {id}"
         case _:
             return ""
-
-
-# -- what is a secret --------------------------------------------------------------------------------------------------
-
-Secret: TypeAlias = str | re.Pattern[str] | Callable[[str], str]
-"""What else to take out: a text, everything that a pattern matches, or a function from a text to a text. Applied to its
-own result, the function must change nothing."""
-
-_SECRET_VARIABLE: Final = re.compile(
-    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_|$|\d)", re.IGNORECASE
-)
-_SHORTEST_VALUE: Final = 8
-"""A shorter value of a variable is a word that other texts hold as well."""
-
-_JSON_TEXTS: Final = frozenset({"input_json", "json"})
-"""The fields that hold JSON as a text."""
-
-
-class Redactor:
-    """Takes secrets out of texts and JSON.
-
-    The values of environment variables are those of the moment, since programs set them as they go.
-    """
-
-    def __init__(self, more: Sequence[Secret] = (), *, known: bool = True) -> None:
-        """With `known=False`, only what `more` says is taken out."""
-        self._more = tuple(more)
-        self._known = known
-        self._values: tuple[str, ...] = ()
-        self._of_values: re.Pattern[str] | None = None
-
-    def redacted(self, value: JsonValue) -> JsonValue:
-        """Return `value` without secrets, wherever in it they are."""
-        self._look_at_environment()
-        return self._json(value)
-
-    def redacted_text(self, text: str) -> str:
-        """Return `text` without secrets."""
-        self._look_at_environment()
-        return self._text(text)
-
-    def redacted_json_text(self, text: str) -> str:
-        """Return a text that holds JSON without the secrets in it: unchanged if there are none."""
-        self._look_at_environment()
-        return self._json_text(text)
-
-    def _look_at_environment(self) -> None:
-        environment = os.environ.items() if self._known else ()
-        long = ((name, value) for name, value in environment if len(value) >= _SHORTEST_VALUE and value != MARK)
-        secret = (value for name, value in long if _SECRET_VARIABLE.search(name) or is_secret_value(name, value))
-        values = tuple(sorted(secret))
-        if values != self._values:
-            forms = sorted({form for value in values for form in _forms(value)}, key=len, reverse=True)
-            self._values = values
-            self._of_values = re.compile("|".join(map(re.escape, forms))) if forms else None
-
-    def _json(self, value: JsonValue, field: str = "") -> JsonValue:
-        match value:
-            case str() | int() if not isinstance(value, bool) and self._known and is_secret_value(field, str(value)):
-                return MARK
-            case str():
-                return self._json_text(value) if field in _JSON_TEXTS else self._text(value)
-            case dict():
-                return {self._text(key): self._json(item, key) for key, item in value.items()}
-            case list():
-                return [self._json(item, field) for item in value]
-            case _:
-                return value
-
-    def _json_text(self, text: str) -> str:
-        try:
-            value: JsonValue = json.loads(text)
-            redacted = self._json(value)
-        except (ValueError, RecursionError):
-            return self._text(text)
-        return text if redacted == value else json.dumps(redacted, ensure_ascii=False)
-
-    def _text(self, text: str) -> str:
-        if self._of_values is not None:
-            text = self._of_values.sub(MARK, text)
-        text = without_secrets(text) if self._known else text
-        for secret in self._more:
-            match secret:
-                case str():
-                    text = text.replace(secret, MARK) if secret else text
-                case re.Pattern():
-                    text = secret.sub(MARK, text)
-                case _:
-                    text = secret(text)
-        return text
-
-
-def _forms(value: str) -> Iterator[str]:
-    """Give a secret as it is, as it stands inside JSON, and as it stands in a URL."""
-    yield value
-    yield json.dumps(value)[1:-1]
-    yield json.dumps(value, ensure_ascii=False)[1:-1]
-    yield quote(value, safe="")

@@ -1,0 +1,67 @@
+"""What is made for data is its owner's alone; what is there already stays as it is."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from journeyman import Agent, Host, run_sync
+from journeyman.models.cassette import Cassette
+from journeyman.models.scripted import Scripted
+from journeyman.store import Store
+from journeyman.tools.background import in_folder
+
+
+@pytest.fixture(autouse=True)
+def wide_open() -> Iterator[None]:
+    """Let the system take away no permission by itself."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def record(path: Path) -> None:
+    script = Scripted(["Hello."])
+    with Cassette(path, "all") as cassette:
+        host = Host(model=cassette.model(script), journal=cassette.journal)
+        run_sync(Agent(name="a", model=script), "Hi.", host=host).unwrap()
+
+
+def write_output(path: Path) -> None:
+    made = in_folder(path.parent)("bg-1", "x")
+    assert not isinstance(made, Awaitable)
+    made[0].close()
+
+
+def write_store(path: Path) -> None:
+    Store(path).close()
+
+
+def modes_of(*paths: Path) -> list[str]:
+    return [f"{stat.S_IMODE(path.stat().st_mode):o}" for path in paths]
+
+
+@pytest.mark.parametrize("write", [record, write_output, write_store])
+def test_a_file_and_its_folders_are_their_owners_alone(tmp_path: Path, write: Callable[[Path], None]) -> None:
+    path = tmp_path / "a" / "b" / "bg-1.jsonl"
+    write(path)
+    assert modes_of(path, path.parent, path.parent.parent) == ["600", "700", "700"]
+
+
+@pytest.mark.parametrize("write", [record, write_output, write_store])
+def test_a_folder_that_is_there_keeps_its_rights(tmp_path: Path, write: Callable[[Path], None]) -> None:
+    folder = tmp_path / "a"
+    folder.mkdir(mode=0o755)
+    write(folder / "bg-1.jsonl")
+    assert modes_of(folder / "bg-1.jsonl", folder) == ["600", "755"]
+
+
+def test_a_cassette_that_is_there_keeps_its_rights(tmp_path: Path) -> None:
+    record(tmp_path / "a.jsonl")
+    (tmp_path / "a.jsonl").chmod(0o644)
+    record(tmp_path / "a.jsonl")
+    assert modes_of(tmp_path / "a.jsonl") == ["644"]
