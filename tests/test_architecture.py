@@ -85,7 +85,6 @@ RESTATES = re.compile(r"\bImports\b|\bRead `[^`]+` next\b|is to be read next")
 
 # Per rule: the place, as the failing test prints it, and why the rule cannot hold there.
 EXCEPTIONS: dict[str, dict[str, str]] = {
-    "chapter": {"mcp.http": "The one home of httpx2, which is imported when a server is reached over HTTP."},
     "wide dataclass": {
         "agent.Agent": "What a user says of an agent stands in one place.",
         "models.openai.endpoint.Endpoint": "One row of facts for each service that speaks OpenAI's APIs.",
@@ -104,6 +103,10 @@ class Module:
     @functools.cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.source)
+
+    @functools.cached_property
+    def imports(self) -> tuple[Import, ...]:
+        return tuple(_imports_below(self.tree, lazy=False))
 
     @property
     def n_lines(self) -> int:
@@ -148,10 +151,6 @@ def known_names() -> frozenset[str]:
     return frozenset(module.name for module in package_modules())
 
 
-def imports_of(module: Module) -> Iterator[Import]:
-    return _imports_below(module.tree, lazy=False)
-
-
 def _imports_below(node: ast.AST, *, lazy: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         match child:
@@ -166,15 +165,16 @@ def _imports_below(node: ast.AST, *, lazy: bool) -> Iterator[Import]:
                 yield from _imports_below(child, lazy=lazy or inside)
 
 
-def own_imports(module: Module) -> list[str]:
+@functools.cache
+def own_imports(module: Module) -> tuple[str, ...]:
     """Name each module of this package that the module imports."""
     found: set[str] = set()
-    for target in {found.target for found in imports_of(module) if found.package == "journeyman"}:
+    for target in {found.target for found in module.imports if found.package == "journeyman"}:
         name = target.partition(".")[2]
         while name and name not in known_names():
             name = name.rpartition(".")[0]
         found.add(name or FRONT_PAGE)
-    return sorted(found - {module.name})
+    return tuple(sorted(found - {module.name}))
 
 
 def room_of(name: str) -> str:
@@ -218,7 +218,7 @@ def adapters_on_the_front_page(modules: Sequence[Module]) -> Iterator[Breach]:
 
 def strayed_vendors(modules: Sequence[Module]) -> Iterator[Breach]:
     for module in modules:
-        for package in sorted({found.package for found in imports_of(module)} - ANYWHERE - {"journeyman"}):
+        for package in sorted({found.package for found in module.imports} - ANYWHERE - {"journeyman"}):
             homes = HOMES.get(package, "").split()
             at_home = any(f"{module.name}.".startswith(f"{home}.") for home in homes)
             if package not in sys.stdlib_module_names and not at_home:
@@ -228,7 +228,7 @@ def strayed_vendors(modules: Sequence[Module]) -> Iterator[Breach]:
 
 def hidden_imports(modules: Sequence[Module]) -> Iterator[Breach]:
     for module in modules:
-        for found in imports_of(module):
+        for found in module.imports:
             if found.lazy and module.name not in LAZY_MODULES and found.package not in LAZY_PACKAGES:
                 yield Breach("hidden import", f"{module.name} -> {found.target}", "Import at the top of the file.")
 

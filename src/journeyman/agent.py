@@ -37,7 +37,7 @@ from journeyman.tools.check import (
     unknown_names,
 )
 from journeyman.tools.context import BackgroundTasks, States, own_copy
-from journeyman.tools.schema import OutputSchema, output_schema
+from journeyman.tools.schema import OutputSchema, output_schema, text_input
 from journeyman.tools.tools import TOOL_NAME, Middleware, Tool, tool_problems
 from journeyman.types import JsonObject, Message, RunPath, Text, UserContent, frozen
 from journeyman.window import AnyStrategy, Compaction
@@ -284,7 +284,7 @@ def planned(agent: Agent[Any, Any]) -> Plan[Any]:
 def _compiled(agent: Agent[Any, Any]) -> Plan[Any]:
     tools = {tool.name: tool for tool in agent.tools}
     helpers = tuple(tool.spec for tool in agent.tools)
-    given = output_schema(agent.input, name="input")
+    given = text_input() if agent.input is str else output_schema(agent.input, name="input")
     if agent.output is TEXT:
         return Plan(input=given, tools=tools, specs=helpers)
     output, reflection = agent.output, agent.output.reflecting()

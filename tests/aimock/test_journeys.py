@@ -326,13 +326,13 @@ def test_chaos_passes_or_ends_the_run(
 
 @every_api
 def test_latency_is_waited_out_or_given_up(play: Play, api: Api) -> None:
-    play.answers(answer(TASK, "Late.", chaos={"latencyMs": 300}))
+    play.answers(answer(TASK, "Late.", chaos={"latencyMs": 50}))
     result, _ = succeeded(writer(api, play))
     assert result.output == "Late."
 
     later = Play(f"{play.name}-later", play.url)
     later.answers(answer(TASK, "Too late.", chaos={"latencyMs": 30_000}))
-    hasty = Timeouts(idle_s=50.0)  # of the fast clock: half a second
+    hasty = Timeouts(idle_s=10.0)  # of the fast clock: a tenth of a second
     result, recorder = told(writer(api, later, retries=1, timeouts=hasty))
     assert isinstance(result, Failure)
     assert result.code is ErrorCode.API_ERROR

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from journeyman.mcp import connection, mcp
 from journeyman.mcp.stdio import StdioTransport
 from journeyman.mcp.tools import unique_names
 from journeyman.models.scripted import Scripted, call, say
+from journeyman.tools.tools import AnyTool
 from tests.mcp.small import MODERN, Small, by_name, progress_in, stopped_at_progress, until
 from tests.toolbox.playing import answered
 
@@ -247,41 +249,42 @@ async def test_a_server_whose_listing_was_cancelled_is_listed_before_the_next_ca
         assert "the MCP server 'small' has changed this tool (description) since it was listed" in text
 
 
-async def test_results_are_structured_once_and_pictures_are_pictures() -> None:
+async def test_a_newer_server_and_its_client_understand_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one process, since it takes a second to start."""
+    monkeypatch.setattr(connection, "PAUSE_S", 0)
     async with mcp({"modern": MODERN}, parallel=True) as tools:
-        named = by_name(tools)
-        assert (await answered(named["weather"], {"town": "Bern"})).text == '{"town":"Bern","degrees":[3,5]}'
-        assert (await answered(named["towns"], {})).text == "Bern\nBasel"
-        assert (await answered(named["slowly"], {})).text == "there"
-        words, pixel = (await answered(named["picture"], {})).content
-        assert isinstance(pixel, Image)
-        assert (words, "image/png" in repr(pixel.source)) == (Text("a pixel"), True)
-        twice = say(call("meet", {}, id="a"), call("meet", {}, id="b"))
-        result = await run(Agent(name="tester", model=Scripted([twice, "Done."]), tools=[named["meet"]]), "Go.")
+        await _results_are_structured_once_and_pictures_are_pictures(by_name(tools))
+        await _what_asks_for_input_without_end_is_cut_off_and_goes_on(by_name(tools))
+        await _it_is_told_of_a_cancelled_call_and_tells_of_changes(tools)
+        assert "fly" not in by_name(tools)
+
+
+async def _results_are_structured_once_and_pictures_are_pictures(named: Mapping[str, AnyTool]) -> None:
+    assert (await answered(named["weather"], {"town": "Bern"})).text == '{"town":"Bern","degrees":[3,5]}'
+    assert (await answered(named["towns"], {})).text == "Bern\nBasel"
+    assert (await answered(named["slowly"], {})).text == "there"
+    words, pixel = (await answered(named["picture"], {})).content
+    assert isinstance(pixel, Image)
+    assert (words, "image/png" in repr(pixel.source)) == (Text("a pixel"), True)
+    twice = say(call("meet", {}, id="a"), call("meet", {}, id="b"))
+    result = await run(Agent(name="tester", model=Scripted([twice, "Done."]), tools=[named["meet"]]), "Go.")
     assert [block.text for block in result.history[2].content if isinstance(block, ToolResult)] == ["met", "met"]
 
 
-async def test_a_newer_server_that_asks_for_input_without_end_is_cut_off_and_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(connection, "PAUSE_S", 0)
-    async with mcp({"modern": MODERN}) as tools:
-        named = by_name(tools)
-        asked = await answered(named["inquire"], {})
-        words = "it asked for more input 20 times, and was not asked again."
-        assert (asked.is_error, asked.text) == (True, f"Error: the MCP server 'modern': {words}")
-        assert (await answered(named["towns"], {})).text == "Bern\nBasel"
+async def _what_asks_for_input_without_end_is_cut_off_and_goes_on(named: Mapping[str, AnyTool]) -> None:
+    asked = await answered(named["inquire"], {})
+    words = "it asked for more input 20 times, and was not asked again."
+    assert (asked.is_error, asked.text) == (True, f"Error: the MCP server 'modern': {words}")
+    assert (await answered(named["towns"], {})).text == "Bern\nBasel"
 
 
-async def test_a_newer_server_is_told_of_a_cancelled_call_and_tells_of_changes() -> None:
-    async with mcp({"modern": MODERN}) as tools:
-        named = by_name(tools)
-        await stopped_at_progress(tools, call("forever", {}))
-        assert (await answered(named["towns"], {})).text == "Bern\nBasel"
-        assert (await answered(named["learn"], {"name": "fly"})).text == "learned fly"
-        assert (await answered(named["towns"], {})).text == "Bern\nBasel"
-        assert (await answered(named["forget"], {"name": "towns"})).text == "forgot towns"
-        text = (await answered(named["towns"], {})).text
-        assert "the MCP server 'modern' has changed this tool (it is gone) since it was listed" in text
-        assert not (await answered(named["weather"], {"town": "Bern"})).is_error
-    assert "fly" not in named
+async def _it_is_told_of_a_cancelled_call_and_tells_of_changes(tools: list[AnyTool]) -> None:
+    named = by_name(tools)
+    await stopped_at_progress(tools, call("forever", {}))
+    assert (await answered(named["towns"], {})).text == "Bern\nBasel"
+    assert (await answered(named["learn"], {"name": "fly"})).text == "learned fly"
+    assert (await answered(named["towns"], {})).text == "Bern\nBasel"
+    assert (await answered(named["forget"], {"name": "towns"})).text == "forgot towns"
+    text = (await answered(named["towns"], {})).text
+    assert "the MCP server 'modern' has changed this tool (it is gone) since it was listed" in text
+    assert not (await answered(named["weather"], {"town": "Bern"})).is_error

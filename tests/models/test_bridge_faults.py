@@ -18,8 +18,8 @@ from journeyman.errors import ProviderError
 from journeyman.model import Collector
 from journeyman.models.bridge.failure import failure
 from journeyman.models.bridge.model import BridgeModel
-from journeyman.models.transport import Timeouts
 from journeyman.types import Usage
+from tests.contracts.patient_clock import on_patient_clock
 from tests.contracts.test_foreign_exceptions import classes_of, made
 from tests.models import asking
 from tests.models.asking import everything_said_by
@@ -30,8 +30,6 @@ from tests.support import messages_answers as anthropic_says
 from tests.support.messages_answers import cut, html_page, insert, raw, stall
 from tests.support.messages_api import MessagesApi
 from tests.support.openai_answers import fault
-
-HASTY = Timeouts(idle_s=1.0)  # long enough for a busy machine: only tests that wait for it take that long
 
 
 async def failure_of(model: BridgeModel, collector: Collector | None = None) -> ProviderError:
@@ -113,12 +111,16 @@ CUTS: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 @pytest.mark.parametrize("name", CUTS)
 @each
-async def test_an_answer_that_breaks_off_is_told_from_a_whole_one(service: Service, name: str) -> None:
+def test_an_answer_that_breaks_off_is_told_from_a_whole_one(service: Service, name: str) -> None:
     broken, kind = CUTS[name]
     whole = service.says.answer("Hi there, this takes a while.", delta_chars=3)
     collector = Collector()
-    async with service.server([broken(whole)], judging=False) as api:
-        error = await failure_of(over(api, service.name, timeouts=HASTY), collector)
+
+    async def failed() -> ProviderError:
+        async with service.server([broken(whole)], judging=False) as api:
+            return await failure_of(over(api, service.name), collector)
+
+    error = on_patient_clock(failed)
     # Before its first part an answer that ends may also be called one that never began.
     assert error.kind in {kind, "network", "unknown"} if error.usage is None else error.kind == kind
     assert not collector.used().exact
@@ -168,9 +170,12 @@ async def test_what_is_no_answer_is_a_failure(service: Service, reply: Any) -> N
     ],
 )
 @each
-async def test_what_is_no_http_is_mapped(service: Service, answer: RawAnswer, kind: str) -> None:
-    async with RawServer(answer) as server:
-        error = await failure_of(over(server, service.name, timeouts=Timeouts(idle_s=0.5)))
+def test_what_is_no_http_is_mapped(service: Service, answer: RawAnswer, kind: str) -> None:
+    async def failed() -> ProviderError:
+        async with RawServer(answer) as server:
+            return await failure_of(over(server, service.name))
+
+    error = on_patient_clock(failed)
     assert (error.kind, error.status) == (kind, None)
     assert service.name.partition(":")[2] in str(error)
 

@@ -9,6 +9,12 @@ import pytest
 from tests.permission.places import Workshop
 
 
+@pytest.fixture(scope="session")
+def any_workshop() -> Workshop:
+    return Workshop()
+
+
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path)
+def workshop(any_workshop: Workshop, tmp_path: Path) -> Workshop:
+    any_workshop.open_in(tmp_path)
+    return any_workshop

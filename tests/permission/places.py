@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,14 @@ class Approver:
 
 
 class Workshop:
-    """A folder, and tools that really work in it."""
+    """Tools that really work, each test in a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    root: Path
+    outside: Path
+    ran: list[JsonObject]
+
+    def open_in(self, folder: Path) -> None:
+        """Begin anew in this folder."""
         self.root = folder / "project"
         self.outside = folder / "outside"
         for path in (self.root / "src", self.outside):
@@ -61,7 +67,7 @@ class Workshop:
         (self.root / "src" / "way-out").symlink_to(self.outside)
         (self.root / "way-out").symlink_to(self.outside)
         (self.outside / "secret").write_text("the password")
-        self.ran: list[JsonObject] = []
+        self.ran = []
 
     def trace(self) -> set[str]:
         """Name every file that is there and was not when the workshop was opened."""
@@ -69,6 +75,12 @@ class Workshop:
         return found - {"outside/secret"}
 
     def tools(self) -> list[Tool[..., Any]]:
+        return [*self._made]
+
+    @cached_property
+    def _made(self) -> list[Tool[..., Any]]:
+        """Made once for all tests: a tool takes milliseconds, and there are hundreds of attacks."""
+
         @tool(effect="once", thread=False, acts_as="bash")
         def bash(command: str, folder: str = ".") -> str:
             self.ran.append({"command": command})

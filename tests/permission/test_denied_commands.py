@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,8 @@ async def test_no_command_runs_a_denied_program_unasked(shell: StubShell, allow:
 
 
 def test_a_real_bash_runs_the_denied_program_in_most_of_them(shell: StubShell) -> None:
-    ran = [command for command in HIDDEN if shell.run(command)]
-    assert len(ran) >= 300, "Too few of these commands do what they are here for."
+    ran = islice((command for command in HIDDEN if shell.run(command)), 300)
+    assert len([*ran]) == 300, "Too few of these commands do what they are here for."
 
 
 async def test_options_before_a_denied_subcommand_do_not_hide_it(shell: StubShell) -> None:

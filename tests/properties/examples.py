@@ -28,10 +28,10 @@ def examples(one_in: int = 1) -> settings:
     )
 
 
-def thinned(cases: Sequence[T], one_in: int) -> Sequence[T]:
+def thinned(cases: Sequence[T], one_in: int, *, first: int = 0) -> Sequence[T]:
     """Return each `one_in`-th case of a large table; in `make fuzz`, all. The test has the mark `fuzz`, too.
 
     Of a table of rows and columns this takes a diagonal, if `one_in` does not divide the length of a row: then each
-    row and each column is tried.
+    row and each column is tried. Where a test has a single row, `first` says where in it the diagonal begins.
     """
-    return cases if _FUZZ else cases[::one_in]
+    return cases if _FUZZ else cases[first % one_in :: one_in]

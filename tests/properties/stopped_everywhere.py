@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from journeyman import Failure, Limits, Success, Text
 from journeyman.types import ToolUse
+from tests.properties.examples import thinned
 from tests.properties.played_model import Fault, PlayedModel, Turn
 from tests.properties.world import Act, ReflectionPlan, Site, ToolPlan, World
 from tests.properties.world_run import WorldRun
@@ -110,13 +111,16 @@ def let_time_run_out(loop: CountingLoop, world_run: WorldRun, step: int) -> None
     loop.before_step(step, jump)
 
 
-async def stopped_everywhere(world: World, plan: Plan) -> AsyncIterator[RunRecord]:
-    """Run the world undisturbed, then stopped before step 1, before step 2, and so on to the last step it had."""
+async def stopped_everywhere(world: World, plan: Plan, *, one_in: int = 1, first: int = 0) -> AsyncIterator[RunRecord]:
+    """Run the world undisturbed, then stopped before step 1, before step 2, and so on to the last step it had.
+
+    `one_in` and `first` are those of `thinned`.
+    """
     loop, world_run = the_counting_loop(), WorldRun(world, PlayedModel(world.turns, world.price))
     assert loop is not None
     loop.count_from_here()
     yield await world_run.run()
-    for step in range(1, loop.steps + 1):
+    for step in thinned(range(1, loop.steps + 1), one_in, first=first):
         loop.count_from_here()
         plan(loop, world_run, step)
         yield await world_run.run()

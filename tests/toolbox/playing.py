@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from journeyman import Agent, Host, ToolResult, run
 from journeyman.events import Event
 from journeyman.models.scripted import Scripted, call
@@ -29,10 +27,12 @@ class Player:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self.events: list[Event] = []
-        self._tools: Mapping[str, AnyTool] = {each.name: each for each in workspace.tools()}
+        self._made: dict[ToolName, AnyTool] = {}
 
     async def result(self, name: ToolName, **arguments: object) -> ToolResult:
-        return await answered(self._tools[name], arguments, events=self.events)
+        if name not in self._made:  # each takes milliseconds to make, and few tests call many
+            (self._made[name],) = self.workspace.tools(name)
+        return await answered(self._made[name], arguments, events=self.events)
 
     async def text(self, name: ToolName, **arguments: object) -> str:
         """Return the text of a call that succeeds."""

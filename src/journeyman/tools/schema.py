@@ -10,6 +10,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Generic, NotRequired, Protocol, Required, TypeVar, cast, get_args
 
 from pydantic import (
@@ -268,6 +269,12 @@ def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]
         _hides=hides,
         may_be_quoted=not (hides or holds_secrets(schema)),
     )
+
+
+@cache
+def text_input() -> OutputSchema[str]:
+    """Return what most agents take, a text. To compile it is most of the work of making an agent: it is done once."""
+    return output_schema(str, name="input")
 
 
 # -- what is shared ---------------------------------------------------------------------------------------------------
