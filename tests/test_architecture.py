@@ -88,7 +88,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "wide dataclass": {
         "agent.Agent": "What a user says of an agent stands in one place.",
         "models.openai.endpoint.Endpoint": "One row of facts for each service that speaks OpenAI's APIs.",
-    },
+    }
 }
 
 
