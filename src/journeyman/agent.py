@@ -569,7 +569,7 @@ def host_problems(host: object) -> Iterator[Problem]:
         if host is not None:
             yield Problem("INVALID_ARGUMENT", f"host is {host!r}.", "Pass a Host(…), or leave it out.")
         return
-    yield from lacking("Host.journal", host.journal, "reserve", "step", hint="Pass InMemoryJournal() or Store.journal.")
+    yield from lacking("Host.journal", host.journal, "reserve", hint="Pass InMemoryJournal() or Store.journal.")
     yield from gate_problems("Host.gate", host.gate)
     yield from lacking("Host.tasks", host.tasks, "start", hint="Pass a Tasks() that was entered.")
     yield from model_problems("Host.model", host.model)

@@ -169,6 +169,13 @@ class Budget:
             level.calls += 1
         return True
 
+    def recall(self, calls: int, usage: Usage, *, above: bool) -> None:
+        """Count what was spent in earlier lives of the run, whatever the limits say: here, and `above` if so asked."""
+        for level in self._levels() if above else (self,):
+            level.calls += calls
+            level.tokens += usage.total_tokens
+            level.cost += usage.cost or 0.0
+
     async def reserve(self, *, input_tokens: int, max_tokens: int, price: Price | None) -> Grant:
         """Reserve what one model call may use: `input_tokens`, and an answer of `max_tokens` or of what is left.
 

@@ -1,19 +1,34 @@
 """The memory of finished steps, so that a run that died can go on where it was.
 
-A step is one model call or one tool call, under a key that says where in the run it stands. What a journal stores is
-JSON.
+A step is a model call, a tool call, or something else that the conversation depends on and code outside of the loop
+decides. Its key says where in the run it stands. What a journal stores is JSON.
+
+A run that is begun again with the journal of an earlier life replays: what is known is not done again, and nobody is
+told of it again. With the first step that is not known it is live.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import field
-from typing import Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from journeyman.errors import OutcomeUnknown
-from journeyman.types import Effect, record_class, value_class
+import orjson
+
+from journeyman.errors import OutcomeUnknown, StoreError
+from journeyman.types import Effect, adapter_of, record_class, value_class
 
 T = TypeVar("T")
+
+_log = logging.getLogger("journeyman")
+_AGAIN_S: Final = 1.0
+_SAID_EACH: Final = 30
+"""What cannot be written is tried again after so long, and said as often as that."""
+LIFE: Final = "life"
+"""The end of the key under which it is marked that a life begins."""
 
 
 class Codec(Protocol[T]):
@@ -24,10 +39,37 @@ class Codec(Protocol[T]):
     def decode(self, data: bytes) -> T: ...
 
 
+class TypedCodec(Generic[T]):
+    """Stores values of a type that Pydantic can write as JSON."""
+
+    def __init__(self, kind: Any) -> None:  # noqa: ANN401 - whatever Pydantic takes for a type
+        self._kind: Final = kind
+
+    def encode(self, value: T) -> bytes:
+        return as_json(adapter_of(self._kind).dump_python(value, mode="json"))
+
+    def decode(self, data: bytes) -> T:
+        return adapter_of(self._kind).validate_json(data)
+
+
+def as_json(value: object) -> bytes:
+    """Return what is made of JSON's types as JSON. Half a surrogate pair, which it cannot carry, is replaced."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        text = json.dumps(value, ensure_ascii=False)
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
 class Reservation(Protocol):
     """The place of one step among the others."""
 
-    async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
+    @property
+    def is_known(self) -> bool:
+        """True when `step` does no work: the step was finished, or begun and must not be done twice."""
+        ...
+
+    async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T]) -> T:
         """Return the stored value of this step, or do `work` and store what it returns.
 
         Raises:
@@ -35,17 +77,31 @@ class Reservation(Protocol):
         """
         ...
 
+    async def settle(self, value: T, *, codec: Codec[T]) -> None:
+        """Store the value of a step that there was no work to do for, such as a call that was denied."""
+        ...
+
 
 class Journal(Protocol):
-    """Remembers steps by key."""
+    """Remembers the steps of a run, and of the runs below it, by key."""
 
-    def reserve(self, key: str) -> Reservation:
+    def reserve(self, key: str, *, effect: Effect) -> Reservation:
         """Take the place of a step. Called in program order, also for steps that then run at the same time."""
         ...
 
-    async def step(self, key: str, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
-        """Reserve the step and do it."""
-        return await self.reserve(key).step(work, codec=codec, effect=effect)
+    def begin_life(self, prefix: str = "") -> float:
+        """Note that the run whose keys begin with `prefix` begins, or goes on. Return how many seconds it has worked in
+        earlier lives, as far as that is known."""
+        return 0.0
+
+    def stored(self, prefix: str = "") -> Iterable[tuple[str, bytes | None]]:
+        """Return the steps of earlier lives whose keys begin with `prefix`: keys and values. None: it was begun."""
+        return ()
+
+    def is_replaying(self, prefix: str = "") -> bool:
+        """Tell whether the run whose keys begin with `prefix`, or the one it belongs to, has asked for known steps only
+        since its life began, and there are such."""
+        return False
 
 
 class Steps(Protocol):
@@ -56,7 +112,15 @@ class Steps(Protocol):
         ...
 
     def put(self, key: str, value: bytes | None) -> None:
-        """Store the value of a finished step; None says that it was begun."""
+        """Store the value of a finished step; None: it was begun, which no power cut undoes once this has returned.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        ...
+
+    def go_live(self, key: str) -> None:
+        """Be told that this step is not known."""
         ...
 
 
@@ -64,23 +128,48 @@ class Steps(Protocol):
 class StoredStep:
     """The place of a step in a journal that stores the steps itself.
 
-    That a step was begun is stored only where beginning it twice would matter.
+    That a step was begun is stored only where beginning it twice would matter. What cannot be written is tried again:
+    it is no reason to end a run that has done what it would forget.
     """
 
     steps: Steps
     key: str
+    effect: Effect
 
-    async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
+    @property
+    def is_known(self) -> bool:
+        was_begun, stored = self.steps.found(self.key)
+        return stored is not None or (was_begun and self.effect == "once")
+
+    async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T]) -> T:
         was_begun, stored = self.steps.found(self.key)
         if stored is not None:
             return codec.decode(stored)
-        if effect == "once":
+        self.steps.go_live(self.key)
+        if self.effect == "once":
             if was_begun:
                 raise OutcomeUnknown(self.key)
-            self.steps.put(self.key, None)
+            await self._put(None)
         value = await work()
-        self.steps.put(self.key, codec.encode(value))
+        await self._put(codec.encode(value))
         return value
+
+    async def settle(self, value: T, *, codec: Codec[T]) -> None:
+        self.steps.go_live(self.key)
+        await self._put(codec.encode(value))
+
+    async def _put(self, value: bytes | None) -> None:
+        n_tries = 0
+        while True:
+            try:
+                self.steps.put(self.key, value)
+            except StoreError as error:
+                if n_tries % _SAID_EACH == 0:
+                    _log.warning("The run waits until its step %s can be written: %s", self.key, error)
+                n_tries += 1
+            else:
+                return
+            await asyncio.sleep(_AGAIN_S)
 
 
 @record_class()
@@ -91,18 +180,74 @@ class InMemoryJournal(Journal):
     """The values of finished steps, by key."""
     started: set[str] = field(default_factory=set[str])
     """The keys of the steps that were started and must not be started again."""
+    _times: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    """When each step was stored, and each life began, by the clock of the event loop, in seconds."""
+    _lives: Lives = field(default_factory=lambda: Lives())
 
-    def reserve(self, key: str) -> StoredStep:
-        return StoredStep(self, key)
+    def reserve(self, key: str, *, effect: Effect) -> StoredStep:
+        return StoredStep(self, key, effect)
+
+    def begin_life(self, prefix: str = "") -> float:
+        used_s = worked_s((key, at) for key, at in self._times if key.startswith(prefix))
+        self._lives.begin(prefix, is_new=not any(True for _ in self.stored(prefix)))
+        self._times.append((f"{prefix}{LIFE}", asyncio.get_running_loop().time()))
+        return used_s
+
+    def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
+        known = {**dict.fromkeys(self.started), **self.finished}
+        return ((key, value) for key, value in known.items() if key.startswith(prefix))
+
+    def is_replaying(self, prefix: str = "") -> bool:
+        return self._lives.is_replaying(prefix)
 
     def found(self, key: str) -> tuple[bool, bytes | None]:
         return key in self.started, self.finished.get(key)
 
     def put(self, key: str, value: bytes | None) -> None:
+        self._times.append((key, asyncio.get_running_loop().time()))
         if value is None:
             self.started.add(key)
         else:
             self.finished[key] = value
+
+    def go_live(self, key: str) -> None:
+        self._lives.go_live(key)
+
+
+@record_class()
+class Lives:
+    """Which of the runs in a journal replay: each by the prefix of its keys."""
+
+    _replaying: dict[str, bool] = field(default_factory=dict[str, bool])
+
+    def begin(self, prefix: str, *, is_new: bool) -> None:
+        """Note that a run begins, or goes on."""
+        self._replaying[prefix] = not is_new
+
+    def is_replaying(self, prefix: str) -> bool:
+        """Tell whether the run replays, or the one it belongs to."""
+        return self._replaying.get(self._run_of(prefix), False)
+
+    def go_live(self, key: str) -> None:
+        """Note that a step is new."""
+        self._replaying[self._run_of(key)] = False
+
+    def _run_of(self, key: str) -> str:
+        return max((prefix for prefix in self._replaying if key.startswith(prefix)), key=len, default="")
+
+
+def worked_s(times: Iterable[tuple[str, float]]) -> float:
+    """Return how long a run has worked: from the beginning of each life to the last step that was stored in it.
+
+    `times` are keys and moments in seconds, in the order in which they were stored.
+    """
+    total_s, began, last = 0.0, None, 0.0
+    for key, at in times:
+        if key.rpartition("/")[2] == LIFE or began is None:
+            total_s += 0.0 if began is None else max(0.0, last - began)
+            began = at
+        last = at
+    return total_s if began is None else total_s + max(0.0, last - began)
 
 
 @value_class()
@@ -112,5 +257,15 @@ class Section(Journal):
     journal: Journal
     prefix: str
 
-    def reserve(self, key: str) -> Reservation:
-        return self.journal.reserve(f"{self.prefix}/{key}")
+    def reserve(self, key: str, *, effect: Effect) -> Reservation:
+        return self.journal.reserve(f"{self.prefix}/{key}", effect=effect)
+
+    def begin_life(self, prefix: str = "") -> float:
+        return self.journal.begin_life(f"{self.prefix}/{prefix}")
+
+    def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
+        start = len(self.prefix) + 1
+        return ((key[start:], value) for key, value in self.journal.stored(f"{self.prefix}/{prefix}"))
+
+    def is_replaying(self, prefix: str = "") -> bool:
+        return self.journal.is_replaying(f"{self.prefix}/{prefix}")

@@ -265,7 +265,49 @@ async def test_a_journalled_run_asks_for_no_summary_twice() -> None:
     second, replayed = await looked(silent, Summarise(keep_tokens=500), host=Host(journal=journal))
     assert succeeded(second).history == succeeded(first).history
     assert succeeded(second).metadata.usage == succeeded(first).metadata.usage
-    assert (len(silent.requests), replayed) == (0, events)
+    assert (len(silent.requests), len(events), replayed) == (0, 2, [])
+
+
+@dataclass
+class Retelling:
+    """A strategy that lets the model tell the conversation anew."""
+
+    situation: window.Situation | None = None
+    name: str = "retelling"
+
+    def informed(self, situation: window.Situation) -> Retelling:
+        return Retelling(situation)
+
+    async def view(self, messages: Sequence[Message], *, excess_tokens: int) -> window.Shortened:
+        assert self.situation is not None
+        request = Request(prefix=Prefix(), messages=[asked("Tell it anew.")], settings=Settings(max_tokens=500))
+        told = await self.situation.ask(self.situation.model, request)
+        assert isinstance(told.content[0], Text)
+        return window.Shortened(messages=[asked(told.content[0].text), *messages[-2:]])
+
+
+async def test_two_summaries_of_one_iteration_are_two_steps() -> None:
+    """At the threshold, and once more when the provider finds it too long: the second is not given the first one's."""
+    journal, told = InMemoryJournal(), list[str]()
+
+    def answer(request: Request) -> Answer:
+        if request.messages[0].text == "Tell it anew.":
+            told.append(f"story {len(told) + 1}" + " and more" * (200 if not told else 0))
+            return told[-1]
+        if len(told) == 1:
+            return ProviderError("prompt is too long", kind="context_overflow", usage=Usage())
+        return "Done." if told else call("look", size=1_000)
+
+    first, events = await looked(SmallWindow(answer), Retelling(), host=Host(journal=journal))
+    assert [event.reason for event in events] == ["threshold", "overflow"]
+    assert [key.split("/", 4)[4] for key in journal.finished if key.endswith("/1") and "model" in key] == [
+        "model/fit/1",
+        "model/shrink/1",
+    ]
+    silent = SmallWindow(lambda request: "", window=0)
+    second, _ = await looked(silent, Retelling(), host=Host(journal=journal))
+    assert succeeded(second).history == succeeded(first).history
+    assert (len(told), silent.refused) == (2, 1), "only what was refused is asked once more"
 
 
 async def test_a_summary_can_be_stopped() -> None:

@@ -555,9 +555,14 @@ def test_a_state_that_is_no_json_says_so_while_it_is_recorded(tmp_path: Path) ->
     def unstorable(input: str) -> object:
         return object()
 
-    agent = replace(forecaster, run_state=unstorable)
+    @tool
+    def change(context: ToolContext) -> str:
+        context.set_run_state(object())
+        return "changed"
+
+    agent = replace(forecaster, run_state=unstorable, tools=[change])
     with Cassette(tmp_path / "a.jsonl") as cassette:
-        result = asyncio.run(play(agent, cassette, Scripted([call("look", city="Oslo", id="1")])))
+        result = asyncio.run(play(agent, cassette, Scripted([call("change", id="1")])))
     assert "What came of attempt/1/iteration/1/call/1 cannot be recorded" in str(result)
     assert "Keep values in the run's states that Pydantic can write as JSON." in str(result)
 

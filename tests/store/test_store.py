@@ -8,7 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -301,22 +301,69 @@ async def test_a_journal_gives_a_finished_step_back_and_repeats_no_begun_one_tha
 
     with Store(path) as store:
         journal = store.journal("7")
-        assert await journal.step("a", work, codec=_Words(), effect="once") == "value"
+        assert await journal.reserve("a", effect="once").step(work, codec=_Words()) == "value"
         for key, effect in (("b", "once"), ("c", "idempotent")):
             with pytest.raises(LookupError):
-                await journal.step(key, fail, codec=_Words(), effect=effect)  # pyright: ignore[reportArgumentType]
+                await journal.reserve(key, effect=effect).step(fail, codec=_Words())  # pyright: ignore[reportArgumentType]
     with Store(path) as store:
         journal = store.journal("7")
         assert journal.steps() == ("a",)
-        assert await journal.step("a", work, codec=_Words(), effect="once") == "value"
+        assert await journal.reserve("a", effect="once").step(work, codec=_Words()) == "value"
         with pytest.raises(OutcomeUnknown):
-            await journal.step("b", work, codec=_Words(), effect="once")
-        assert await journal.step("c", work, codec=_Words(), effect="idempotent") == "value"
+            await journal.reserve("b", effect="once").step(work, codec=_Words())
+        assert await journal.reserve("c", effect="idempotent").step(work, codec=_Words()) == "value"
         assert store.journal("8").steps() == ()
     assert done == ["done", "failed", "failed", "done"]
     changed(path, "UPDATE steps SET body = '\"other\"' WHERE key = 'a' AND body IS NOT NULL")
     with Store(path) as store, pytest.raises(OutcomeUnknown):  # a damaged step counts as not finished
-        await store.journal("7").step("a", work, codec=_Words(), effect="once")
+        await store.journal("7").reserve("a", effect="once").step(work, codec=_Words())
+
+
+async def test_that_a_call_begins_which_must_not_be_made_twice_is_on_the_disk_before_it_begins(path: Path) -> None:
+    """Seen from SQLite: the one write before such a call waits for the disk, and those of other steps do not."""
+    with Store(path) as store:
+        journal, statements = store.journal("7"), list[str]()
+        journal.file._connection.set_trace_callback(statements.append)  # pyright: ignore[reportPrivateUsage]
+
+        async def work() -> str:
+            statements.append("-- the call")
+            return "value"
+
+        await journal.reserve("a", effect="idempotent").step(work, codec=_Words())
+        assert not any("synchronous" in each for each in statements)
+        statements.clear()
+        await journal.reserve("b", effect="once").step(work, codec=_Words())
+    before = statements[: statements.index("-- the call")]
+    kinds = [each.split()[0] for each in before if not each.startswith("SELECT")]
+    assert kinds == ["PRAGMA", "BEGIN", "INSERT", "COMMIT", "PRAGMA"]
+    assert before[-1] == "PRAGMA synchronous = NORMAL"
+
+
+async def test_a_journal_in_a_file_tells_what_the_run_has_done_in_earlier_lives(path: Path) -> None:
+    with Store(path) as store:
+        journal = store.journal("7")
+        assert (journal.begin_life(), journal.is_replaying()) == (0.0, False)
+        await journal.reserve("a", effect="pure").step(_value, codec=_Words())
+        with suppress(LookupError):
+            await journal.reserve("b", effect="once").step(_fails, codec=_Words())
+    with Store(path) as store:
+        journal = store.journal("7")
+        assert 0.0 <= journal.begin_life() < 60.0
+        assert journal.is_replaying()
+        assert dict(journal.stored()) == {"a": b'"value"', "b": None}
+        await journal.reserve("a", effect="pure").step(_value, codec=_Words())
+        assert journal.is_replaying()
+        await journal.reserve("c", effect="pure").step(_value, codec=_Words())
+        assert not journal.is_replaying()
+        assert journal.steps() == ("a", "c")
+
+
+async def _value() -> str:
+    return "value"
+
+
+async def _fails() -> str:
+    raise LookupError("no")
 
 
 def test_a_run_has_one_journal_at_a_time(path: Path) -> None:

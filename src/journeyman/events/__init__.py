@@ -28,6 +28,7 @@ from journeyman.events.run import (
     ModelRetried,
     OutputDelta,
     RunFailed,
+    RunResumed,
     RunStarted,
     RunSucceeded,
     TextDelta,
@@ -100,6 +101,7 @@ __all__ = [
     "QuestionAsked",
     "Reason",
     "RunFailed",
+    "RunResumed",
     "RunStarted",
     "RunSucceeded",
     "TaskEnded",
@@ -119,7 +121,7 @@ __all__ = [
     "ValidationFailed",
 ]
 
-_RunEvent: TypeAlias = RunStarted | MessageCommitted | RunSucceeded | RunFailed
+_RunEvent: TypeAlias = RunStarted | RunResumed | MessageCommitted | RunSucceeded | RunFailed
 _AttemptEvent: TypeAlias = AttemptStarted | IterationStarted | ContextCompacted | AttemptCompleted
 _Delta: TypeAlias = TextDelta | ThinkingDelta | ToolInputDelta | OutputDelta
 _ModelEvent: TypeAlias = ModelRetried | ModelRestarted | ModelAnswered | ModelResponded

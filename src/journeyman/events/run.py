@@ -29,6 +29,19 @@ class RunStarted:
 
 
 @frozen
+class RunResumed:
+    """A run goes on where its journal ends. It stands where `RunStarted` stands for a new one; what happened before was
+    told in an earlier life, so an attempt, an iteration and calls may be under way."""
+
+    path: RunPath
+    attempt: int
+    """From 1; 0 before the first."""
+    iteration: int
+    usage: Usage
+    """Of all that is not done again."""
+
+
+@frozen
 class MessageCommitted:
     """A message became part of the history, the initial prompt included. In the order of the history.
 

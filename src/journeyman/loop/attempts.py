@@ -18,11 +18,13 @@ from journeyman.endings import AttemptsContext, Ending, ErrorCode, InvalidInputC
 from journeyman.errors import name_and_words
 from journeyman.events import AttemptStarted, Callbacks, Listener, ValidationFailed
 from journeyman.gate import guarding
+from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.conclude import announce, conclude, failed_inside, left_behind
 from journeyman.loop.iteration import iterate
 from journeyman.loop.prepare import Unprepared, begin, prepare
 from journeyman.loop.record import Attempt, Candidate, Finished, Options, Outcome, Run, current_path, current_run
+from journeyman.loop.steps import decided, first_state, recall
 from journeyman.loop.validation import Verdict, validate
 from journeyman.model import opened
 from journeyman.prompt import PromptBlank, PromptFailed, Rejection, default_error_prompt, made
@@ -203,6 +205,8 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
     now, each, budget = run.clock.now(), run.agent.limits.each_attempt, run.budget
     if each is not UNLIMITED and each != UNLIMITED:
         budget = Budget(each, scope="attempt", now=now, parent=run.budget)
+        if run.options.host.journal is not None:
+            recall(budget, run.options.host.journal, f"attempt/{attempt}/")
         run.scope.limit_attempt(each.seconds)
     run.attempt = Attempt(attempt, now, budget, phase="iteration", is_open=True)
     await run.tell(AttemptStarted)
@@ -211,8 +215,13 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
         make: Callable[..., object] = run.agent.attempt_state
         numbered = n_taken(make, 2) is None  # it needs a third
         given = (own_copy(run.input), isolated(run.states.run, "run"))
-        state = make(*given, attempt) if numbered else make(*given)
-        run.states.attempt = isolated(await state if is_awaited(state) else state, "attempt")
+
+        async def made_state(_: Run) -> object:
+            state = make(*given, attempt) if numbered else make(*given)
+            return await state if is_awaited(state) else state
+
+        state = await first_state(run, f"attempt/{attempt}/state", make, made_state)
+        run.states.attempt = isolated(state, "attempt")
 
 
 async def _accept(run: Run, candidate: Candidate, verdict: Verdict) -> Finished:
@@ -228,7 +237,8 @@ async def _reject(run: Run, candidate: Candidate, verdict: Verdict) -> Ending | 
     await run.tell(ValidationFailed, feedback=verdict.report.feedback)
     run.enter("prompt_generation", "building the error prompt")
     try:
-        feedback = await _feedback(run, verdict)
+        key = f"attempt/{run.attempt.number}/feedback"
+        feedback = await decided(run, key, lambda run: _feedback(run, verdict), codec=TypedCodec[str](str))
     except PromptFailed as failed:
         return run.ending(PromptContext(prompt="error", reason=failed.reason), failed.__cause__ or failed)
     run.enter("validation", "giving the feedback")

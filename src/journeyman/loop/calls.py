@@ -13,14 +13,15 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from journeyman.cancel import Scope, current_call, is_awaited, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown, count
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, seen_of
 from journeyman.journal import Reservation
-from journeyman.loop.record import Call, HandInTool, Outcome, OutcomeCodec, Run
+from journeyman.loop.record import Call, HandInTool, Outcome, Run
+from journeyman.loop.steps import OutcomeCodec
 from journeyman.result import ToolKind
 from journeyman.tools.context import ToolContext
 from journeyman.tools.results import error_result, to_result
@@ -101,7 +102,9 @@ def _reserve(run: Run, use: ToolUse) -> Reservation | None:
     if run.options.host.journal is None or use.name in run.hand_in.tools:
         return None
     tool = run.calls.tools.get(use.name)
-    return None if tool is not None and tool.resumes else run.options.host.journal.reserve(run.key(f"call/{use.id}"))
+    if tool is None or tool.resumes:
+        return None
+    return run.options.host.journal.reserve(run.key(f"call/{use.id}"), effect=_effect(run, tool))
 
 
 # -- one call ---------------------------------------------------------------------------------------------------------
@@ -130,7 +133,19 @@ async def _handed_in(own: HandInTool, use: ToolUse) -> Outcome | None:
 
 
 async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> Outcome:
-    """Say what comes of one call: is the tool known, may it still fail, is there budget, was it done before?"""
+    """Say what comes of one call: was it done before, is the tool known, may it still fail, is there budget?"""
+    codec = OutcomeCodec(run)
+    if reservation is not None and reservation.is_known:
+
+        async def never() -> Outcome:
+            raise AssertionError("A step that is known was to be done again.")
+
+        try:
+            return await reservation.step(never, codec=codec)
+        except OutcomeUnknown as unknown:
+            outcome = Outcome.failed("interrupted", f"Error: {unknown}")
+            await reservation.settle(outcome, codec=codec)
+            return outcome
     most = run.agent.limits.tool_failures
     if most is not None and run.calls.failures.get(use.name, 0) >= most:
         return Outcome.failed(
@@ -140,15 +155,16 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
     if tool is None:
         return Outcome.failed("unknown", f"Error: Unknown tool {use.name}")
     if run.attempt.budget.limits_calls and not run.attempt.budget.take_call():
-        return Outcome.failed("over_budget", "Error: not run: this run may make no more tool calls.")
-    if reservation is None:
-        return await gated(run, tool, use)
-    try:
-        return await reservation.step(
-            lambda: gated(run, tool, use), codec=OutcomeCodec(run.states), effect=_effect(run, tool)
-        )
-    except OutcomeUnknown as unknown:
-        return Outcome.failed("interrupted", f"Error: {unknown}")
+        outcome = Outcome.failed("over_budget", "Error: not run: this run may make no more tool calls.")
+    else:
+        outcome = await gated(run, tool, use, reservation)
+    if reservation is not None and outcome.error in _DECIDED:
+        await reservation.settle(outcome, codec=codec)
+    return outcome
+
+
+_DECIDED: Final = frozenset(("denied", "over_budget"))
+"""What others decided, who might decide differently another time."""
 
 
 def _effect(run: Run, tool: Tool[..., Any]) -> Effect:
@@ -159,7 +175,7 @@ def _effect(run: Run, tool: Tool[..., Any]) -> Effect:
 # -- the gates --------------------------------------------------------------------------------------------------------
 
 
-async def gated(run: Run, tool: Tool[..., Any], use: ToolUse) -> Outcome:
+async def gated(run: Run, tool: Tool[..., Any], use: ToolUse, reservation: Reservation | None) -> Outcome:
     """Validate the arguments, ask the gates, and run the tool with what they let through."""
     try:
         arguments = tool.parse(use.malformed if use.malformed is not None else use.input_json)
@@ -169,7 +185,7 @@ async def gated(run: Run, tool: Tool[..., Any], use: ToolUse) -> Outcome:
         return Outcome(replace(refused, content=told), "invalid_input")
     guard = run.guard
     if guard is None or not guard.gates:
-        return await executed(run, tool, use, arguments)
+        return await _journalled(run, reservation, lambda: executed(run, tool, use, arguments))
     asked = GateRequest(
         path=run.path,
         tool_use_id=use.id,
@@ -185,13 +201,22 @@ async def gated(run: Run, tool: Tool[..., Any], use: ToolUse) -> Outcome:
     if isinstance(allowed, Deny | Stop):
         return Outcome.failed("denied", f"Error: denied: {allowed.reason}")
     if allowed is asked:
-        return await executed(run, tool, use, arguments)
+        return await _journalled(run, reservation, lambda: executed(run, tool, use, arguments))
     try:
         arguments = tool.parse(allowed.input_json)
     except InvalidArguments as invalid:
         return Outcome.failed("invalid_input", f"Error: denied: the gate's own arguments do not fit. {invalid}")
-    outcome = await executed(run, tool, use, arguments)
-    return outcome.noting(f"The call was made with other arguments: {allowed.input_json}")
+
+    async def rewritten() -> Outcome:
+        outcome = await executed(run, tool, use, arguments)
+        return outcome.noting(f"The call was made with other arguments: {allowed.input_json}")
+
+    return await _journalled(run, reservation, rewritten)
+
+
+async def _journalled(run: Run, reservation: Reservation | None, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    """Do the work of a call as a step of the journal. It begins here, when nobody has to be asked any more."""
+    return await (work() if reservation is None else reservation.step(work, codec=OutcomeCodec(run)))
 
 
 def _approver(run: Run, guard: Guard) -> Approver | None:

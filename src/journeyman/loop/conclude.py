@@ -13,8 +13,10 @@ from journeyman.cancel import Cause, is_awaited, is_failure
 from journeyman.endings import BudgetContext, CancelledContext, Context, Ending, InternalContext, ProjectionContext
 from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
 from journeyman.history import History
+from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.record import Finished, Outcome, Run
+from journeyman.loop.steps import decided
 from journeyman.loop.validation import complete_layer
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.tools.context import own_copy
@@ -192,8 +194,23 @@ def _metadata(run: Run) -> Metadata:
     )
 
 
+async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
+    """Note in the journal that the run has ended, so that nobody is told of it in a later life. One that was stopped
+    has not: it may go on."""
+    if run.options.host.journal is None or run.clock.prepared_s is None:
+        return
+    if isinstance(result, Failure) and run.scope.cause is not None:
+        return
+
+    async def code(_: Run) -> str:
+        return result.code if isinstance(result, Failure) else "success"
+
+    await decided(run, "end", code, codec=TypedCodec[str](str))
+
+
 async def _told_result(run: Run, result: Success[Any] | Failure) -> Result[Any]:
     """Tell how the run ended; what goes wrong in the telling is part of the result too."""
+    await _note_end(run, result)
     run.is_told = True
     watch = run.watch
     if watch is None:

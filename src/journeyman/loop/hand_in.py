@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final, cast
 
 from journeyman.agent import Agent
 from journeyman.cancel import is_awaited, is_failure
@@ -21,14 +21,17 @@ from journeyman.endings import (
     TruncatedContext,
 )
 from journeyman.errors import InvalidArguments, name_and_words
+from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated, Outcome, Run
+from journeyman.loop.steps import decided
 from journeyman.output import Escalate, KeepGoing, Reflection, StopAfter, Stopping
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.schema import OutputSchema
 from journeyman.tools.written import quoting
 from journeyman.types import Message, Text, ToolResult, ToolUse, value_class
 
+_GUARDED: Final = TypedCodec[KeepGoing | Escalate | None](KeepGoing | Escalate | None)
 SUPERSEDED = "Error: superseded by a later call in the same response."
 
 
@@ -220,8 +223,8 @@ class TextHandIn:
 
     async def _guarded(self, run: Run, candidate: Candidate) -> Candidate | Ending | None:
         self.last_raw = candidate.raw
-        waits = run.options.inbox is not None and not run.options.inbox.is_empty
-        if run.stop_guard is None or (waits and candidate.terminal_result is None):
+        waits, guard = run.options.inbox is not None and not run.options.inbox.is_empty, run.stop_guard
+        if guard is None or (waits and candidate.terminal_result is None):
             return candidate  # no stop at all, where the chat goes on with what its user wrote
         trigger = "answer" if candidate.terminal_result is None else "stop_after"
         stopping = Stopping(
@@ -233,14 +236,18 @@ class TextHandIn:
             agent=run.agent.name,
             task=run.task,
         )
-        try:
-            verdict = run.stop_guard(stopping)
-            verdict = await verdict if is_awaited(verdict) else verdict
-        except BaseException as error:
-            if not is_failure(error):
-                raise
-            verdict = Escalate(name_and_words(error))
-        match verdict:
+
+        async def guarded(_: Run) -> KeepGoing | Escalate | None:
+            try:
+                given: object = guard(stopping)
+                verdict = cast("object", await given) if is_awaited(given) else given
+            except BaseException as error:
+                if not is_failure(error):
+                    raise
+                return Escalate(name_and_words(error))
+            return verdict if isinstance(verdict, KeepGoing | Escalate) else None
+
+        match await decided(run, run.key("guard"), guarded, codec=_GUARDED):
             case KeepGoing(text) if text.strip():
                 run.history.say(Text(text))
                 return None

@@ -35,10 +35,12 @@ from journeyman.events import (
     ThinkingDelta,
     ToolInputDelta,
 )
+from journeyman.inbox import Inbox
 from journeyman.loop.calls import run_calls
 from journeyman.loop.record import Iterated, Run
 from journeyman.loop.request import ModelCall, fit, once, room_for_answer, shrink
 from journeyman.loop.retry import respond
+from journeyman.loop.steps import CONTENT, decided
 from journeyman.model import (
     Answered,
     InputPart,
@@ -51,7 +53,7 @@ from journeyman.model import (
     ThinkingPart,
     max_output_tokens_of,
 )
-from journeyman.types import NOTHING_USED, ToolResult
+from journeyman.types import NOTHING_USED, ToolResult, UserContent
 from journeyman.window import CompactedView
 
 
@@ -90,8 +92,8 @@ async def _begin(run: Run) -> None:
     """Put what is staged into the history, after it what the user said meanwhile, and count the iteration."""
     options, attempt, ledger = run.options, run.attempt, run.ledger
     inbox = options.inbox
-    if inbox is not None and inbox.has_news and run.history.may_say:
-        run.say(*inbox.take_steering())
+    if inbox is not None and run.history.may_say and (inbox.has_news or options.host.journal is not None):
+        await _hear(run, inbox)
     committed = run.history.commit()
     if options.store_step is not None:
         options.store_step()
@@ -106,6 +108,18 @@ async def _begin(run: Run) -> None:
     if run.watch is not None:
         await run.tell(IterationStarted)
         await run.scope.checkpoint()
+
+
+async def _hear(run: Run, inbox: Inbox) -> None:
+    """Say what the user said meanwhile, or said at this point in an earlier life of the run."""
+
+    async def take(_: Run) -> tuple[UserContent, ...]:
+        return inbox.take_steering()
+
+    key = f"attempt/{run.attempt.number}/iteration/{run.attempt.iteration + 1}/said"
+    journal = run.options.host.journal
+    if inbox.has_news or (journal is not None and journal.reserve(key, effect="pure").is_known):
+        run.say(*await decided(run, key, take, codec=CONTENT))
 
 
 def _answer_unrun(run: Run, response: Response) -> None:
@@ -152,10 +166,10 @@ def _asked(run: Run, max_tokens: int, *, step: str) -> Coroutine[object, object,
 async def _fitted(run: Run, view: CompactedView, max_tokens: int, *, step: str) -> Response:
     """Ask with what fits the window; once more with a smaller view, if the provider says that it does not."""
     try:
-        await fit(run, view)
+        await fit(run, view, step=step)
         return await _sent(run, room_for_answer(run, view, max_tokens), step=step)
     except ProviderError as error:
-        if error.kind != "context_overflow" or not await shrink(run, view):
+        if error.kind != "context_overflow" or not await shrink(run, view, step=step):
             raise
     return await _sent(run, room_for_answer(run, view, max_tokens), step=f"{step}/smaller")
 

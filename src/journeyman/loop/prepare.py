@@ -25,12 +25,14 @@ from journeyman.endings import (
     PromptContext,
 )
 from journeyman.errors import InvalidArguments, ModelUnavailable, Problem, name_and_words
-from journeyman.events import Callbacks, Listener, MessageCommitted
+from journeyman.events import Callbacks, Listener, MessageCommitted, RunResumed
 from journeyman.gate import Gate, Guard, guard_for
 from journeyman.history import History
+from journeyman.journal import Journal
 from journeyman.loop.hand_in import hand_in_of
 from journeyman.loop.record import Attempt, Calls, Children, Clock, Options, Run, current_path, current_run
 from journeyman.loop.request import view_of
+from journeyman.loop.steps import CONTENT, TEXTS, decided, difference, first_state, recall
 from journeyman.loop.watch import Watch
 from journeyman.model import (
     Model,
@@ -65,7 +67,12 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
     path = (*current_path.get(), name)
     clock = asyncio.get_running_loop().time
     started_s = clock()
+    journal = options.host.journal
+    if journal is not None and above is None:
+        started_s -= journal.begin_life()
     budget = Budget(agent.limits, scope="run", now=started_s, parent=_budget_above(options.host.budget, above))
+    if journal is not None:
+        recall(budget, journal, is_root=above is None)
     history, wrong_history = _history_of(options.history)
     if wrong_history is not None:
         wrong.append(f"history holds what is no message ({name_and_words(wrong_history)})")
@@ -91,9 +98,25 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
         attempt=Attempt(0, started_s, budget),
         calls=Calls(agent.plan.tools),
     )
+    if run.watch is not None and journal is not None and journal.is_replaying():
+        run.watch.is_muted = _mute_of(run, run.watch, journal)
     if run.watch is not None and agent.on_message is not None:
         run.watch.on_message = _message_listener(run, agent.on_message)
     return run
+
+
+def _mute_of(run: Run, watch: Watch, journal: Journal) -> Callable[[], bool]:
+    """Return what mutes those who watch as long as the run replays, and then tells them that it goes on."""
+
+    def is_muted() -> bool:
+        if journal.is_replaying():
+            return True
+        watch.is_muted = None
+        place, usage = run.place, run.ledger.usage
+        watch.show(RunResumed(path=run.path, attempt=place.attempt, iteration=place.iteration, usage=usage))
+        return False
+
+    return is_muted
 
 
 def _sound(options: Options) -> tuple[Options, list[str]]:
@@ -202,10 +225,12 @@ async def prepare(run: Run) -> None:
     run.model = _resolved_model(run)
     run.max_tokens = run.agent.settings.max_tokens or max_output_tokens_of(run.model) or UNKNOWN_MAX_TOKENS
     run.stop_guard = await _stop_guard(run)
+    other = await difference(run)
+    if other is not None:
+        raise Unprepared(InvalidInputContext(issues=(f"{other}. Give each run a journal of its own",)))
     run.states = States(run=await _run_state(run))
-    system = await _system(run)
-    going_on = run.options.going_on
-    prompt = await _prompt(run) if going_on is None else going_on()
+    system = await (decided(run, "system", _system, codec=TEXTS) if callable(run.agent.system) else _system(run))
+    prompt = await _said_first(run)
     if prompt:
         run.history.forget_server_calls()
         prompt = run.history.say(*prompt)
@@ -220,6 +245,18 @@ async def prepare(run: Run) -> None:
             if each.untrusted == "throughout" and not (each.deferred or each.stands_in):
                 run.guard.describe(each.name, f"{each.description} {json.dumps(each.spec.input_schema)}")
     run.clock.prepared_s = run.clock.now()
+
+
+async def _said_first(run: Run) -> tuple[UserContent, ...]:
+    """Return the prompt, or what is said instead of one; what is not fixed, as it was in the first life of the run."""
+    if run.options.going_on is None:
+        return await (decided(run, "prompt", _prompt, codec=CONTENT) if callable(run.agent.prompt) else _prompt(run))
+    waiting = tuple(run.options.going_on())
+
+    async def taken(_: Run) -> tuple[UserContent, ...]:
+        return waiting
+
+    return await decided(run, "prompt", taken, codec=CONTENT)
 
 
 def _retired_tools(history: History) -> tuple[ToolSpec, ...]:
@@ -269,9 +306,12 @@ async def _run_state(run: Run) -> object:
     make = run.agent.run_state
     if make is None:
         return None
-    state = await _made_by("run_state", make, own_copy(run.input))
+
+    async def made_state(_: Run) -> object:
+        return await _made_by("run_state", make, own_copy(run.input))
+
     try:
-        return isolated(state, "run")
+        return isolated(await first_state(run, "state", make, made_state), "run")
     except TypeError as error:
         raise Unprepared(InternalContext(where="Agent.run_state", error=name_and_words(error)), error) from error
 

@@ -14,8 +14,6 @@ from dataclasses import field, fields, replace
 from functools import cache
 from typing import Any, Literal, Protocol
 
-from pydantic import TypeAdapter
-
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.budget import Budget, Ledger
 from journeyman.cancel import Abort, Scope, current_call, current_scope
@@ -30,17 +28,7 @@ from journeyman.output import StopGuard
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
 from journeyman.tools.context import States
 from journeyman.tools.tools import Tool
-from journeyman.types import (
-    Message,
-    RunPath,
-    Text,
-    ToolResult,
-    ToolUse,
-    UserContent,
-    adapter_of,
-    record_class,
-    value_class,
-)
+from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent, record_class, value_class
 from journeyman.window import View
 
 # -- what a caller says of a run --------------------------------------------------------------------------------------
@@ -448,38 +436,6 @@ class Outcome:
         content = self.result.content
         noted = f"{note}\n{content}" if isinstance(content, str) else (Text(note), *content)
         return replace(self, result=replace(self.result, content=noted))
-
-
-@value_class()
-class _Stored:
-    """One call in a journal: what came of it, and the states it left."""
-
-    result: ToolResult
-    error: str | None = None
-    run: Any = None
-    attempt: Any = None
-    cached: bool = False
-
-
-@value_class()
-class OutcomeCodec:
-    """Stores a call's outcome together with the states it left, and puts those back when it is read."""
-
-    states: States
-
-    def encode(self, value: Outcome) -> bytes:
-        stored = _Stored(value.result, value.error, self.states.run, self.states.attempt, value.cached)
-        return adapter_of(_Stored).dump_json(stored)
-
-    def decode(self, data: bytes) -> Outcome:
-        stored = adapter_of(_Stored).validate_json(data)
-        self.states.run = _like(self.states.run, stored.run)
-        self.states.attempt = _like(self.states.attempt, stored.attempt)
-        return Outcome(stored.result, stored.error, stored.cached)
-
-
-def _like(state: object, stored: object) -> object:
-    return TypeAdapter[object](type(state)).validate_python(stored)
 
 
 @record_class()

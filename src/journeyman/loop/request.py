@@ -73,7 +73,8 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
         content = tuple(encodable(block) for block in response.content)
         return _StoredResponse(replace(response, content=content), Usage.total(call.used))
 
-    answer = await run.options.host.journal.step(run.key(step), work, codec=_ResponseCodec(), effect="idempotent")
+    place = run.options.host.journal.reserve(run.key(step), effect="idempotent")
+    answer = await place.step(work, codec=_ResponseCodec())
     if not call.used:
         call.count(answer.spent)
     return answer.response
@@ -114,6 +115,15 @@ class _StoredResponse:
     """By all requests of the call, failed ones included."""
 
 
+def spent_by(key: str, value: bytes | None) -> tuple[int, Usage]:
+    """Return how many calls, and what use, a stored step stands for."""
+    if key.rpartition("/")[0].endswith("/call"):
+        return int(value is None or b'"error":"over_budget"' not in value), NOTHING_USED
+    if value is not None and b'"spent"' in value:
+        return 0, _ResponseCodec().decode(value).spent
+    return 0, NOTHING_USED
+
+
 class _ResponseCodec:
     def encode(self, value: _StoredResponse) -> bytes:
         return adapter_of(_StoredResponse).dump_json(value, exclude_none=True)
@@ -147,19 +157,22 @@ def view_of(run: Run, prefix: Prefix) -> View:
     return view
 
 
-async def fit(run: Run, view: CompactedView) -> None:
-    """Let the view follow the history, and make it shorter if it is too long now."""
+async def fit(run: Run, view: CompactedView, *, step: str) -> None:
+    """Let the view follow the history, and make it shorter if it is too long now, for the model call `step`."""
     view.follow(run.history.messages)
     threshold = _threshold(run, view)
     if threshold is not None and view.tokens > threshold:
-        await _compact(run, view, "breaker" if view.skips() else "threshold", view.tokens - threshold * 4 // 5)
+        reason: Reason = "breaker" if view.skips() else "threshold"
+        await _compact(run, view, reason, view.tokens - threshold * 4 // 5, step=f"{step}/fit")
 
 
-async def shrink(run: Run, view: CompactedView) -> bool:
-    """Make the view smaller because the provider said that it is too long. Return whether it is."""
+async def shrink(run: Run, view: CompactedView, *, step: str) -> bool:
+    """Make the view smaller because the provider said of the model call `step` that it is too long. Return whether it
+    is."""
     view.was_too_long()
     threshold = _threshold(run, view) or view.tokens
-    return await _compact(run, view, "overflow", max(view.tokens - threshold * 4 // 5, view.tokens // 2))
+    excess_tokens = max(view.tokens - threshold * 4 // 5, view.tokens // 2)
+    return await _compact(run, view, "overflow", excess_tokens, step=f"{step}/shrink")
 
 
 def room_for_answer(run: Run, view: CompactedView, max_tokens: int) -> int:
@@ -184,6 +197,8 @@ class _Shortening:
     view: CompactedView
     messages: Sequence[Message]
     threshold_tokens: int
+    step: str
+    """In the journal: what is asked for one model call is under different keys each time."""
     steps: list[CompactionStep] = field(default_factory=list[CompactionStep])
     usage: Usage = NOTHING_USED
     n_asked: int = 0
@@ -220,17 +235,17 @@ class _Shortening:
         """Make a model call for a strategy: the run pays for it."""
         self.n_asked += 1
         call = ModelCall(model, request, self._count, lambda: estimate_prefix(request.prefix) + _size(request.messages))
-        return await once(self.run, call, step=f"compaction/{self.n_asked}")
+        return await once(self.run, call, step=f"{self.step}/{self.n_asked}")
 
     def _count(self, usage: Usage) -> None:
         self.run.ledger.add(usage)
         self.usage += usage
 
 
-async def _compact(run: Run, view: CompactedView, reason: Reason, excess_tokens: int) -> bool:
+async def _compact(run: Run, view: CompactedView, reason: Reason, excess_tokens: int, *, step: str) -> bool:
     """Let the strategies save `excess_tokens`. Return whether they have saved any."""
     before_tokens, threshold = view.tokens, _threshold(run, view)
-    work = _Shortening(run, view, view.messages, threshold or _UNKNOWN_THRESHOLD_TOKENS)
+    work = _Shortening(run, view, view.messages, threshold or _UNKNOWN_THRESHOLD_TOKENS, step)
     try:
         for position, strategy in enumerate(() if reason == "breaker" else view.compaction.strategies):
             excess_tokens -= await work.apply(position, strategy, excess_tokens)

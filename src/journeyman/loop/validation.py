@@ -12,12 +12,16 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
+from pydantic_core import from_json
+
 from journeyman.agent import Validator
 from journeyman.cancel import Abort, is_awaited, is_failure
 from journeyman.endings import Ending, ValidationContext
 from journeyman.errors import InvalidArguments, Rejected, words_of
 from journeyman.events import LayerCompleted, LayerStarted
+from journeyman.journal import as_json
 from journeyman.loop.record import Candidate, Layer, Run
+from journeyman.loop.steps import decided
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.context import own_copy
 from journeyman.tools.issues import written_path
@@ -28,6 +32,18 @@ from journeyman.types import record_class, value_class
 T = TypeVar("T")
 
 
+class _LayerCodec:
+    """Stores what a validator said. What it raised is not kept: it is no JSON, and nothing reads it but the report."""
+
+    def encode(self, value: LayerOutcome) -> bytes:
+        said = {"name": value.name, "description": value.description}
+        return as_json({**said, "passed": value.passed, "feedback": value.feedback})
+
+    def decode(self, data: bytes) -> LayerOutcome:
+        return LayerOutcome(kind="validator", **from_json(data))
+
+
+_JUDGED: Final = _LayerCodec()
 _SCHEMA_LAYER = "schema"
 _SCHEMA_DESCRIPTION = "The output must fit its type."
 
@@ -96,8 +112,10 @@ async def _validators(run: Run, candidate: Candidate, value: object) -> None:
     )
     token = _checking.set(facts)
     try:
-        for validator in validators:
-            work = partial(check, validator, value, pristine)
+        for number, validator in enumerate(validators):
+            key = f"attempt/{run.attempt.number}/verdict/{number}"
+            judged = partial(check, validator, value, pristine)
+            work = partial(decided, run, key, lambda _, judged=judged: judged(), codec=_JUDGED)
             layer = Layer(layer_name(validator), "validator", layer_description(validator), work)
             if not (await _announced(run, layer)).passed:
                 return

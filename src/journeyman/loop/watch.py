@@ -5,7 +5,7 @@ Where nobody watches there is no `Watch` at all, and no event is made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import field
 from typing import Final
@@ -50,6 +50,8 @@ class Watch:
     """Who watches the run above, and so this one."""
     max_attempts: int = 0
     max_iterations: int = 0
+    is_muted: Callable[[], bool] | None = None
+    """Tells whether what is told now was told before, in an earlier life of the run; None: nothing was."""
     errors: list[CallbackError] = field(default_factory=list[CallbackError])
     """What listeners and callbacks raised, in order."""
 
@@ -65,6 +67,8 @@ class Watch:
 
     def show(self, event: Event) -> None:
         """Give the event to every listener, here and then above. Who raises is remembered where it listens."""
+        if self.is_muted is not None and self.is_muted():
+            return
         if self.on_message is not None:
             self._give(self.on_message, event)
         watch: Watch | None = self
@@ -83,6 +87,8 @@ class Watch:
 
     async def tell(self, event: Event, place: Place) -> None:
         """Give the event to every listener, then to its callback, and await that."""
+        if self.is_muted is not None and self.is_muted():
+            return
         if self.callbacks is _NOTHING:
             self.show(event)
             return

@@ -2,7 +2,8 @@
 
 Rows are only ever added, apart from `Store.delete`. Every write is a transaction of its own in a write-ahead log,
 without waiting for the disk: it survives the death of the process at any point and takes some 30 microseconds, so that
-it is made where the event loop runs. A power cut may cost the last moments, and never tears a record.
+it is made where the event loop runs. A power cut may cost the last moments, and never tears a record. Only that a call
+begins which must not be made twice waits for the disk.
 
 A session, and the journal of a run, have one writer: a lock on a file beside the store, which dies with the process
 that holds it. The number in that file is only for the message.
@@ -109,14 +110,17 @@ class File:
         return self._connection.execute(f"PRAGMA {name}").fetchone()[0]
 
     @contextmanager
-    def transaction(self) -> Generator[sqlite3.Connection]:
-        """Write what the block writes: all of it, or nothing if it raises.
+    def transaction(self, *, is_synced: bool = False) -> Generator[sqlite3.Connection]:
+        """Write what the block writes: all of it, or nothing if it raises. `is_synced`: it is on the disk afterwards,
+        with all that was written before it, and survives a power cut.
 
         Raises:
             StoreError: it could not be written.
         """
         with self._reporting("written"):
             try:
+                if is_synced:
+                    self._connection.execute("PRAGMA synchronous = FULL")
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
                 self._connection.execute("COMMIT")
@@ -124,6 +128,9 @@ class File:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
+            finally:
+                if is_synced:
+                    self._connection.execute("PRAGMA synchronous = NORMAL")
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
         """Return the rows of a query.

@@ -7,28 +7,51 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
-from journeyman.journal import Journal, Steps, StoredStep
+from journeyman.journal import LIFE, Journal, Lives, Steps, StoredStep, worked_s
 from journeyman.store.file import File, Lock
-from journeyman.types import JsonObject
+from journeyman.types import Effect, JsonObject
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FileJournal(Journal):
     """The journal of one run. Give it to the same run again, and finished steps are not repeated."""
 
     file: File
     run: str
     lock: Lock
+    _lives: Lives = field(default_factory=Lives, init=False)
 
-    def reserve(self, key: str) -> StoredStep:
-        return StoredStep(self, key)
+    def reserve(self, key: str, *, effect: Effect) -> StoredStep:
+        return StoredStep(self, key, effect)
+
+    def begin_life(self, prefix: str = "") -> float:
+        rows = self.file.rows("SELECT key, at FROM steps WHERE run = ? ORDER BY n", (self.run,))
+        used_s = worked_s([(key, at) for key, at in rows if key.startswith(prefix)])
+        self._lives.begin(prefix, is_new=not any(True for _ in self.stored(prefix)))
+        self._insert(f"{prefix}{LIFE}", None)
+        return used_s
+
+    def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
+        known: dict[str, bytes | None] = {}
+        for key, body, crc in self.file.rows("SELECT key, body, crc FROM steps WHERE run = ? ORDER BY n", (self.run,)):
+            if key.startswith(prefix) and key.rpartition("/")[2] != LIFE:
+                known.setdefault(key, None)
+                if isinstance(body, bytes) and crc == crc_of_step(self.run, key, body):
+                    known[key] = body
+        return iter(known.items())
+
+    def is_replaying(self, prefix: str = "") -> bool:
+        return self._lives.is_replaying(prefix)
+
+    def go_live(self, key: str) -> None:
+        self._lives.go_live(key)
 
     def steps(self) -> tuple[str, ...]:
         """Return the keys of the finished steps, oldest first."""
@@ -41,8 +64,11 @@ class FileJournal(Journal):
         return bool(rows), finished[-1] if finished else None
 
     def put(self, key: str, value: bytes | None) -> None:
+        self._insert(key, value, is_synced=value is None)
+
+    def _insert(self, key: str, value: bytes | None, *, is_synced: bool = False) -> None:
         row = (self.run, key, time.time(), value, crc_of_step(self.run, key, value))
-        with self.file.transaction() as connection:
+        with self.file.transaction(is_synced=is_synced) as connection:
             connection.execute("INSERT INTO steps (run, key, at, body, crc) VALUES (?, ?, ?, ?, ?)", row)
 
     def close(self) -> None:

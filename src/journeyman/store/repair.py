@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
+from journeyman.errors import count as count_of
 from journeyman.store.file import APPLICATION, MAGIC, File, check_free, not_a_store
 from journeyman.store.journal import crc_of_step
 from journeyman.store.log import Record, readable
@@ -75,7 +76,12 @@ def rescue(path: Path) -> str:
                 for table, rows in found.items():
                     rows.update(_rows(connection, table))
     n_records, n_lost = _write(path, found)
+    # The numbers of steps have no gaps, since none is ever taken out.
+    n_steps = max(found["steps"], default=0) - sum(map(_is_sound_step, found["steps"].values()))
     lost = f", and {n_lost} left out that are damaged or behind such" if n_lost else ""
+    if n_steps:
+        told = "what may be done twice is done again, and of the rest the model reads that it is unknown"
+        lost += f". Of the journals, {count_of(n_steps, 'step')} could not be read: {told}"
     recovered = "1 record was" if n_records == 1 else f"{n_records} records were"
     return f"{path} was damaged. {recovered} recovered{lost}. The damaged file is kept as {aside}."
 
@@ -118,7 +124,11 @@ def _write(path: Path, found: _Found) -> tuple[int, int]:
     tables = {
         "sessions": heads,
         "records": records,
-        "steps": {n: row for n, row in found["steps"].items() if row[4] == crc_of_step(row[0], row[1], row[3])},
+        # Of a damaged step, that it was begun: what it did may not be done twice.
+        "steps": {
+            n: row if _is_sound_step(row) else (*row[:3], None, crc_of_step(row[0], row[1], None))
+            for n, row in found["steps"].items()
+        },
         "events": {n: row for n, row in found["events"].items() if row[3] == crc32(row[2])},
     }
     with closing(File(path)) as new, new.transaction() as connection:
@@ -131,6 +141,10 @@ def _write(path: Path, found: _Found) -> tuple[int, int]:
             statement = "INSERT INTO sessions (id, agent, created, parent) VALUES (?, '', ?, NULL)"
             connection.execute(statement, (session, began))
     return len(records), len(found["records"]) - len(records)
+
+
+def _is_sound_step(row: tuple[Any, ...]) -> bool:
+    return row[4] == crc_of_step(row[0], row[1], row[3])
 
 
 def _sound_records(found: _Found) -> Iterator[tuple[int, tuple[Any, ...]]]:

@@ -202,8 +202,10 @@ class CassetteJournal(Journal):
 
     state: CassetteState
 
-    def reserve(self, key: str) -> CallStep:
-        return CallStep(self.state, self.state.run(), key)
+    def reserve(self, key: str, *, effect: Effect) -> CallStep:
+        run = self.state.run()
+        is_looked_up = "/call/" in key and self.state.records != "all"
+        return CallStep(self.state, run, key, effect, self.state.playback.call(run, key) if is_looked_up else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,22 +215,39 @@ class CallStep:
     state: CassetteState
     run: LiveRun
     key: str
+    effect: Effect
+    found: RecordedCall | None
+    """What is recorded of it."""
 
-    # A call of another agent runs again, since its requests and calls are on the cassette as well; but not one that
-    # must not be repeated.
-    async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T], effect: Effect) -> T:
+    @property
+    def is_known(self) -> bool:
+        return self.found is not None and self._takes_the_place_of(self.found)
+
+    async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T]) -> T:
         if "/call/" not in self.key:
             return await work()
-        state = self.state
-        found = None if state.records == "all" else state.playback.call(self.run, self.key)
-        if found is not None and not state.runs_tools and not (found.call.runs and effect != "once"):
+        state, found = self.state, self.found
+        if found is not None and self._takes_the_place_of(found):
             return await self._replayed(found, codec)
         if state.records != "nothing" and found is None:
             return await self._recorded(work, codec)
-        if effect == "pure" or found is not None or state.runs_tools:
+        if self.effect == "pure" or found is not None or state.runs_tools:
             return await work()
         tool = self.run.tools.get(self.key.rpartition("/")[2])
-        raise state.missed(state.playback.missing_call(self.key, tool, effect))
+        raise state.missed(state.playback.missing_call(self.key, tool, self.effect))
+
+    async def settle(self, value: T, *, codec: Codec[T]) -> None:
+        if self.state.records != "nothing" and self.found is None:
+
+            async def nothing() -> T:
+                return value
+
+            await self._recorded(nothing, codec)
+
+    def _takes_the_place_of(self, found: RecordedCall) -> bool:
+        """Tell whether what is recorded is taken instead of the call. A call of another agent runs again, since its
+        requests and calls are on the cassette as well; but not one that must not be repeated."""
+        return not self.state.runs_tools and not (found.call.runs and self.effect != "once")
 
     async def _replayed(self, found: RecordedCall, codec: Codec[T]) -> T:
         if self.state.realtime:

@@ -1,0 +1,164 @@
+"""What a run keeps in its journal beside its model calls: what code outside of the loop decides, what calls result in.
+
+Where there is no journal, nothing here does more than call that code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import field, replace
+from functools import lru_cache
+from inspect import isfunction
+from typing import Any, Final, TypeVar, get_type_hints
+
+from pydantic import TypeAdapter
+from pydantic_core import from_json, to_json
+
+from journeyman.budget import Budget
+from journeyman.errors import quoted
+from journeyman.journal import Codec, Journal, TypedCodec, as_json
+from journeyman.loop.record import Outcome, Run
+from journeyman.loop.request import spent_by
+from journeyman.types import Text, ToolResult, Usage, UserContent, adapter_of, value_class
+
+T = TypeVar("T")
+
+CONTENT: Final = TypedCodec[tuple[UserContent, ...]](tuple[UserContent, ...])
+TEXTS: Final = TypedCodec[tuple[Text, ...]](tuple[Text, ...])
+
+
+async def decided(run: Run, key: str, work: Callable[[Run], Awaitable[T]], *, codec: Codec[T]) -> T:
+    """Return what code outside of the loop decides, or what it decided in an earlier life of the run."""
+    journal = run.options.host.journal
+    if journal is None:
+        return await work(run)
+    return await journal.reserve(key, effect="pure").step(lambda: work(run), codec=codec)
+
+
+def recall(budget: Budget, journal: Journal, prefix: str = "", *, is_root: bool = False) -> None:
+    """Count in a budget what the steps whose keys begin with `prefix` have spent in earlier lives; `is_root`: also in
+    the budgets above, which no run has done it for.
+
+    It is counted before the first step: of runs at the same time, one would else spend what another one is yet to
+    recall.
+    """
+    if budget.limits_calls or budget.limits_spending:
+        spent = [spent_by(key, value) for key, value in journal.stored(prefix)]
+        budget.recall(sum([calls for calls, _ in spent]), Usage.total([usage for _, usage in spent]), above=is_root)
+
+
+# -- whose journal it is ----------------------------------------------------------------------------------------------
+
+
+@value_class()
+class _Head:
+    """What a journal knows its run by."""
+
+    agent: str
+    input: str
+
+
+async def difference(run: Run) -> str | None:
+    """Say why the journal is not that of this run; None if it is, or if there is none."""
+    if run.options.host.journal is None:
+        return None
+    codec = TypedCodec[_Head](_Head)
+    now = codec.decode(codec.encode(_Head(run.agent.name, run.task)))
+
+    async def head(_: Run) -> _Head:
+        return now
+
+    known = await decided(run, "head", head, codec=codec)
+    if known.agent != now.agent:
+        return f"the journal is of the agent {known.agent!r}, not of {now.agent!r}"
+    if known.input != now.input:
+        return f"the journal is of the input {quoted(known.input[:200])}, not of {quoted(now.input[:200])}"
+    return None
+
+
+# -- states, and what a call results in -------------------------------------------------------------------------------
+
+_WITHOUT_TYPE: Final = (type(None), list, tuple, set, frozenset)
+
+
+class StateCodec:
+    """Stores a state by the type that the function which makes it declares; else by that of the state itself."""
+
+    def __init__(self, make: Callable[..., object] | None, state: object = None) -> None:
+        self._type = None if make is None else declared_type(make)
+        self._state = state
+
+    def encode(self, value: object) -> bytes:
+        self.check(value)
+        kind = type(value) if self._type is None else self._type
+        return as_json(TypeAdapter[object](kind).dump_python(value, mode="json"))
+
+    def check(self, value: object) -> None:
+        """Raise a `TypeError` if nothing says what a state like this one holds."""
+        if self._type is None and isinstance(value, _WITHOUT_TYPE):
+            raise TypeError(
+                f"the state {value!r:.100} does not say what else it can be. Let the function that makes it declare the"
+                " type that it returns: then a journal can store the state, and give it back as it was"
+            )
+
+    def decode(self, data: bytes) -> object:
+        return TypeAdapter[object](type(self._state) if self._type is None else self._type).validate_json(data)
+
+
+async def first_state(
+    run: Run, key: str, make: Callable[..., object], work: Callable[[Run], Awaitable[object]]
+) -> object:
+    """Return the state that a run, or an attempt, begins with. A function that does not declare its type is asked in
+    each life: nothing else would tell how to read what calls have made of it."""
+    codec = StateCodec(make)
+    if run.options.host.journal is None or declared_type(make) is not None:
+        return await decided(run, key, work, codec=codec)
+    state = await work(run)
+    codec.check(state)
+    return state
+
+
+@lru_cache(maxsize=256)
+def declared_type(make: Callable[..., object]) -> Any:  # noqa: ANN401 - whatever Pydantic takes for a type
+    """Return the type that a function says it returns; None where it does not say."""
+    try:
+        return get_type_hints(make if isfunction(make) else type(make).__call__).get("return")
+    except (NameError, TypeError):  # a name that cannot be resolved, or what is no function
+        return None
+
+
+@value_class()
+class _Stored:
+    """One call in a journal: what came of it, and those states that it changed."""
+
+    result: ToolResult
+    error: str | None = None
+    cached: bool = False
+    states: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class OutcomeCodec:
+    """Stores a call's outcome together with the states that it changed, and puts those back when it is read."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._before = replace(run.states)
+
+    def encode(self, value: Outcome) -> bytes:
+        states: dict[str, Any] = {}
+        for name, codec, state in self._states():
+            if state is not getattr(self._before, name):
+                states[name] = from_json(codec.encode(state))
+        return adapter_of(_Stored).dump_json(_Stored(value.result, value.error, value.cached, states))
+
+    def decode(self, data: bytes) -> Outcome:
+        stored = adapter_of(_Stored).validate_json(data)
+        for name, codec, _ in self._states():
+            if name in stored.states:
+                setattr(self._run.states, name, codec.decode(to_json(stored.states[name])))
+        return Outcome(stored.result, stored.error, stored.cached)
+
+    def _states(self) -> Iterator[tuple[str, StateCodec, object]]:
+        agent, states = self._run.agent, self._run.states
+        yield "run", StateCodec(agent.run_state, states.run), states.run
+        yield "attempt", StateCodec(agent.attempt_state, states.attempt), states.attempt

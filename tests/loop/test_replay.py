@@ -1,0 +1,434 @@
+"""A run that died goes on where its journal ends: nothing finished is done again, asked again, or told again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from journeyman import (
+    Agent,
+    Callbacks,
+    Chat,
+    Event,
+    Failure,
+    Host,
+    InMemoryJournal,
+    Limits,
+    Output,
+    Rejected,
+    Result,
+    Subagents,
+    Success,
+    ToolContext,
+    run,
+    tool,
+)
+from journeyman.endings import BudgetContext
+from journeyman.errors import StoreError
+from journeyman.events import RunResumed, RunStarted, RunSucceeded, ToolCalled
+from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
+from journeyman.journal import worked_s
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
+from journeyman.output import KeepGoing, Stopping
+from journeyman.types import Usage
+from tests.support.clock import virtual_clock
+
+
+@dataclass
+class World:
+    """Where effects are made, and where a life of the run may end."""
+
+    paid: list[str] = field(default_factory=list[str])
+    dies_in: str = ""
+    """The call in which this life ends."""
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def die(self) -> None:
+        self.reached.set()
+        await asyncio.Event().wait()
+
+    def pay(self) -> Any:  # noqa: ANN401 - a tool
+        @tool(effect="once")
+        async def pay(invoice: str) -> str:
+            """Pay an invoice."""
+            if invoice in self.dies_in.split():
+                await self.die()
+            self.paid.append(invoice)
+            return f"paid {invoice}"
+
+        return pay
+
+
+async def life(world: World, agent: Agent[Any, Any], journal: InMemoryJournal, **options: Any) -> Result[Any] | None:  # noqa: ANN401 - of `run`
+    """Let a run live until it ends, or until it is to die. None: it died, and nothing of it is alive."""
+    world.reached.clear()
+    host = replace(options.pop("host", Host()), journal=journal)
+    living = asyncio.create_task(run(agent, "Pay the invoices.", host=host, **options))
+    dying = asyncio.create_task(world.reached.wait())
+    await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)
+    dying.cancel()
+    await asyncio.wait({dying})
+    if living.done():
+        return living.result()
+    living.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await living
+    return None
+
+
+def texts(result: Result[Any] | None) -> list[str]:
+    assert result is not None
+    return [block.text for message in result.history for block in message.content if block.type == "tool_result"]
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def following(answers: list[Answer]) -> FromFunction:
+    """Return a model that knows by the conversation how far it is."""
+
+    def answer(request: Request) -> Answer:
+        return answers[sum([message.role == "assistant" for message in request.messages])]
+
+    return FromFunction(answer)
+
+
+def payers(world: World) -> Agent[str, str]:
+    """Return an agent with two sub-agents at once: one pays A and B, the other one C and D."""
+
+    def paying(name: str, *invoices: str) -> Agent[str, str]:
+        answers: list[Answer] = [call("pay", invoice=each, id=each) for each in invoices]
+        return Agent(name=name, description="Pays.", model=following([*answers, "Done."]), tools=[world.pay()])
+
+    tasks = [{"agent": "left", "task": "Pay."}, {"agent": "right", "task": "Pay."}]
+    script = following([call("subagent", tasks=tasks, id="s"), "Done."])
+    subagents = Subagents(paying("left", "A", "B"), paying("right", "C", "D"))
+    return Agent(name="leader", model=script, tools=[subagents], limits=Limits(calls=4))
+
+
+@pytest.mark.parametrize("dies_in", ["A", "C", "B D"])
+async def test_a_limit_on_calls_holds_for_all_lives_together(dies_in: str) -> None:
+    """The delegation is a call, and so one of the four payments is refused; which, the first life decides."""
+    world, journal = World(dies_in=dies_in), InMemoryJournal()
+    assert await life(world, payers(world), journal) is None
+    world.dies_in = ""
+    assert isinstance(await life(world, payers(world), journal), Success)
+    assert len(world.paid) == 2, "the third call was begun in the first life, and is not known to have failed"
+    assert len(set(world.paid)) == 2
+
+
+async def test_a_finished_call_is_never_refused_by_a_limit() -> None:
+    world, journal = World(dies_in="C"), InMemoryJournal()
+    both = [call("pay", invoice=each, id=each) for each in "AB"]
+    script = Scripted([both, call("pay", invoice="C", id="C"), "Done."])
+    agent = Agent(name="payer", model=script, tools=[world.pay()], limits=Limits(calls=3))
+    assert await life(world, agent, journal) is None
+    world.dies_in = ""
+    rest = Host(model=Scripted(["Done."]))
+    said = texts(await life(world, agent, journal, host=rest))
+    assert said[:2] == ["paid A", "paid B"]
+    assert "whether it took effect is unknown" in said[2]
+    assert world.paid == ["A", "B"]
+    third = texts(await life(world, agent, journal, host=rest))
+    assert third == said, "a third life says the same"
+
+
+async def test_a_budget_of_tokens_holds_for_all_lives_together() -> None:
+    journal, world = InMemoryJournal(), World()
+    usage = Usage(requests=1, input_tokens=100, output_tokens=100)
+    used: list[int] = []
+
+    def answer(_: object) -> Answer:
+        used.append(200)
+        return say(call("pay", invoice=str(len(used)), id=str(len(used))), usage=usage)
+
+    for last in ("2", "4", "6", ""):
+        world.dies_in = last
+        limits = Limits(tokens=1_500, iterations=40)
+        agent = Agent(name="payer", model=FromFunction(answer), tools=[world.pay()], limits=limits)
+        result = await life(world, agent, journal)
+    assert isinstance(result, Failure)
+    assert isinstance(result.error.context, BudgetContext)
+    assert sum(used) <= 1_500
+    assert result.metadata.usage is not None
+    assert result.metadata.usage.total_tokens == sum(used)
+
+
+def test_the_time_between_two_lives_does_not_count() -> None:
+    lives = [("life", 100.0), ("a", 101.0), ("b", 103.5), ("life", 9_000.0), ("c", 9_000.5), ("life", 9_999.0)]
+    assert worked_s(lives) == 4.0
+    assert worked_s([]) == 0.0
+    assert worked_s([("a", 5.0), ("b", 7.0)]) == 2.0, "as an earlier version stored it"
+
+
+# -- approvals ---------------------------------------------------------------------------------------------------------
+
+
+class Asking:
+    """A gate that asks about every call."""
+
+    async def decide(self, request: GateRequest) -> Verdict:
+        return Ask(f"May {request.tool_name} run?")
+
+
+async def test_a_call_that_waits_for_an_approval_has_not_begun() -> None:
+    world, journal = World(), InMemoryJournal()
+    agent = Agent(name="payer", model=Scripted([call("pay", invoice="A", id="A"), "Done."]), tools=[world.pay()])
+
+    async def never(approval: Approval) -> Decision:
+        await world.die()
+        return Allow()
+
+    async def at_once(approval: Approval) -> Decision:
+        return Allow()
+
+    assert await life(world, agent, journal, host=Host(gate=Asking(), approve=never)) is None
+    rest = Host(gate=Asking(), approve=at_once, model=Scripted(["Done."]))
+    assert texts(await life(world, agent, journal, host=rest)) == ["paid A"]
+    assert world.paid == ["A"]
+
+
+async def test_a_denial_is_not_asked_for_again() -> None:
+    world, journal, asked = World(dies_in="B"), InMemoryJournal(), list[str]()
+
+    class Denying:
+        async def decide(self, request: GateRequest) -> Verdict:
+            asked.append(str(request.arguments["invoice"]))
+            return Ask("no") if request.arguments["invoice"] == "A" else Allow()
+
+    script = Scripted([call("pay", invoice="A", id="A"), call("pay", invoice="B", id="B"), "Done."])
+    agent = Agent(name="payer", model=script, tools=[world.pay()])
+    assert await life(world, agent, journal, host=Host(gate=Denying())) is None
+    result = await life(world, agent, journal, host=Host(gate=Denying(), model=Scripted(["Done."])))
+    assert texts(result)[0] == "Error: denied: no"
+    assert asked == ["A", "B"]
+
+
+# -- what code outside of the loop decides ----------------------------------------------------------------------------
+
+
+class Letter(BaseModel):
+    text: str
+
+
+async def test_functions_and_validators_are_not_asked_again() -> None:
+    world, journal, asked = World(dies_in="A"), InMemoryJournal(), list[str]()
+
+    def noted(name: str, value: object) -> Callable[..., Any]:
+        def function(*given: object) -> object:
+            asked.append(name)
+            return value
+
+        return function
+
+    def is_long(letter: Letter) -> None:
+        """It must be long."""
+        asked.append("validator")
+        if len(letter.text) < 5:
+            raise Rejected("too short")
+
+    def first_state(_: str) -> dict[str, int]:
+        asked.append("state")
+        return {"a": 1}
+
+    def attempt_state(*_: object) -> dict[str, int]:
+        asked.append("attempt")
+        return {"b": 2}
+
+    script: list[Answer] = [call("output", text="Hi", id="1"), call("pay", invoice="A", id="A")]
+    agent = Agent(
+        name="writer",
+        model=Scripted(script),
+        output=Output(Letter),
+        tools=[world.pay()],
+        system=noted("system", "Write."),
+        prompt=noted("prompt", "A letter."),
+        run_state=first_state,
+        attempt_state=attempt_state,
+        validators=[is_long],
+        error_prompt=noted("error", "Longer!"),
+    )
+    assert await life(world, agent, journal) is None
+    before = sorted(asked)
+    assert before == ["attempt", "attempt", "error", "prompt", "state", "system", "validator"]
+    world.dies_in = ""
+    rest = Scripted([call("output", text="Hello, all.", id="2")])
+    result = await life(world, agent, journal, host=Host(model=rest))
+    assert isinstance(result, Success)
+    assert result.output == Letter(text="Hello, all.")
+    assert sorted(asked) == sorted([*before, "validator"])
+    assert [message.text for message in rest.requests[0].messages if "Longer!" in str(message)] != []
+
+
+async def test_a_stop_guard_is_not_asked_again() -> None:
+    world, journal, asked = World(dies_in="A"), InMemoryJournal(), list[str]()
+
+    def guard(stopping: Stopping) -> KeepGoing | None:
+        asked.append(stopping.text)
+        return KeepGoing("And then?") if stopping.text == "First." else None
+
+    agent = Agent(
+        name="payer",
+        model=Scripted(["First.", call("pay", invoice="A", id="A")]),
+        tools=[world.pay()],
+        stop_guard=guard,
+    )
+    assert await life(world, agent, journal) is None
+    result = await life(world, agent, journal, host=Host(model=Scripted(["Last."])))
+    assert isinstance(result, Success)
+    assert asked == ["First.", "Last."]
+    assert "And then?" in [message.text for message in result.history]
+
+
+@dataclass
+class Item:
+    name: str
+
+
+async def test_states_are_given_back_by_the_type_that_is_declared() -> None:
+    world, journal, seen = World(dies_in="A"), InMemoryJournal(), list[object]()
+
+    @tool
+    def add(name: str, context: ToolContext) -> str:
+        context.set_run_state([*context.run_state(list[Item]), Item(name)])
+        context.set_attempt_state(Item(name))
+        return "added"
+
+    @tool
+    def look(context: ToolContext) -> str:
+        seen.append((context.run_state(list[Item]), context.attempt_state(object)))
+        return "seen"
+
+    def empty(_: str) -> list[Item]:
+        return []
+
+    def nothing(*_: object) -> Item | None:
+        return None
+
+    script: list[Answer] = [call("add", name="x", id="1"), call("pay", invoice="A", id="A")]
+    agent = Agent(
+        name="adder", model=Scripted(script), tools=[add, look, world.pay()], run_state=empty, attempt_state=nothing
+    )
+    assert await life(world, agent, journal) is None
+    rest = Scripted([call("look", id="2"), "Done."])
+    assert isinstance(await life(world, agent, journal, host=Host(model=rest)), Success)
+    assert seen == [([Item("x")], Item("x"))]
+
+
+async def test_a_state_that_may_be_anything_is_refused_where_it_would_have_to_be_stored() -> None:
+    def anything(_: str) -> Any:  # noqa: ANN401 - it declares nothing that can be stored
+        return []
+
+    del anything.__annotations__["return"]
+
+    agent = Agent(name="adder", model=Scripted(["Done."]), run_state=anything)
+    result = await run(agent, "Go.", host=Host(journal=InMemoryJournal()))
+    assert isinstance(result, Failure)
+    assert "Let the function that makes it declare the type that it returns" in str(result.error)
+    assert isinstance(await run(agent, "Go."), Success)
+
+
+async def test_what_was_said_meanwhile_is_said_again_at_its_place() -> None:
+    world, journal = World(dies_in="B"), InMemoryJournal()
+    script: list[Answer] = [call("pay", invoice="A", id="A"), call("pay", invoice="B", id="B")]
+    agent = Agent(name="payer", model=Scripted(script), tools=[world.pay()])
+
+    def steering(chat: Chat[Any]) -> Callable[[Event], None]:
+        def on_event(event: Event) -> None:
+            if isinstance(event, ToolCalled) and event.tool_use_id == "A":
+                chat.steer("In euros.")
+
+        return on_event
+
+    async with Chat(agent, host=Host(journal=journal)) as chat:
+        chat.subscribe(steering(chat))
+        turn = asyncio.ensure_future(chat.prompt("Pay the invoices."))
+        await world.reached.wait()
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+    rest = Scripted(["Done."])
+    async with Chat(agent, host=Host(journal=journal, model=rest)) as chat:
+        assert isinstance(await chat.prompt("Pay the invoices."), Success)
+        assert "In euros." in [message.text for message in chat.messages]
+    assert world.paid == ["A"]
+
+
+# -- who listens -------------------------------------------------------------------------------------------------------
+
+
+async def test_nobody_is_told_twice() -> None:
+    world, journal = World(dies_in="B"), InMemoryJournal()
+    events: list[Event] = []
+    calls: list[str] = []
+    callbacks = Callbacks(
+        on_tool_call=lambda context, name, input: calls.append(f"{name} {input['invoice']}"),
+        on_success=lambda context, output: calls.append(str(output)),
+    )
+    script: list[Answer] = [call("pay", invoice="A", id="A"), call("pay", invoice="B", id="B")]
+    agent = Agent(name="payer", model=Scripted(script), tools=[world.pay()])
+    assert await life(world, agent, journal, on_event=events.append, callbacks=callbacks) is None
+    first = len(events)
+    assert isinstance(events[0], RunStarted)
+    for _ in range(2):
+        rest = Host(model=Scripted(["Done."]))
+        result = await life(world, agent, journal, host=rest, on_event=events.append, callbacks=callbacks)
+        assert isinstance(result, Success)
+    resumed = events[first]
+    assert isinstance(resumed, RunResumed)
+    assert (resumed.path, resumed.attempt, resumed.iteration) == (("payer",), 1, 2)
+    assert [type(event) for event in events].count(RunSucceeded) == 1
+    assert calls == ["pay A", "pay B", "Done."]
+
+
+# -- whose journal, and one that cannot be written --------------------------------------------------------------------
+
+
+async def test_a_journal_answers_only_the_run_that_it_is_of() -> None:
+    journal = InMemoryJournal()
+    agent = Agent(name="one", model=Scripted(["Done."], repeat=True))
+    assert isinstance(await run(agent, "First.", host=Host(journal=journal)), Success)
+    for other, input, named in (
+        (agent, "Second.", "the journal is of the input 'First.', not of 'Second.'"),
+        (replace(agent, name="two"), "First.", "the journal is of the agent 'one', not of 'two'"),
+    ):
+        result = await run(other, input, host=Host(journal=journal))
+        assert isinstance(result, Failure)
+        assert result.code == "INVALID_INPUT"
+        assert named in result.error.message
+
+
+class Full(InMemoryJournal):
+    """A journal on a disk that is full for a while."""
+
+    n_refused = 0
+
+    def put(self, key: str, value: bytes | None) -> None:
+        if key.endswith("call/A") and self.n_refused < 3:
+            self.n_refused += 1
+            raise StoreError("no room", hint="")
+        super().put(key, value)
+
+
+@virtual_clock
+async def test_a_journal_that_cannot_be_written_holds_the_run_up_and_does_not_end_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world, journal = World(), Full()
+    agent = Agent(name="payer", model=Scripted([call("pay", invoice="A", id="A"), "Done."]), tools=[world.pay()])
+    assert isinstance(await life(world, agent, journal), Success)
+    assert (world.paid, journal.n_refused) == (["A"], 3)
+    assert "The run waits until its step attempt/1/iteration/1/call/A can be written: no room" in caplog.text
+
+
+async def test_what_no_json_can_carry_is_stored_without_it() -> None:
+    agent = Agent(name="one", model=Scripted(["Done."], repeat=True), prompt=lambda input: f"{input} \ud83d")
+    journal = InMemoryJournal()
+    for _ in range(2):
+        assert isinstance(await run(agent, "half a pair: \ud83d", host=Host(journal=journal)), Success)
