@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ from journeyman.journal import worked_s
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.output import KeepGoing, Stopping
+from journeyman.store.store import Store
 from journeyman.types import Usage
 from tests.support.clock import virtual_clock
 
@@ -402,6 +404,16 @@ async def test_a_journal_answers_only_the_run_that_it_is_of() -> None:
         assert isinstance(result, Failure)
         assert result.code == "INVALID_INPUT"
         assert named in result.error.message
+
+
+async def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with Store(tmp_path / "runs.db") as store:
+        journal = store.journal("7")
+    agent = Agent(name="one", model=Scripted(["Done."]))
+    result = await run(agent, "Go.", host=Host(journal=journal))
+    assert isinstance(result, Failure)
+    assert result.code == "INVALID_INPUT"
+    assert "the journal cannot be used (StoreError: " in result.error.message
 
 
 class Full(InMemoryJournal):

@@ -67,12 +67,9 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
     path = (*current_path.get(), name)
     clock = asyncio.get_running_loop().time
     started_s = clock()
+    budget, used_s = _budget(agent, options, above, now=started_s, wrong=wrong)
+    started_s -= used_s
     journal = options.host.journal
-    if journal is not None and above is None:
-        started_s -= journal.begin_life()
-    budget = Budget(agent.limits, scope="run", now=started_s, parent=_budget_above(options.host.budget, above))
-    if journal is not None:
-        recall(budget, journal, is_root=above is None)
     history, wrong_history = _history_of(options.history)
     if wrong_history is not None:
         wrong.append(f"history holds what is no message ({name_and_words(wrong_history)})")
@@ -103,6 +100,25 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
     if run.watch is not None and agent.on_message is not None:
         run.watch.on_message = _message_listener(run, agent.on_message)
     return run
+
+
+def _budget(
+    agent: Agent[Any, Any], options: Options, above: Run | None, *, now: float, wrong: list[str]
+) -> tuple[Budget, float]:
+    """Return the budget of a run, and how many seconds it has worked in earlier lives; both count what the journal
+    knows of them. Say in `wrong` why it cannot be read."""
+    journal, used_s = options.host.journal, 0.0
+    parent = _budget_above(options.host.budget, above)
+    try:
+        if journal is not None and above is None:
+            used_s = journal.begin_life()
+        budget = Budget(agent.limits, scope="run", now=now - used_s, parent=parent)
+        if journal is not None:
+            recall(budget, journal, is_root=above is None)
+    except Exception as error:  # noqa: BLE001 - of a file, or of a journal of the user's
+        wrong.append(f"the journal cannot be used ({name_and_words(error)})")
+        budget = Budget(agent.limits, scope="run", now=now, parent=parent)
+    return budget, used_s
 
 
 def _mute_of(run: Run, watch: Watch, journal: Journal) -> Callable[[], bool]:
