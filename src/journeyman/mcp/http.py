@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from journeyman.errors import name_and_words
 from journeyman.mcp.contents import is_too_fine
@@ -106,9 +106,10 @@ class HttpTransport:
                 self.finished.set()
         if response.headers.get("content-encoding", "identity") != "identity":
             await self._refuse("it sent a compressed answer, which it was asked not to")
-        assert not isinstance(response.stream, bytes)
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        response.stream = _limited(response.stream, self, _ENDS_OF_EVENTS if is_stream else None)  # type: ignore[arg-type]
+        response.stream = _limited(
+            cast("AsyncByteStream", response.stream), self, _ENDS_OF_EVENTS if is_stream else None
+        )
 
     async def _refuse(self, why: str) -> None:
         self._fault = why
