@@ -8,7 +8,7 @@ many spend at the same time. The `Ledger` counts what was used: tokens by attemp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Final, Protocol
 
@@ -146,10 +146,12 @@ class Budget:
         self._tokens_reserved = 0
         self._cost_reserved = 0.0
         self._settled: asyncio.Event | None = None
+        self._recalled: list[object] = []
+        """The journals whose earlier lives are counted."""
 
     def draws_on(self, other: Budget) -> bool:
         """Tell whether what is spent here is spent from `other`, too."""
-        return any(level is other for level in self._levels())
+        return any(level is other for level in self.levels())
 
     def outliving(self) -> Budget:
         """Return a budget that draws on this one, but has no deadline: for work that outlives the run."""
@@ -162,19 +164,24 @@ class Budget:
         many."""
         if not self.limits_calls:
             return True
-        levels = list(self._levels())
+        levels = list(self.levels())
         if any(level.allowance.calls is not None and level.calls >= level.allowance.calls for level in levels):
             return False
         for level in levels:
             level.calls += 1
         return True
 
-    def recall(self, calls: int, usage: Usage, *, above: bool) -> None:
-        """Count what was spent in earlier lives of the run, whatever the limits say: here, and `above` if so asked."""
-        for level in self._levels() if above else (self,):
-            level.calls += calls
-            level.tokens += usage.total_tokens
-            level.cost += usage.cost or 0.0
+    def recall(self, journal: object, spent: Callable[[], tuple[int, Usage]]) -> None:
+        """Count the calls and the use of earlier lives of a run, whatever the limits say; of each journal once.
+
+        `spent` is asked if what the journal knows was not spent here already: by a life in this process.
+        """
+        if journal not in self._recalled:
+            self._recalled.append(journal)
+            calls, usage = spent()
+            self.calls += calls
+            self.tokens += usage.total_tokens
+            self.cost += usage.cost or 0.0
 
     async def reserve(self, *, input_tokens: int, max_tokens: int, price: Price | None) -> Grant:
         """Reserve what one model call may use: `input_tokens`, and an answer of `max_tokens` or of what is left.
@@ -187,7 +194,7 @@ class Budget:
         smallest = min(max_tokens, SMALLEST_ANSWER_TOKENS)
         price = None if price is None else price.at(input_tokens)
         while True:
-            tightest = min(self._levels(), key=lambda level: level._output_left(input_tokens, price))
+            tightest = min(self.levels(), key=lambda level: level._output_left(input_tokens, price))
             left = tightest._output_left(input_tokens, price)
             if left >= smallest:
                 return self._grant(input_tokens, int(min(max_tokens, left)), price)
@@ -199,7 +206,7 @@ class Budget:
 
     def settle(self, grant: Grant, usage: Usage) -> None:
         """Give the reservation back and count what was used instead."""
-        for level in self._levels():
+        for level in self.levels():
             level._n_grants -= 1
             level._tokens_reserved -= grant.tokens
             level._cost_reserved = level._cost_reserved - grant.cost if level._n_grants else 0.0
@@ -213,7 +220,8 @@ class Budget:
                 level._settled.set()
                 level._settled = None
 
-    def _levels(self) -> Iterator[Budget]:
+    def levels(self) -> Iterator[Budget]:
+        """Give this budget, and those that it draws on, upwards."""
         level: Budget | None = self
         while level is not None:
             yield level
@@ -232,7 +240,7 @@ class Budget:
     def _grant(self, input_tokens: int, max_tokens: int, price: Price | None) -> Grant:
         cost = 0.0 if price is None else _cost_of(price, input_tokens, max_tokens)
         grant = Grant(max_tokens=max_tokens, tokens=input_tokens + max_tokens, cost=cost)
-        for level in self._levels():
+        for level in self.levels():
             level._n_grants += 1
             level._tokens_reserved += grant.tokens
             level._cost_reserved += grant.cost

@@ -334,12 +334,14 @@ class TeamError(JourneymanError):
 class StoreError(JourneymanError):
     """A store of sessions cannot be opened, read or written. Nothing in it was changed."""
 
-    def __init__(self, message: str, *, hint: str) -> None:
+    def __init__(self, message: str, *, hint: str, may_pass: bool = False) -> None:
         super().__init__(f"{message} {hint}")
         self.message = message
         """What is wrong, with the file."""
         self.hint = hint
         """What to do about it."""
+        self.may_pass = may_pass
+        """True for what may be otherwise later, such as a full disk; False for a closed or damaged file."""
 
 
 class SessionInUse(StoreError):

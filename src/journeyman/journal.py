@@ -99,8 +99,8 @@ class Journal(Protocol):
         return ()
 
     def is_replaying(self, prefix: str = "") -> bool:
-        """Tell whether the run whose keys begin with `prefix`, or the one it belongs to, has asked for known steps only
-        since its life began, and there are such."""
+        """Tell whether the run whose keys begin with `prefix` has steps of an earlier life, and neither it nor a run
+        below it has asked for another one in this life."""
         return False
 
 
@@ -128,8 +128,8 @@ class Steps(Protocol):
 class StoredStep:
     """The place of a step in a journal that stores the steps itself.
 
-    That a step was begun is stored only where beginning it twice would matter. What cannot be written is tried again:
-    it is no reason to end a run that has done what it would forget.
+    That a step was begun is stored only where beginning it twice would matter. What cannot be written because of what
+    may pass, such as a full disk, is tried again: it is no reason to end a run that has done what it would forget.
     """
 
     steps: Steps
@@ -164,6 +164,8 @@ class StoredStep:
             try:
                 self.steps.put(self.key, value)
             except StoreError as error:
+                if not error.may_pass:
+                    raise
                 if n_tries % _SAID_EACH == 0:
                     _log.warning("The run waits until its step %s can be written: %s", self.key, error)
                 n_tries += 1
@@ -189,7 +191,7 @@ class InMemoryJournal(Journal):
 
     def begin_life(self, prefix: str = "") -> float:
         used_s = worked_s((key, at) for key, at in self._times if key.startswith(prefix))
-        self._lives.begin(prefix, is_new=not any(True for _ in self.stored(prefix)))
+        self._lives.begin(prefix, [key for key, _ in self.stored(prefix)])
         self._times.append((f"{prefix}{LIFE}", asyncio.get_running_loop().time()))
         return used_s
 
@@ -214,26 +216,29 @@ class InMemoryJournal(Journal):
         self._lives.go_live(key)
 
 
-@record_class()
 class Lives:
-    """Which of the runs in a journal replay: each by the prefix of its keys."""
+    """Which of the runs in a journal replay: those with steps of an earlier life, until a step of theirs, or of a run
+    below them, is new. A run is known by the prefix of its keys."""
 
-    _replaying: dict[str, bool] = field(default_factory=dict[str, bool])
+    def __init__(self) -> None:
+        self._known: list[str] = []
+        self._new: list[str] = []
 
-    def begin(self, prefix: str, *, is_new: bool) -> None:
-        """Note that a run begins, or goes on."""
-        self._replaying[prefix] = not is_new
+    def begin(self, prefix: str, known: Iterable[str]) -> None:
+        """Note that a run begins, or goes on, of which these keys are known."""
+        self._known = [*(key for key in self._known if not key.startswith(prefix)), *known]
+        self._new = [key for key in self._new if not key.startswith(prefix)]
 
     def is_replaying(self, prefix: str) -> bool:
-        """Tell whether the run replays, or the one it belongs to."""
-        return self._replaying.get(self._run_of(prefix), False)
+        """Tell whether a run replays."""
+        return any(key.startswith(prefix) for key in self._known) and not any(
+            key.startswith(prefix) for key in self._new
+        )
 
     def go_live(self, key: str) -> None:
         """Note that a step is new."""
-        self._replaying[self._run_of(key)] = False
-
-    def _run_of(self, key: str) -> str:
-        return max((prefix for prefix in self._replaying if key.startswith(prefix)), key=len, default="")
+        if self._known:
+            self._new.append(key)
 
 
 def worked_s(times: Iterable[tuple[str, float]]) -> float:

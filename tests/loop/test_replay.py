@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,8 @@ from journeyman import (
     run,
     tool,
 )
+from journeyman.budget import Allowance, Budget
 from journeyman.endings import BudgetContext
-from journeyman.errors import StoreError
 from journeyman.events import RunResumed, RunStarted, RunSucceeded, ToolCalled
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
 from journeyman.journal import worked_s
@@ -38,8 +39,10 @@ from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.output import KeepGoing, Stopping
 from journeyman.store.store import Store
+from journeyman.tools.tools import AnyTool
 from journeyman.types import Usage
 from tests.support.clock import virtual_clock
+from tests.support.room import no_room
 
 
 @dataclass
@@ -55,7 +58,7 @@ class World:
         self.reached.set()
         await asyncio.Event().wait()
 
-    def pay(self) -> Any:  # noqa: ANN401 - a tool
+    def pay(self) -> AnyTool:
         @tool(effect="once")
         async def pay(invoice: str) -> str:
             """Pay an invoice."""
@@ -160,6 +163,23 @@ async def test_a_budget_of_tokens_holds_for_all_lives_together() -> None:
     assert sum(used) <= 1_500
     assert result.metadata.usage is not None
     assert result.metadata.usage.total_tokens == sum(used)
+
+
+async def test_a_budget_that_outlives_the_lives_counts_each_once() -> None:
+    """The program that goes on in the same process has counted what it recalls."""
+    world, journal = World(dies_in="2"), InMemoryJournal()
+    budget = Budget(Allowance(tokens=100_000), scope="program", now=0.0)
+    usage = Usage(requests=1, input_tokens=100, output_tokens=100)
+    answers: list[Answer] = [say(call("pay", invoice=each, id=each), usage=usage) for each in "12"]
+    agent = Agent(name="payer", model=following([*answers, say("Done.", usage=usage)]), tools=[world.pay()])
+    assert await life(world, agent, journal, host=Host(budget=budget)) is None
+    assert budget.tokens == 400
+    world.dies_in = ""
+    assert isinstance(await life(world, agent, journal, host=Host(budget=budget)), Success)
+    assert budget.tokens == 600
+    elsewhere = Budget(Allowance(tokens=100_000), scope="program", now=0.0)
+    assert isinstance(await life(world, agent, journal, host=Host(budget=elsewhere)), Success)
+    assert elsewhere.tokens == 600, "another one learns what was spent before"
 
 
 def test_the_time_between_two_lives_does_not_count() -> None:
@@ -323,6 +343,26 @@ async def test_states_are_given_back_by_the_type_that_is_declared() -> None:
     assert seen == [([Item("x")], Item("x"))]
 
 
+async def test_calls_that_an_earlier_version_stored_keep_their_states() -> None:
+    @tool
+    def look(context: ToolContext) -> str:
+        return f"{context.run_state(int)} {context.attempt_state(str)}"
+
+    journal = InMemoryJournal()
+    result = b'{"content":"added","is_error":false,"tool_use_id":"","type":"tool_result"}'
+    journal.finished["attempt/1/iteration/1/call/1"] = (
+        b'{"result":' + result + b',"error":null,"run":7,"attempt":"x","cached":false}'
+    )
+    agent = Agent(
+        name="adder",
+        model=Scripted([call("look", id="1"), call("look", id="2"), "Done."]),
+        tools=[look],
+        run_state=lambda input: 0,
+        attempt_state=lambda input, state: "",
+    )
+    assert texts(await run(agent, "Go.", host=Host(journal=journal))) == ["added", "7 x"]
+
+
 async def test_a_state_that_may_be_anything_is_refused_where_it_would_have_to_be_stored() -> None:
     def anything(_: str) -> Any:  # noqa: ANN401 - it declares nothing that can be stored
         return []
@@ -389,6 +429,36 @@ async def test_nobody_is_told_twice() -> None:
     assert calls == ["pay A", "pay B", "Done."]
 
 
+async def test_what_a_finished_sub_agent_did_is_not_told_again_while_another_one_goes_on() -> None:
+    world, journal, events = World(dies_in="D"), InMemoryJournal(), list[Event]()
+    agent = replace(payers(world), limits=Limits())
+    assert await life(world, agent, journal, on_event=events.append) is None
+    world.dies_in = ""
+    assert isinstance(await life(world, agent, journal, on_event=events.append), Success)
+    told = [event.tool_use_id for event in events if isinstance(event, ToolCalled)]
+    assert sorted(told) == ["A", "B", "C", "D", "s"]
+    ended = [event.path[-1] for event in events if isinstance(event, RunSucceeded)]
+    assert sorted(ended) == ["leader", "left#1", "right#2"]
+
+
+async def test_a_sub_agent_that_first_begins_in_a_later_life_is_told_from_its_beginning() -> None:
+    world, journal, events = World(), InMemoryJournal(), list[Event]()
+    asking = asyncio.Event()
+
+    class Held:
+        async def decide(self, request: GateRequest) -> Verdict:
+            if request.tool_name == "subagent" and not asking.is_set():
+                await world.die()
+            return Allow()
+
+    assert await life(world, payers(world), journal, host=Host(gate=Held())) is None
+    asking.set()
+    result = await life(world, payers(world), journal, host=Host(gate=Held()), on_event=events.append)
+    assert isinstance(result, Success)
+    began = [event.path[-1] for event in events if isinstance(event, RunStarted)]
+    assert sorted(began) == ["left#1", "right#2"]
+
+
 # -- whose journal, and one that cannot be written --------------------------------------------------------------------
 
 
@@ -416,27 +486,42 @@ async def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert "the journal cannot be used (StoreError: " in result.error.message
 
 
-class Full(InMemoryJournal):
-    """A journal on a disk that is full for a while."""
-
-    n_refused = 0
-
-    def put(self, key: str, value: bytes | None) -> None:
-        if key.endswith("call/A") and self.n_refused < 3:
-            self.n_refused += 1
-            raise StoreError("no room", hint="")
-        super().put(key, value)
-
-
 @virtual_clock
-async def test_a_journal_that_cannot_be_written_holds_the_run_up_and_does_not_end_it(
-    caplog: pytest.LogCaptureFixture,
+async def test_a_full_disk_holds_the_run_up_and_does_not_end_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world, journal = World(), Full()
-    agent = Agent(name="payer", model=Scripted([call("pay", invoice="A", id="A"), "Done."]), tools=[world.pay()])
-    assert isinstance(await life(world, agent, journal), Success)
-    assert (world.paid, journal.n_refused) == (["A"], 3)
-    assert "The run waits until its step attempt/1/iteration/1/call/A can be written: no room" in caplog.text
+    paid: list[str] = []
+    full = ExitStack()
+
+    @tool(effect="once")
+    async def pay() -> str:
+        full.enter_context(no_room(tmp_path))
+        asyncio.get_running_loop().call_later(45, full.close)
+        paid.append("paid")
+        return "paid " * 2_000
+
+    agent = Agent(name="payer", model=Scripted([call("pay", id="A"), "Done."]), tools=[pay])
+    with full, Store(tmp_path / "runs.db") as store:
+        journal = store.journal("7")
+        assert isinstance(await run(agent, "Go.", host=Host(journal=journal)), Success)
+        assert journal.steps()[-3:] == ("attempt/1/iteration/1/call/A", "attempt/1/iteration/2/model", "end")
+    assert paid == ["paid"]
+    waits = [each for each in caplog.messages if "The run waits until its step attempt/1/iteration/1/call/A" in each]
+    assert len(waits) == 2, "it is said at once, and again after 30 s"
+
+
+async def test_a_store_that_was_closed_ends_the_run(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.db")
+
+    @tool
+    async def close() -> str:
+        store.close()
+        return "closed"
+
+    agent = Agent(name="closer", model=Scripted([call("close", id="A"), "Done."]), tools=[close])
+    result = await run(agent, "Go.", host=Host(journal=store.journal("7")))
+    assert isinstance(result, Failure)
+    assert (result.code, "could not be written" in result.error.message) == ("INTERNAL_ERROR", True)
 
 
 async def test_what_no_json_can_carry_is_stored_without_it() -> None:

@@ -205,7 +205,13 @@ async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
     async def code(_: Run) -> str:
         return result.code if isinstance(result, Failure) else "success"
 
-    await decided(run, "end", code, codec=TypedCodec[str](str))
+    try:
+        await decided(run, "end", code, codec=TypedCodec[str](str))
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        said = words_without_secrets(error)
+        _log.warning("%s: its journal does not know that it has ended, and goes on with it: %s", run.path[-1], said)
 
 
 async def _told_result(run: Run, result: Success[Any] | Failure) -> Result[Any]:

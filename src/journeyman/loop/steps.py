@@ -6,8 +6,8 @@ Where there is no journal, nothing here does more than call that code.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import field, replace
-from functools import lru_cache
+from dataclasses import replace
+from functools import cache, lru_cache
 from inspect import isfunction
 from typing import Any, Final, TypeVar, get_type_hints
 
@@ -42,9 +42,15 @@ def recall(budget: Budget, journal: Journal, prefix: str = "", *, is_root: bool 
     It is counted before the first step: of runs at the same time, one would else spend what another one is yet to
     recall.
     """
+
+    @cache
+    def spent() -> tuple[int, Usage]:
+        each = [spent_by(key, value) for key, value in journal.stored(prefix)]
+        return sum([calls for calls, _ in each]), Usage.total([usage for _, usage in each])
+
     if budget.limits_calls or budget.limits_spending:
-        spent = [spent_by(key, value) for key, value in journal.stored(prefix)]
-        budget.recall(sum([calls for calls, _ in spent]), Usage.total([usage for _, usage in spent]), above=is_root)
+        for level in budget.levels() if is_root else (budget,):
+            level.recall(journal, spent)
 
 
 # -- whose journal it is ----------------------------------------------------------------------------------------------
@@ -129,12 +135,11 @@ def declared_type(make: Callable[..., object]) -> Any:  # noqa: ANN401 - whateve
 
 @value_class()
 class _Stored:
-    """One call in a journal: what came of it, and those states that it changed."""
+    """What came of one call, in a journal; beside it stand those states that the call changed."""
 
     result: ToolResult
     error: str | None = None
     cached: bool = False
-    states: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class OutcomeCodec:
@@ -145,17 +150,19 @@ class OutcomeCodec:
         self._before = replace(run.states)
 
     def encode(self, value: Outcome) -> bytes:
-        states: dict[str, Any] = {}
+        stored = _Stored(value.result, value.error, value.cached)
+        fields: dict[str, Any] = adapter_of(_Stored).dump_python(stored, mode="json")
         for name, codec, state in self._states():
             if state is not getattr(self._before, name):
-                states[name] = from_json(codec.encode(state))
-        return adapter_of(_Stored).dump_json(_Stored(value.result, value.error, value.cached, states))
+                fields[name] = from_json(codec.encode(state))
+        return as_json(fields)
 
     def decode(self, data: bytes) -> Outcome:
-        stored = adapter_of(_Stored).validate_json(data)
+        fields: dict[str, Any] = from_json(data)
         for name, codec, _ in self._states():
-            if name in stored.states:
-                setattr(self._run.states, name, codec.decode(to_json(stored.states[name])))
+            if name in fields:
+                setattr(self._run.states, name, codec.decode(to_json(fields[name])))
+        stored = adapter_of(_Stored).validate_python(fields)
         return Outcome(stored.result, stored.error, stored.cached)
 
     def _states(self) -> Iterator[tuple[str, StateCodec, object]]:

@@ -188,7 +188,7 @@ def _explained(path: Path, what: str) -> Generator[None]:
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "decode" in str(error):
             raise damaged(path, str(error)) from error
         hint = _HINTS.get(code, "Close what else uses it, and open it again.")
-        raise StoreError(f"{path} could not be {what}: {error}.", hint=hint) from error
+        raise StoreError(f"{path} could not be {what}: {error}.", hint=hint, may_pass=code in _HINTS) from error
     except UnicodeDecodeError as error:  # a name in the file that is no text
         raise damaged(path, "it holds what is no text") from error
     except OSError as error:
