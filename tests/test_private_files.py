@@ -1,4 +1,4 @@
-"""What is made for data is its owner's alone; what is there already stays as it is."""
+"""What is made for data is its owner's alone; what is there stays as it is, and a store that others write to shut."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent, Host, run_sync
+from journeyman.errors import StoreError
 from journeyman.models.cassette import Cassette
 from journeyman.models.scripted import Scripted
 from journeyman.store import Store
@@ -65,3 +66,23 @@ def test_a_cassette_that_is_there_keeps_its_rights(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").chmod(0o644)
     record(tmp_path / "a.jsonl")
     assert modes_of(tmp_path / "a.jsonl") == ["644"]
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o660, 0o602, 0o777])
+def test_a_store_that_others_may_write_to_is_refused_with_how_to_repair_it(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "my chats.db"
+    Store(path).close()
+    path.chmod(mode)
+    with pytest.raises(StoreError) as raised:
+        Store(path)
+    assert f"may be written by others (mode {mode:o})" in str(raised.value)
+    assert raised.value.hint == f"If you trust what is in it: chmod 600 '{path}'. Else use another file."
+    path.chmod(0o600)
+    Store(path).close()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o640])
+def test_a_store_that_others_may_only_read_is_opened(tmp_path: Path, mode: int) -> None:
+    Store(tmp_path / "chats.db").close()
+    (tmp_path / "chats.db").chmod(mode)
+    Store(tmp_path / "chats.db").close()

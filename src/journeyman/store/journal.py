@@ -34,7 +34,7 @@ class FileJournal(Journal):
     def begin_life(self, prefix: str = "") -> float:
         rows = self.file.rows("SELECT key, at FROM steps WHERE run = ? ORDER BY n", (self.run,))
         used_s = worked_s([(key, at) for key, at in rows if key.startswith(prefix)])
-        self._lives.begin(prefix, is_new=not any(True for _ in self.stored(prefix)))
+        self._lives.begin(prefix, [key for key, _ in self.stored(prefix)])
         self._insert(f"{prefix}{LIFE}", None)
         return used_s
 
