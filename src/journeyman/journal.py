@@ -12,14 +12,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from hashlib import blake2b
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import orjson
 
 from journeyman.errors import OutcomeUnknown, StoreError
-from journeyman.types import Effect, adapter_of, record_class, value_class
+from journeyman.model import Request, ToolSpec
+from journeyman.types import Effect, Message, ToolUse, adapter_of, canonical_json, record_class, value_class
 
 T = TypeVar("T")
 
@@ -27,6 +29,9 @@ _log = logging.getLogger("journeyman")
 _AGAIN_S: Final = 1.0
 _SAID_EACH: Final = 30
 """What cannot be written is tried again after so long, and said as often as that."""
+About: TypeAlias = Callable[[], bytes]
+"""Returns a digest of what a step answers: of the request of a model call, of the name and arguments of a call. Asked
+only by a journal that compares."""
 LIFE: Final = "life"
 """The end of the key under which it is marked that a life begins."""
 
@@ -85,8 +90,11 @@ class Reservation(Protocol):
 class Journal(Protocol):
     """Remembers the steps of a run, and of the runs below it, by key."""
 
-    def reserve(self, key: str, *, effect: Effect) -> Reservation:
-        """Take the place of a step. Called in program order, also for steps that then run at the same time."""
+    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> Reservation:
+        """Take the place of a step. Called in program order, also for steps that then run at the same time.
+
+        `about` tells what the step answers, so that a stored answer to something else can be told from it.
+        """
         ...
 
     def begin_life(self, prefix: str = "") -> float:
@@ -102,6 +110,66 @@ class Journal(Protocol):
         """Tell whether the run whose keys begin with `prefix` has steps of an earlier life, and neither it nor a run
         below it has asked for another one in this life."""
         return False
+
+
+# -- what a step answers ----------------------------------------------------------------------------------------------
+
+_ABOUT_BYTES: Final = 8
+
+
+def about_call(use: ToolUse) -> bytes:
+    """Return the digest of a call: of its name and its arguments."""
+    arguments = use.malformed.encode("utf-8", "surrogatepass") if use.malformed else canonical_json(use.input)
+    return blake2b(use.name.encode() + b"\n" + arguments, digest_size=_ABOUT_BYTES).digest()
+
+
+class Asked:
+    """Digests of what the model of one run is asked: prefix, settings, and the conversation so far.
+
+    Every message is digested once: the digest of a conversation is that of the one before it and of what follows. It
+    is of the whole history, since what is sent of it follows from that.
+    """
+
+    __slots__ = ("_chain",)
+
+    def __init__(self) -> None:
+        self._chain: list[tuple[Message, bytes]] = []
+        """Each message, and the digest of the conversation up to it."""
+
+    def about(self, request: Request, history: Sequence[Message]) -> bytes:
+        """Return the digest of a request that is made with this history."""
+        chain = self._chain
+        del chain[len(history) :]
+        while chain and chain[-1][0] is not history[len(chain) - 1]:
+            chain.pop()  # the last message may have grown since
+        for message in history[len(chain) :]:
+            before = chain[-1][1] if chain else b""
+            chain.append((message, blake2b(before + _plain([message.role, message.content]), digest_size=_ABOUT_BYTES).digest()))
+        conversation = chain[-1][1] if chain else b""
+        prefix = request.prefix.wire.get(_ABOUT)
+        if prefix is None:
+            prefix = _plain([request.prefix.system, [_shown(tool) for tool in request.prefix.tools]])
+            prefix = request.prefix.wire[_ABOUT] = blake2b(prefix, digest_size=_ABOUT_BYTES).digest()
+        return blake2b(prefix + _plain(request.settings) + conversation, digest_size=_ABOUT_BYTES).digest()
+
+
+_ABOUT: Final = "about"
+
+
+def _shown(tool: ToolSpec) -> list[object]:
+    """Return what a model sees of a tool."""
+    return [tool.name, tool.description, tool.input_schema, tool.strict, tool.deferred]
+
+
+def _plain(value: object) -> bytes:
+    """Return the same bytes for equal values."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # bytes of an image, half a surrogate pair
+        return repr(value).encode("utf-8", "surrogatepass")
+
+
+# -- steps that a journal stores itself --------------------------------------------------------------------------------
 
 
 class Steps(Protocol):
@@ -186,7 +254,7 @@ class InMemoryJournal(Journal):
     """When each step was stored, and each life began, by the clock of the event loop, in seconds."""
     _lives: Lives = field(default_factory=lambda: Lives())
 
-    def reserve(self, key: str, *, effect: Effect) -> StoredStep:
+    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> StoredStep:
         return StoredStep(self, key, effect)
 
     def begin_life(self, prefix: str = "") -> float:
@@ -262,8 +330,8 @@ class Section(Journal):
     journal: Journal
     prefix: str
 
-    def reserve(self, key: str, *, effect: Effect) -> Reservation:
-        return self.journal.reserve(f"{self.prefix}/{key}", effect=effect)
+    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> Reservation:
+        return self.journal.reserve(f"{self.prefix}/{key}", effect=effect, about=about)
 
     def begin_life(self, prefix: str = "") -> float:
         return self.journal.begin_life(f"{self.prefix}/{prefix}")

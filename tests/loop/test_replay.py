@@ -35,6 +35,7 @@ from journeyman.endings import BudgetContext
 from journeyman.events import RunResumed, RunStarted, RunSucceeded, ToolCalled
 from journeyman.gate import Allow, Approval, Ask, Decision, GateRequest, Verdict
 from journeyman.journal import worked_s
+from journeyman.loop.calls import SKIPPED
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call, say
 from journeyman.output import KeepGoing, Stopping
@@ -42,6 +43,7 @@ from journeyman.store.store import Store
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Usage
 from tests.support.clock import virtual_clock
+from tests.support.players import cancelled
 from tests.support.room import no_room
 
 
@@ -397,9 +399,33 @@ async def test_what_was_said_meanwhile_is_said_again_at_its_place() -> None:
             await turn
     rest = Scripted(["Done."])
     async with Chat(agent, host=Host(journal=journal, model=rest)) as chat:
-        assert isinstance(await chat.prompt("Pay the invoices."), Success)
+        result = await chat.prompt("Pay the invoices.")
         assert "In euros." in [message.text for message in chat.messages]
-    assert world.paid == ["A"]
+    assert texts(result)[0] == SKIPPED, "a call that was skipped then is not made now"
+    assert not world.paid
+
+
+async def test_what_is_said_while_a_run_replays_is_said_after_what_is_replayed() -> None:
+    world, journal = World(dies_in="B"), InMemoryJournal()
+    script: list[Answer] = [call("pay", invoice="A", id="A"), call("pay", invoice="B", id="B")]
+    agent = Agent(name="payer", model=Scripted(script), tools=[world.pay()])
+
+    async def first_life() -> None:
+        async with Chat(agent, host=Host(journal=journal)) as chat:
+            await chat.prompt("Pay the invoices.")
+
+    living = asyncio.create_task(first_life())
+    await world.reached.wait()
+    await cancelled(living)
+    rest = Scripted(["Done."])
+    async with Chat(agent, host=Host(journal=journal, model=rest)) as chat:
+        turn = chat.prompt("Pay the invoices.")
+        chat.steer("In euros.")
+        result = await turn
+    assert [message.role for message in result.history] == ["user", "assistant"] * 3
+    assert result.history[4].text == "In euros."
+    assert texts(result)[0] == "paid A", "it was made before anything was said"
+    assert "unknown" in texts(result)[1]
 
 
 # -- who listens -------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from journeyman.cancel import Scope, current_call, is_awaited, is_failure
 from journeyman.errors import InvalidArguments, OutcomeUnknown, count
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, seen_of
-from journeyman.journal import Reservation
+from journeyman.journal import Reservation, about_call
 from journeyman.loop.record import Call, HandInTool, Outcome, Run
 from journeyman.loop.steps import OutcomeCodec
 from journeyman.result import ToolKind
@@ -99,27 +99,25 @@ def _kind(run: Run, use: ToolUse) -> ToolKind:
 
 def _reserve(run: Run, use: ToolUse) -> Reservation | None:
     """Reserve the call's place in the journal, in the order of the calls."""
-    if run.options.host.journal is None or use.name in run.hand_in.tools:
+    journal = run.options.host.journal
+    if journal is None:
         return None
-    tool = run.calls.tools.get(use.name)
-    if tool is None or tool.resumes:
-        return None
-    return run.options.host.journal.reserve(run.key(f"call/{use.id}"), effect=_effect(run, tool))
+    tool = None if use.name in run.hand_in.tools else run.calls.tools.get(use.name)
+    effect = "pure" if tool is None else _effect(run, tool)
+    return journal.reserve(run.key(f"call/{use.id}"), effect=effect, about=lambda: about_call(use))
 
 
 # -- one call ---------------------------------------------------------------------------------------------------------
 
 
 async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> Call:
-    inbox, started = run.options.inbox, run.clock.now()
-    if inbox is not None and inbox.has_steering:
-        skipped = Outcome.failed("skipped", SKIPPED)
-        await finish(run, use, skipped)
-        if run.options.store_step is not None:
-            run.options.store_step()
-        return Call(use, skipped)
-    own = run.hand_in.tools.get(use.name)
-    outcome = await (_outcome(run, use, reservation) if own is None else _handed_in(own, use))
+    inbox, own, started = run.options.inbox, run.hand_in.tools.get(use.name), run.clock.now()
+    if reservation is not None and reservation.is_known:
+        outcome: Outcome | None = await _known(run, reservation)
+    elif inbox is not None and inbox.has_steering:
+        outcome = await _settled(run, reservation, Outcome.failed("skipped", SKIPPED))
+    else:
+        outcome = await (_outcome(run, use, reservation) if own is None else _handed_in(own, use))
     if outcome is not None:
         await finish(run, use, outcome, duration_s=run.clock.now() - started)
         if run.options.store_step is not None:
@@ -132,20 +130,27 @@ async def _handed_in(own: HandInTool, use: ToolUse) -> Outcome | None:
     return None if result is None else Outcome(result, "rejected" if result.is_error else None)
 
 
+async def _known(run: Run, reservation: Reservation) -> Outcome:
+    """Return what came of a call in an earlier life of the run."""
+
+    async def never() -> Outcome:
+        raise AssertionError("A step that is known was to be done again.")
+
+    try:
+        return await reservation.step(never, codec=OutcomeCodec(run))
+    except OutcomeUnknown as unknown:
+        return await _settled(run, reservation, Outcome.failed("interrupted", f"Error: {unknown}"))
+
+
+async def _settled(run: Run, reservation: Reservation | None, outcome: Outcome) -> Outcome:
+    """Store the outcome of a call that was not made, because of what may be otherwise in another life of the run."""
+    if reservation is not None:
+        await reservation.settle(outcome, codec=OutcomeCodec(run))
+    return outcome
+
+
 async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> Outcome:
-    """Say what comes of one call: was it done before, is the tool known, may it still fail, is there budget?"""
-    codec = OutcomeCodec(run)
-    if reservation is not None and reservation.is_known:
-
-        async def never() -> Outcome:
-            raise AssertionError("A step that is known was to be done again.")
-
-        try:
-            return await reservation.step(never, codec=codec)
-        except OutcomeUnknown as unknown:
-            outcome = Outcome.failed("interrupted", f"Error: {unknown}")
-            await reservation.settle(outcome, codec=codec)
-            return outcome
+    """Say what comes of one call: is the tool known, may it still fail, is there budget?"""
     most = run.agent.limits.tool_failures
     if most is not None and run.calls.failures.get(use.name, 0) >= most:
         return Outcome.failed(
@@ -157,10 +162,8 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
     if run.attempt.budget.limits_calls and not run.attempt.budget.take_call():
         outcome = Outcome.failed("over_budget", "Error: not run: this run may make no more tool calls.")
     else:
-        outcome = await gated(run, tool, use, reservation)
-    if reservation is not None and outcome.error in _DECIDED:
-        await reservation.settle(outcome, codec=codec)
-    return outcome
+        outcome = await gated(run, tool, use, None if tool.resumes else reservation)
+    return await _settled(run, reservation if outcome.error in _DECIDED else None, outcome)
 
 
 _DECIDED: Final = frozenset(("denied", "over_budget"))

@@ -116,10 +116,15 @@ async def _hear(run: Run, inbox: Inbox) -> None:
     async def take(_: Run) -> tuple[UserContent, ...]:
         return inbox.take_steering()
 
-    key = f"attempt/{run.attempt.number}/iteration/{run.attempt.iteration + 1}/said"
-    journal = run.options.host.journal
-    if inbox.has_news or (journal is not None and journal.reserve(key, effect="pure").is_known):
-        run.say(*await decided(run, key, take, codec=CONTENT))
+    here = f"attempt/{run.attempt.number}/iteration/{run.attempt.iteration + 1}"
+    journal, is_said = run.options.host.journal, inbox.has_news
+    if journal is not None and not journal.reserve(f"{here}/said", effect="pure").is_known:
+        # What waits now was not there when the model answered in an earlier life: it is said later.
+        is_said = is_said and not any(True for _ in journal.stored(f"{here}/model"))
+    elif journal is not None:
+        is_said = True
+    if is_said:
+        run.say(*await decided(run, f"{here}/said", take, codec=CONTENT))
 
 
 def _answer_unrun(run: Run, response: Response) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
+from functools import partial
 from typing import Final, Literal
 
 from journeyman.cancel import is_failure
@@ -73,7 +74,8 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
         content = tuple(encodable(block) for block in response.content)
         return _StoredResponse(replace(response, content=content), Usage.total(call.used))
 
-    place = run.options.host.journal.reserve(run.key(step), effect="idempotent")
+    about = partial(run.asked.about, call.request, run.history.messages)
+    place = run.options.host.journal.reserve(run.key(step), effect="idempotent", about=about)
     answer = await place.step(work, codec=_ResponseCodec())
     if not call.used:
         call.count(answer.spent)
@@ -115,10 +117,14 @@ class _StoredResponse:
     """By all requests of the call, failed ones included."""
 
 
+_NOT_COUNTED: Final = (b'"error":"over_budget"', b'"error":"skipped"')
+"""What a stored call says that no limit on calls has counted."""
+
+
 def spent_by(key: str, value: bytes | None) -> tuple[int, Usage]:
     """Return how many calls, and what use, a stored step stands for."""
     if key.rpartition("/")[0].endswith("/call"):
-        return int(value is None or b'"error":"over_budget"' not in value), NOTHING_USED
+        return int(value is None or not any(each in value for each in _NOT_COUNTED)), NOTHING_USED
     if value is not None and b'"spent"' in value:
         return 0, _ResponseCodec().decode(value).spent
     return 0, NOTHING_USED

@@ -14,7 +14,7 @@ from zlib import crc32
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
-from journeyman.journal import LIFE, Journal, Lives, Steps, StoredStep, worked_s
+from journeyman.journal import LIFE, About, Journal, Lives, Steps, StoredStep, worked_s
 from journeyman.store.file import File, Lock
 from journeyman.types import Effect, JsonObject
 
@@ -28,7 +28,7 @@ class FileJournal(Journal):
     lock: Lock
     _lives: Lives = field(default_factory=Lives, init=False)
 
-    def reserve(self, key: str, *, effect: Effect) -> StoredStep:
+    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> StoredStep:
         return StoredStep(self, key, effect)
 
     def begin_life(self, prefix: str = "") -> float:

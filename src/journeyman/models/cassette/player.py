@@ -18,7 +18,7 @@ from pydantic import JsonValue
 
 from journeyman.cancel import current_scope, is_failure
 from journeyman.errors import CassetteError, ModelUnavailable, NotRecorded, ProviderError, name_and_words
-from journeyman.journal import Codec, Journal
+from journeyman.journal import About, Codec, Journal
 from journeyman.model import Facts, InputPart, Model, Part, Request, TextPart, ThinkingPart, opened
 from journeyman.models.cassette.format import ModelLine, RecordedCall, RecordedRequest
 from journeyman.models.cassette.pieces import json_line
@@ -202,7 +202,7 @@ class CassetteJournal(Journal):
 
     state: CassetteState
 
-    def reserve(self, key: str, *, effect: Effect) -> CallStep:
+    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> CallStep:
         run = self.state.run()
         is_looked_up = "/call/" in key and self.state.records != "all"
         return CallStep(self.state, run, key, effect, self.state.playback.call(run, key) if is_looked_up else None)
