@@ -46,8 +46,9 @@ MAY_IMPORT: dict[str, str] = {
     "team": "values ports tools agent loop chat tasks",
     "subagents": "values ports tools agent loop chat tasks team",
     **dict.fromkeys(ADAPTERS.split(), "values ports tools agent"),
+    "durable": f"{KERNEL} store",
     "serve": f"{KERNEL} {ADAPTERS}",
-    "applications": f"{KERNEL} {ADAPTERS} serve",
+    "applications": f"{KERNEL} {ADAPTERS} durable serve",
 }
 # Of a room that may be imported, all that may be.
 ONLY = {("subagents", "team"): {"team.spawn"}, **{(adapter, "agent"): {"connect"} for adapter in ADAPTERS.split()}}

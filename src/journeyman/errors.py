@@ -19,6 +19,12 @@
     ├── SubagentFailed        a sub-agent's run failed; `failure` is its `Failure`
     ├── NothingToContinue     a chat's last word is the model's, and nothing waits
     ├── TeamError             a team cannot do what it was asked: a name is taken or unknown, it is closed, …
+    ├── RunDiffers            a durable run has this id, and is of another agent, input or options
+    ├── RunInUse              a durable run is driven elsewhere
+    ├── RunUnknown            no durable run has this id; names the nearest
+    ├── RunOver               a durable run has ended, so nothing can be said to it
+    ├── RunBlocked            a durable run cannot go on by itself; says why, and what to do
+    ├── StepTooLarge          the value of a step is too long to be stored
     ├── StoreError            a store of sessions cannot be opened, read or written
     │   └── SessionInUse      another process, or this one, has the session open; names it
     └── RunError              `Failure.unwrap()` was called
@@ -334,7 +340,7 @@ class TeamError(JourneymanError):
 class StoreError(JourneymanError):
     """A store of sessions cannot be opened, read or written. Nothing in it was changed."""
 
-    def __init__(self, message: str, *, hint: str, may_pass: bool = False) -> None:
+    def __init__(self, message: str, *, hint: str, may_pass: bool = False, is_busy: bool = False) -> None:
         super().__init__(f"{message} {hint}")
         self.message = message
         """What is wrong, with the file."""
@@ -342,6 +348,8 @@ class StoreError(JourneymanError):
         """What to do about it."""
         self.may_pass = may_pass
         """True for what may be otherwise later, such as a full disk; False for a closed or damaged file."""
+        self.is_busy = is_busy
+        """True when another process was writing just then."""
 
 
 class SessionInUse(StoreError):
@@ -351,6 +359,63 @@ class SessionInUse(StoreError):
         super().__init__(message, hint=hint)
         self.pid = pid
         """The process that has it open; None when that cannot be read."""
+
+
+class RunDiffers(JourneymanError):
+    """There is a durable run with this id, and it is another one. Nothing was done."""
+
+    def __init__(self, run: str, difference: str) -> None:
+        super().__init__(f"There is a run {run!r} already, and {difference}. Give the new one another id.")
+        self.run = run
+        self.difference = difference
+
+
+class RunInUse(JourneymanError):
+    """A durable run is driven elsewhere: only one process may do so at a time."""
+
+    def __init__(self, run: str, owner: str) -> None:
+        super().__init__(
+            f"The run {run!r} is driven by {owner}. Wait for its end with `await handle.result()`; if that process is"
+            " stopped, take the run from it: durable.resume(…, steal=True), or journeyman resume --steal."
+        )
+        self.run = run
+        self.owner = owner
+
+
+class RunUnknown(JourneymanError):
+    """No durable run has this id."""
+
+    def __init__(self, run: str, nearest: Sequence[str]) -> None:
+        near = f"Did you mean {' or '.join(nearest)}?" if nearest else "There is none yet."
+        super().__init__(f"There is no run {run!r}. {near}")
+        self.run = run
+        self.nearest = tuple(nearest)
+
+
+class RunOver(JourneymanError):
+    """A durable run has ended: nothing can be said to it any more."""
+
+    def __init__(self, run: str, how: str) -> None:
+        super().__init__(f"The run {run!r} has ended ({how}), so nothing can be said to it. Its result is stored.")
+        self.run = run
+
+
+class RunBlocked(JourneymanError):
+    """A durable run cannot go on by itself. Nothing of it was lost, and nothing was done that it did not ask for."""
+
+    def __init__(self, run: str, why: str) -> None:
+        super().__init__(f"The run {run!r} is blocked: {why}.")
+        self.run = run
+        self.why = why
+
+
+class StepTooLarge(JourneymanError):
+    """The value of a step is too long to be stored."""
+
+    def __init__(self, key: str, *, n_bytes: int, most_bytes: int) -> None:
+        super().__init__(f"the value of step {key!r} has {n_bytes:,} bytes, and {most_bytes:,} are the most")
+        self.key = key
+        self.n_bytes = n_bytes
 
 
 class SubagentMisused(JourneymanError):

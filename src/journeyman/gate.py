@@ -16,10 +16,11 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from typing import Final, Literal, Protocol, TypeAlias, cast, get_args, runtime_checkable
 
 import orjson
+from pydantic import ValidationError
 
 from journeyman.cancel import is_awaited, is_failure
 from journeyman.errors import name_and_words
@@ -33,6 +34,7 @@ from journeyman.types import (
     TextOrigin,
     ToolResult,
     ToolUse,
+    adapter_of,
     canonical_json,
     frozen,
     frozen_in_order,
@@ -145,6 +147,40 @@ class Approval:
 
 Decision: TypeAlias = Allow | Deny | Rewrite | Stop
 Approver: TypeAlias = Callable[[Approval], Awaitable[Decision]]
+
+
+class DecisionCodec:
+    """Stores decisions as JSON."""
+
+    def encode(self, value: Decision) -> bytes:
+        facts = {each.name: getattr(value, each.name) for each in fields(value)}
+        return orjson.dumps({"decision": _WORDS[type(value)], **facts})
+
+    def decode(self, data: bytes) -> Decision:
+        """Return the decision.
+
+        Raises:
+            ValueError: it is none.
+        """
+        facts: object = orjson.loads(data)
+        if not isinstance(facts, dict):
+            raise ValueError(f"a decision is an object, not {facts!r:.100}")
+        named = cast("dict[str, object]", facts)
+        kind = next((kind for kind, word in _WORDS.items() if word == named.get("decision")), None)
+        if kind is None:
+            raise ValueError(
+                f"there is no decision {named.get('decision')!r}: it is one of {', '.join(_WORDS.values())}"
+            )
+        try:
+            return adapter_of(kind).validate_python(
+                {name: value for name, value in named.items() if name != "decision"}
+            )
+        except ValidationError as error:
+            raise ValueError(str(error)) from error
+
+
+_WORDS: Final[dict[type[Decision], str]] = {Allow: "allow", Deny: "deny", Rewrite: "rewrite", Stop: "stop"}
+DECISION: Final = DecisionCodec()
 
 
 @runtime_checkable
@@ -278,7 +314,7 @@ async def _verdict(gate: Gate, request: GateRequest, approve: Approver | None) -
         offers=verdict.offers,
         rule=verdict.rule,
     )
-    decision = None if approve is None else await _answer(approval, approve)
+    decision = None if approve is None else await answer(approval, approve)
     if isinstance(gate, Settles):
         return gate.settle(replace(approval, request=_copy(request)), decision)
     return Deny(approval.question) if decision is None else decision
@@ -289,7 +325,7 @@ def _copy(request: GateRequest) -> GateRequest:
     return replace(request, arguments=deepcopy(request.arguments))
 
 
-async def _answer(approval: Approval, approve: Approver) -> Decision:
+async def answer(approval: Approval, approve: Approver) -> Decision:
     """Return what the approver decides. Whatever is no decision is a denial."""
     try:
         given: object = approve(approval)

@@ -20,7 +20,8 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 import orjson
 
 from journeyman.errors import OutcomeUnknown, StoreError
-from journeyman.model import Request, ToolSpec
+from journeyman.gate import Approval, Decision
+from journeyman.model import Request
 from journeyman.types import Effect, Message, ToolUse, adapter_of, canonical_json, record_class, value_class
 
 T = TypeVar("T")
@@ -30,7 +31,7 @@ _AGAIN_S: Final = 1.0
 _SAID_EACH: Final = 30
 """What cannot be written is tried again after so long, and said as often as that."""
 About: TypeAlias = Callable[[], bytes]
-"""Returns a digest of what a step answers: of the request of a model call, of the name and arguments of a call. Asked
+"""Returns a digest of what a step answers: of the request of a model call, of the name and arguments of a call. Digests
 only by a journal that compares."""
 LIFE: Final = "life"
 """The end of the key under which it is marked that a life begins."""
@@ -90,6 +91,16 @@ class Reservation(Protocol):
 class Journal(Protocol):
     """Remembers the steps of a run, and of the runs below it, by key."""
 
+    @property
+    def waits(self) -> bool:
+        """True when somebody may answer through it what a gate asks, in this life of the run or a later one."""
+        return False
+
+    async def wait(self, key: str, approval: Approval, *, expires_s: float | None) -> Decision | None:
+        """Wait for the answer to what a gate asks, or return the one that was stored under `key`. None: nobody has
+        answered within `expires_s` seconds, downtime included."""
+        return None
+
     def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> Reservation:
         """Take the place of a step. Called in program order, also for steps that then run at the same time.
 
@@ -123,7 +134,7 @@ def about_call(use: ToolUse) -> bytes:
     return blake2b(use.name.encode() + b"\n" + arguments, digest_size=_ABOUT_BYTES).digest()
 
 
-class Asked:
+class Digests:
     """Digests of what the model of one run is asked: prefix, settings, and the conversation so far.
 
     Every message is digested once: the digest of a conversation is that of the one before it and of what follows. It
@@ -144,21 +155,22 @@ class Asked:
             chain.pop()  # the last message may have grown since
         for message in history[len(chain) :]:
             before = chain[-1][1] if chain else b""
-            chain.append((message, blake2b(before + _plain([message.role, message.content]), digest_size=_ABOUT_BYTES).digest()))
+            chain.append(
+                (message, blake2b(before + _plain([message.role, message.content]), digest_size=_ABOUT_BYTES).digest())
+            )
         conversation = chain[-1][1] if chain else b""
         prefix = request.prefix.wire.get(_ABOUT)
         if prefix is None:
-            prefix = _plain([request.prefix.system, [_shown(tool) for tool in request.prefix.tools]])
+            tools = [
+                [tool.name, tool.description, tool.input_schema, tool.strict, tool.deferred]
+                for tool in request.prefix.tools
+            ]
+            prefix = _plain([request.prefix.system, tools])
             prefix = request.prefix.wire[_ABOUT] = blake2b(prefix, digest_size=_ABOUT_BYTES).digest()
         return blake2b(prefix + _plain(request.settings) + conversation, digest_size=_ABOUT_BYTES).digest()
 
 
 _ABOUT: Final = "about"
-
-
-def _shown(tool: ToolSpec) -> list[object]:
-    """Return what a model sees of a tool."""
-    return [tool.name, tool.description, tool.input_schema, tool.strict, tool.deferred]
 
 
 def _plain(value: object) -> bytes:
@@ -329,6 +341,13 @@ class Section(Journal):
 
     journal: Journal
     prefix: str
+
+    @property
+    def waits(self) -> bool:
+        return self.journal.waits
+
+    async def wait(self, key: str, approval: Approval, *, expires_s: float | None) -> Decision | None:
+        return await self.journal.wait(f"{self.prefix}/{key}", approval, expires_s=expires_s)
 
     def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> Reservation:
         return self.journal.reserve(f"{self.prefix}/{key}", effect=effect, about=about)

@@ -151,8 +151,8 @@ async def test_a_file_of_somebody_else_or_of_a_newer_version_is_refused_and_not_
         changed(path, "CREATE TABLE diary (day TEXT)")
     else:
         await spoken(path, "Hi.")
-        changed(path, "PRAGMA user_version = 2")
-        why = r"has format 2; this version of journeyman reads formats up to 1\. Update"
+        changed(path, "PRAGMA user_version = 3")
+        why = r"has format 3; this version of journeyman reads formats up to 2\. Update"
     before = path.read_bytes()
     with pytest.raises(StoreError, match=why):
         Store(path)

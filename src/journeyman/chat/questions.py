@@ -84,7 +84,7 @@ class Questions:
         finally:
             self.watch.show(_event_of(request.path, id, decision))
 
-    async def ask(self, path: RunPath, question: str, options: Sequence[str]) -> str | None:
+    async def ask(self, path: RunPath, question: str, options: Sequence[str], *, call: str = "") -> str | None:
         """Let the chat's user answer a question. None: nobody is there."""
         if not self.watch.is_heard:
             return None
@@ -146,7 +146,8 @@ async def ask_user(
 ) -> str | ToolResult:
     """Ask the user, and wait for the answer. Ask only for what you cannot find out yourself."""
     asker = current_asker.get()
-    answer = None if asker is None else await asker.ask(context.path, question, options or ())
+    call = f"attempt/{context.attempt}/iteration/{context.iteration}/call/{context.tool_use_id}"
+    answer = None if asker is None else await asker.ask(context.path, question, options or (), call=call)
     if answer is None:
         return ToolResult(NOBODY, is_error=True)
     guard = current_guard.get()

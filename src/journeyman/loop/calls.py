@@ -13,14 +13,16 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from itertools import count as count_from
 from typing import Any, Final, cast
 
 from journeyman.cancel import Scope, current_call, is_awaited, is_failure
-from journeyman.errors import InvalidArguments, OutcomeUnknown, count
+from journeyman.errors import InvalidArguments, OutcomeUnknown, StepTooLarge, count
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
-from journeyman.gate import Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, seen_of
-from journeyman.journal import Reservation, about_call
-from journeyman.loop.record import Call, HandInTool, Outcome, Run
+from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, answer, seen_of
+from journeyman.journal import Journal, Reservation, about_call
+from journeyman.loop.record import Call, Outcome, Run
 from journeyman.loop.steps import OutcomeCodec
 from journeyman.result import ToolKind
 from journeyman.tools.context import ToolContext
@@ -116,18 +118,16 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> 
         outcome: Outcome | None = await _known(run, reservation)
     elif inbox is not None and inbox.has_steering:
         outcome = await _settled(run, reservation, Outcome.failed("skipped", SKIPPED))
+    elif own is None:
+        outcome = await _outcome(run, use, reservation)
     else:
-        outcome = await (_outcome(run, use, reservation) if own is None else _handed_in(own, use))
+        result = await own.handle(use)
+        outcome = None if result is None else Outcome(result, "rejected" if result.is_error else None)
     if outcome is not None:
         await finish(run, use, outcome, duration_s=run.clock.now() - started)
         if run.options.store_step is not None:
             run.options.store_step()
     return Call(use, outcome)
-
-
-async def _handed_in(own: HandInTool, use: ToolUse) -> Outcome | None:
-    result = await own.handle(use)
-    return None if result is None else Outcome(result, "rejected" if result.is_error else None)
 
 
 async def _known(run: Run, reservation: Reservation) -> Outcome:
@@ -219,19 +219,48 @@ async def gated(run: Run, tool: Tool[..., Any], use: ToolUse, reservation: Reser
 
 async def _journalled(run: Run, reservation: Reservation | None, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
     """Do the work of a call as a step of the journal. It begins here, when nobody has to be asked any more."""
-    return await (work() if reservation is None else reservation.step(work, codec=OutcomeCodec(run)))
+    if reservation is None:
+        return await work()
+    try:
+        return await reservation.step(work, codec=OutcomeCodec(run))
+    except StepTooLarge as error:  # what it did, it has done
+        return await _settled(run, reservation, Outcome.failed("raised", f"Error: the call was made, but {error}"))
 
 
 def _approver(run: Run, guard: Guard) -> Approver | None:
-    """Return who answers what a gate asks, with the time that the limits give for it."""
-    approve, seconds = guard.approve, run.agent.limits.approval_seconds
+    """Return who answers what a gate asks, with the time that the limits give for it. Where the program names nobody,
+    a journal may wait for an answer from elsewhere; and it stores what is answered."""
+    approve, seconds, journal = guard.approve, run.agent.limits.approval_seconds, run.options.host.journal
+    if journal is not None and journal.waits:
+        return _stored_approver(run, journal, approve, seconds)
     if approve is None or seconds is None:
         return approve
+    return _timely(run, approve, seconds)
+
+
+def _stored_approver(run: Run, journal: Journal, approve: Approver | None, seconds: float | None) -> Approver:
+    numbers = count_from(1)
+
+    async def answered(approval: Approval) -> Decision:
+        request = approval.request
+        key = run.key(f"call/{request.tool_use_id}/approval/{next(numbers)}/{approval.digest[:16]}")
+        if approve is not None:
+            asked = approve if seconds is None else _timely(run, approve, seconds)
+            work = partial(answer, approval, asked)
+            return await journal.reserve(key, effect="pure").step(work, codec=DECISION)
+        async with run.scope.unhurried():
+            decision = await journal.wait(key, approval, expires_s=seconds)
+        return Deny(f"nobody answered within {seconds:g}s: {approval.question}") if decision is None else decision
+
+    return answered
+
+
+def _timely(run: Run, approve: Approver, seconds: float) -> Approver:
 
     async def approve_in_time(approval: Approval) -> Decision:
         try:
             async with run.scope.unhurried(), asyncio.timeout(seconds):
-                return await approve(approval)
+                return await answer(approval, approve)
         except TimeoutError:
             return Deny(f"nobody answered within {seconds:g}s: {approval.question}")
 

@@ -22,7 +22,7 @@ from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, Mess
 from journeyman.gate import Guard
 from journeyman.history import History
 from journeyman.inbox import Inbox
-from journeyman.journal import Asked
+from journeyman.journal import Digests
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, Response
 from journeyman.output import StopGuard
@@ -186,7 +186,7 @@ class Run:
     states: States = field(default_factory=States)
     attempt: Attempt
     calls: Calls
-    asked: Asked = field(default_factory=Asked)
+    digests: Digests = field(default_factory=Digests)
     """Digests of what the model was asked, for the journal."""
     answer: str = ""
     """The model's last words; also those of an answer that broke off."""

@@ -74,7 +74,7 @@ async def once(run: Run, call: ModelCall, *, step: str) -> Response:
         content = tuple(encodable(block) for block in response.content)
         return _StoredResponse(replace(response, content=content), Usage.total(call.used))
 
-    about = partial(run.asked.about, call.request, run.history.messages)
+    about = partial(run.digests.about, call.request, run.history.messages)
     place = run.options.host.journal.reserve(run.key(step), effect="idempotent", about=about)
     answer = await place.step(work, codec=_ResponseCodec())
     if not call.used:

@@ -26,15 +26,16 @@ from typing import Any, Final
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.files import NO_LINKS, make_private_folder, open_lock, take_lock
 
-VERSION: Final = 1
-"""The version of the format. A file of a newer version is not touched."""
+VERSION: Final = 2
+"""The version of the format. A file of a newer version is not touched; one of version 1 is given the tables of durable
+runs."""
 
 APPLICATION: Final = 0x6A6D6E31
 """Marks a file as a store of this library."""
 
 MAGIC: Final = b"SQLite format 3\x00"
 
-_BUSY_S: Final = 5.0
+BUSY_S: Final = 5.0
 
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS sessions (
@@ -50,6 +51,27 @@ CREATE INDEX IF NOT EXISTS steps_of_a_run ON steps (run, key);
 CREATE TABLE IF NOT EXISTS events (
     n INTEGER PRIMARY KEY, run TEXT NOT NULL, at REAL NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS events_of_a_run ON events (run);
+CREATE TABLE IF NOT EXISTS jm_runs (
+    n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT UNIQUE, parent TEXT, agent TEXT NOT NULL,
+    app TEXT NOT NULL, f INTEGER NOT NULL, head BLOB NOT NULL, queue TEXT NOT NULL, priority INTEGER NOT NULL,
+    dedup TEXT, created REAL NOT NULL, status TEXT NOT NULL, owner TEXT, gen INTEGER NOT NULL, epoch INTEGER NOT NULL,
+    wake REAL, n_signals INTEGER NOT NULL, asked BLOB, used_s REAL NOT NULL, tokens INTEGER NOT NULL,
+    cost REAL NOT NULL, attempt INTEGER NOT NULL, iteration INTEGER NOT NULL, lives INTEGER NOT NULL,
+    deaths INTEGER NOT NULL, n_steps INTEGER NOT NULL, why TEXT, result BLOB, ended REAL);
+CREATE UNIQUE INDEX IF NOT EXISTS jm_runs_of_a_dedup ON jm_runs (agent, dedup) WHERE dedup IS NOT NULL;
+CREATE INDEX IF NOT EXISTS jm_runs_ready ON jm_runs (priority DESC, created, id) WHERE status = 'ready';
+CREATE INDEX IF NOT EXISTS jm_runs_running ON jm_runs (queue) WHERE status = 'running';
+CREATE INDEX IF NOT EXISTS jm_runs_waiting ON jm_runs (wake) WHERE status = 'waiting' AND wake IS NOT NULL;
+CREATE INDEX IF NOT EXISTS jm_runs_by_age ON jm_runs (created);
+CREATE TABLE IF NOT EXISTS jm_steps (
+    n INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, kind INTEGER NOT NULL, about BLOB,
+    effect TEXT NOT NULL, epoch INTEGER NOT NULL, at REAL NOT NULL, used_s REAL NOT NULL, body BLOB,
+    crc INTEGER NOT NULL);
+CREATE UNIQUE INDEX IF NOT EXISTS jm_steps_by_key ON jm_steps (run, key, kind);
+CREATE TABLE IF NOT EXISTS jm_signals (
+    n INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL, kind TEXT NOT NULL, dedup TEXT NOT NULL, body TEXT NOT NULL,
+    at REAL NOT NULL, who TEXT NOT NULL);
+CREATE UNIQUE INDEX IF NOT EXISTS jm_signals_by_dedup ON jm_signals (run, kind, dedup);
 """
 
 
@@ -60,8 +82,10 @@ class Damaged(StoreError):
 class File:
     """An open store. Any thread may use it; one does at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, busy_s: float = BUSY_S) -> None:
         """Open the file at `path`, and make it if it is not there.
+
+        What another process keeps waiting for more than `busy_s` is a `StoreError` that `is_busy`.
 
         Raises:
             StoreError: it cannot be opened, or it is not a store that this version can read.
@@ -81,10 +105,11 @@ class File:
                     f"{path} may be written by others (mode {mode:o}), so what it holds cannot be relied on.",
                     hint=f"If you trust what is in it: chmod 600 {quote(str(path))}. Else use another file.",
                 )
-            self._connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             with _explained(path, "opened"):
                 self._prepare()
+                self._connection.execute(f"PRAGMA busy_timeout = {int(busy_s * 1000)}")
         except BaseException:
             self._connection.close()
             raise
@@ -100,6 +125,8 @@ class File:
             if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise not_a_store(self.path)
             self._connection.execute("PRAGMA journal_mode = WAL")
+            version = 0
+        if version < VERSION:
             facts = f"PRAGMA user_version = {VERSION}; PRAGMA application_id = {APPLICATION}"
             with self.transaction() as connection:
                 for statement in filter(str.strip, f"{TABLES}{facts}".split(";")):
@@ -188,7 +215,8 @@ def _explained(path: Path, what: str) -> Generator[None]:
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "decode" in str(error):
             raise damaged(path, str(error)) from error
         hint = _HINTS.get(code, "Close what else uses it, and open it again.")
-        raise StoreError(f"{path} could not be {what}: {error}.", hint=hint, may_pass=code in _HINTS) from error
+        message, is_busy = f"{path} could not be {what}: {error}.", code == sqlite3.SQLITE_BUSY
+        raise StoreError(message, hint=hint, may_pass=code in _HINTS, is_busy=is_busy) from error
     except UnicodeDecodeError as error:  # a name in the file that is no text
         raise damaged(path, "it holds what is no text") from error
     except OSError as error:
@@ -209,9 +237,7 @@ class Lock:
             SessionInUse: somebody holds it.
             StoreError: the lock file cannot be made, or files cannot be locked here.
         """
-        is_safe = name.isalnum() and name.isascii() and len(name) <= 32
-        shown = name if is_safe else sha256(name.encode()).hexdigest()[:16]
-        self._path = store.with_name(f"{store.name}-{shown}.lock")
+        self._path = _lock_path(store, name)
         self._file = self._taken(what)
 
     def _taken(self, what: str) -> int:
@@ -245,6 +271,35 @@ class Lock:
                 self._path.unlink(missing_ok=True)
             os.close(self._file)
             self._file = -1
+
+
+def is_held(store: Path, name: str) -> bool:
+    """Tell whether somebody holds the lock called `name`. If nobody does, its file is removed: for locks whose name is
+    never used again.
+
+    Raises:
+        StoreError: files cannot be locked here.
+    """
+    path = _lock_path(store, name)
+    try:
+        file = os.open(path, os.O_RDWR | NO_LINKS)
+    except FileNotFoundError:
+        return False
+    try:
+        _take(file, name)
+    except SessionInUse:
+        return True
+    finally:
+        os.close(file)
+    with suppress(OSError):
+        path.unlink()
+    return False
+
+
+def _lock_path(store: Path, name: str) -> Path:
+    is_safe = name.isalnum() and name.isascii() and len(name) <= 32
+    shown = name if is_safe else sha256(name.encode()).hexdigest()[:16]
+    return store.with_name(f"{store.name}-{shown}.lock")
 
 
 def check_free(store: Path, *, what: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import struct
+import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import count
@@ -18,7 +19,7 @@ from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 from journeyman.errors import count as count_of
-from journeyman.store.file import APPLICATION, MAGIC, File, check_free, not_a_store
+from journeyman.store.file import APPLICATION, BUSY_S, MAGIC, Damaged, File, check_free, not_a_store
 from journeyman.store.journal import crc_of_step
 from journeyman.store.log import Record, readable
 
@@ -27,12 +28,25 @@ _COLUMNS: Final = {
     "records": "session, kind, position, at, body, crc",
     "steps": "run, key, at, body, crc",
     "events": "run, at, body, crc",
+    "jm_runs": (
+        "id, name, parent, agent, app, f, head, queue, priority, dedup, created, status, owner, gen, epoch, wake,"
+        " n_signals, asked, used_s, tokens, cost, attempt, iteration, lives, deaths, n_steps, why, result, ended"
+    ),
+    "jm_steps": "run, key, kind, about, effect, epoch, at, used_s, body, crc",
+    "jm_signals": "run, kind, dedup, body, at, who",
 }
+_TEXT, _BYTES, _NUMBER = (str, type(None)), (bytes, type(None)), (float, type(None))
 _TYPES: Final[dict[str, tuple[type | tuple[type, ...], ...]]] = {
     "sessions": (str, str, float, (str, type(None))),
     "records": (str, str, int, float, bytes, int),
     "steps": (str, str, float, (bytes, type(None)), int),
     "events": (str, float, bytes, int),
+    "jm_runs": (
+        *(str, _TEXT, _TEXT, str, str, int, bytes, str, int, _TEXT, float, str, _TEXT, int, int, _NUMBER),
+        *(int, _BYTES, float, int, float, int, int, int, int, int, _TEXT, _BYTES, _NUMBER),
+    ),
+    "jm_steps": (str, str, int, _BYTES, str, int, float, float, _BYTES, int),
+    "jm_signals": (str, str, str, str, float, str),
 }
 _Found: TypeAlias = dict[str, dict[int, tuple[Any, ...]]]
 """For each table its rows, by their numbers."""
@@ -44,6 +58,20 @@ _UNKNOWN_ROWS: Final = 100_000
 
 class StoreRepaired(UserWarning):
     """A store was damaged. What could be read of it is in its place; the damaged file is kept beside."""
+
+
+def opened(path: Path, *, busy_s: float = BUSY_S) -> tuple[File, str | None]:
+    """Open the store at `path`, repaired if it is damaged; then say what was repaired, with a `StoreRepaired` warning.
+
+    Raises:
+        StoreError: as `File` and `rescue` do.
+    """
+    try:
+        return File(path, busy_s=busy_s), None
+    except Damaged:
+        notice = rescue(path)
+    warnings.warn(StoreRepaired(notice), stacklevel=3)
+    return File(path, busy_s=busy_s), notice
 
 
 def rescue(path: Path) -> str:
@@ -130,6 +158,9 @@ def _write(path: Path, found: _Found) -> tuple[int, int]:
             for n, row in found["steps"].items()
         },
         "events": {n: row for n, row in found["events"].items() if row[3] == crc32(row[2])},
+        "jm_runs": {n: _blocked(row) for n, row in found["jm_runs"].items()},
+        "jm_steps": found["jm_steps"],  # who reads them checks them
+        "jm_signals": found["jm_signals"],
     }
     with closing(File(path)) as new, new.transaction() as connection:
         for table, rows in tables.items():
@@ -141,6 +172,19 @@ def _write(path: Path, found: _Found) -> tuple[int, int]:
             statement = "INSERT INTO sessions (id, agent, created, parent) VALUES (?, '', ?, NULL)"
             connection.execute(statement, (session, began))
     return len(records), len(found["records"]) - len(records)
+
+
+_RUNS: Final = _COLUMNS["jm_runs"].split(", ")
+
+
+def _blocked(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a durable run as it stands after a repair: nobody knows whether all of its steps could be read, so one
+    that is not over goes on only when somebody says so."""
+    fields = dict(zip(_RUNS, row, strict=True))
+    if fields["status"] not in ("done", "failed"):
+        why = "the store was damaged, and steps of this run may be lost: look at what it has done, then resume it"
+        fields |= {"status": "blocked", "owner": None, "why": why}
+    return tuple(fields.values())
 
 
 def _is_sound_step(row: tuple[Any, ...]) -> bool:

@@ -27,7 +27,7 @@ from journeyman.session import Session, Sessions, Snapshot, Step
 from journeyman.store.file import Damaged, File, Lock, damaged
 from journeyman.store.journal import EventLog, FileJournal
 from journeyman.store.log import Line, Record, Used, crc_of, first_crc, lines_of, queued, readable
-from journeyman.store.repair import StoreRepaired, rescue
+from journeyman.store.repair import StoreRepaired, opened, rescue
 from journeyman.types import NOTHING_USED, Message, Usage, adapter_of, dump_messages
 
 T = TypeVar("T")
@@ -72,13 +72,10 @@ class Store:
             StoreError: it cannot be opened, it is of a newer version, or it is something else.
         """
         self.path = Path(path).absolute()
-        self.notice: str | None = None
-        """What was repaired; None when nothing was."""
         self._journals: list[FileJournal] = []
-        try:
-            self._file = File(self.path)
-        except Damaged:
-            self._file = self._rescued()
+        self.notice: str | None
+        """What was repaired; None when nothing was."""
+        self._file, self.notice = opened(self.path)
 
     def _rescued(self) -> File:
         self.notice = rescue(self.path)

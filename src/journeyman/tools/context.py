@@ -60,10 +60,13 @@ class BackgroundTasks(Protocol):
 
 
 class Asker(Protocol):
-    """Where a tool asks the user of the chat in which it is called."""
+    """Where a tool asks the user: of the chat in which it is called, or of the durable run."""
 
-    async def ask(self, path: tuple[str, ...], question: str, options: Sequence[str]) -> str | None:
-        """Return the user's answer, which need not be one of the options. None: nobody is there."""
+    async def ask(self, path: tuple[str, ...], question: str, options: Sequence[str], *, call: str = "") -> str | None:
+        """Return the user's answer, which need not be one of the options. None: nobody is there.
+
+        `call` says which call it is, if that may be made again in another life of the run: one that only asks.
+        """
         ...
 
 

@@ -235,6 +235,14 @@ class OutputSchema(Generic[T]):
         except (PydanticSerializationError, ValueError, TypeError, AttributeError):
             return repr(value).encode("utf-8", "backslashreplace")
 
+    def load(self, dumped: bytes) -> T:
+        """Return the value that `dump` has written.
+
+        Raises:
+            InvalidArguments: it does not fit; it lists every issue.
+        """
+        return parsed(self._adapter.validate_json, dumped, f"stored {self.name!r}", hides=self._hides)
+
 
 def output_schema(form: TypeForm[T], *, name: str = "output") -> OutputSchema[T]:
     """Compile a type.

@@ -1,0 +1,451 @@
+"""Durable runs: kill the process anywhere, and the run goes on where it was, here or in another process.
+
+`Durable` begins runs and finds them again, `Handle` is one of them, `Worker` does what was only started. Correctness
+rests on the records behind the port `Engine` alone: whoever claims a run last may write, and nobody else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, Final, Self
+
+from typing_extensions import TypeVar
+
+from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
+from journeyman.cancel import Abort
+from journeyman.durable.drive import Program
+from journeyman.durable.engine import Engine
+from journeyman.durable.handle import Handle, is_before
+from journeyman.durable.hub import Hub
+from journeyman.durable.journal import Leaving, place_of
+from journeyman.durable.records import (
+    DONE,
+    Head,
+    Row,
+    RunInfo,
+    Status,
+    crc_of,
+    dump_head,
+    gates_of,
+    info_of,
+    load_head,
+    name_fault,
+    new_id,
+    prints_of,
+    wall_clock,
+)
+from journeyman.durable.sqlite import SqliteEngine
+from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, quoted
+from journeyman.events import Callbacks, Listener
+from journeyman.loop.attempts import run as run_once
+from journeyman.result import Result
+from journeyman.types import Message
+
+_log = logging.getLogger("journeyman")
+_POLL_S: Final = 0.1
+_SHORTEST_DIGEST: Final = 6
+LINGER_S: Final = 5.0
+Value = TypeVar("Value", default=Any, covariant=True)
+
+
+class Durable:
+    """Durable runs in one store: `async with Durable("runs.db") as durable: await durable.run(agent, "…", id="7")`.
+
+    The store is a SQLite file, which several processes may share. It is used from one event loop.
+    """
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | Engine,
+        *,
+        app: str = "",
+        linger_s: float = LINGER_S,
+        strict: bool = False,
+        now: Callable[[], float] = wall_clock,
+    ) -> None:
+        """`store` is the path of a file, which is made if it is not there, or an engine.
+
+        Args:
+            store: The path of a file, `sqlite:PATH`, or an engine.
+            app: A label of the program that begins runs; `list` shows it.
+            linger_s: How long a run that only waits for somebody stays in memory, in seconds.
+            strict: Block a run whose agent is not as it was begun with, instead of going on while its steps fit.
+            now: The wall clock, in seconds since 1970.
+
+        Raises:
+            ValueError: `store` is neither a path nor one of the forms.
+        """
+        engine = SqliteEngine(path_of(store)) if isinstance(store, str | os.PathLike) else store
+        self.hub: Final = Hub(engine, linger_s=linger_s, strict=strict, now=now)
+        self._app: Final = app
+
+    async def __aenter__(self) -> Self:
+        await self.hub.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.hub.close()
+
+    # -- beginning and going on
+
+    async def run(  # noqa: PLR0913 - one for each choice, all by name
+        self,
+        agent: Agent[Out, In],
+        input: In,
+        *,
+        id: str | None = None,
+        max_attempts: int | None = None,
+        callbacks: Callbacks | None = None,
+        on_event: Listener | None = None,
+        abort: Abort | None = None,
+        history: Sequence[Message] = (),
+        host: Host | None = None,
+    ) -> Result[Out]:
+        """Begin a run, or go on with the one that has this id, and return how it ended; that of one that is over is
+        read from the store.
+
+        The run is driven here. While it waits for somebody, for longer than it lingers, it is a row in the store, and
+        this waits for its end, whoever drives it then. If the surrounding task is cancelled, the run may be gone on
+        with by the same call.
+
+        Raises:
+            RunDiffers: there is a run with this id, of another agent, input or options, or with more gates.
+            RunInUse: it is driven elsewhere.
+            RunBlocked: it cannot go on by itself.
+            StoreError: the store cannot be read or written.
+        """
+        host = NOTHING_AROUND if host is None else host
+        program = self._program(agent, host=host, callbacks=callbacks, on_event=on_event, abort=abort)
+        try:
+            head = self._head(agent, input, max_attempts=max_attempts, history=history, host=host)
+        except InvalidArguments:  # it ends before anything was done
+            return await run_once(agent, input, max_attempts=max_attempts, history=history, host=host)
+        row = await self._begun(head, id=id)
+        also: tuple[Status, ...] = ("waiting",)
+        while True:
+            outcome = await self.hub.driven(row.id, program, also=also)
+            if not isinstance(outcome, Leaving):
+                return outcome
+            if outcome.how == "blocked":
+                raise RunBlocked(row.name or row.id, outcome.why)
+            also = ()
+            await self.hub.changed()
+
+    async def start(  # noqa: PLR0913 - one for each choice, all by name
+        self,
+        agent: Agent[Out, In],
+        input: In,
+        *,
+        id: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        after_s: float = 0.0,
+        dedup: str | None = None,
+        max_attempts: int | None = None,
+        history: Sequence[Message] = (),
+        host: Host | None = None,
+        target: str = "",
+        model: str = "",
+    ) -> Handle[Out]:
+        """Store a run for a `Worker` to do, and return at once.
+
+        Args:
+            agent: Its agent, which the worker knows by its name.
+            input: What it is to do.
+            id: A name of yours; a run that has it already is returned instead, if it is the same.
+            queue: Where it waits for a worker.
+            priority: Of two that wait, the higher goes first.
+            after_s: It does not begin before so many seconds.
+            dedup: Of one agent, a second run with the same is not begun: the first is returned.
+            max_attempts: As for `run`.
+            history: As for `run`.
+            host: Its gates are noted, so that no worker does it with fewer.
+            target: Where a command finds the agent: `agents.py:analyst`.
+            model: The model that a command uses instead of the agent's.
+
+        Raises:
+            InvalidArguments: the input does not fit the agent's type.
+            RunDiffers: there is another run with this id.
+            StoreError: the store cannot be written.
+        """
+        head = self._head(
+            agent, input, max_attempts=max_attempts, history=history, host=NOTHING_AROUND if host is None else host
+        )
+        head = replace(head, target=target, model=model)
+        wake = self.hub.now() + after_s if after_s > 0 else None
+        row = await self._begun(head, id=id, queue=queue, priority=priority, wake=wake, dedup=dedup)
+        return Handle(self.hub, row.id, agent)
+
+    async def resume(
+        self,
+        run: str,
+        agent: Agent[Any, Any],
+        *,
+        steal: bool = False,
+        accept: bool = False,
+        callbacks: Callbacks | None = None,
+        on_event: Listener | None = None,
+        abort: Abort | None = None,
+        host: Host | None = None,
+    ) -> Result[Any] | RunInfo:
+        """Go on with a run here, until it is over, or has to wait: then what is known of it is returned.
+
+        Args:
+            run: Its id or name.
+            agent: Its agent.
+            steal: Take it from a process that is alive, but stopped. What that one does meanwhile is not stored.
+            accept: Take stored answers as they are, though they are to other questions than the agent asks now.
+            callbacks: As for `run`.
+            on_event: As for `run`.
+            abort: As for `run`.
+            host: As for `run`.
+
+        Raises:
+            RunUnknown, RunDiffers, RunInUse, RunBlocked, StoreError: as for `run`.
+        """
+        row = await self.hub.row(run)
+        around = NOTHING_AROUND if host is None else host
+        program = self._program(agent, host=around, callbacks=callbacks, on_event=on_event, abort=abort)
+        head = load_head(row)
+        if head.agent != agent.name:
+            raise RunDiffers(run, f"it is one of the agent {head.agent!r}, not of {agent.name!r}")
+        accepting = dump_head(replace(head, accepts=True)) if accept else None
+        outcome = await self.hub.driven(row.id, program, also=("waiting", "blocked"), steal=steal, head=accepting)
+        if not isinstance(outcome, Leaving):
+            return outcome
+        if outcome.how == "blocked":
+            raise RunBlocked(run, outcome.why)
+        return info_of(await self.hub.row(row.id))
+
+    async def fork(
+        self,
+        run: str,
+        at: tuple[int, int],
+        *,
+        id: str | None = None,
+        agent: Agent[Any, Any] | None = None,
+        input: object = None,
+        target: str | None = None,
+    ) -> Handle[Any]:
+        """Begin another run with all that this one had done before an attempt and iteration. Nothing of it begins yet:
+        `resume` it, or let a worker do it.
+
+        What was done before is taken as it is, also if the agent or the input is another now. That a call was begun is
+        not taken: what was not finished before is done anew.
+
+        Args:
+            run: The id or name of the run.
+            at: The attempt and the iteration, from 1, from which the new run goes its own way.
+            id: A name for the new run.
+            agent: Another agent for it; None: the same.
+            input: Another input; None: the same.
+            target: Where a command finds the agent.
+
+        Raises:
+            RunUnknown: there is no such run.
+            ValueError: the run was never there, or `at` is no place.
+            RunDiffers: there is another run with this id.
+        """
+        row = await self.hub.row(run)
+        head, records = load_head(row), await self.hub.engine.records(row.id)
+        attempt, iteration = at
+        places = {place_of(each.key) for each in records} - {(0, 0)}
+        most = max(places, default=(0, 0))
+        if not places:
+            raise ValueError(f"The run {run!r} has done nothing yet, so there is nothing to fork. Start another one.")
+        if attempt < 1 or iteration < 1 or at > (most[0], most[1] + 1):
+            raise ValueError(
+                f"The run {run!r} was never at {attempt}/{iteration}. Its last step is of attempt {most[0]}, iteration"
+                f" {most[1]}; both count from 1."
+            )
+        if agent is not None:
+            head = replace(head, agent=agent.name, prints=prints_of(agent))
+        if input is not None:
+            head = replace(head, input=_input_text(agent, input))
+        head = replace(head, target=head.target if target is None else target, accepts=True)
+        made = self._made(head, id=id, status="ready", parent=row.id)
+        kept = [each for each in records if each.kind == DONE and is_before(each.key, at)]
+        if agent is not None:
+            kept = [each for each in kept if each.key != "system"]
+        copied = [
+            each._replace(run=made.id, epoch=0, crc=crc_of(made.id, each.key, each.kind, each.body)) for each in kept
+        ]
+        stored = await self.hub.engine.add(made, copied)
+        if stored.id != made.id:
+            raise RunDiffers(id or "", "it is no fork that was made just now")
+        return Handle(self.hub, made.id, agent)
+
+    # -- finding runs
+
+    async def get(self, run: str, agent: Agent[Out, Any] | None = None) -> Handle[Out]:
+        """Return a run by its id, its name, or the beginning of either that no other has. With its agent, its result
+        has the output as the agent's type.
+
+        Raises:
+            RunUnknown: there is none.
+        """
+        return Handle(self.hub, (await self.hub.row(run)).id, agent)
+
+    async def list(
+        self, *, statuses: Collection[Status] = (), agent: str | None = None, limit: int = 50
+    ) -> tuple[RunInfo, ...]:
+        """Return what is known of runs, newest first."""
+        self.hub.check()
+        rows = await self.hub.engine.rows(statuses=statuses, agent=agent, limit=limit)
+        return tuple(map(info_of, rows))
+
+    async def cancel(self, run: str, reason: str = "cancelled", *, who: str | None = None) -> None:
+        """Let a run end as cancelled, wherever it is driven. One that nobody drives ends when somebody resumes it.
+
+        Raises:
+            RunUnknown: there is none.
+            RunOver: it has ended.
+        """
+        await (await self.get(run)).stop(reason, who=who)
+
+    async def forget(
+        self, *runs: str, older_s: float = 0.0, statuses: Collection[Status] = ("done", "failed"), dry: bool = False
+    ) -> tuple[RunInfo, ...]:
+        """Forget runs that have ended, with all that is stored of them, and return what was known of them. A run that
+        has not ended is never forgotten.
+
+        Args:
+            runs: Their ids or names; none: all that ended more than `older_s` seconds ago.
+            older_s: How long ago they ended at least, in seconds.
+            statuses: `done`, `failed`, or both.
+            dry: True: only return them.
+
+        Raises:
+            RunUnknown: one of `runs` is not there.
+            ValueError: one of them has not ended.
+        """
+        self.hub.check()
+        if runs:
+            found: Sequence[Row] = [await self.hub.row(each) for each in runs]
+            for row in found:
+                if not info_of(row).is_over:
+                    raise ValueError(
+                        f"The run {row.name or row.id!r} is {row.status}: only one that has ended is forgotten."
+                    )
+        else:
+            before = self.hub.now() - older_s
+            found = await self.hub.engine.rows(statuses=statuses, ended_before=before, limit=1_000_000)
+        if not dry:
+            await self.hub.engine.forget([row.id for row in found])
+        return tuple(map(info_of, found))
+
+    # -- inside
+
+    def _program(
+        self,
+        agent: Agent[Any, Any],
+        *,
+        host: Host,
+        callbacks: Callbacks | None,
+        on_event: Listener | None,
+        abort: Abort | None,
+    ) -> Program:
+        self.hub.check()
+        if host.journal is not None:
+            raise ValueError("The host has a journal; a durable run has its own. Leave Host.journal out.")
+        return Program(agent=agent, host=host, callbacks=callbacks, on_event=on_event, abort=abort)
+
+    def _head(
+        self, agent: Agent[Any, Any], input: object, *, max_attempts: int | None, history: Sequence[Message], host: Host
+    ) -> Head:
+        self.hub.check()
+        return Head(
+            agent=agent.name,
+            input=_input_text(agent, input),
+            prints=prints_of(agent),
+            gates=gates_of(agent, host),
+            max_attempts=max_attempts,
+            history=tuple(history),
+            version=version("journeyman"),
+        )
+
+    def _made(self, head: Head, *, id: str | None, status: Status, **options: Any) -> Row:  # noqa: ANN401 - of a row
+        if id is not None and (fault := name_fault(id)) is not None:
+            raise ValueError(f"The id {quoted(id[:80])} cannot be used: {fault}.")
+        now = self.hub.now()
+        return Row(
+            id=new_id(now),
+            name=id,
+            agent=head.agent,
+            app=self._app,
+            head=dump_head(head),
+            created=now,
+            status=status,
+            **options,
+        )
+
+    async def _begun(self, head: Head, *, id: str | None, **options: Any) -> Row:  # noqa: ANN401 - of a row
+        """Return the row of a new run, or of the same one that is there already."""
+        made = self._made(head, id=id, status="ready", **options)
+        row = await self.hub.engine.add(made)
+        if row.id != made.id and id is not None:
+            difference = _difference(load_head(row), head)
+            if difference is not None:
+                raise RunDiffers(id, difference)
+        self.hub.notify()
+        return row
+
+
+# -- forms and differences ---------------------------------------------------------------------------------------------
+
+_SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")
+
+
+def path_of(store: str | os.PathLike[str]) -> str:
+    """Return the path of the file that a store is.
+
+    Raises:
+        ValueError: it is of another form.
+    """
+    text = os.fspath(store)
+    if text.startswith("sqlite:"):
+        text = text.removeprefix("sqlite:")
+    elif isinstance(store, str) and (found := _SCHEME.match(text)):
+        raise ValueError(
+            f"The store {quoted(text[:80])} cannot be used: there is no kind {found[1]!r}. Give a path, or sqlite:PATH."
+        )
+    if not text.strip() or "\0" in text:
+        raise ValueError(f"The store {quoted(text[:80])} cannot be used: it is no path. Give a path, or sqlite:PATH.")
+    return text
+
+
+def _input_text(agent: Agent[Any, Any] | None, input: object) -> str:
+    """Return an input as it is stored: a text as it is, any other as JSON.
+
+    Raises:
+        InvalidArguments: it does not fit the agent's type.
+    """
+    if agent is None:
+        if not isinstance(input, str):
+            raise ValueError(
+                "Another input that is no text needs the agent, which says how it is written: give it, too."
+            )
+        return input
+    checked = agent.plan.input.check(input)
+    return checked if agent.input is str else agent.plan.input.dump(checked).decode()
+
+
+def _difference(known: Head, given: Head) -> str | None:
+    """Say how a run with the same id differs from the one that is asked for; None if it does not."""
+    if known.agent != given.agent:
+        return f"it is one of the agent {known.agent!r}, not of {given.agent!r}"
+    if known.input != given.input:
+        return f"its input is {quoted(known.input[:200])}, not {quoted(given.input[:200])}"
+    if known.max_attempts != given.max_attempts:
+        return f"its max_attempts is {known.max_attempts}, not {given.max_attempts}"
+    if known.history != given.history:
+        return f"its history has {len(known.history)} messages, which are not the {len(given.history)} that are given"
+    return None

@@ -1,0 +1,112 @@
+"""The port behind which durable runs are stored.
+
+An engine keeps rows, records and signals, and decides who may write: only who has claimed a run last. What follows
+from the records is not its concern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, Literal, Protocol, TypeAlias
+
+from journeyman.durable.records import Change, Claim, Record, Row, Signal, Status
+
+Written: TypeAlias = Literal["written", "taken", "fenced"]
+"""What became of a record. `taken`: there is one under its key; `fenced`: somebody else has claimed the run."""
+Taken: TypeAlias = Literal["taken", "known", "over"]
+"""What became of a signal. `known`: one with the same kind and `dedup` is there; `over`: the run has ended."""
+
+MOST_DEATHS: Final = 20
+"""So often in a row may a run take its process down before a new step: then it is blocked."""
+
+
+class Engine(Protocol):
+    """Keeps durable runs.
+
+    Raises, from every method:
+        StoreError: it cannot be read or written.
+    """
+
+    owner: str
+    """Who drives what is claimed through this engine; it lives as long as the engine is open."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def add(self, row: Row, records: Sequence[Record] = ()) -> Row:
+        """Store a run with its first records, and return it; or the one that has its name, or its agent and `dedup`."""
+        ...
+
+    async def get(self, id: str) -> Row | None:
+        """Return the run with this id or name."""
+        ...
+
+    async def rows(
+        self,
+        *,
+        statuses: Collection[Status] = (),
+        agent: str | None = None,
+        prefix: str = "",
+        ended_before: float | None = None,
+        limit: int = 100,
+    ) -> Sequence[Row]:
+        """Return runs, newest first; `prefix` is the beginning of their id or name."""
+        ...
+
+    async def ready(self, *, now: float, agents: Collection[str], queues: Collection[str], limit: int) -> Sequence[Row]:
+        """Return runs that may be claimed: those that are ready, those whose moment has come, and those whose owner is
+        dead; higher priority first, then older. No `queues`: of all queues."""
+        ...
+
+    async def claim(
+        self,
+        id: str,
+        *,
+        now: float,
+        also: Collection[Status] = (),
+        steal: bool = False,
+        at_once: int | None = None,
+        head: bytes | None = None,
+    ) -> Claim | None:
+        """Claim a run that is ready, whose moment has come, whose owner is dead, or whose status is one of `also`.
+
+        `steal` takes it from an owner that lives. `at_once`: only if fewer of its queue are running. `head` replaces
+        its head. A run that has taken down too many processes is blocked instead. None: it cannot be claimed now.
+        """
+        ...
+
+    async def records(self, id: str) -> Sequence[Record]:
+        """Return the records of a run, in the order in which they were written."""
+        ...
+
+    async def write(self, claim: Claim, record: Record, *, is_synced: bool = False) -> Written:
+        """Write a record, if the claim still holds. `is_synced`: no power cut undoes it once this has returned."""
+        ...
+
+    async def note(self, claim: Claim, asked: bytes | None) -> None:
+        """Note the questions of a run that is driven."""
+        ...
+
+    async def settle(self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None) -> bool:
+        """Give a run back. False, and nothing changed: the claim no longer holds, or more than `n_signals` have come.
+
+        A run that goes back to `ready` has another `gen`.
+        """
+        ...
+
+    async def signal(self, signal: Signal, *, wakes: bool = True) -> Taken:
+        """Store a signal, and make a run that waits ready; one that is held, if the signal is `release`."""
+        ...
+
+    async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
+        """Return the signals behind number `after`, of one run or of all, in order."""
+        ...
+
+    def has_news(self) -> bool:
+        """Tell whether another process may have written since this was last asked. Quick."""
+        ...
+
+    async def forget(self, ids: Collection[str]) -> int:
+        """Forget runs that are over, with all that is stored of them. Return how many that were."""
+        ...

@@ -1,0 +1,194 @@
+"""One durable run, from any process that has its store open: to look at it, to wait for it, to say something to it."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final, Generic, cast
+
+from pydantic_core import from_json
+from typing_extensions import TypeVar
+
+from journeyman.agent import Agent
+from journeyman.durable.hub import Hub
+from journeyman.durable.journal import place_of
+from journeyman.durable.records import (
+    Question,
+    QuestionKind,
+    Record,
+    Row,
+    RunInfo,
+    Signal,
+    SignalKind,
+    info_of,
+    questions_of,
+)
+from journeyman.durable.results import load_result
+from journeyman.errors import RunBlocked, RunOver, RunUnknown, quoted
+from journeyman.gate import DECISION, Decision
+from journeyman.result import Result
+from journeyman.types import JsonObject, value_class
+
+_SHORTEST_DIGEST: Final = 6
+Value = TypeVar("Value", default=Any, covariant=True)
+
+
+@value_class()
+class Handle(Generic[Value]):
+    """One durable run, from any process."""
+
+    hub: Hub
+    id: str
+    agent: Agent[Any, Any] | None = None
+
+    async def info(self) -> RunInfo:
+        """Return what is known of the run."""
+        return info_of(await self._row())
+
+    async def result(self) -> Result[Value]:
+        """Wait until the run is over, and return how it ended. It is not driven here.
+
+        Raises:
+            RunBlocked: it cannot go on by itself.
+        """
+        while True:
+            row = await self._row()
+            if row.result is not None:
+                return load_result(row.result, self.agent)
+            if row.status == "blocked":
+                raise RunBlocked(row.name or row.id, row.why or "")
+            await self.hub.changed()
+
+    async def steer(self, text: str, *, who: str | None = None) -> None:
+        """Say something to the run before its next model call; what is said is said once, in whichever life.
+
+        Raises:
+            ValueError: the text is blank.
+            RunOver: the run has ended.
+        """
+        if not text.strip():
+            raise ValueError("The text is blank: there is nothing to say.")
+        await self._send("steer", {"text": text}, who=who)
+
+    async def approve(self, digest: str, decision: Decision, *, who: str | None = None) -> Question:
+        """Answer a call that waits, and return the question. The first answer counts.
+
+        `digest` is that of the call, or its beginning, of six characters or more.
+
+        Raises:
+            LookupError: nothing waits under this digest, or it was answered before: then it says by whom and when.
+            RunOver: the run has ended.
+        """
+        return await self._settle("approve", digest, {"decision": from_json(DECISION.encode(decision))}, who)
+
+    async def answer(self, digest: str, text: str, *, who: str | None = None) -> Question:
+        """Answer a question that the model has asked with `ask_user`, and return it. The first answer counts.
+
+        Raises:
+            ValueError: the text is blank.
+            LookupError, RunOver: as for `approve`.
+        """
+        if not text.strip():
+            raise ValueError("The text is blank: there is nothing to say.")
+        return await self._settle("answer", digest, {"text": text}, who)
+
+    async def _settle(self, kind: QuestionKind, digest: str, body: JsonObject, who: str | None) -> Question:
+        row = await self._row()
+        asked = [
+            each
+            for each in questions_of(row)
+            if each.kind == kind and len(digest) >= _SHORTEST_DIGEST and each.digest.startswith(digest)
+        ]
+        if len({each.digest for each in asked}) == 1 and await self._send(
+            kind, {**body, "digest": asked[0].digest}, dedup=asked[0].key, who=who
+        ):
+            return asked[0]
+        raise LookupError(await self._nothing_waits(row, digest))
+
+    async def stop(self, reason: str = "cancelled", *, who: str | None = None) -> None:
+        """End the run, in whichever process: it ends as `EXECUTION_CANCELLED`, with what it has gathered.
+
+        Raises:
+            RunOver: it has ended.
+        """
+        await self._send("stop", {"reason": reason}, dedup="stop", who=who)
+
+    async def hold(self, *, who: str | None = None) -> None:
+        """Let no further step of the run begin, until it is released. What is under way ends.
+
+        Raises:
+            RunOver: it has ended.
+        """
+        await self._send("hold", {}, who=who)
+
+    async def release(self, *, who: str | None = None) -> None:
+        """Let a run go on that was held.
+
+        Raises:
+            RunOver: it has ended.
+        """
+        await self._send("release", {}, who=who)
+
+    async def records(self) -> Sequence[Record]:
+        """Return the steps that are stored of the run, in the order in which they were written."""
+        return await self.hub.engine.records(self.id)
+
+    async def effects(self, at: tuple[int, int] = (1, 1)) -> tuple[str, ...]:
+        """Return the keys of the calls with effect `once` that the run has begun from an attempt and iteration on: what
+        a fork there may do again."""
+        calls = [each for each in await self.records() if each.effect == "once" and not is_before(each.key, at)]
+        return tuple(dict.fromkeys(each.key for each in calls))
+
+    async def _row(self) -> Row:
+        row = await self.hub.engine.get(self.id)
+        if row is None:
+            raise RunUnknown(self.id, ())
+        return row
+
+    async def _send(
+        self, kind: SignalKind, body: JsonObject, *, dedup: str | None = None, who: str | None = None
+    ) -> bool:
+        now, engine = self.hub.now(), self.hub.engine
+        given = Signal(0, self.id, kind, dedup or secrets.token_hex(8), body, now, who or somebody())
+        taken = await engine.signal(given)
+        if taken == "over":
+            row = await self._row()
+            raise RunOver(row.name or row.id, row.why or "with success")
+        self.hub.notify()
+        return taken == "taken"
+
+    async def _nothing_waits(self, row: Row, digest: str) -> str:
+        for signal in await self.hub.engine.signals(run=self.id):
+            if signal.kind == "approve" and digest and str(signal.body.get("digest", "")).startswith(digest):
+                decision: object = signal.body["decision"]
+                word = cast("Mapping[str, object]", decision).get("decision") if isinstance(decision, dict) else ""
+                return f"This was answered before: {word}, by {signal.who}, {self.hub.now() - signal.at:,.0f} s ago."
+        waiting = [f"{each.digest[:12]} ({each.tool})" for each in questions_of(row)]
+        waits = f"It waits for {', '.join(waiting)}." if waiting else "It waits for nobody."
+        return f"No question waits under {quoted(digest[:64])} in the run {row.name or row.id!r}. {waits}"
+
+
+_TWICE: Final = ("head", "end")
+
+
+def is_before(key: str, at: tuple[int, int]) -> bool:
+    """Tell whether a step belongs to what comes before an attempt and iteration."""
+    if key in _TWICE:
+        return False
+    attempt, iteration = place_of(key)
+    if attempt != at[0]:
+        return attempt < at[0]
+    return iteration < at[1] and (iteration > 0 or key == f"attempt/{attempt}/state")
+
+
+@cache
+def somebody() -> str:
+    """Return who uses this program, as far as the system tells."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"

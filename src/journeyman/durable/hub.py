@@ -1,0 +1,163 @@
+"""The store of durable runs, as one process has it open: what is driven here, and what changes there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Collection
+from difflib import get_close_matches
+from typing import Any, Final
+
+from journeyman.durable.drive import Drive, Program
+from journeyman.durable.engine import Engine
+from journeyman.durable.journal import Leaving
+from journeyman.durable.records import Row, Status, load_head
+from journeyman.durable.results import load_result
+from journeyman.errors import RunDiffers, RunInUse, RunUnknown, StoreError
+from journeyman.result import Result
+
+_log = logging.getLogger("journeyman")
+_POLL_S: Final = 0.1
+
+
+class Hub:
+    """What a `Durable`, its handles and its workers share. It is used from one event loop."""
+
+    def __init__(self, engine: Engine, *, linger_s: float, strict: bool, now: Callable[[], float]) -> None:
+        self.engine: Final = engine
+        self.now: Final = now
+        """The wall clock, in seconds since 1970."""
+        self._linger_s: Final = linger_s
+        self._strict: Final = strict
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
+        self._drives: dict[str, Drive] = {}
+        self._newest_signal = 0
+        self._changed: asyncio.Future[None]
+        self._polling: asyncio.Task[None]
+
+    async def open(self) -> None:
+        """Open the store.
+
+        Raises:
+            RuntimeError: it was opened before.
+            StoreError: it cannot be opened.
+        """
+        if self._loop is not None:
+            raise RuntimeError("This Durable was entered before. Make another one for the same store.")
+        await self.engine.open()
+        self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
+        self._changed = self._loop.create_future()
+        self._polling = asyncio.create_task(self._poll())
+
+    async def close(self) -> None:
+        """Close the store. What is driven here must have ended."""
+        self._polling.cancel()
+        await asyncio.wait({self._polling})
+        await self.engine.close()
+
+    def check(self) -> None:
+        """Raise a `RuntimeError` if the store is not open here."""
+        if self._loop is None:
+            raise RuntimeError("This Durable is not open. Use 'async with Durable(…) as durable:'.")
+        if os.getpid() != self._pid:
+            raise RuntimeError("This Durable was opened before the process forked. Open another one in each process.")
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError("This Durable was opened in another event loop. Open one in each event loop.")
+
+    # -- what changes
+
+    async def changed(self, timeout_s: float = 1.0) -> None:
+        """Wait until something may have changed in the store, or so many seconds."""
+        self.check()
+        await asyncio.wait({self._changed}, timeout=timeout_s)
+
+    def notify(self) -> None:
+        """Let whoever waits for a change look now."""
+        changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
+        changed.set_result(None)
+
+    async def _poll(self) -> None:
+        """Look for signals to the runs that are driven here, and for changes by other processes."""
+        is_said = False
+        while True:
+            await asyncio.wait({self._changed}, timeout=_POLL_S)
+            try:
+                has_news = self.engine.has_news()
+                if has_news or self._changed.done():
+                    await self._look()
+                if has_news:
+                    self.notify()
+                is_said = False
+            except StoreError as error:
+                if not is_said:
+                    _log.warning("The store of the runs cannot be read, which is tried again: %s", error)
+                is_said = True
+                await asyncio.sleep(1.0)
+
+    async def _look(self) -> None:
+        signals = await self.engine.signals(after=self._newest_signal)
+        for signal in signals:
+            self._newest_signal = max(self._newest_signal, signal.n)
+            drive = self._drives.get(signal.run)
+            if drive is not None:
+                drive.deliver(signal)
+
+    # -- what is driven
+
+    async def row(self, run: str) -> Row:
+        """Return the run with this id or name, or whose id or name alone begins so.
+
+        Raises:
+            RunUnknown: there is none.
+        """
+        self.check()
+        row = await self.engine.get(run)
+        if row is not None:
+            return row
+        near = await self.engine.rows(prefix=run, limit=2) if run else ()
+        if len(near) == 1:
+            return near[0]
+        known = [each.name or each.id for each in near or await self.engine.rows(limit=200)]
+        raise RunUnknown(run, get_close_matches(run, known, n=2, cutoff=0.4) or known[:2])
+
+    async def driven(
+        self,
+        id: str,
+        program: Program,
+        *,
+        also: Collection[Status] = (),
+        steal: bool = False,
+        head: bytes | None = None,
+        at_once: int | None = None,
+    ) -> Result[Any] | Leaving:
+        """Drive a run, if it may be; else say why not. `head` replaces what it was begun with."""
+        row = await self.row(id)
+        if row.result is not None:
+            return load_result(row.result, program.agent)
+        lacking = program.lacks(load_head(row))
+        if lacking is not None:
+            raise RunDiffers(row.name or row.id, lacking)
+        if row.status == "blocked" and "blocked" not in also:
+            return Leaving(how="blocked", why=row.why or "")
+        claim = None
+        if id not in self._drives:
+            claim = await self.engine.claim(id, now=self.now(), also=also, steal=steal, head=head, at_once=at_once)
+        if claim is None:
+            row = await self.row(id)
+            if row.status == "running" and also:
+                raise RunInUse(row.name or row.id, "this process" if id in self._drives else f"the process {row.owner}")
+            how = "blocked" if row.status == "blocked" else "held"
+            return Leaving(how=how, why=row.why or "")
+        drive = self._drives[id] = Drive(
+            engine=self.engine, claim=claim, program=program, now=self.now, linger_s=self._linger_s, strict=self._strict
+        )
+        try:
+            outcome = await drive.drive()
+        finally:
+            del self._drives[id]
+            self.notify()
+        if isinstance(outcome, Leaving) and outcome.error is not None:
+            raise outcome.error
+        return outcome

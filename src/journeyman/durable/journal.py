@@ -1,0 +1,437 @@
+"""The journal of a durable run that is driven here.
+
+All records of the run are in memory; what is new is written through the engine, if the run is still ours. A step that
+cannot be taken because the run must leave this process does not return: `leave` is told why, and whoever drives the run
+takes it down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from hashlib import sha256
+from json import dumps, loads
+from typing import Final, Literal, NoReturn, TypeVar
+
+from journeyman.cancel import current_scope
+from journeyman.durable.engine import Engine, Written
+from journeyman.durable.records import (
+    BEGUN,
+    DONE,
+    Claim,
+    Kind,
+    Question,
+    Record,
+    Signal,
+    dump_questions,
+    packed,
+    questions_of,
+    record,
+    unpacked,
+)
+from journeyman.errors import OutcomeUnknown, StoreError
+from journeyman.gate import DECISION, Approval, Decision
+from journeyman.journal import About, Codec, Journal, Lives, Reservation
+from journeyman.types import Effect, RunPath, frozen, record_class
+
+T = TypeVar("T")
+
+_log = logging.getLogger("journeyman")
+_AGAIN_S: Final = 1.0
+_SAID_EACH: Final = 30
+_LONGEST_ARGUMENTS: Final = 8_000
+
+
+@frozen
+class Leaving:
+    """Why a run cannot stay in this process."""
+
+    how: Literal["fenced", "suspended", "held", "blocked", "lost", "released"]
+    why: str = ""
+    error: BaseException | None = None
+
+
+@record_class()
+class Known:
+    """What is stored of a step."""
+
+    about: bytes | None
+    epoch: int
+    used_s: float
+    value: bytes | None = None
+    """None: it was begun."""
+
+
+class Life:
+    """One life of a run in this process: what is known of its steps, and what is written under its claim."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        claim: Claim,
+        records: Sequence[Record],
+        *,
+        now: Callable[[], float],
+        leave: Callable[[Leaving], None],
+        accepts: bool = False,
+    ) -> None:
+        """`now` is the wall clock. `accepts`: a stored answer counts, whatever it was the answer to.
+
+        Raises:
+            RunBlocked: the records cannot be read.
+        """
+        self.engine = engine
+        self.claim = claim
+        self.now = now
+        self.used_up: set[int] = set()
+        """The numbers of the signals that steps have taken."""
+        self.taking: Callable[[], Sequence[int]] = tuple
+        """Returns the numbers of the signals that what was just said has taken, once."""
+        self.at_edge: Callable[[], None] | None = None
+        """Called once the run is where it was in its last life."""
+        self.n_working = 0
+        """The steps that are under way."""
+        self.questions: dict[str, Question] = {}
+        """What waits for an answer, by the key of its step."""
+        self.known: dict[str, Known] = {}
+        """What is stored of the steps, by their keys."""
+        self._leave = leave
+        self._accepts = accepts
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+        for each in records:
+            self._learn(each)
+        self._clock = asyncio.get_running_loop().time
+        self._used_s = max([claim.row.used_s, *[known.used_s for known in self.known.values()]])
+        self._began_s = self._moved_s = self._clock()
+        self._waited_s, self._waits_since = 0.0, 0.0
+
+    def _learn(self, each: Record) -> None:
+        known = self.known.setdefault(each.key, Known(each.about, each.epoch, each.used_s))
+        value, signals = unpacked(each) if each.kind == DONE else (None, ())
+        if value is not None:
+            known.value, known.about, known.used_s = value, each.about, each.used_s
+        self.used_up.update(signals)
+
+    # -- may it go on?
+
+    def close(self) -> None:
+        """Let no step begin until it is opened again."""
+        self._is_open.clear()
+
+    def open(self) -> None:
+        """Let steps begin."""
+        self._is_open.set()
+
+    async def opened(self) -> None:
+        """Wait until steps may begin."""
+        if self.at_edge is not None:
+            at_edge, self.at_edge = self.at_edge, None
+            at_edge()
+            await asyncio.sleep(0)
+        await self._is_open.wait()
+
+    async def leave(self, leaving: Leaving) -> NoReturn:
+        """Say why the run cannot go on here, and wait to be taken down."""
+        self.close()
+        self._leave(leaving)
+        while True:
+            await asyncio.Event().wait()
+
+    async def check(self, key: str, known: Known, about: About | None) -> None:
+        """Leave if a stored answer is to something else than is asked now."""
+        if self._accepts or known.about is None or about is None or about() == known.about:
+            return
+        place = "the model is asked something else" if "/model" in key else "the call is another one"
+        await self.leave(Leaving(how="blocked", why=f"at {key}, {place} than when its stored answer was given"))
+
+    # -- how far is it?
+
+    def used_s(self) -> float:
+        """Return how long the run has worked in all its lives, in seconds, without the time in which it waited."""
+        waited_s = self._waited_s + (self._clock() - self._waits_since if self.questions else 0.0)
+        return self._used_s + max(0.0, self._clock() - self._began_s - waited_s)
+
+    def is_idle_for(self, seconds: float) -> bool:
+        """Tell whether nothing but questions has been open for so long."""
+        return bool(self.questions) and not self.n_working and self._clock() - self._moved_s >= seconds
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The attempt and the iteration of the newest step of the run itself."""
+        return max((place_of(key) for key in self.known), default=(0, 0))
+
+    # -- what is written
+
+    async def put(
+        self,
+        key: str,
+        kind: Kind,
+        *,
+        effect: Effect,
+        value: bytes | None,
+        about: bytes | None = None,
+        used_up: Sequence[int] = (),
+    ) -> bytes | None:
+        """Write a record. Return the value that is stored: that of a late write of an earlier life, if there is one.
+
+        What cannot be written because of what may pass is tried again, and said; it is never an end of the run.
+
+        Raises:
+            StepTooLarge: nothing was written.
+        """
+        claim, body = self.claim, None if value is None else packed(value, key=key, used_up=used_up)
+        made = record(
+            claim.row.id,
+            key,
+            kind,
+            about=about,
+            effect=effect,
+            epoch=claim.epoch,
+            at=self.now(),
+            used_s=self.used_s(),
+            body=body,
+        )
+        written = await self._written(made)
+        if written == "fenced":
+            await self.leave(Leaving(how="fenced", why="somebody else drives it now"))
+        if written == "taken":
+            known = await self.engine.records(claim.row.id)
+            made = next(each for each in known if (each.key, each.kind) == (key, kind))
+        self._learn(made)
+        self._moved_s = self._clock()
+        return self.known[key].value
+
+    async def _written(self, made: Record) -> Written:
+        n_tries = 0
+        while True:
+            try:
+                return await self.engine.write(self.claim, made, is_synced=made.kind == BEGUN)
+            except StoreError as error:
+                if not error.may_pass:
+                    await self.leave(Leaving(how="lost", why=str(error), error=error))
+                if n_tries % _SAID_EACH == 0:
+                    _log.warning("The run waits until its step %s can be written: %s", made.key, error)
+                n_tries += 1
+            await asyncio.sleep(_AGAIN_S)
+
+    async def ask(self, question: Question) -> None:
+        """Note a question, in the row of the run too, so that others can see it, and answer."""
+        if not self.questions:
+            self._waits_since = self._clock()
+        self.questions[question.key] = question
+        self._moved_s = self._clock()
+        await self._note()
+
+    async def settle(self, key: str) -> None:
+        """Note that a question is answered."""
+        self.withdraw(key)
+        await self._note()
+
+    def withdraw(self, key: str) -> None:
+        """Let a question wait no more."""
+        if self.questions.pop(key, None) is not None and not self.questions:
+            self._waited_s += self._clock() - self._waits_since
+        self._moved_s = self._clock()
+
+    async def _note(self) -> None:
+        questions = tuple(self.questions.values())
+        try:
+            await self.engine.note(self.claim, dump_questions(questions))
+        except StoreError as error:
+            _log.warning("What the run waits for could not be noted, so nobody can answer it yet: %s", error)
+
+
+class RunJournal(Journal):
+    """The journal of one run, and of the runs below it, in one of its lives."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._lives = Lives()
+        self._answers: dict[str, Signal] = {}
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._asked_before = {each.key: each for each in questions_of(life.claim.row)}
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    def reserve(self, key: str, *, effect: Effect, about: About | None = None) -> Reservation:
+        return _Reserved(self, self._life, key, effect, about)
+
+    def begin_life(self, prefix: str = "") -> float:
+        self._lives.begin(prefix, [key for key in self._life.known if key.startswith(prefix)])
+        return self._life.used_s() if not prefix else self._used_below(prefix)
+
+    def _used_below(self, prefix: str) -> float:
+        """Return how long a run below has worked: in each life, from its first record to its last."""
+        lives: dict[int, list[float]] = {}
+        for key, known in self._life.known.items():
+            if key.startswith(prefix):
+                lives.setdefault(known.epoch, []).append(known.used_s)
+        return sum([max(times) - min(times) for times in lives.values()])
+
+    def stored(self, prefix: str = "") -> Iterator[tuple[str, bytes | None]]:
+        return ((key, known.value) for key, known in list(self._life.known.items()) if key.startswith(prefix))
+
+    def is_replaying(self, prefix: str = "") -> bool:
+        return self._lives.is_replaying(prefix)
+
+    def go_live(self, key: str) -> None:
+        """Be told that a step is new."""
+        self._lives.go_live(key)
+
+    # -- waiting for an answer
+
+    async def wait(self, key: str, approval: Approval, *, expires_s: float | None) -> Decision | None:
+        question = _question(key, approval)
+        value = await self._asked(question, "decision", expires_s=expires_s)
+        return None if value is None else await self.decoded(key, value, DECISION)
+
+    async def ask(self, path: RunPath, question: str, options: Sequence[str], *, call: str = "") -> str | None:
+        """Let somebody answer a question of the model, in this life of the run or a later one. None: not every call
+        may be made again, and this one may not."""
+        if not call:
+            return None
+        key = f"answer/{'/'.join(path[1:])}/{call}"
+        digest = sha256("\n".join((*path, question)).encode("utf-8", "surrogatepass")).hexdigest()
+        asked = Question(
+            key=key,
+            kind="answer",
+            digest=digest,
+            path=path,
+            tool="ask_user",
+            arguments=None,
+            question=question,
+            options=tuple(options),
+        )
+        scope = current_scope.get()
+        self._life.n_working -= 1  # its call only waits
+        try:
+            async with nullcontext() if scope is None else scope.unhurried():
+                value = await self._asked(asked, "text", expires_s=None)
+        finally:
+            self._life.n_working += 1
+        return None if value is None else str(loads(value))
+
+    async def _asked(self, question: Question, field: str, *, expires_s: float | None) -> bytes | None:
+        """Wait for the answer to a question, and return that field of it as JSON, as it is stored; None: time is up."""
+        life, key = self._life, question.key
+        known = life.known.get(key)
+        if known is not None and known.value is not None:
+            return None if known.value == _EXPIRED else known.value
+        await life.opened()
+        before = self._asked_before.get(key)
+        expires_at = None if expires_s is None else life.now() + expires_s
+        if before is not None:
+            expires_at = before.expires_at
+        try:
+            await life.ask(replace(question, expires_at=expires_at))
+            signal = await self._answer(key, expires_at)
+        except BaseException:
+            life.withdraw(key)
+            raise
+        value = _EXPIRED if signal is None else dumps(signal.body[field]).encode()
+        self.go_live(key)
+        await life.put(key, DONE, effect="pure", value=value, used_up=[] if signal is None else [signal.n])
+        await life.settle(key)
+        return None if signal is None else value
+
+    async def _answer(self, key: str, expires_at: float | None) -> Signal | None:
+        while key not in self._answers:
+            left_s = None if expires_at is None else expires_at - self._life.now()
+            if left_s is not None and left_s <= 0:
+                return None
+            waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
+            await asyncio.wait((waiting,), timeout=left_s)
+        return self._answers[key]
+
+    def answer(self, signal: Signal) -> None:
+        """Give the answer to a question."""
+        self._answers[signal.dedup] = signal
+        waiting = self._waiting.get(signal.dedup)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    async def decoded(self, key: str, value: bytes, codec: Codec[T]) -> T:
+        """Return the value of a step. What does not fit what this program takes it for blocks the run."""
+        try:
+            return codec.decode(value)
+        except (ValueError, TypeError) as error:
+            why = f"its step {key} cannot be read: {str(error).splitlines()[0]}"
+            await self._life.leave(Leaving(how="blocked", why=why))
+
+
+_EXPIRED: Final = b"null"
+
+
+def _question(key: str, approval: Approval) -> Question:
+    request = approval.request
+    fits = len(request.input_json) <= _LONGEST_ARGUMENTS
+    return Question(
+        key=key,
+        kind="approve",
+        digest=approval.digest,
+        path=request.path,
+        tool=request.tool_name,
+        arguments=request.arguments if fits else None,
+        question=approval.question,
+    )
+
+
+def place_of(key: str) -> tuple[int, int]:
+    """Return the attempt and the iteration of a step of the run itself; zeros for those of no iteration."""
+    match key.split("/"):
+        case "attempt", attempt, "iteration", iteration, *_ if attempt.isdigit() and iteration.isdigit():
+            return int(attempt), int(iteration)
+        case "attempt", attempt, *_ if attempt.isdigit():
+            return int(attempt), 0
+        case _:
+            return 0, 0
+
+
+@record_class()
+class _Reserved:
+    """The place of one step."""
+
+    journal: RunJournal
+    life: Life
+    key: str
+    effect: Effect
+    about: About | None = None
+
+    @property
+    def is_known(self) -> bool:
+        return self.key in self.life.known
+
+    async def step(self, work: Callable[[], Awaitable[T]], *, codec: Codec[T]) -> T:
+        life, known = self.life, self.life.known.get(self.key)
+        if known is not None:
+            await life.check(self.key, known, self.about)
+            if known.value is None:  # only of what must not be done twice it is stored that it was begun
+                raise OutcomeUnknown(self.key)
+            return await self.journal.decoded(self.key, known.value, codec)
+        await life.opened()
+        self.journal.go_live(self.key)
+        life.n_working += 1
+        about = None if self.about is None else self.about()
+        try:
+            if self.effect == "once":
+                await self._put(BEGUN, None, about)
+            value = await work()
+            data = codec.encode(value)
+            stored = await self._put(DONE, data, about)
+        finally:
+            life.n_working -= 1
+        return value if stored is None or stored == data else await self.journal.decoded(self.key, stored, codec)
+
+    async def settle(self, value: T, *, codec: Codec[T]) -> None:
+        self.journal.go_live(self.key)
+        await self._put(DONE, codec.encode(value), None if self.about is None else self.about())
+
+    async def _put(self, kind: Kind, value: bytes | None, about: bytes | None) -> bytes | None:
+        used_up = self.life.taking() if value is not None and self.key.endswith("/said") else ()
+        return await self.life.put(self.key, kind, effect=self.effect, value=value, about=about, used_up=used_up)

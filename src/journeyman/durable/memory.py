@@ -1,0 +1,216 @@
+"""Durable runs in memory: they live as long as the process. For tests, and as the measure of the other engines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
+from journeyman.durable.records import OVER, Change, Claim, Record, Row, Signal, Status, is_free, woken
+from journeyman.types import Usage
+
+
+class Memory:
+    """What several `InMemoryEngine`s share, as processes share a file."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] = {}
+        self.records: dict[str, list[Record]] = {}
+        self.signals: list[Signal] = []
+        self.owners: set[str] = set()
+        """Those that live."""
+        self.names: count[int] = count(1)
+        self.version = 0
+        """Grows with every change."""
+
+
+class InMemoryEngine:  # noqa: PLR0904 - those of the port
+    """An engine on a `Memory`."""
+
+    def __init__(self, memory: Memory | None = None) -> None:
+        self.memory = memory or Memory()
+        self.owner = f"owner{next(self.memory.names)}"
+        self._seen = 0
+
+    async def open(self) -> None:
+        self.memory.owners.add(self.owner)
+
+    async def close(self) -> None:
+        self.memory.owners.discard(self.owner)
+
+    async def add(self, row: Row, records: Sequence[Record] = ()) -> Row:
+        for known in self.memory.rows.values():
+            is_named = row.name is not None and known.name == row.name
+            if is_named or (row.dedup is not None and (known.agent, known.dedup) == (row.agent, row.dedup)):
+                return replace(known)
+        self._put(row)
+        self.memory.records[row.id] = list(records)
+        return replace(row)
+
+    async def get(self, id: str) -> Row | None:
+        found = self.memory.rows.get(id) or next((row for row in self.memory.rows.values() if row.name == id), None)
+        return None if found is None else replace(found)
+
+    async def rows(
+        self,
+        *,
+        statuses: Collection[Status] = (),
+        agent: str | None = None,
+        prefix: str = "",
+        ended_before: float | None = None,
+        limit: int = 100,
+    ) -> Sequence[Row]:
+        found = [
+            replace(row)
+            for row in self.memory.rows.values()
+            if (not statuses or row.status in statuses)
+            and (agent is None or row.agent == agent)
+            and (row.id.startswith(prefix) or (row.name or "").startswith(prefix))
+            and (ended_before is None or (row.ended is not None and row.ended < ended_before))
+        ]
+        return sorted(found, key=lambda row: (row.created, row.id), reverse=True)[:limit]
+
+    async def ready(self, *, now: float, agents: Collection[str], queues: Collection[str], limit: int) -> Sequence[Row]:
+        found = [
+            replace(row)
+            for row in self.memory.rows.values()
+            if row.agent in agents
+            and (not queues or row.queue in queues)
+            and is_free(row, now=now, also=(), owner_is_dead=self._is_dead(row))
+        ]
+        return sorted(found, key=lambda row: (-row.priority, row.created, row.id))[:limit]
+
+    async def claim(
+        self,
+        id: str,
+        *,
+        now: float,
+        also: Collection[Status] = (),
+        steal: bool = False,
+        at_once: int | None = None,
+        head: bytes | None = None,
+    ) -> Claim | None:
+        row = self.memory.rows.get(id)
+        if row is None or not is_free(row, now=now, also=also, owner_is_dead=steal or self._is_dead(row)):
+            return None
+        running = [each for each in self.memory.rows.values() if each.queue == row.queue and each.status == "running"]
+        if at_once is not None and len([each for each in running if each is not row]) >= at_once:
+            return None
+        n_steps, died = len(self.memory.records[row.id]), row.status == "running" and not steal
+        deaths = (row.deaths + 1 if n_steps == row.n_steps else 1) if died else 0
+        if deaths >= MOST_DEATHS:
+            self._put(replace(row, status="blocked", why=killer(deaths), owner=None, deaths=0))
+            return None
+        claimed = replace(
+            row,
+            status="running",
+            owner=self.owner,
+            epoch=row.epoch + 1,
+            lives=row.lives + 1,
+            deaths=deaths,
+            n_steps=n_steps,
+            wake=None,
+            why=None,
+            head=row.head if head is None else head,
+        )
+        self._put(claimed)
+        return Claim(replace(claimed), claimed.epoch)
+
+    async def records(self, id: str) -> Sequence[Record]:
+        return tuple(self.memory.records.get(id, ()))
+
+    async def write(self, claim: Claim, record: Record, *, is_synced: bool = False) -> Written:
+        if self._held(claim) is None:
+            return "fenced"
+        records = self.memory.records[record.run]
+        if any((known.key, known.kind) == (record.key, record.kind) for known in reversed(records)):
+            return "taken"
+        records.append(record)
+        return "written"
+
+    async def note(self, claim: Claim, asked: bytes | None) -> None:
+        row = self._held(claim)
+        if row is not None:
+            self._put(replace(row, asked=asked))
+
+    async def settle(self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None) -> bool:
+        row = self._held(claim)
+        if row is None or (n_signals is not None and row.n_signals != n_signals):
+            return False
+        self._put(settled(row, change, now=now))
+        return True
+
+    async def signal(self, signal: Signal, *, wakes: bool = True) -> Taken:
+        row = self.memory.rows[signal.run]
+        if row.status in OVER:
+            return "over"
+        kind = (signal.run, signal.kind, signal.dedup)
+        if any((known.run, known.kind, known.dedup) == kind for known in self.memory.signals):
+            return "known"
+        self.memory.signals.append(signal._replace(n=len(self.memory.signals) + 1))
+        status = woken(row.status, signal.kind) if wakes else row.status
+        gen = row.gen + (status == "ready" != row.status)
+        self._put(
+            replace(row, n_signals=row.n_signals + 1, status=status, gen=gen, wake=None if gen > row.gen else row.wake)
+        )
+        return "taken"
+
+    async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
+        return [each for each in self.memory.signals[after:] if run is None or each.run == run]
+
+    def has_news(self) -> bool:
+        seen, self._seen = self._seen, self.memory.version
+        return seen != self._seen
+
+    async def forget(self, ids: Collection[str]) -> int:
+        over = [id for id in ids if id in self.memory.rows and self.memory.rows[id].status in OVER]
+        for id in over:
+            del self.memory.rows[id], self.memory.records[id]
+        return len(over)
+
+    def _put(self, row: Row) -> None:
+        self.memory.rows[row.id] = row
+        self.memory.version += 1
+
+    def _held(self, claim: Claim) -> Row | None:
+        row = self.memory.rows.get(claim.row.id)
+        return row if row is not None and row.epoch == claim.epoch else None
+
+    def _is_dead(self, row: Row) -> bool:
+        return row.owner not in self.memory.owners
+
+
+def settled(row: Row, change: Change, *, now: float) -> Row:
+    """Return a run as it is when it was given back."""
+    usage: Usage = change.usage
+    return replace(
+        row,
+        status=change.status,
+        owner=None,
+        gen=row.gen + (change.status == "ready"),
+        why=change.why,
+        wake=change.wake,
+        asked=change.asked,
+        used_s=change.used_s,
+        tokens=usage.total_tokens,
+        cost=usage.cost or 0.0,
+        attempt=change.attempt,
+        iteration=change.iteration,
+        deaths=0,
+        result=change.result,
+        ended=now if change.status in OVER else None,
+    )
+
+
+def killer(deaths: int) -> str:
+    """Say why a run that takes its processes down is blocked."""
+    return (
+        f"it took down the process that drove it {deaths} times in a row, without a new step: find out what it does"
+        " there, and resume it"
+    )
+
+
+if TYPE_CHECKING:
+    _engine: type[Engine] = InMemoryEngine

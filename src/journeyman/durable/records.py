@@ -1,0 +1,474 @@
+"""What is stored of durable runs: a row for each run, a record for each step, a signal for each word from outside.
+
+A record is never changed. Its body is JSON with the number of its format, deflated where that saves a quarter. Formats
+are read for ever: what changes gets the next number, and one function in `UPCASTS` that lifts what was stored before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import field
+from hashlib import blake2b
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+
+import orjson
+from pydantic_core import from_json
+
+from journeyman.agent import Agent, Host
+from journeyman.errors import RunBlocked, StepTooLarge
+from journeyman.types import JsonObject, Message, Usage, adapter_of, canonical_json, frozen, record_class, value_class
+
+FORMAT: Final = 1
+"""The format that is written. Older ones are read."""
+
+Status: TypeAlias = Literal["ready", "running", "waiting", "held", "blocked", "done", "failed"]
+"""Where a run stands. `ready`: whoever may drive it does so next; `running`: somebody does; `waiting`: for an answer,
+or for a moment; `held`: until it is released; `blocked`: it cannot go on by itself, and says why; `done`, `failed`: it
+is over."""
+OVER: Final[tuple[Status, ...]] = ("done", "failed")
+OPEN: Final[tuple[Status, ...]] = ("ready", "running", "waiting", "held", "blocked")
+
+SignalKind: TypeAlias = Literal["approve", "answer", "steer", "hold", "release", "stop"]
+
+# -- one step ----------------------------------------------------------------------------------------------------------
+
+MOST_BYTES: Final = 16_000_000
+"""A step whose value is longer, as JSON, is not stored."""
+_DEFLATED_FROM: Final = 1_000
+_HEAD: Final = b'{"f":%d,' % FORMAT
+_VALUE: Final = b'"v":'
+
+Kind: TypeAlias = Literal[0, 1]
+BEGUN: Final = 0
+DONE: Final = 1
+
+
+class Record(NamedTuple):
+    """One step that was begun or done, as it is stored."""
+
+    run: str
+    key: str
+    kind: Kind
+    about: bytes | None
+    """The digest of what the step answers; None where that was not noted."""
+    effect: str
+    epoch: int
+    """The life in which it was written."""
+    at: float
+    """Seconds since 1970."""
+    used_s: float
+    """How long the run had worked, in seconds."""
+    body: bytes | None
+    """None: it was begun."""
+    crc: int
+
+
+def record(  # noqa: PLR0913 - its fields
+    run: str,
+    key: str,
+    kind: Kind,
+    *,
+    about: bytes | None,
+    effect: str,
+    epoch: int,
+    at: float,
+    used_s: float,
+    body: bytes | None,
+) -> Record:
+    """Return a record with its checksum."""
+    return Record(run, key, kind, about, effect, epoch, at, used_s, body, crc_of(run, key, kind, body))
+
+
+def crc_of(run: str, key: str, kind: int, body: bytes | None) -> int:
+    """Return the checksum of a record."""
+    return zlib.crc32(body or b"", zlib.crc32(f"{run}\n{key}\n{kind}\n".encode()))
+
+
+def packed(value: bytes, *, key: str, used_up: Sequence[int] = ()) -> bytes:
+    """Return the body of a step whose value is this JSON; `used_up` are the numbers of the signals that it took.
+
+    Raises:
+        StepTooLarge: the value has more than `MOST_BYTES`.
+    """
+    if len(value) > MOST_BYTES:
+        raise StepTooLarge(key, n_bytes=len(value), most_bytes=MOST_BYTES)
+    signals = b'"s":%b,' % orjson.dumps(list(used_up)) if used_up else b""
+    body = b"".join((_HEAD, signals, _VALUE, value, b"}"))
+    if len(body) < _DEFLATED_FROM:
+        return body
+    deflated = b"z" + zlib.compress(body, 1)
+    return deflated if len(deflated) <= len(body) * 3 // 4 else body
+
+
+def unpacked(stored: Record) -> tuple[bytes, Sequence[int]]:
+    """Return the value of a step as JSON, and the numbers of the signals that it took.
+
+    Raises:
+        RunBlocked: the record is damaged, or of a format or a kind that this version does not know.
+    """
+    body = _plain(stored)
+    if body.startswith(_HEAD + _VALUE):
+        return body[len(_HEAD) + len(_VALUE) : -1], ()
+    try:
+        whole: Any = from_json(body)
+    except ValueError as error:
+        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: it is no JSON") from error
+    fields_of = cast("dict[str, Any]", whole if isinstance(whole, dict) else {})
+    number: object = fields_of.get("f")
+    if not isinstance(number, int) or "v" not in fields_of:
+        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: it has no format")
+    if number > FORMAT:
+        why = f"its step {stored.key} has format {number}, and this version reads formats up to {FORMAT}"
+        raise RunBlocked(stored.run, f"{why}: update journeyman")
+    value: object = fields_of["v"]
+    for older in range(number, FORMAT):
+        value = UPCASTS[older](kind_of(stored.key) or "", value)
+    return orjson.dumps(value), tuple(fields_of.get("s", ()))
+
+
+def _plain(stored: Record) -> bytes:
+    body = stored.body or b""
+    if stored.crc != crc_of(stored.run, stored.key, stored.kind, stored.body):
+        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: its checksum is wrong")
+    if kind_of(stored.key) is None:
+        raise RunBlocked(stored.run, f"its step {stored.key} is of a kind that this version does not know")
+    if not body.startswith(b"z"):
+        return body
+    try:
+        # The value is bounded by what may be written: a few bytes of a foreign file must not fill the memory.
+        return zlib.decompressobj().decompress(body[1:], MOST_BYTES + 1_000)
+    except zlib.error as error:
+        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: {error}") from error
+
+
+UPCASTS: Final[Mapping[int, Callable[[str, Any], Any]]] = {}
+"""For each older format, what makes of a step's kind and value the value in the next format."""
+
+_KINDS: Final = (
+    ("call", re.compile(r"(.*/)?call/[^/]+")),
+    ("approval", re.compile(r"(.*/)?call/[^/]+/approval/\d+/[0-9a-f]+")),
+    ("answer", re.compile(r"answer/.+")),
+    ("model", re.compile(r"(.*/)?model(/(extended|smaller))*")),
+    ("compaction", re.compile(r"(.*/)?model(/\w+)*/(fit|shrink)/\d+")),
+    ("verdict", re.compile(r"(.*/)?attempt/\d+/verdict/\d+")),
+    ("feedback", re.compile(r"(.*/)?attempt/\d+/feedback")),
+    ("texts", re.compile(r"(.*/)?(system|prompt|said)")),
+    ("state", re.compile(r"(.*/)?state")),
+    ("guard", re.compile(r"(.*/)?guard")),
+    ("head", re.compile(r"(.*/)?head")),
+    ("end", re.compile(r"(.*/)?end")),
+)
+
+
+def kind_of(key: str) -> str | None:
+    """Return what kind of step a key is of: the codec of its value. None: no kind that this version knows."""
+    return next((kind for kind, pattern in _KINDS if pattern.fullmatch(key)), None)
+
+
+# -- a run -------------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class Head:
+    """What a run was begun with, as far as it can be stored. The rest comes from the program, in each life."""
+
+    agent: str
+    input: str
+    """A text as it is; any other input as JSON."""
+    prints: Mapping[str, str]
+    """Digests of the parts of the agent's definition."""
+    gates: tuple[str, ...]
+    """The gates that its calls pass, by their classes: it never goes on with fewer."""
+    max_attempts: int | None = None
+    history: tuple[Message, ...] = ()
+    """The conversation that it goes on from."""
+    target: str = ""
+    """Where a command finds the agent: `agents.py:analyst`."""
+    model: str = ""
+    """The model that a command was told to use instead of the agent's."""
+    accepts: bool = False
+    """True when somebody has accepted that stored answers are to other questions than are asked now."""
+    version: str = ""
+    """Of this library."""
+
+
+def dump_head(head: Head) -> bytes:
+    return adapter_of(Head).dump_json(head, exclude_none=True)
+
+
+def load_head(row: Row) -> Head:
+    """Return the head of a run.
+
+    Raises:
+        RunBlocked: it cannot be read.
+    """
+    if row.f > FORMAT:
+        why = f"it has format {row.f}, and this version reads formats up to {FORMAT}: update journeyman"
+        raise RunBlocked(row.id, why)
+    try:
+        return adapter_of(Head).validate_json(row.head)
+    except ValueError as error:
+        raise RunBlocked(row.id, f"what it was begun with cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def gates_of(agent: Agent[Any, Any], host: Host) -> tuple[str, ...]:
+    """Return the names of the gates that the calls of a run would pass."""
+    given: list[object] = []
+    for gate in (agent.gate, host.gate):
+        if gate is not None:
+            given += gate if isinstance(gate, Sequence) else [gate]
+    return tuple(sorted(type(each).__qualname__ for each in given))
+
+
+def prints_of(agent: Agent[Any, Any]) -> dict[str, str]:
+    """Return digests of the parts of a definition that decide what a model is asked and how far a run goes."""
+    given: Any = agent.compaction
+    strategies: Any = getattr(given, "strategies", given)
+    are_listed = isinstance(strategies, list | tuple)
+    names = [getattr(each, "name", "") for each in cast("Sequence[object]", strategies)] if are_listed else "made anew"
+    tools = [[spec.name, spec.description, spec.input_schema, spec.strict] for spec in agent.plan.specs]
+    effects = {tool.name: tool.effect for tool in agent.tools}
+    parts: dict[str, Any] = {
+        "system prompt": agent.system if isinstance(agent.system, str) else "" if callable(agent.system) else "texts",
+        "tools": [tools, effects],
+        "output": None if agent.plan.output is None else agent.plan.output.input_schema,
+        "limits": repr(agent.limits),
+        "compaction": names,
+    }
+    return {name: blake2b(canonical_json(part), digest_size=8).hexdigest() for name, part in parts.items()}
+
+
+@record_class(kw_only=True)
+class Row:
+    """A run as it is stored: what is known of it without reading its steps."""
+
+    id: str
+    """A UUID that sorts by time."""
+    name: str | None
+    """The id that its user gave it."""
+    parent: str | None = None
+    """The run that it was forked from."""
+    agent: str
+    app: str = ""
+    f: int = FORMAT
+    head: bytes
+    queue: str = "default"
+    priority: int = 0
+    dedup: str | None = None
+    created: float
+    """Seconds since 1970."""
+    status: Status
+    owner: str | None = None
+    """Who drives it. Told, not trusted: whether the owner lives, its lock tells."""
+    gen: int = 0
+    """Grows with every wake-up."""
+    epoch: int = 0
+    """Grows with every claim: only who claimed it last may write."""
+    wake: float | None = None
+    """When it goes on by itself, in seconds since 1970."""
+    n_signals: int = 0
+    asked: bytes | None = None
+    """The questions that it waits for."""
+    used_s: float = 0.0
+    tokens: int = 0
+    cost: float = 0.0
+    attempt: int = 0
+    iteration: int = 0
+    lives: int = 0
+    deaths: int = 0
+    """How often in a row it took its process down before a new step."""
+    n_steps: int = 0
+    """Its records when it was last claimed."""
+    why: str | None = None
+    """Why it is blocked; of one that is over and failed, the error code."""
+    result: bytes | None = None
+    ended: float | None = None
+    """Seconds since 1970."""
+
+
+def woken(status: Status, kind: SignalKind) -> Status:
+    """Return the status of a run that is sent a signal of this kind. Who drives it, if anybody does, is told of it."""
+    match kind, status:
+        case "hold", "ready" | "waiting":
+            return "held"
+        case "release", "held":
+            return "ready"
+        case "stop", "waiting" | "held" | "blocked":
+            return "ready"
+        case "approve" | "answer" | "steer", "waiting":
+            return "ready"
+        case _:
+            return status
+
+
+def is_free(row: Row, *, now: float, also: Collection[Status], owner_is_dead: bool) -> bool:
+    """Tell whether a run may be claimed."""
+    if row.status == "running":
+        return owner_is_dead
+    if row.status == "waiting" and row.wake is not None and row.wake <= now:
+        return True
+    return row.status in also or (row.status == "ready" and (row.wake is None or row.wake <= now))
+
+
+class Claim(NamedTuple):
+    """The right to drive a run: it lasts until somebody else claims it."""
+
+    row: Row
+    """As it was claimed."""
+    epoch: int
+
+
+class Signal(NamedTuple):
+    """One word to a run, from any process. It is never changed; a step that takes it names its number."""
+
+    n: int
+    """0 until it is stored."""
+    run: str
+    kind: SignalKind
+    dedup: str
+    """Of one run and kind, the second with the same is not stored."""
+    body: JsonObject
+    at: float
+    who: str
+
+
+QuestionKind: TypeAlias = Literal["approve", "answer"]
+"""What is wanted: a decision about a call, or a text."""
+
+
+@frozen
+class Question:
+    """What waits for somebody's answer: a call for a decision, or a question of the model for a text."""
+
+    key: str
+    """Of the step that stores the answer."""
+    kind: QuestionKind
+    digest: str
+    """Of the tool and its arguments, or of the question: what the answer is bound to."""
+    path: tuple[str, ...]
+    tool: str
+    arguments: JsonObject | None
+    """None: they are longer than 8,000 characters as JSON."""
+    question: str
+    options: tuple[str, ...] = ()
+    """Answers that the model offers; another one may be given."""
+    expires_at: float | None = None
+    """Seconds since 1970; None: it waits for as long as it takes."""
+
+
+@frozen
+class RunInfo:
+    """A run, for whoever looks at it."""
+
+    id: str
+    name: str | None
+    agent: str
+    status: Status
+    queue: str
+    created: float
+    """Seconds since 1970."""
+    ended: float | None
+    attempt: int
+    iteration: int
+    tokens: int
+    cost: float
+    lives: int
+    why: str | None
+    parent: str | None
+    target: str
+    waits_for: tuple[Question, ...] = ()
+    wake: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in OVER
+
+
+def info_of(row: Row) -> RunInfo:
+    """Return what a row tells."""
+    try:
+        target = load_head(row).target
+    except RunBlocked:
+        target = ""
+    return RunInfo(
+        id=row.id,
+        name=row.name,
+        agent=row.agent,
+        status=row.status,
+        queue=row.queue,
+        created=row.created,
+        ended=row.ended,
+        attempt=row.attempt,
+        iteration=row.iteration,
+        tokens=row.tokens,
+        cost=row.cost,
+        lives=row.lives,
+        why=row.why,
+        parent=row.parent,
+        target=target,
+        waits_for=questions_of(row),
+        wake=row.wake,
+    )
+
+
+def questions_of(row: Row) -> tuple[Question, ...]:
+    """Return the questions that a run waits for; none if they cannot be read."""
+    try:
+        return () if row.asked is None else adapter_of(tuple[Question, ...]).validate_json(row.asked)
+    except ValueError:
+        return ()
+
+
+def dump_questions(questions: Sequence[Question]) -> bytes | None:
+    """Return questions as a row keeps them."""
+    return adapter_of(tuple[Question, ...]).dump_json(tuple(questions)) if questions else None
+
+
+@value_class(kw_only=True)
+class Change:
+    """What becomes of a run that is no longer driven here."""
+
+    status: Status
+    why: str | None = None
+    wake: float | None = None
+    asked: bytes | None = None
+    used_s: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+    attempt: int = 0
+    iteration: int = 0
+    result: bytes | None = None
+
+
+# -- ids ---------------------------------------------------------------------------------------------------------------
+
+
+def new_id(now: float) -> str:
+    """Return a UUID of version 7 (RFC 9562, section 5.7): those of one millisecond lie together."""
+    number = (int(now * 1000) & (1 << 48) - 1) << 80 | int.from_bytes(os.urandom(10), "big")
+    number = number & ~(0xF << 76) | 0x7 << 76
+    number = number & ~(0x3 << 62) | 0x2 << 62
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+_MOST_CHARACTERS: Final = 200
+
+
+def name_fault(name: str) -> str | None:
+    """Say why a text cannot be the id of a run; None if it can."""
+    if not name.strip():
+        return "it is empty"
+    if len(name) > _MOST_CHARACTERS:
+        return f"it has {len(name):,} characters, and {_MOST_CHARACTERS} are the most"
+    if not name.isprintable():
+        return "it has characters that cannot be shown"
+    return None
+
+
+def wall_clock() -> float:
+    """Return the seconds since 1970, by the clock of this machine."""
+    return time.time()

@@ -1,0 +1,180 @@
+"""The result of a run as JSON, and back.
+
+What was raised is not stored: of an exception the class and the words remain, in a `StoredError`. A state is plain JSON
+when it comes back, and so is the output, unless the agent is there to say what type it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any, Final, cast, get_args
+
+import orjson
+from pydantic_core import from_json, to_json
+
+from journeyman.agent import Agent
+from journeyman.endings import Context, Ending, Place
+from journeyman.errors import name_and_words
+from journeyman.result import (
+    AttemptRecord,
+    CallbackError,
+    ChildRecord,
+    Failure,
+    LayerOutcome,
+    Metadata,
+    Result,
+    Success,
+    ToolStats,
+    ValidationReport,
+    plain_output,
+)
+from journeyman.types import Message, Usage, adapter_of
+
+Plain = dict[str, Any]
+
+
+class StoredError(Exception):
+    """What an exception was, in a life of the run that is over: its class and its words."""
+
+
+_CONTEXTS: Final[Mapping[str, type[Context]]] = {each.__name__: each for each in get_args(Context)}
+
+
+def dump_result(result: Result[Any], agent: Agent[Any, Any]) -> bytes:
+    """Return a result as JSON."""
+    document: Plain = {
+        "metadata": _metadata(result.metadata),
+        "history": adapter_of(tuple[Message, ...]).dump_python(result.history, mode="json", exclude_none=True),
+    }
+    if isinstance(result, Success):
+        schema = agent.plan.output
+        output = result.output if schema is None else from_json(schema.dump(result.output))
+        state = plain_output(result.state, None)
+        document |= {"output": output, "state": state, "has_state": result.has_state}
+        document |= {"terminal_result": result.terminal_result}
+    else:
+        context = result.error.context
+        facts = adapter_of(type(context)).dump_python(context, mode="json")
+        error = {"type": type(context).__name__, "facts": facts, "place": list(result.error.place)}
+        if result.error.cause is not None:
+            error["cause"] = name_and_words(result.error.cause)
+        document |= {"error": error, "candidate": result.candidate, "answer": result.answer}
+        document |= {"report": _report(result.report)}
+    return to_json(document, fallback=repr, inf_nan_mode="null")
+
+
+def load_result(data: bytes, agent: Agent[Any, Any] | None) -> Result[Any]:
+    """Return the result that `dump_result` has written. Without the agent, its output is plain JSON.
+
+    Raises:
+        ValueError: it is no result.
+        InvalidArguments: the output does not fit the agent's type any more.
+    """
+    document: Plain = from_json(data)
+    try:
+        metadata = _loaded_metadata(document["metadata"])
+        history = adapter_of(tuple[Message, ...]).validate_python(document["history"])
+        if "error" not in document:
+            return _success(document, metadata, history, agent)
+        ending: Plain = document["error"]
+        facts = adapter_of(_CONTEXTS[ending["type"]]).validate_python(ending["facts"])
+        cause = None if "cause" not in ending else StoredError(ending["cause"])
+        return Failure(
+            error=Ending(facts, Place(*ending["place"]), cause),
+            metadata=metadata,
+            history=history,
+            candidate=document["candidate"],
+            answer=document["answer"],
+            report=_loaded_report(document["report"]),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"the stored result is none: {name_and_words(error)}") from error
+
+
+def _success(
+    document: Plain, metadata: Metadata, history: tuple[Message, ...], agent: Agent[Any, Any] | None
+) -> Success[Any]:
+    output, schema = document["output"], None if agent is None else agent.plan.output
+    return Success(
+        output=output if schema is None else schema.load(orjson.dumps(output)),
+        metadata=metadata,
+        history=history,
+        state=document["state"],
+        has_state=document["has_state"],
+        terminal_result=document["terminal_result"],
+        output_type=None if agent is None or schema is None else agent.output.type,
+    )
+
+
+# -- what a run took ---------------------------------------------------------------------------------------------------
+
+
+def _metadata(metadata: Metadata) -> Plain:
+    plain = {each.name: getattr(metadata, each.name) for each in fields(metadata)}
+    usage = adapter_of(Usage | None).dump_python
+    return plain | {
+        "usage": usage(metadata.usage, mode="json"),
+        "background_usage": usage(metadata.background_usage, mode="json"),
+        "attempts": [
+            {
+                "number": each.number,
+                "iterations": each.iterations,
+                "usage": usage(each.usage, mode="json"),
+                "report": _report(each.report),
+            }
+            for each in metadata.attempts
+        ],
+        "tools": adapter_of(dict[str, ToolStats]).dump_python(dict(metadata.tools), mode="json"),
+        "children": adapter_of(tuple[ChildRecord, ...]).dump_python(metadata.children, mode="json"),
+        "callback_errors": [[each.callback, name_and_words(each.error)] for each in metadata.callback_errors],
+    }
+
+
+def _loaded_metadata(plain: Plain) -> Metadata:
+    loaded: Mapping[str, Callable[[Any], object]] = {
+        "usage": adapter_of(Usage | None).validate_python,
+        "background_usage": adapter_of(Usage | None).validate_python,
+        "attempts": lambda each: tuple(
+            [
+                AttemptRecord(
+                    number=attempt["number"],
+                    iterations=attempt["iterations"],
+                    usage=adapter_of(Usage).validate_python(attempt["usage"]),
+                    report=_loaded_report(attempt["report"]),
+                )
+                for attempt in each
+            ]
+        ),
+        "tools": adapter_of(dict[str, ToolStats]).validate_python,
+        "children": adapter_of(tuple[ChildRecord, ...]).validate_python,
+        "callback_errors": lambda each: tuple(
+            [CallbackError(callback=name, error=StoredError(words)) for name, words in each]
+        ),
+    }
+    known = {each.name for each in fields(Metadata)}
+    given = {name: loaded[name](value) if name in loaded else value for name, value in plain.items() if name in known}
+    return Metadata(**cast("Plain", given))
+
+
+def _report(report: ValidationReport | None) -> list[Plain] | None:
+    if report is None:
+        return None
+    return [
+        {name: getattr(layer, name) for name in ("name", "kind", "description", "passed", "feedback")}
+        | ({} if layer.error is None else {"error": name_and_words(layer.error)})
+        for layer in report.layers
+    ]
+
+
+def _loaded_report(plain: list[Plain] | None) -> ValidationReport | None:
+    if plain is None:
+        return None
+    layers = [
+        replace(
+            LayerOutcome(**{name: value for name, value in each.items() if name != "error"}),
+            error=StoredError(str(each["error"])) if "error" in each else None,
+        )
+        for each in plain
+    ]
+    return ValidationReport(layers=tuple(layers))

@@ -1,0 +1,290 @@
+"""Durable runs in a SQLite file, which several processes may share: a store, with tables of its own.
+
+A process is alive while it holds its lock beside the file: that ends with it, however it dies. A run whose owner's
+lock is free may be claimed by anybody.
+
+A write takes some 30 microseconds and is made where the event loop runs. One that has to reach the disk, and one that
+another process keeps waiting, does not keep the loop: the first is made in a thread, the second is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import astuple, fields
+from pathlib import Path
+from sqlite3 import Connection
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from journeyman.cancel import ended
+from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
+from journeyman.durable.memory import killer, settled
+from journeyman.durable.records import OVER, Change, Claim, Record, Row, Signal, Status, is_free, woken
+from journeyman.errors import StoreError
+from journeyman.store.file import Lock, is_held
+from journeyman.store.repair import StoreRepaired, opened, rescue
+
+T = TypeVar("T")
+
+_COLUMNS: Final = tuple(each.name for each in fields(Row))
+_LIST: Final = ", ".join(_COLUMNS)
+_MARKS: Final = ", ".join("?" * len(_COLUMNS))
+_UPDATE: Final = f"UPDATE jm_runs SET {', '.join(f'{each} = ?' for each in _COLUMNS)} WHERE id = ?"
+_ADD_RUN: Final = f"INSERT INTO jm_runs ({_LIST}) VALUES ({_MARKS})"
+_STEP: Final = "run, key, kind, about, effect, epoch, at, used_s, body, crc"
+_ADD_STEP: Final = f"INSERT INTO jm_steps ({_STEP}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_WRITE: Final = (
+    f"INSERT INTO jm_steps ({_STEP}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM jm_runs WHERE id = ? AND epoch = ?"
+    " ON CONFLICT DO NOTHING"
+)
+_PATIENCE_S: Final = 5.0
+"""So long a write that another process keeps waiting is tried again before it is an error."""
+_AGAIN_S: Final = 0.005
+
+
+class SqliteEngine:  # noqa: PLR0904 - those of the port
+    """An engine on the store at a path, which is made if it is not there."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path: Final = Path(path).absolute()
+        self.owner = f"w{secrets.token_hex(8)}"
+        self._n_changes = 0
+
+    async def open(self) -> None:
+        self._file, _ = opened(self.path, busy_s=0.0)
+        try:
+            self._lock = Lock(self.path, self.owner, what=f"The worker {self.owner}")
+        except BaseException:
+            self._file.close()
+            raise
+        self._alone = asyncio.Lock()
+
+    async def close(self) -> None:
+        self._lock.release()
+        self._file.close()
+        if self._file.is_damaged:
+            with suppress(StoreError, OSError):  # if it cannot be repaired now, whoever opens it next is told
+                warnings.warn(StoreRepaired(rescue(self.path)), stacklevel=2)
+
+    # -- runs
+
+    async def add(self, row: Row, records: Sequence[Record] = ()) -> Row:
+        def work(connection: Connection) -> Row:
+            known = connection.execute(
+                f"SELECT {_LIST} FROM jm_runs WHERE name = ? OR (agent = ? AND dedup = ?)",
+                (row.name, row.agent, row.dedup),
+            ).fetchone()
+            if known is not None:
+                return Row(**dict(zip(_COLUMNS, known, strict=True)))
+            connection.execute(_ADD_RUN, astuple(row))
+            connection.executemany(_ADD_STEP, records)
+            return row
+
+        return await self._written(work)
+
+    async def get(self, id: str) -> Row | None:
+        found = await self._rows("WHERE id = ? OR name = ? ORDER BY id = ? DESC LIMIT 1", (id, id, id))
+        return found[0] if found else None
+
+    async def rows(
+        self,
+        *,
+        statuses: Collection[Status] = (),
+        agent: str | None = None,
+        prefix: str = "",
+        ended_before: float | None = None,
+        limit: int = 100,
+    ) -> Sequence[Row]:
+        where, given = ["1"], list[object]()
+        if statuses:
+            where.append("status IN (SELECT value FROM json_each(?))")
+            given.append(json.dumps(list(statuses)))
+        if agent is not None:
+            where.append("agent = ?")
+            given.append(agent)
+        if prefix:
+            where.append("(substr(id, 1, ?) = ? OR substr(name, 1, ?) = ?)")
+            given += [len(prefix), prefix] * 2
+        if ended_before is not None:
+            where.append("ended < ?")
+            given.append(ended_before)
+        return await self._rows(f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?", (*given, limit))
+
+    async def ready(self, *, now: float, agents: Collection[str], queues: Collection[str], limit: int) -> Sequence[Row]:
+        which = "agent IN (SELECT value FROM json_each(?))"
+        given: list[object] = [json.dumps(list(agents))]
+        if queues:
+            which += " AND queue IN (SELECT value FROM json_each(?))"
+            given.append(json.dumps(list(queues)))
+        order = "ORDER BY priority DESC, created, id LIMIT ?"
+        free = f"WHERE status = 'ready' AND (wake IS NULL OR wake <= ?) AND {which} {order}"
+        due = f"WHERE status = 'waiting' AND wake <= ? AND {which} {order}"
+        found = [*await self._rows(free, (now, *given, limit)), *await self._rows(due, (now, *given, limit))]
+        dead = await self._rows(f"WHERE status = 'running' AND {which} {order}", (*given, 10 * limit + 100))
+        found += [row for row in dead if self._is_dead(row)]
+        return sorted(found, key=lambda row: (-row.priority, row.created, row.id))[:limit]
+
+    async def claim(
+        self,
+        id: str,
+        *,
+        now: float,
+        also: Collection[Status] = (),
+        steal: bool = False,
+        at_once: int | None = None,
+        head: bytes | None = None,
+    ) -> Claim | None:
+        def work(connection: Connection) -> Claim | None:
+            row = _row_of(connection, id)
+            if row is None:
+                return None
+            died = row.status == "running" and not steal
+            if not is_free(row, now=now, also=also, owner_is_dead=steal or (died and self._is_dead(row))):
+                return None
+            if at_once is not None:
+                busy = "SELECT count(*) FROM jm_runs WHERE status = 'running' AND queue = ? AND id <> ?"
+                if connection.execute(busy, (row.queue, id)).fetchone()[0] >= at_once:
+                    return None
+            n_steps: int = connection.execute("SELECT count(*) FROM jm_steps WHERE run = ?", (id,)).fetchone()[0]
+            row.deaths = (row.deaths + 1 if n_steps == row.n_steps else 1) if died else 0
+            if row.deaths >= MOST_DEATHS:
+                row.status, row.why, row.owner, row.deaths = "blocked", killer(row.deaths), None, 0
+                _put(connection, row)
+                return None
+            row.status, row.owner, row.n_steps, row.wake, row.why = "running", self.owner, n_steps, None, None
+            row.head = row.head if head is None else head
+            row.epoch += 1
+            row.lives += 1
+            _put(connection, row)
+            return Claim(row, row.epoch)
+
+        return await self._written(work)
+
+    async def note(self, claim: Claim, asked: bytes | None) -> None:
+        change = "UPDATE jm_runs SET asked = ? WHERE id = ? AND epoch = ?"
+        await self._written(lambda connection: connection.execute(change, (asked, claim.row.id, claim.epoch)))
+
+    async def settle(self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None) -> bool:
+        def work(connection: Connection) -> bool:
+            row = _row_of(connection, claim.row.id)
+            if row is None or row.epoch != claim.epoch or (n_signals is not None and row.n_signals != n_signals):
+                return False
+            _put(connection, settled(row, change, now=now))
+            return True
+
+        return await self._written(work, is_synced=change.status in OVER)
+
+    async def forget(self, ids: Collection[str]) -> int:
+        def work(connection: Connection) -> int:
+            marks = ", ".join("?" * len(OVER))
+            over = f"SELECT id FROM jm_runs WHERE id IN (SELECT value FROM json_each(?)) AND status IN ({marks})"
+            found = connection.execute(over, (json.dumps(list(ids)), *OVER)).fetchall()
+            for table, column in (("jm_steps", "run"), ("jm_signals", "run"), ("jm_runs", "id")):
+                connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", found)
+            return len(found)
+
+        return await self._written(work)
+
+    # -- steps and signals
+
+    async def records(self, id: str) -> Sequence[Record]:
+        found = await self._read(f"SELECT {_STEP} FROM jm_steps WHERE run = ? ORDER BY n", (id,))
+        return [Record(*each) for each in found]
+
+    async def write(self, claim: Claim, record: Record, *, is_synced: bool = False) -> Written:
+        def work(connection: Connection) -> Written:
+            if connection.execute(_WRITE, (*record, claim.row.id, claim.epoch)).rowcount == 1:
+                return "written"
+            row = connection.execute("SELECT epoch FROM jm_runs WHERE id = ?", (claim.row.id,)).fetchone()
+            return "taken" if row is not None and row[0] == claim.epoch else "fenced"
+
+        return await self._written(work, is_synced=is_synced)
+
+    async def signal(self, signal: Signal, *, wakes: bool = True) -> Taken:
+        def work(connection: Connection) -> Taken:
+            row = _row_of(connection, signal.run)
+            if row is None or row.status in OVER:
+                return "over"
+            add = (
+                "INSERT INTO jm_signals (run, kind, dedup, body, at, who) VALUES (?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT DO NOTHING"
+            )
+            given = (signal.run, signal.kind, signal.dedup, json.dumps(signal.body), signal.at, signal.who)
+            if connection.execute(add, given).rowcount != 1:
+                return "known"
+            status = woken(row.status, signal.kind) if wakes else row.status
+            if status == "ready" != row.status:
+                row.gen, row.wake = row.gen + 1, None
+            row.status = status
+            row.n_signals += 1
+            _put(connection, row)
+            return "taken"
+
+        return await self._written(work)
+
+    async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
+        query = "SELECT n, run, kind, dedup, body, at, who FROM jm_signals WHERE n > ?"
+        if run is None:
+            found = await self._read(f"{query} ORDER BY n", (after,))
+        else:
+            found = await self._read(f"{query} AND run = ? ORDER BY n", (after, run))
+        return [Signal(n, run, kind, dedup, json.loads(body), *rest) for n, run, kind, dedup, body, *rest in found]
+
+    def has_news(self) -> bool:
+        before, self._n_changes = self._n_changes, self._file.rows("PRAGMA data_version")[0][0]
+        return before != self._n_changes
+
+    # -- the file
+
+    async def _rows(self, where: str, given: Sequence[object]) -> list[Row]:
+        found = await self._read(f"SELECT {_LIST} FROM jm_runs {where}", given)
+        return [Row(**dict(zip(_COLUMNS, each, strict=True))) for each in found]
+
+    async def _read(self, query: str, given: Sequence[object] = ()) -> list[Any]:
+        return await self._patiently(lambda: self._file.rows(query, given))
+
+    async def _written(self, work: Callable[[Connection], T], *, is_synced: bool = False) -> T:
+        """Do `work` in a transaction."""
+
+        def write() -> T:
+            with self._file.transaction(is_synced=is_synced) as connection:
+                return work(connection)
+
+        return await self._patiently(write, in_thread=is_synced)
+
+    async def _patiently(self, work: Callable[[], T], *, in_thread: bool = False) -> T:
+        """Do `work`; again, as long as another process writes."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _PATIENCE_S
+        while True:
+            try:
+                async with self._alone:
+                    if not in_thread:
+                        return work()
+                    working = asyncio.ensure_future(asyncio.to_thread(work))
+                    await ended(working)  # also if the waiting is cancelled: what it writes counts
+                    return working.result()
+            except StoreError as error:
+                if not error.is_busy or loop.time() > until:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
+
+    def _is_dead(self, row: Row) -> bool:
+        return row.owner is None or (row.owner != self.owner and not is_held(self.path, row.owner))
+
+
+def _row_of(connection: Connection, id: str) -> Row | None:
+    found = connection.execute(f"SELECT {_LIST} FROM jm_runs WHERE id = ?", (id,)).fetchone()
+    return None if found is None else Row(**dict(zip(_COLUMNS, found, strict=True)))
+
+
+def _put(connection: Connection, row: Row) -> None:
+    connection.execute(_UPDATE, (*astuple(row), row.id))
+
+
+if TYPE_CHECKING:
+    _engine: type[Engine] = SqliteEngine

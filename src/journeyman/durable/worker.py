@@ -1,0 +1,151 @@
+"""Doing what was started: a worker claims runs that are ready, and drives several at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from journeyman.agent import NOTHING_AROUND, Agent, Host
+from journeyman.cancel import ended
+from journeyman.durable.drive import Program
+from journeyman.durable.durable import Durable
+from journeyman.durable.records import Row, load_head
+from journeyman.errors import JourneymanError, name_and_words
+from journeyman.events import Callbacks, Listener
+from journeyman.types import frozen
+
+_log = logging.getLogger("journeyman")
+_PATIENCE_S: Final = 1.0
+
+
+@frozen
+class Queue:
+    """How a worker serves a queue."""
+
+    at_once: int | None = None
+    """How many runs of it go on at once, in all workers together; None: as many as there are slots."""
+
+
+class Worker:
+    """Drives runs of some agents: those that were started, those that wait no more, and those whose process has died.
+
+    What is not stored of a run, its gates above all, is what this worker gives it.
+    """
+
+    def __init__(
+        self,
+        durable: Durable,
+        *,
+        agents: Sequence[Agent[Any, Any]],
+        slots: int = 10,
+        queues: Mapping[str, Queue] | None = None,
+        host: Host | None = None,
+        callbacks: Callbacks | None = None,
+        on_event: Listener | None = None,
+    ) -> None:
+        """`slots` is how many runs go on here at once. Without `queues`, all of them are served.
+
+        Raises:
+            ValueError: there is no agent or no slot, two agents have one name, or a limit is no number.
+        """
+        names = [agent.name for agent in agents]
+        double = sorted({name for name in names if names.count(name) > 1})
+        if not names:
+            raise ValueError("A worker without agents has nothing to do. Pass agents=[…].")
+        if double:
+            raise ValueError(f"Two agents are called {double[0]!r}, so no run would know which is its own. Rename one.")
+        if slots < 1:
+            raise ValueError(f"A worker with {slots} slots does nothing. Give it one at least.")
+        for name, queue in (queues or {}).items():
+            if queue.at_once is not None and queue.at_once < 1:
+                raise ValueError(f"Queue {name!r} lets {queue.at_once} runs go on at once. Give it one at least.")
+        self._hub: Final = durable.hub
+        self._agents: Final = {agent.name: agent for agent in agents}
+        self._slots: Final = slots
+        self._queues: Final = dict(queues or {})
+        self._host: Final = NOTHING_AROUND if host is None else host
+        self._callbacks: Final = callbacks
+        self._on_event: Final = on_event
+        self._driving: dict[str, asyncio.Task[None]] = {}
+        self._unfit: set[str] = set()
+        """The runs that this worker must not drive, which it has said."""
+
+    async def run(self, *, stop: asyncio.Event | None = None, grace_s: float = 30.0, until_idle: bool = False) -> None:
+        """Serve until `stop` is set, or the surrounding task is cancelled.
+
+        Once `stop` is set, nothing more is claimed; what is driven has `grace_s` seconds to end, and is then given
+        back, for another process to go on with. `until_idle`: return when there is nothing to drive.
+        """
+        stop = stop or asyncio.Event()
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            while not stop.is_set():
+                n_begun = await self._claim()
+                if until_idle and not n_begun and not self._driving:
+                    return
+                changing = asyncio.ensure_future(self._hub.changed(_PATIENCE_S))
+                await asyncio.wait({stopping, changing, *self._driving.values()}, return_when=asyncio.FIRST_COMPLETED)
+                changing.cancel()
+            if self._driving:
+                await asyncio.wait(self._driving.values(), timeout=grace_s)
+        finally:
+            stopping.cancel()
+            driving = list(self._driving.values())
+            for task in driving:
+                task.cancel()
+            for task in driving:
+                await ended(task)
+
+    async def _claim(self) -> int:
+        """Begin to drive what is ready, as far as there are slots. Return how many that are."""
+        n_begun = 0
+        served = [((name,), queue) for name, queue in self._queues.items()] or [((), Queue())]
+        for names, queue in served:
+            free = self._slots - len(self._driving)
+            if free <= 0:
+                break
+            try:
+                rows = await self._hub.engine.ready(
+                    now=self._hub.now(),
+                    agents=list(self._agents),
+                    queues=names,
+                    limit=free + len(self._driving) + len(self._unfit),
+                )
+            except JourneymanError as error:
+                _log.warning("The store of the runs cannot be read, which is tried again: %s", error)
+                return n_begun
+            new = [row for row in rows if row.id not in self._driving and self._may_drive(row)][:free]
+            for row in new:
+                task = asyncio.create_task(self._drive(row, queue.at_once))
+                self._driving[row.id] = task
+                task.add_done_callback(lambda _, id=row.id: self._driving.pop(id, None))
+                n_begun += 1
+        return n_begun
+
+    def _may_drive(self, row: Row) -> bool:
+        """Tell whether this worker gives a run all the gates that it was begun with."""
+        if row.id in self._unfit:
+            return False
+        try:
+            lacking = self._program(row).lacks(load_head(row))
+        except JourneymanError as error:
+            lacking = str(error)
+        if lacking is None:
+            return True
+        _log.warning("The run %s is left to another worker: %s", row.name or row.id, lacking)
+        self._unfit.add(row.id)
+        return False
+
+    def _program(self, row: Row) -> Program:
+        return Program(
+            agent=self._agents[row.agent], host=self._host, callbacks=self._callbacks, on_event=self._on_event
+        )
+
+    async def _drive(self, row: Row, at_once: int | None) -> None:
+        try:
+            await self._hub.driven(row.id, self._program(row), at_once=at_once)
+        except Exception as error:  # noqa: BLE001 - of one run, and the others go on
+            _log.warning("The run %s is not driven: %s", row.name or row.id, name_and_words(error))
+            await asyncio.sleep(_PATIENCE_S)
