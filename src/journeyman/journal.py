@@ -91,6 +91,10 @@ class Reservation(Protocol):
 class Journal(Protocol):
     """Remembers the steps of a run, and of the runs below it, by key."""
 
+    def name(self, key: str) -> str | None:
+        """Return what a step is known by in all lives of its run, and nothing else is; None if nothing tells."""
+        return None
+
     @property
     def waits(self) -> bool:
         """True when somebody may answer through it what a gate asks, in this life of the run or a later one."""
@@ -341,6 +345,9 @@ class Section(Journal):
 
     journal: Journal
     prefix: str
+
+    def name(self, key: str) -> str | None:
+        return self.journal.name(f"{self.prefix}/{key}")
 
     @property
     def waits(self) -> bool:

@@ -255,6 +255,9 @@ class RunJournal(Journal):
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._asked_before = {each.key: each for each in questions_of(life.claim.row)}
 
+    def name(self, key: str) -> str:
+        return f"{self._life.claim.row.id}/{key}"
+
     @property
     def waits(self) -> bool:
         return True

@@ -338,6 +338,7 @@ async def _within(run: Run, use: ToolUse, seconds: float, work: Coroutine[object
 
 
 def _context(run: Run, tool: Tool[..., Any], use: ToolUse) -> ToolContext:
+    key, journal = run.key(f"call/{use.id}"), run.options.host.journal
     return ToolContext(
         tool=tool,
         tool_use_id=use.id,
@@ -350,6 +351,7 @@ def _context(run: Run, tool: Tool[..., Any], use: ToolUse) -> ToolContext:
         states=run.states,
         progress=lambda message, fraction: _report_progress(run, use, message, fraction),
         tasks=run.options.host.tasks,
+        name=None if journal is None else lambda: journal.name(key),
     )
 
 

@@ -7,12 +7,14 @@ reference, leaves no trace. Values that cannot change are shared.
 from __future__ import annotations
 
 import copy
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import field, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from hashlib import sha256
 from pathlib import PurePath
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, Unpack, cast, get_origin
 from uuid import UUID
@@ -90,7 +92,7 @@ class ToolContext:
 
     __slots__ = (
         *("agent", "path", "attempt", "iteration", "tool_use_id", "abort", "tasks"),
-        *("_activate", "_copies", "_given", "_input", "_progress", "_staged", "_states", "_tool"),
+        *("_activate", "_copies", "_given", "_input", "_key", "_name", "_progress", "_staged", "_states", "_tool"),
     )
 
     def __init__(  # noqa: PLR0913  one for each fact, and made in one place
@@ -108,7 +110,9 @@ class ToolContext:
         progress: Callable[[str, float | None], None] | None = None,
         tasks: BackgroundTasks | None = None,
         activate: Callable[[Sequence[str]], None] | None = None,
+        name: Callable[[], str | None] | None = None,
     ) -> None:
+        """`name` returns what the call is known by in all lives of the run; None if nothing tells."""
         self.agent: Final = agent
         """The name of the agent."""
         self.path: Final = path
@@ -129,6 +133,8 @@ class ToolContext:
         self._states = states
         self._progress = progress
         self._activate = activate
+        self._name = name
+        self._key = ""
         self._copies: dict[Which, object] | None = None
         self._staged: dict[Which, object] | None = None
 
@@ -147,6 +153,19 @@ class ToolContext:
     @property
     def tool_name(self) -> str:
         return self._tool.name
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key for a receiver that does nothing twice under the same one, as the `Idempotency-Key` of HTTP: 32
+        hexadecimal digits.
+
+        In a durable run it is the same each time that this call is made, in whichever life of the run, and another one
+        in a fork. Elsewhere it is one for this call.
+        """
+        if not self._key:
+            name = None if self._name is None else self._name()
+            self._key = secrets.token_hex(16) if name is None else sha256(name.encode()).hexdigest()[:32]
+        return self._key
 
     @property
     def staged(self) -> Mapping[Which, object]:
