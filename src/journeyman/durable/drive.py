@@ -78,6 +78,8 @@ class Drive:
     now: Callable[[], float]
     linger_s: float
     """How long a run that only waits stays in memory, in seconds."""
+    look: Callable[[], Awaitable[bool]]
+    """Delivers what was sent to the runs that are driven here."""
     strict: bool = False
     inbox: Inbox = field(default_factory=Inbox)
     abort: Abort = field(default_factory=Abort)
@@ -142,6 +144,8 @@ class Drive:
                 self._stop(str(signal.body["reason"]))
             case "hold" | "release":
                 self.is_held = signal.kind == "hold"
+                if self.is_held and not self.abort.aborted:
+                    life.close()
             case _:
                 pass
         self.stirred.set()
@@ -158,6 +162,8 @@ class Drive:
             await self.engine.records(self.claim.row.id),
             now=self.now,
             leave=lambda leaving: None if self.left.done() else self.left.set_result(leaving),
+            look=self.look,
+            stir=self.stirred.set,
             accepts=head.accepts,
         )
 
@@ -229,12 +235,12 @@ class Drive:
         """Wait until there is something to look at."""
         patience_s = min(_LOOK_S, max(self.linger_s / 4, 0.005)) if life.questions else _LOOK_S
         if self.left.done() or self.is_held:
-            patience_s = 0.01
-        self.stirred.clear()
+            patience_s = 0.05
         stirring = asyncio.ensure_future(self.stirred.wait())
         waited = {carrying, stirring} if self.left.done() else {carrying, stirring, self.left}
         await asyncio.wait(waited, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
         stirring.cancel()
+        self.stirred.clear()
 
     async def _paused(self, run: Run, life: Life) -> Leaving | None:
         """Say whether the run has to leave because it is held, or because it only waits."""

@@ -131,13 +131,14 @@ class Durable:
         row = await self._begun(head, id=id)
         also: tuple[Status, ...] = ("waiting",)
         while True:
+            mark = self.hub.mark()
             outcome = await self.hub.driven(row.id, program, also=also)
             if not isinstance(outcome, Leaving):
                 return outcome
             if outcome.how == "blocked":
                 raise RunBlocked(row.name or row.id, outcome.why)
             also = ()
-            await self.hub.changed()
+            await self.hub.changed(mark)
 
     async def start(  # noqa: PLR0913 - one for each choice, all by name
         self,

@@ -34,6 +34,8 @@ class Hub:
         self._pid = 0
         self._drives: dict[str, Drive] = {}
         self._newest_signal = 0
+        self._is_stale = False
+        """True when something was written here that may concern a run that is driven here."""
         self._changed: asyncio.Future[None]
         self._polling: asyncio.Task[None]
 
@@ -68,41 +70,51 @@ class Hub:
 
     # -- what changes
 
-    async def changed(self, timeout_s: float = 1.0) -> None:
-        """Wait until something may have changed in the store, or so many seconds."""
+    def mark(self) -> asyncio.Future[None]:
+        """Return a mark of now, for `changed`: make it before you look."""
         self.check()
-        await asyncio.wait({self._changed}, timeout=timeout_s)
+        return self._changed
+
+    async def changed(self, mark: asyncio.Future[None], timeout_s: float = 1.0) -> None:
+        """Wait until something may have changed in the store since the mark was made, or so many seconds."""
+        await asyncio.wait({mark}, timeout=timeout_s)
 
     def notify(self) -> None:
         """Let whoever waits for a change look now."""
+        self._is_stale = True
         changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
         changed.set_result(None)
 
-    async def _poll(self) -> None:
-        """Look for signals to the runs that are driven here, and for changes by other processes."""
-        is_said = False
-        while True:
-            await asyncio.wait({self._changed}, timeout=_POLL_S)
-            try:
-                has_news = self.engine.has_news()
-                if has_news or self._changed.done():
-                    await self._look()
-                if has_news:
-                    self.notify()
-                is_said = False
-            except StoreError as error:
-                if not is_said:
-                    _log.warning("The store of the runs cannot be read, which is tried again: %s", error)
-                is_said = True
-                await asyncio.sleep(1.0)
-
-    async def _look(self) -> None:
+    async def look(self) -> bool:
+        """Give the runs that are driven here what was sent to them since this was last asked. False: nothing was."""
+        has_news = self.engine.has_news()
+        if not has_news and not self._is_stale:
+            return False
+        self._is_stale = False
         signals = await self.engine.signals(after=self._newest_signal)
         for signal in signals:
             self._newest_signal = max(self._newest_signal, signal.n)
             drive = self._drives.get(signal.run)
             if drive is not None:
                 drive.deliver(signal)
+        if has_news:
+            self.notify()
+            self._is_stale = False
+        return bool(signals)
+
+    async def _poll(self) -> None:
+        """Look for what other processes have written."""
+        is_said = False
+        while True:
+            await asyncio.wait({self._changed}, timeout=_POLL_S)
+            try:
+                await self.look()
+                is_said = False
+            except StoreError as error:
+                if not is_said:
+                    _log.warning("The store of the runs cannot be read, which is tried again: %s", error)
+                is_said = True
+                await asyncio.sleep(1.0)
 
     # -- what is driven
 
@@ -151,7 +163,13 @@ class Hub:
             how = "blocked" if row.status == "blocked" else "held"
             return Leaving(how=how, why=row.why or "")
         drive = self._drives[id] = Drive(
-            engine=self.engine, claim=claim, program=program, now=self.now, linger_s=self._linger_s, strict=self._strict
+            engine=self.engine,
+            claim=claim,
+            program=program,
+            now=self.now,
+            linger_s=self._linger_s,
+            strict=self._strict,
+            look=self.look,
         )
         try:
             outcome = await drive.drive()

@@ -76,9 +76,12 @@ class Life:
         *,
         now: Callable[[], float],
         leave: Callable[[Leaving], None],
+        look: Callable[[], Awaitable[bool]],
+        stir: Callable[[], None],
         accepts: bool = False,
     ) -> None:
-        """`now` is the wall clock. `accepts`: a stored answer counts, whatever it was the answer to.
+        """`now` is the wall clock. `look` delivers what was sent to the run; `stir` lets its driver look at it.
+        `accepts`: a stored answer counts, whatever it was the answer to.
 
         Raises:
             RunBlocked: the records cannot be read.
@@ -99,6 +102,8 @@ class Life:
         self.known: dict[str, Known] = {}
         """What is stored of the steps, by their keys."""
         self._leave = leave
+        self._look = look
+        self._stir = stir
         self._accepts = accepts
         self._is_open = asyncio.Event()
         self._is_open.set()
@@ -132,6 +137,14 @@ class Life:
             at_edge, self.at_edge = self.at_edge, None
             at_edge()
             await asyncio.sleep(0)
+        try:
+            has_come = await self._look()
+        except StoreError as error:
+            if not error.may_pass:
+                await self.leave(Leaving(how="lost", why=str(error), error=error))
+            has_come = False  # whoever polls says that the store cannot be read
+        if has_come:
+            await asyncio.sleep(0)  # a word to stop is heeded before anything begins
         await self._is_open.wait()
 
     async def leave(self, leaving: Leaving) -> NoReturn:
@@ -224,6 +237,7 @@ class Life:
             self._waits_since = self._clock()
         self.questions[question.key] = question
         self._moved_s = self._clock()
+        self._stir()
         await self._note()
 
     async def settle(self, key: str) -> None:

@@ -82,10 +82,11 @@ class Worker:
         stopping = asyncio.ensure_future(stop.wait())
         try:
             while not stop.is_set():
+                mark = self._hub.mark()
                 n_begun = await self._claim()
                 if until_idle and not n_begun and not self._driving:
                     return
-                changing = asyncio.ensure_future(self._hub.changed(_PATIENCE_S))
+                changing = asyncio.ensure_future(self._hub.changed(mark, _PATIENCE_S))
                 await asyncio.wait({stopping, changing, *self._driving.values()}, return_when=asyncio.FIRST_COMPLETED)
                 changing.cancel()
             if self._driving:

@@ -1,0 +1,625 @@
+"""Durable runs, as a program uses them: they go on where they were, wait without a process, and are told apart."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from journeyman import (
+    Abort,
+    Agent,
+    Callbacks,
+    ErrorCode,
+    Event,
+    Failure,
+    Host,
+    InMemoryJournal,
+    Limits,
+    Output,
+    Success,
+    ToolContext,
+    ask_user,
+    run,
+    tool,
+)
+from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, Queue, RunInfo, Worker
+from journeyman.durable.engine import Engine
+from journeyman.durable.sqlite import SqliteEngine
+from journeyman.errors import RunBlocked, RunDiffers, RunInUse, RunOver, RunUnknown, StoreError
+from journeyman.events import RunResumed
+from journeyman.gate import Allow, Approval, Decision, Deny
+from journeyman.loop.calls import SKIPPED
+from journeyman.models.scripted import Scripted, call
+from tests.durable.people import AsksAbout, World, following, payer, until, when
+from tests.support.invariants_history import history_faults
+from tests.support.players import cancelled
+
+WEEK_S = 7 * 24 * 3600.0
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def process(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Durable]:
+    """Returns what opens one store as another process would."""
+    memory = Memory()
+
+    def opened(**options: Any) -> Durable:  # noqa: ANN401 - of `Durable`
+        engine: Engine = InMemoryEngine(memory) if request.param == "memory" else SqliteEngine(tmp_path / "runs.db")
+        given: dict[str, Any] = {"linger_s": 0.02, **options}
+        return Durable(engine, **given)
+
+    return opened
+
+
+Process = Callable[..., Durable]
+
+
+def results(result: object) -> list[str]:
+    """Return what the calls of a run resulted in."""
+    assert isinstance(result, Success | Failure)
+    assert not list(history_faults(result.history))
+    blocks = [block for message in result.history for block in message.content]
+    return [block.text for block in blocks if block.type == "tool_result"]
+
+
+# -- going on ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_same_id_is_the_same_run_and_its_result_is_stored(process: Process) -> None:
+    world = World()
+    async with process() as durable:
+        first = await durable.run(payer(world), "Pay.", id="7")
+    async with process() as durable:
+        agent = payer(world, model=Scripted([]))
+        again = await durable.run(agent, "Pay.", id="7")
+        info = (await durable.list())[0]
+    assert isinstance(first, Success)
+    assert isinstance(again, Success)
+    assert (again.output, again.history, again.metadata.usage) == (first.output, first.history, first.metadata.usage)
+    assert world.paid == ["A", "B"]
+    assert (info.status, info.lives, info.tokens) == (
+        "done",
+        1,
+        first.metadata.usage and first.metadata.usage.total_tokens,
+    )
+
+
+class Report(BaseModel):
+    total: int
+
+
+async def test_a_stored_output_has_its_type_where_the_agent_is_there(process: Process) -> None:
+    agent = Agent(name="counter", model=Scripted([call("output", total=3)]), output=Output(Report))
+    async with process() as durable:
+        await durable.run(agent, "Count.", id="7")
+    async with process() as durable:
+        assert (await (await durable.get("7", agent)).result()).unwrap() == Report(total=3)
+        assert (await (await durable.get("7")).result()).unwrap() == {"total": 3}
+
+
+async def test_a_failure_is_stored_with_its_facts(process: Process) -> None:
+    agent = Agent(name="talker", model=Scripted([call("nothing")] * 3), limits=Limits(iterations=2))
+    async with process() as durable:
+        first = await durable.run(agent, "Talk.", id="7")
+        again = await durable.run(agent, "Talk.", id="7")
+    assert isinstance(first, Failure)
+    assert isinstance(again, Failure)
+    assert again.error == first.error
+    assert again.code is ErrorCode.MAX_ITERATIONS
+    assert again.metadata.tools == first.metadata.tools
+
+
+async def test_a_call_that_was_under_way_is_not_made_again_and_the_model_is_told(process: Process) -> None:
+    world = World(hangs_in="B")
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
+        await world.reached.wait()
+        await cancelled(living)
+        assert (await durable.list())[0].status == "ready"
+    async with process() as durable:
+        result = await durable.run(payer(world), "Pay.", id="7")
+    assert world.paid == ["A", "B"]
+    assert "whether it took effect is unknown" in results(result)[1]
+
+
+async def test_nobody_is_told_again_what_was_told_before(process: Process) -> None:
+    world, told = World(hangs_in="B"), list[str]()
+    events: list[Event] = []
+    callbacks = Callbacks(on_tool_call=lambda context, name, input: told.append(str(input["invoice"])))
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", callbacks=callbacks))
+        await world.reached.wait()
+        await cancelled(living)
+    async with process() as durable:
+        await durable.run(payer(world), "Pay.", id="7", callbacks=callbacks, on_event=events.append)
+    assert told == ["A", "B"]
+    assert isinstance(events[0], RunResumed)
+
+
+async def test_a_run_is_driven_by_one_process_at_a_time(process: Process) -> None:
+    world = World(hangs_in="A")
+    async with process() as first, process() as second:
+        living = asyncio.create_task(first.run(payer(world), "Pay.", id="7"))
+        await world.reached.wait()
+        with pytest.raises(RunInUse, match="driven by"):
+            await second.run(payer(world), "Pay.", id="7")
+        with pytest.raises(RunInUse, match="this process"):
+            await first.run(payer(world), "Pay.", id="7")
+        await cancelled(living)
+
+
+async def test_a_run_that_is_taken_from_a_process_writes_nothing_more_there(process: Process) -> None:
+    world = World(hangs_in="A")
+    async with process() as first, process() as second:
+        living = asyncio.create_task(first.run(payer(world), "Pay.", id="7"))
+        await world.reached.wait()
+        world.hangs_in = ""
+        taken = await second.resume("7", payer(world), steal=True)
+        assert isinstance(taken, Success)
+        assert "unknown" in results(taken)[0]
+        await cancelled(living)
+        assert (await second.list())[0].status == "done"
+
+
+# -- other runs, and other programs ------------------------------------------------------------------------------------
+
+
+async def test_another_run_under_the_same_id_is_refused_and_the_difference_named(process: Process) -> None:
+    world = World()
+    async with process() as durable:
+        await durable.run(payer(world), "Pay.", id="7")
+        with pytest.raises(RunDiffers, match=r"its input is 'Pay.', not 'Pay twice.'"):
+            await durable.run(payer(world), "Pay twice.", id="7")
+        with pytest.raises(RunDiffers, match="one of the agent 'payer', not of 'other'"):
+            await durable.run(Agent(name="other", model=Scripted([])), "Pay.", id="7")
+        with pytest.raises(RunDiffers, match="its max_attempts is None, not 2"):
+            await durable.run(payer(world), "Pay.", id="7", max_attempts=2)
+        with pytest.raises(RunDiffers, match="not of 'other'"):
+            await durable.resume("7", Agent(name="other", model=Scripted([])))
+
+
+async def test_a_run_never_goes_on_with_fewer_gates_than_it_began_with(process: Process) -> None:
+    world = World(hangs_in="A")
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", host=Host(gate=AsksAbout("X"))))
+        await world.reached.wait()
+        await cancelled(living)
+    async with process() as durable:
+        with pytest.raises(RunDiffers, match="begun with the gate AsksAbout, which this program does not give it"):
+            await durable.run(payer(world), "Pay.", id="7")
+        worker = Worker(durable, agents=[payer(world)])
+        await worker.run(until_idle=True)
+        assert (await durable.list())[0].status == "ready"
+        result = await durable.run(payer(world, gate=AsksAbout("X")), "Pay.", id="7", host=Host(gate=AsksAbout("X")))
+        assert isinstance(result, Success)
+
+
+async def test_a_changed_prompt_blocks_a_run_and_names_the_part(process: Process) -> None:
+    world = World(hangs_in="B")
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
+        await world.reached.wait()
+        await cancelled(living)
+        changed = payer(world, system="Be careful.")
+        world.hangs_in = ""
+        with pytest.raises(RunBlocked, match="the agent's system prompt differ from") as blocked:
+            await durable.run(changed, "Pay.", id="7")
+        assert "attempt/1/iteration/1/model" in str(blocked.value)
+        assert (await durable.list())[0].status == "blocked"
+        assert world.paid == ["A", "B"]
+        with pytest.raises(RunBlocked):
+            await (await durable.get("7")).result()
+        result = await durable.resume("7", payer(world))  # the old code is back
+        assert isinstance(result, Success)
+
+
+async def test_a_blocked_run_goes_on_where_its_owner_accepts_the_stored_answers(process: Process) -> None:
+    world = World(hangs_in="B")
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
+        await world.reached.wait()
+        await cancelled(living)
+        changed = payer(world, system="Be careful.")
+        with pytest.raises(RunBlocked):
+            await durable.run(changed, "Pay.", id="7")
+        result = await durable.resume("7", changed, accept=True)
+        assert isinstance(result, Success)
+
+
+async def test_a_strict_program_does_not_go_on_with_a_changed_agent(process: Process) -> None:
+    world = World(hangs_in="A")
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
+        await world.reached.wait()
+        await cancelled(living)
+    async with process(strict=True) as durable:
+        with pytest.raises(RunBlocked, match="the agent's limits differ from those it was begun with"):
+            await durable.run(payer(world, limits=Limits(calls=9)), "Pay.", id="7")
+
+
+async def test_a_fork_takes_what_was_done_before_and_goes_its_own_way(process: Process) -> None:
+    world = World()
+    async with process() as durable:
+        await durable.run(payer(world), "Pay.", id="7")
+        changed = payer(world, "A", "C", system="Be careful.")
+        branch = await durable.fork("7", at=(1, 2), agent=changed, id="branch")
+        assert await (await durable.get("7")).effects((1, 2)) == ("attempt/1/iteration/2/call/pay-B",)
+        result = await durable.resume("branch", changed)
+        assert isinstance(result, Success)
+        assert world.paid == ["A", "B", "C"]
+        assert results(result) == ["paid A", "paid C"]
+        assert (await branch.info()).parent == (await (await durable.get("7")).info()).id
+
+
+@pytest.mark.parametrize(("at", "why"), [((0, 0), "never at 0/0"), ((1, 9), "never at 1/9"), ((2, 1), "never at 2/1")])
+async def test_a_fork_at_no_place_is_refused(process: Process, at: tuple[int, int], why: str) -> None:
+    async with process() as durable:
+        await durable.run(payer(World()), "Pay.", id="7")
+        with pytest.raises(ValueError, match=why):
+            await durable.fork("7", at=at)
+        await durable.start(payer(World()), "Pay.", id="8")
+        with pytest.raises(ValueError, match="has done nothing yet"):
+            await durable.fork("8", at=(1, 1))
+
+
+async def test_a_call_has_one_idempotency_key_in_all_lives_and_another_in_a_fork(process: Process) -> None:
+    keys: list[str] = []
+    hangs = asyncio.Event()
+
+    @tool(effect="idempotent")
+    async def send(ctx: ToolContext) -> str:
+        """Send."""
+        keys.append(ctx.idempotency_key)
+        if len(keys) == 1:
+            hangs.set()
+            await asyncio.Event().wait()
+        return "sent"
+
+    agent = Agent(name="sender", model=following(call("send", id="s"), "Sent."), tools=[send])
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(agent, "Send.", id="7"))
+        await hangs.wait()
+        await cancelled(living)
+        await durable.run(agent, "Send.", id="7")
+        branch = await durable.fork("7", at=(1, 1))
+        await durable.resume(branch.id, agent)
+    assert len(keys) == 3
+    assert len(keys[0]) == 32
+    assert keys[0] == keys[1] != keys[2]
+
+
+# -- waiting for somebody ----------------------------------------------------------------------------------------------
+
+
+async def suspended(process: Process, agent: Agent[Any, Any], **options: Any) -> RunInfo:  # noqa: ANN401 - of `Durable`
+    """Begin the run 7, and leave when it is a row."""
+    async with process(**options) as durable:
+        living = asyncio.create_task(durable.run(agent, "Pay.", id="7"))
+        info = await until(durable, "7", "waiting")
+        await cancelled(living)
+        return info
+
+
+async def test_an_approval_may_be_given_a_week_later_by_another_process(process: Process) -> None:
+    world = World()
+    asked = await suspended(process, payer(world, gate=AsksAbout("B")), now=lambda: 1e9)
+    assert (asked.waits_for[0].tool, asked.waits_for[0].question) == ("pay", "Pay B?")
+    async with process(now=lambda: 1e9 + WEEK_S) as durable:
+        handle = await durable.get("7")
+        await handle.approve(asked.waits_for[0].digest[:12], Allow(), who="Ada")
+        assert (await handle.info()).status == "ready"
+        result = await durable.run(payer(world, gate=AsksAbout("B")), "Pay.", id="7")
+    assert results(result) == ["paid A", "paid B"]
+    assert world.paid == ["A", "B"]
+
+
+async def test_the_first_answer_counts_and_the_second_is_told_who_gave_it(process: Process) -> None:
+    world = World()
+    asked = await suspended(process, payer(world, gate=AsksAbout("B")), now=lambda: 1e9)
+    digest = asked.waits_for[0].digest
+    async with process(now=lambda: 1e9 + 60) as durable:
+        handle = await durable.get("7")
+        with pytest.raises(
+            LookupError, match=rf"No question waits under '123456' in the run '7'. It waits for {digest[:12]}"
+        ):
+            await handle.approve("123456", Allow())
+        await handle.approve(digest, Deny("too much"), who="Ada")
+        with pytest.raises(LookupError, match="answered before: deny, by Ada, 0 s ago"):
+            await handle.approve(digest, Allow(), who="Bob")
+        result = await durable.run(payer(world, gate=AsksAbout("B")), "Pay.", id="7")
+        assert results(result)[1] == "Error: denied: too much"
+        with pytest.raises(RunOver, match="has ended"):
+            await handle.steer("Go on.")
+
+
+async def test_a_run_that_waits_goes_on_at_once_when_it_is_answered(process: Process) -> None:
+    """K8, for one run: it is suspended in one process and answered from another."""
+    world = World()
+    async with process() as durable, process() as other:
+        living = asyncio.create_task(durable.run(payer(world, gate=AsksAbout("A", "B")), "Pay.", id="7"))
+        for invoice in "AB":
+            info = await when(
+                other,
+                "7",
+                lambda info, invoice=invoice: [each.question for each in info.waits_for] == [f"Pay {invoice}?"],
+            )
+            await (await other.get("7")).approve(info.waits_for[0].digest, Allow())
+        assert isinstance(await living, Success)
+    assert world.paid == ["A", "B"]
+
+
+async def test_what_expires_is_denied_although_nobody_was_there(process: Process) -> None:
+    world = World()
+    agent = payer(world, gate=AsksAbout("B"), limits=Limits(approval_seconds=3600))
+    asked = await suspended(process, agent, now=lambda: 1e9)
+    assert asked.waits_for[0].expires_at == asked.wake == 1e9 + 3600
+    async with process(now=lambda: 1e9 + WEEK_S) as durable:
+        result = await durable.run(agent, "Pay.", id="7")
+    assert results(result)[1] == "Error: denied: nobody answered within 3600s: Pay B?"
+
+
+async def test_an_approver_of_the_program_is_asked_once(process: Process) -> None:
+    world, asked = World(hangs_in="B"), list[str]()
+
+    async def approve(approval: Approval) -> Decision:
+        asked.append(approval.question)
+        return Allow()
+
+    host = Host(approve=approve, gate=AsksAbout("A", "B"))
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", host=host))
+        await world.reached.wait()
+        await cancelled(living)
+        await durable.run(payer(world), "Pay.", id="7", host=host)
+    assert asked == ["Pay A?", "Pay B?"]
+
+
+async def test_a_question_of_the_model_may_be_answered_later(process: Process) -> None:
+    model = following(call("ask_user", question="In euros?", id="q"), "In euros, then.")
+    agent = Agent(name="payer", model=model, tools=[ask_user])
+    asked = await suspended(process, agent)
+    assert (asked.waits_for[0].kind, asked.waits_for[0].question) == ("answer", "In euros?")
+    async with process() as durable:
+        handle = await durable.get("7")
+        with pytest.raises(LookupError):
+            await handle.approve(asked.waits_for[0].digest, Allow())
+        await handle.answer(asked.waits_for[0].digest, "Yes.")
+        result = await durable.run(agent, "Pay.", id="7")
+        assert results(result) == ["Yes."]
+
+
+# -- words to a run ----------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_said_to_a_run_is_said_once(process: Process) -> None:
+    world = World()
+    agent = payer(world, gate=AsksAbout("B"))
+    asked = await suspended(process, agent)
+    async with process() as durable:
+        handle = await durable.get("7")
+        with pytest.raises(ValueError, match="blank"):
+            await handle.steer("  ")
+        await handle.steer("In euros.")
+        assert (await handle.info()).status == "ready"
+        result = await durable.run(agent, "Pay.", id="7")
+    assert [message.text for message in result.history if message.text == "In euros."] == ["In euros."]
+    assert results(result) == ["paid A", SKIPPED], "what waited had not begun, and the model reads first what is new"
+    assert len(asked.waits_for) == 1
+
+
+@pytest.mark.parametrize("when_stopped", ["before", "waiting"])
+async def test_a_run_that_is_stopped_ends_with_what_it_has_gathered(process: Process, when_stopped: str) -> None:
+    world = World()
+    agent = payer(world, gate=AsksAbout("B"))
+    if when_stopped == "waiting":
+        await suspended(process, agent)
+    async with process() as durable:
+        if when_stopped == "before":
+            await durable.start(agent, "Pay.", id="7")
+        await durable.cancel("7", "not today")
+        result = await durable.resume("7", agent)
+        assert isinstance(result, Failure)
+        assert (result.code, "not today" in result.error.message) == (ErrorCode.EXECUTION_CANCELLED, True)
+        if when_stopped == "waiting":
+            assert results(result)[0] == "paid A"
+            assert result.metadata.usage is not None
+            assert result.metadata.usage.requests == 2
+        with pytest.raises(RunOver, match="EXECUTION_CANCELLED"):
+            await durable.cancel("7")
+
+
+async def test_a_run_is_stopped_from_another_process(process: Process) -> None:
+    world = World(hangs_in="B")
+    async with process() as durable, process() as other:
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
+        await world.reached.wait()
+        await other.cancel("7", "not today")
+        result = await living
+        assert isinstance(result, Failure)
+        assert result.code is ErrorCode.EXECUTION_CANCELLED
+
+
+async def test_an_abort_of_the_program_ends_the_run(process: Process) -> None:
+    world, abort = World(hangs_in="B"), Abort()
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7", abort=abort))
+        await world.reached.wait()
+        abort.abort("enough")
+        result = await living
+        assert isinstance(result, Failure)
+        assert (await durable.list())[0].status == "failed"
+
+
+async def test_a_run_that_is_held_begins_no_step_until_it_is_released(process: Process) -> None:
+    world, begun, may_end = World(), asyncio.Event(), asyncio.Event()
+
+    @tool(effect="once")
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await may_end.wait()
+        return "waited"
+
+    agent = payer(
+        world,
+        model=following(call("wait", id="w"), call("pay", invoice="A", id="a"), "Done."),
+        tools=[wait, world.pay()],
+    )
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(agent, "Pay.", id="7"))
+        await begun.wait()
+        handle = await durable.get("7")
+        await handle.hold()
+        may_end.set()
+        await until(durable, "7", "held")
+        assert not world.paid
+        assert not living.done()
+        await handle.release()
+        assert results(await living) == ["waited", "paid A"]
+
+
+# -- started runs ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_does_what_was_started(process: Process) -> None:
+    world = World()
+    async with process() as durable:
+        handle = await durable.start(payer(world), "Pay.", dedup="today")
+        same = await durable.start(payer(world), "Pay.", dedup="today")
+        assert same.id == handle.id
+        assert (await handle.info()).status == "ready"
+    async with process() as durable:
+        await Worker(durable, agents=[payer(world)]).run(until_idle=True)
+        result = await Handle[str](durable.hub, handle.id).result()
+    assert result.unwrap() == "All are paid."
+    assert world.paid == ["A", "B"]
+
+
+async def test_a_worker_that_is_stopped_gives_back_what_it_drives(process: Process) -> None:
+    world, stop = World(hangs_in="A"), asyncio.Event()
+    async with process() as durable:
+        handle = await durable.start(payer(world), "Pay.")
+        serving = asyncio.create_task(Worker(durable, agents=[payer(world)]).run(stop=stop, grace_s=0.01))
+        await world.reached.wait()
+        stop.set()
+        await serving
+        assert (await handle.info()).status == "ready"
+
+
+def test_a_worker_that_could_do_nothing_is_refused(process: Process) -> None:
+    durable, agent = process(), payer(World())
+    with pytest.raises(ValueError, match="without agents"):
+        Worker(durable, agents=[])
+    with pytest.raises(ValueError, match="Two agents are called 'payer'"):
+        Worker(durable, agents=[agent, payer(World())])
+    with pytest.raises(ValueError, match="0 slots"):
+        Worker(durable, agents=[agent], slots=0)
+    with pytest.raises(ValueError, match="lets 0 runs"):
+        Worker(durable, agents=[agent], queues={"q": Queue(at_once=0)})
+
+
+# -- wrong use ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("id", "why"),
+    [("", "it is empty"), ("  ", "it is empty"), ("a" * 201, "201 characters"), ("a\n", "cannot be shown")],
+)
+async def test_an_id_that_is_none_is_refused(process: Process, id: str, why: str) -> None:
+    async with process() as durable:
+        with pytest.raises(ValueError, match=why):
+            await durable.run(payer(World()), "Pay.", id=id)
+
+
+async def test_an_unknown_run_is_told_with_the_nearest(process: Process) -> None:
+    async with process() as durable:
+        with pytest.raises(RunUnknown, match="There is none yet"):
+            await durable.get("invoice-7")
+        await durable.start(payer(World()), "Pay.", id="invoices-7")
+        with pytest.raises(RunUnknown, match="Did you mean invoices-7"):
+            await durable.get("invoice-7")
+        assert (await (await durable.get("invoi")).info()).name == "invoices-7"
+
+
+@pytest.mark.parametrize("store", ["mysql://host/db", "redis:runs", "", "postgresql://host/db"])
+def test_a_store_of_another_kind_is_refused(store: str) -> None:
+    with pytest.raises(ValueError, match="Give a path, or sqlite:PATH"):
+        Durable(store)
+
+
+async def test_what_is_not_open_here_is_not_used(tmp_path: Path) -> None:
+    durable = Durable(tmp_path / "runs.db")
+    with pytest.raises(RuntimeError, match="is not open"):
+        await durable.run(payer(World()), "Pay.")
+    async with durable:
+        with pytest.raises(RuntimeError, match="entered before"):
+            await durable.__aenter__()
+
+        def elsewhere() -> None:
+            with pytest.raises(RuntimeError, match="another event loop"):
+                asyncio.run(durable.list())
+
+        await asyncio.to_thread(elsewhere)
+        with pytest.raises(ValueError, match="The host has a journal"):
+            await durable.run(payer(World()), "Pay.", host=Host(journal=InMemoryJournal()))
+
+
+async def test_a_process_that_was_forked_does_not_use_the_store(tmp_path: Path) -> None:
+    async with Durable(tmp_path / "runs.db") as durable:
+        durable.hub._pid = os.getpid() + 1  # pyright: ignore[reportPrivateUsage] - as it is in a forked process
+        with pytest.raises(RuntimeError, match="before the process forked"):
+            await durable.list()
+        durable.hub._pid = os.getpid()  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_wrong_input_begins_no_run(process: Process) -> None:
+    agent = Agent(name="counter", model=Scripted([]), input=Report)
+    async with process() as durable:
+        result = await durable.run(agent, "three", id="7")  # pyright: ignore[reportArgumentType]
+        assert isinstance(result, Failure)
+        assert result.code is ErrorCode.INVALID_INPUT
+        assert await durable.list() == ()
+
+
+async def test_an_input_that_no_longer_fits_blocks_the_run(process: Process) -> None:
+    class Other(BaseModel):
+        n: int
+
+    async with process() as durable:
+        agent = Agent(name="counter", model=Scripted(["3"]), input=Report)
+        await durable.start(agent, Report(total=3), id="7")
+        with pytest.raises(RunBlocked, match="its input no longer fits the agent's type"):
+            await durable.resume("7", Agent(name="counter", model=Scripted(["3"]), input=Other))
+        assert isinstance(await durable.resume("7", agent), Success)
+
+
+async def test_only_runs_that_have_ended_are_forgotten(process: Process) -> None:
+    world, clock = World(), [1e9]
+    async with process(now=lambda: clock[0]) as durable:
+        await durable.run(payer(world), "Pay.", id="old")
+        await durable.start(payer(world), "Pay.", id="open")
+        clock[0] += WEEK_S
+        await durable.run(payer(world), "Pay.", id="new")
+        with pytest.raises(ValueError, match="'open' is ready: only one that has ended"):
+            await durable.forget("open")
+        assert [each.name for each in await durable.forget(older_s=3600, dry=True)] == ["old"]
+        assert [each.name for each in await durable.forget(older_s=3600)] == ["old"]
+        assert {each.name for each in await durable.list()} == {"open", "new"}
+
+
+async def test_a_run_costs_nothing_where_there_is_no_store() -> None:
+    result = await run(payer(World()), "Pay.")
+    assert isinstance(result, Success)
+
+
+async def test_a_file_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    path.write_text("Dear diary")
+    with pytest.raises(StoreError, match="is not a store"):
+        async with Durable(path):
+            pass
