@@ -35,7 +35,8 @@ from journeyman.errors import RunBlocked, RunDiffers, RunInUse, RunOver, RunUnkn
 from journeyman.events import RunResumed
 from journeyman.gate import Allow, Approval, Decision, Deny
 from journeyman.loop.calls import SKIPPED
-from journeyman.models.scripted import Scripted, call
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 from tests.durable.people import AsksAbout, World, following, payer, until, when
 from tests.support.invariants_history import history_faults
 from tests.support.players import cancelled
@@ -410,6 +411,33 @@ async def test_what_is_said_to_a_run_is_said_once(process: Process) -> None:
     assert [message.text for message in result.history if message.text == "In euros."] == ["In euros."]
     assert results(result) == ["paid A", SKIPPED], "what waited had not begun, and the model reads first what is new"
     assert len(asked.waits_for) == 1
+
+
+async def test_what_is_said_when_a_run_has_its_answer_is_answered_too(process: Process) -> None:
+    answering = asyncio.Event()
+
+    async def answer(request: Request) -> Answer:
+        texts = [message.text for message in request.messages if message.role == "user"]
+        if len(texts) > 1:
+            return f"Heard: {texts[-1]}"
+        answering.set()
+        await until(durable, "7", "running")
+        await steered.wait()
+        return "Done."
+
+    steered = asyncio.Event()
+    agent = Agent(name="talker", model=FromFunction(answer))
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(agent, "Talk.", id="7"))
+        await answering.wait()
+        await (await durable.get("7")).steer("In euros.")
+        await durable.hub.look()
+        steered.set()
+        assert (await living).unwrap() == "Heard: In euros."
+        branch = await durable.fork("7", at=(1, 3))
+        again = await durable.resume(branch.id, agent)
+        assert isinstance(again, Success)
+        assert again.history == (await living).history
 
 
 @pytest.mark.parametrize("when_stopped", ["before", "waiting"])

@@ -196,6 +196,7 @@ class Drive:
             history=head.history,
             host=replace(program.host, journal=self.journal),
             inbox=self.inbox,
+            hears_to_the_end=True,
         )
         with detached():
             run = begin(program.agent, given, options)

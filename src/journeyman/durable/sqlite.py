@@ -125,7 +125,8 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         due = f"WHERE status = 'waiting' AND wake <= ? AND {which} {order}"
         found = [*await self._rows(free, (now, *given, limit)), *await self._rows(due, (now, *given, limit))]
         dead = await self._rows(f"WHERE status = 'running' AND {which} {order}", (*given, 10 * limit + 100))
-        found += [row for row in dead if self._is_dead(row)]
+        are_dead = {row.owner: self._is_dead(row) for row in {row.owner: row for row in dead}.values()}
+        found += [row for row in dead if are_dead[row.owner]]
         return sorted(found, key=lambda row: (-row.priority, row.created, row.id))[:limit]
 
     async def claim(
@@ -235,6 +236,8 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         return [Signal(n, run, kind, dedup, json.loads(body), *rest) for n, run, kind, dedup, body, *rest in found]
 
     def has_news(self) -> bool:
+        if self._alone.locked():  # somebody writes here: the event loop does not wait for that
+            return False
         before, self._n_changes = self._n_changes, self._file.rows("PRAGMA data_version")[0][0]
         return before != self._n_changes
 

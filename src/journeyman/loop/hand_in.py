@@ -203,7 +203,7 @@ class TextHandIn:
         text = _turn_text(run.history.messages)
         if iterated.said is None or not text.strip():
             return _invalid(run, iterated, None, has_draft=False)
-        return await self._guarded(run, Candidate(text))
+        return None if _is_said_more(run) else await self._guarded(run, Candidate(text))
 
     async def _terminal(self, calls: Sequence[Call]) -> str | None:
         """Return the result of the first call that ends the run."""
@@ -255,6 +255,21 @@ class TextHandIn:
                 return run.ending(StopGuardContext(reason=reason))
             case _:
                 return candidate
+
+
+def _is_said_more(run: Run) -> bool:
+    """Tell whether the run goes on, although it has its answer, with what was said meanwhile; in a run that replays,
+    whether it did so then."""
+    options, attempt = run.options, run.attempt
+    if not options.hears_to_the_end or attempt.iteration >= run.agent.limits.iterations:
+        return False
+    journal = options.host.journal
+    here, known = f"attempt/{attempt.number}/iteration/{attempt.iteration + 1}/", False
+    for key, _ in () if journal is None else journal.stored():
+        if key.startswith(here):
+            return True
+        known = known or key == "end" or key.startswith((f"attempt/{attempt.number}/verdict", run.key("guard")))
+    return not known and options.inbox is not None and options.inbox.has_steering
 
 
 def _turn_text(messages: Sequence[Message]) -> str:

@@ -60,6 +60,8 @@ class Options:
     host: Host = NOTHING_AROUND
     inbox: Inbox | None = None
     """What is said while the run goes on."""
+    hears_to_the_end: bool = False
+    """True: what is said when the run has its answer is said in this run, since no other follows that would."""
     store_step: Callable[[], None] | None = None
     """Stores what is new in the history; called before anything comes of it."""
     going_on: Callable[[], Sequence[UserContent]] | None = None
