@@ -8,7 +8,7 @@ many spend at the same time. The `Ledger` counts what was used: tokens by attemp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Final, Protocol
 
@@ -355,6 +355,29 @@ class Ledger:
         while above is not None:
             above._calls_below += 1
             above = above._above
+
+    def recall(self, usage: Usage, tools: Mapping[str, ToolStats], *, background: Usage, calls_below: int) -> None:
+        """Count a run that ended in an earlier life of the run above."""
+        self.add(usage)
+        self._calls_below = calls_below
+        for name, stats in tools.items():
+            self._tallies[name] = _Tally(
+                stats.kind, stats.calls, stats.cache_hits, dict(stats.errors), stats.duration_s
+            )
+        above, calls = self._above, self.calls
+        while above is not None:
+            above._calls_below += calls
+            above = above._above
+        if background is not NOTHING_USED:
+            level: Ledger | None = self
+            while level is not None:
+                level._background.append(background)
+                level = level._beside or level._above
+
+    @property
+    def calls_below(self) -> int:
+        """Finished calls of all tools in the runs below."""
+        return self._calls_below
 
     @property
     def attempt_usage(self) -> Usage:

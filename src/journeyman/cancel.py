@@ -171,8 +171,10 @@ class Scope:
         *,
         above: Scope | None = None,
         grace_s: float = GRACE_S,
+        replays: Callable[[], bool] | None = None,
     ) -> None:
-        """`deadline` is a reading of the event loop's clock, in seconds; `above` is what stops the run above."""
+        """`deadline` is a reading of the event loop's clock, in seconds; `above` is what stops the run above. While the
+        work `replays`, no deadline stops it: it would end without what it has done before."""
         self._above = above
         self._below: set[Scope] = set()
         self._call = current_call.get()
@@ -182,6 +184,7 @@ class Scope:
         self._deadline = deadline
         self._attempt_deadline: float | None = None
         self._grace_s = grace_s
+        self._replays = replays
         self._timers: dict[Cause | Literal["grace"], Callable[[], None]] = {}
         """How to call off what would stop the work."""
         self.cause: Cause | None = None
@@ -343,10 +346,18 @@ class Scope:
 
     def _arm(self) -> None:
         if self._deadline is not None:
-            self._timers["deadline"] = self.loop.call_at(self._deadline, self._stop, "deadline").cancel
+            self._timers["deadline"] = self.loop.call_at(self._deadline, self._late, "deadline").cancel
         if self._attempt_deadline is not None:
-            timer = self.loop.call_at(self._attempt_deadline, self._stop, "attempt_deadline")
+            timer = self.loop.call_at(self._attempt_deadline, self._late, "attempt_deadline")
             self._timers["attempt_deadline"] = timer.cancel
+
+    def _late(self, cause: Cause) -> None:
+        """Stop the work, since its time is up; while it replays, look again soon."""
+        if self._replays is not None and self._replays():
+            self._timers[cause] = self.loop.call_later(_AGAIN_S, self._late, cause).cancel
+            return
+        self._replays = None
+        self._stop(cause)
 
     def _disarm(self) -> None:
         for cause in ("deadline", "attempt_deadline"):
@@ -381,7 +392,7 @@ class Scope:
                 self._task.uncancel()
 
     def _stop_if_late(self) -> None:
-        if self._n_unhurried:
+        if self._n_unhurried or (self._replays is not None and self._replays()):
             return
         if self._deadline is not None and self.loop.time() >= self._deadline:
             self._stop("deadline")

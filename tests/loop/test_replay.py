@@ -16,6 +16,7 @@ from journeyman import (
     Agent,
     Callbacks,
     Chat,
+    ErrorCode,
     Event,
     Failure,
     Host,
@@ -555,3 +556,115 @@ async def test_what_no_json_can_carry_is_stored_without_it() -> None:
     journal = InMemoryJournal()
     for _ in range(2):
         assert isinstance(await run(agent, "half a pair: \ud83d", host=Host(journal=journal)), Success)
+
+
+# -- what a run that goes on does not do again -------------------------------------------------------------------------
+
+
+class Paid(BaseModel):
+    invoice: str
+
+
+async def test_a_preview_is_not_made_again() -> None:
+    made: list[str] = []
+
+    def preview(invoice: Paid) -> str:
+        """Show what is paid."""
+        made.append(invoice.invoice)
+        return f"preview {len(made)}"
+
+    world, journal = World(dies_in="A"), InMemoryJournal()
+    model = following([call("output", invoice="A", id="o"), call("pay", invoice="A", id="A")])
+    agent = Agent(name="payer", model=model, output=Output(Paid, reflection=preview), tools=[world.pay()])
+    assert await life(world, agent, journal) is None
+    world.dies_in = ""
+    rest = Host(
+        model=following([call("output", invoice="A", id="o"), call("pay", invoice="A", id="A"), call("submit", id="s")])
+    )
+    result = await life(world, agent, journal, host=rest)
+    assert isinstance(result, Success)
+    assert (made, texts(result)[0]) == (["A"], "preview 1")
+
+
+def leading(world: World, child: Agent[Any, Any]) -> Agent[str, str]:
+    """Return an agent that lets another one work, and then pays B."""
+    script = following(
+        [call("subagent", agent=child.name, task="Look.", id="s"), call("pay", invoice="B", id="B"), "Done."]
+    )
+    return Agent(name="leader", model=script, tools=[Subagents(child), world.pay()])
+
+
+async def test_a_sub_agent_that_has_ended_is_not_begun_again_and_counts_as_before() -> None:
+    world, journal, asked = World(dies_in="B"), InMemoryJournal(), list[int]()
+
+    def answer(request: Request) -> Answer:
+        asked.append(len(request.messages))
+        return call("look", id="l") if len(request.messages) == 1 else "It is fine."
+
+    @tool(effect="pure")
+    async def look() -> str:
+        """Look."""
+        return "fine"
+
+    child = Agent(name="looker", description="Looks.", model=FromFunction(answer), tools=[look])
+    whole = await life(World(), leading(World(), child), InMemoryJournal())
+    asked.clear()
+    assert await life(world, leading(world, child), journal) is None
+    keys = list(journal.finished)
+    for key in keys:  # all that is left of the sub-agent is its end
+        if "/single/0/" in key and not key.endswith("/end"):
+            del journal.finished[key]
+    world.dies_in = ""
+    result = await life(world, leading(world, child), journal)
+    assert isinstance(result, Success)
+    assert isinstance(whole, Success)
+    assert len(asked) == 2
+    [record], [expected] = result.metadata.children, whole.metadata.children
+    assert replace(record, latency_s=0.0) == replace(expected, latency_s=0.0)
+    assert result.metadata.usage == whole.metadata.usage
+
+
+async def test_a_sub_agent_whose_time_was_up_is_not_gone_on_with() -> None:
+    world, journal, asked = World(dies_in="B"), InMemoryJournal(), list[int]()
+
+    async def hang(request: Request) -> Answer:
+        asked.append(1)
+        await asyncio.Event().wait()
+        return "never"
+
+    limits = Limits(seconds=0.02)
+    child = Agent(name="looker", description="Looks.", model=FromFunction(hang), limits=limits)
+    assert await life(world, leading(world, child), journal) is None
+    world.dies_in = ""
+    result = await life(world, leading(world, child), journal)
+    assert isinstance(result, Success)
+    assert len(asked) == 1
+    assert "BUDGET_EXCEEDED" in texts(result)[0] or "seconds" in texts(result)[0]
+
+
+@virtual_clock
+async def test_a_deadline_that_has_passed_stops_a_run_only_where_it_was() -> None:
+    """It keeps what it has done and used in its earlier lives."""
+    journal, reached = InMemoryJournal(), asyncio.Event()
+
+    @tool(effect="once")
+    async def pay(invoice: str) -> str:
+        """Pay an invoice."""
+        if invoice == "B":
+            reached.set()
+            await asyncio.Event().wait()
+        await asyncio.sleep(8)
+        return f"paid {invoice}"
+
+    answers: list[Answer] = [call("pay", invoice=each, id=each) for each in "AB"]
+    agent = Agent(name="payer", model=following([*answers, "Done."]), tools=[pay], limits=Limits(seconds=10))
+    living = asyncio.create_task(run(agent, "Pay.", host=Host(journal=journal)))
+    await reached.wait()
+    await cancelled(living)
+    hurried = Agent(name="payer", model=following([*answers, "Done."]), tools=[pay], limits=Limits(seconds=5))
+    result = await run(hurried, "Pay.", host=Host(journal=journal))
+    assert isinstance(result, Failure)
+    assert result.code is ErrorCode.BUDGET_EXCEEDED
+    assert texts(result)[0] == "paid A"
+    assert result.metadata.usage is not None
+    assert result.metadata.usage.requests == 2

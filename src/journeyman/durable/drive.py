@@ -31,13 +31,13 @@ from journeyman.durable.records import (
     load_head,
     prints_of,
 )
-from journeyman.durable.results import dump_result
 from journeyman.errors import InvalidArguments, RunBlocked, StoreError
 from journeyman.events import Callbacks, Listener
 from journeyman.inbox import Inbox, Receipt
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
 from journeyman.loop.record import Options, Run, detached
+from journeyman.loop.results import dump_result
 from journeyman.result import Result, Success
 from journeyman.tools.context import current_asker
 from journeyman.types import record_class

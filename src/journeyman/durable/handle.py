@@ -26,9 +26,9 @@ from journeyman.durable.records import (
     info_of,
     questions_of,
 )
-from journeyman.durable.results import load_result
 from journeyman.errors import RunBlocked, RunOver, RunUnknown, quoted
 from journeyman.gate import DECISION, Decision
+from journeyman.loop.results import load_result
 from journeyman.result import Result
 from journeyman.types import JsonObject
 

@@ -13,8 +13,8 @@ from journeyman.durable.drive import Drive, Program
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving
 from journeyman.durable.records import Row, Status, load_head
-from journeyman.durable.results import load_result
 from journeyman.errors import RunDiffers, RunInUse, RunUnknown, StoreError
+from journeyman.loop.results import load_result
 from journeyman.result import Result
 
 _log = logging.getLogger("journeyman")

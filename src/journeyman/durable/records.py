@@ -158,6 +158,7 @@ _KINDS: Final = (
     ("feedback", re.compile(r"(.*/)?attempt/\d+/feedback")),
     ("texts", re.compile(r"(.*/)?(system|prompt|said)")),
     ("state", re.compile(r"(.*/)?state")),
+    ("preview", re.compile(r"(.*/)?preview/[^/]+")),
     ("guard", re.compile(r"(.*/)?guard")),
     ("head", re.compile(r"(.*/)?head")),
     ("end", re.compile(r"(.*/)?end")),

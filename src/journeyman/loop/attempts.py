@@ -20,7 +20,7 @@ from journeyman.events import AttemptStarted, Callbacks, Listener, ValidationFai
 from journeyman.gate import guarding
 from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
-from journeyman.loop.conclude import announce, conclude, failed_inside, left_behind
+from journeyman.loop.conclude import announce, conclude, failed_inside, known_end, left_behind
 from journeyman.loop.iteration import iterate
 from journeyman.loop.prepare import Unprepared, begin, prepare
 from journeyman.loop.record import Attempt, Candidate, Finished, Options, Outcome, Run, current_path, current_run
@@ -123,6 +123,10 @@ async def carry_out(run: Run) -> Result[Any]:
     path, scope, above = current_path.set(run.path), current_scope.set(run.scope), current_run.set(run)
     code: ErrorCode | None = ErrorCode.EXECUTION_CANCELLED
     try:
+        known = await known_end(run)
+        if known is not None:
+            code = known.code if isinstance(known, Failure) else None
+            return known
         try:
             ended = await run.scope.carry(_ended(run))
         finally:

@@ -23,13 +23,14 @@ from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgr
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, answer, seen_of
 from journeyman.journal import Journal, Reservation, about_call
 from journeyman.loop.record import Call, Outcome, Run
+from journeyman.loop.request import spent_by
 from journeyman.loop.steps import OutcomeCodec
 from journeyman.result import ToolKind
 from journeyman.tools.context import ToolContext
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.tools import Middleware, MiddlewareCall, Tool
 from journeyman.tools.written import quoting
-from journeyman.types import Effect, ToolResult, ToolUse
+from journeyman.types import Effect, ToolResult, ToolUse, Usage
 
 Arguments = dict[str, object]
 
@@ -115,7 +116,7 @@ def _reserve(run: Run, use: ToolUse) -> Reservation | None:
 async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> Call:
     inbox, own, started = run.options.inbox, run.hand_in.tools.get(use.name), run.clock.now()
     if reservation is not None and reservation.is_known:
-        outcome: Outcome | None = await _known(run, reservation)
+        outcome: Outcome | None = await _known(run, use, reservation)
     elif inbox is not None and inbox.has_steering:
         outcome = await _settled(run, reservation, Outcome.failed("skipped", SKIPPED))
     elif own is None:
@@ -130,8 +131,12 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> 
     return Call(use, outcome)
 
 
-async def _known(run: Run, reservation: Reservation) -> Outcome:
+async def _known(run: Run, use: ToolUse, reservation: Reservation) -> Outcome:
     """Return what came of a call in an earlier life of the run."""
+    tool, journal = run.calls.tools.get(use.name), run.options.host.journal
+    if tool is not None and tool.resumes and journal is not None:  # what it had started is not begun again, but counts
+        spent = [spent_by(key, value)[1] for key, value in journal.stored(run.key(f"call/{use.id}/"))]
+        run.ledger.add(Usage.total(spent))
 
     async def never() -> Outcome:
         raise AssertionError("A step that is known was to be done again.")
@@ -163,7 +168,8 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
         outcome = Outcome.failed("over_budget", "Error: not run: this run may make no more tool calls.")
     else:
         outcome = await gated(run, tool, use, None if tool.resumes else reservation)
-    return await _settled(run, reservation if outcome.error in _DECIDED else None, outcome)
+    is_decided = outcome.error in _DECIDED or (tool.resumes and outcome.error == "timeout")
+    return await _settled(run, reservation if is_decided else None, outcome)
 
 
 _DECIDED: Final = frozenset(("denied", "over_budget"))

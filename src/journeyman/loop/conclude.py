@@ -5,23 +5,26 @@ from __future__ import annotations
 import logging
 from copy import copy
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from pydantic_core import from_json
+from pydantic import JsonValue
+from pydantic_core import from_json, to_json
 
 from journeyman.cancel import Cause, is_awaited, is_failure
 from journeyman.endings import BudgetContext, CancelledContext, Context, Ending, InternalContext, ProjectionContext
+from journeyman.errors import InvalidArguments
 from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
 from journeyman.history import History
 from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.record import Finished, Outcome, Run
+from journeyman.loop.results import dump_result, load_result
 from journeyman.loop.steps import decided
 from journeyman.loop.validation import complete_layer
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.tools.context import own_copy
 from journeyman.tools.redaction import words_without_secrets
-from journeyman.types import NOTHING_USED, JsonObject, Text
+from journeyman.types import NOTHING_USED, JsonObject, Text, Usage, value_class
 
 _log = logging.getLogger("journeyman")
 
@@ -194,19 +197,70 @@ def _metadata(run: Run) -> Metadata:
     )
 
 
+@value_class(kw_only=True)
+class _End:
+    """What a journal keeps of the end of a run. Of one that another run waits for it is all there is to know: it is
+    not replayed."""
+
+    code: str
+    result: JsonValue = None
+    usage: Usage = NOTHING_USED
+    calls_below: int = 0
+
+
+_ENDS: Final = TypedCodec[_End | str](_End | str)
+"""Earlier versions stored the code alone."""
+
+
+async def known_end(run: Run) -> Result[Any] | None:
+    """Return how a run ended in an earlier life of the run above, and count what it took. None: it has not ended, or
+    nothing waits for it."""
+    journal = run.options.host.journal
+    if journal is None or run.above is None or not journal.is_replaying():
+        return None
+    place = journal.reserve("end", effect="pure")
+    if not place.is_known:
+        return None
+
+    async def never() -> _End | str:
+        raise AssertionError("A step that is known was to be done again.")
+
+    end = await place.step(never, codec=_ENDS)
+    if isinstance(end, str) or end.result is None:
+        return None
+    try:
+        result = load_result(to_json(end.result), run.agent)
+    except (ValueError, InvalidArguments):
+        return None  # what cannot be read is replayed
+    metadata = result.metadata
+    background = metadata.background_usage or NOTHING_USED
+    run.ledger.recall(end.usage, metadata.tools, background=background, calls_below=end.calls_below)
+    run.ledger.n_model_calls = sum([each.iterations for each in metadata.attempts])
+    run.records = list(metadata.attempts)
+    run.children.ended = dict(enumerate(metadata.children))
+    run.clock.started_s = run.clock.now() - metadata.latency_s
+    return result
+
+
 async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
     """Note in the journal that the run has ended, so that nobody is told of it in a later life. One that was stopped
-    has not: it may go on."""
+    has not, unless its own time was up: it may go on."""
     if run.options.host.journal is None or run.clock.prepared_s is None:
         return
-    if isinstance(result, Failure) and run.scope.cause is not None:
+    scope = run.scope
+    is_late = scope.cause in ("deadline", "attempt_deadline") and scope.source is scope
+    if isinstance(result, Failure) and scope.cause is not None and not is_late:
         return
 
-    async def code(_: Run) -> str:
-        return result.code if isinstance(result, Failure) else "success"
+    async def end(_: Run) -> _End | str:
+        code = result.code if isinstance(result, Failure) else "success"
+        if run.above is None:
+            return code
+        document: JsonValue = from_json(dump_result(result, run.agent))
+        return _End(code=code, result=document, usage=run.ledger.usage, calls_below=run.ledger.calls_below)
 
     try:
-        await decided(run, "end", code, codec=TypedCodec[str](str))
+        await decided(run, "end", end, codec=_ENDS)
     except BaseException as error:
         if not is_failure(error):
             raise

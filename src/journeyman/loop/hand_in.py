@@ -23,7 +23,7 @@ from journeyman.endings import (
 from journeyman.errors import InvalidArguments, name_and_words
 from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
-from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated, Outcome, Run
+from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated, Outcome, Run, current_run
 from journeyman.loop.steps import decided
 from journeyman.output import Escalate, KeepGoing, Reflection, StopAfter, Stopping
 from journeyman.tools.results import error_result, to_result
@@ -31,6 +31,7 @@ from journeyman.tools.schema import OutputSchema
 from journeyman.tools.written import quoting
 from journeyman.types import Message, Text, ToolResult, ToolUse, value_class
 
+_PREVIEW: Final = TypedCodec[ToolResult](ToolResult)
 _GUARDED: Final = TypedCodec[KeepGoing | Escalate | None](KeepGoing | Escalate | None)
 SUPERSEDED = "Error: superseded by a later call in the same response."
 
@@ -115,24 +116,29 @@ class SubmitHandIn:
     async def _reflect(self, use: ToolUse) -> ToolResult:
         """Keep the draft, and show it to the model."""
         self.last_raw = _raw(use)
-        result = await self._shown(self.last_raw, use.malformed)
+        result = await self._shown(use.id, self.last_raw, use.malformed)
         self._draft, self._fresh = _Draft(self.last_raw, clean=not result.is_error), True
         return result
 
-    async def _shown(self, raw: str, malformed: str | None) -> ToolResult:
+    async def _shown(self, id: str, raw: str, malformed: str | None) -> ToolResult:
         try:
             draft = self._schema.parse(raw)
         except InvalidArguments as invalid:
             refused = error_result(invalid)
             told = quoting(refused.text, malformed, may_be_quoted=self._schema.may_be_quoted)
             return replace(refused, content=told)
-        try:
-            shown = self._reflection.handler(draft)
-            return to_result(await shown if is_awaited(shown) else shown, max_chars=self._max_chars)
-        except BaseException as error:
-            if not is_failure(error):
-                raise
-            return error_result(error)
+
+        async def preview(_: Run) -> ToolResult:
+            try:
+                shown = self._reflection.handler(draft)
+                return to_result(await shown if is_awaited(shown) else shown, max_chars=self._max_chars)
+            except BaseException as error:
+                if not is_failure(error):
+                    raise
+                return error_result(error)
+
+        run = cast("Run", current_run.get())  # whose call it is
+        return await decided(run, run.key(f"preview/{id}"), preview, codec=_PREVIEW)
 
     async def look(self, run: Run, iterated: Iterated) -> Candidate | Ending | None:
         fresh, self._fresh = self._fresh, False

@@ -176,8 +176,9 @@ def _scope(budget: Budget, options: Options, above: Run | None) -> Scope:
     """Return what stops a run. A deadline of the run above is not its own: that one's scope stops both."""
     inherited = above is not None and budget.parent is not None and budget.parent is above.attempt.budget
     deadline = budget.own_deadline if inherited else budget.deadline
-    above_scope = None if above is None else above.scope
-    return Scope(options.abort, deadline, above=above_scope, grace_s=options.host.grace_s)
+    above_scope, journal = None if above is None else above.scope, options.host.journal
+    replays = journal.is_replaying if journal is not None and journal.is_replaying() else None
+    return Scope(options.abort, deadline, above=above_scope, grace_s=options.host.grace_s, replays=replays)
 
 
 def _history_of(messages: Sequence[Message] | History) -> tuple[History, Exception | None]:

@@ -77,11 +77,11 @@ def load_result(data: bytes, agent: Agent[Any, Any] | None) -> Result[Any]:
         history = adapter_of(tuple[Message, ...]).validate_python(document["history"])
         if "error" not in document:
             return _success(document, metadata, history, agent)
-        ending: Plain = document["error"]
-        facts = adapter_of(_CONTEXTS[ending["type"]]).validate_python(ending["facts"])
-        cause = None if "cause" not in ending else StoredError(ending["cause"])
+        failed: Plain = document["error"]
+        facts = adapter_of(_CONTEXTS[failed["type"]]).validate_python(failed["facts"])
+        cause = None if "cause" not in failed else StoredError(failed["cause"])
         return Failure(
-            error=Ending(facts, Place(*ending["place"]), cause),
+            error=Ending(facts, Place(*failed["place"]), cause),
             metadata=metadata,
             history=history,
             candidate=document["candidate"],
