@@ -378,6 +378,17 @@ async def test_a_state_that_may_be_anything_is_refused_where_it_would_have_to_be
     assert isinstance(await run(agent, "Go."), Success)
 
 
+async def test_an_answer_with_an_id_that_is_no_text_is_stored() -> None:
+    journal, world = InMemoryJournal(), World()
+    results = [
+        await life(world, Agent(name="payer", model=Scripted(script), tools=[world.pay()]), journal)
+        for script in ([call("pay", invoice="A", id="\ud800"), "Done."], [])
+    ]
+    assert isinstance(results[0], Success)
+    assert isinstance(results[1], Success)
+    assert (results[1].history, world.paid) == (results[0].history, ["A"])
+
+
 async def test_what_was_said_meanwhile_is_said_again_at_its_place() -> None:
     world, journal = World(dies_in="B"), InMemoryJournal()
     script: list[Answer] = [call("pay", invoice="A", id="A"), call("pay", invoice="B", id="B")]
