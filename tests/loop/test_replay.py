@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -376,6 +376,31 @@ async def test_a_state_that_may_be_anything_is_refused_where_it_would_have_to_be
     assert isinstance(result, Failure)
     assert "Let the function that makes it declare the type that it returns" in str(result.error)
     assert isinstance(await run(agent, "Go."), Success)
+
+
+async def test_a_state_function_may_declare_what_is_awaited_of_it() -> None:
+    def later(_: str) -> Awaitable[list[Item]]:
+        async def made() -> list[Item]:
+            return [Item("x")]
+
+        return asyncio.create_task(made())
+
+    def anything(_: str, items: list[Item]) -> Awaitable[object]:
+        return asyncio.create_task(asyncio.sleep(0, "y"))
+
+    journal, seen = InMemoryJournal(), list[object]()
+
+    @tool(effect="pure")
+    def look(context: ToolContext) -> str:
+        seen.append((context.run_state(list[Item]), context.attempt_state(str)))
+        return "seen"
+
+    for _ in range(2):
+        model = Scripted([call("look", id="1"), "Done."])
+        agent = Agent(name="looker", model=model, tools=[look], run_state=later, attempt_state=anything)
+        assert isinstance(await run(agent, "Go.", host=Host(journal=journal)), Success)
+        journal.finished.pop("attempt/1/iteration/1/call/1", None)  # the second life makes the call, too
+    assert seen == [([Item("x")], "y")] * 2
 
 
 async def test_an_answer_with_an_id_that_is_no_text_is_stored() -> None:
