@@ -378,6 +378,21 @@ async def test_a_state_that_may_be_anything_is_refused_where_it_would_have_to_be
     assert isinstance(await run(agent, "Go."), Success)
 
 
+async def test_a_state_of_another_type_than_the_declared_one_is_refused_where_it_would_have_to_be_stored() -> None:
+    @tool
+    def change(context: ToolContext) -> str:
+        context.set_run_state(["x"])
+        return "changed"
+
+    def numbers(_: str) -> dict[str, int]:
+        return {"x": 1}
+
+    agent = Agent(name="changer", model=Scripted([call("change"), "Done."]), tools=[change], run_state=numbers)
+    result = await run(agent, "Go.", host=Host(journal=InMemoryJournal()))
+    assert isinstance(result, Failure)
+    assert "the state ['x'] is not what the function that makes it declares (dict[str, int])" in str(result.error)
+
+
 async def test_a_state_function_may_declare_what_is_awaited_of_it() -> None:
     def later(_: str) -> Awaitable[list[Item]]:
         async def made() -> list[Item]:

@@ -12,7 +12,7 @@ from inspect import isfunction
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from journeyman.budget import Budget
 from journeyman.errors import quoted
@@ -97,7 +97,13 @@ class StateCodec:
     def encode(self, value: object) -> bytes:
         self.check(value)
         kind = type(value) if self._type is None else self._type
-        return as_json(TypeAdapter[object](kind).dump_python(value, mode="json"))
+        try:
+            return as_json(TypeAdapter[object](kind).dump_python(value, mode="json", warnings="error"))
+        except PydanticSerializationError as error:
+            raise TypeError(
+                f"the state {value!r:.100} is not what the function that makes it declares ({kind}),"
+                " so a journal could not give it back. Let the function declare all that calls make of it"
+            ) from error
 
     def check(self, value: object) -> None:
         """Raise a `TypeError` if nothing says what a state like this one holds."""
