@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from journeyman import Agent
-from journeyman.durable.memory import InMemoryEngine
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.record import Options
 from journeyman.models.scripted import Scripted
@@ -17,10 +16,10 @@ from tests.support.without_journal import WITHOUT_JOURNAL
 
 
 async def test_a_run_that_is_given_no_journal_gets_one_and_its_steps_are_stored() -> None:
-    engine = InMemoryEngine()
+    journals = Journals()
     agent = Agent(name="talker", model=Scripted(["Done."]))
-    assert isinstance(await carry_out(Journals(engine).begin(agent, "Go.", Options())), Success)
-    [records] = engine.memory.records.values()
+    assert isinstance(await carry_out(journals.begin(agent, "Go.", Options())), Success)
+    [records] = journals.memory.records.values()
     assert [each.key for each in records] == ["head", "attempt/1/iteration/1/model", "end"]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Iterator
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -21,7 +21,7 @@ from journeyman.agent import Agent, Host
 from journeyman.chat import runs as of_chats
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving, Life, RunJournal
-from journeyman.durable.memory import InMemoryEngine
+from journeyman.durable.memory import InMemoryEngine, Memory
 from journeyman.durable.records import Row, new_id
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.loop import attempts as of_the_loop
@@ -53,12 +53,12 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
 
 
 class Journals:
-    """Makes a journal for each run, in one store for each test."""
+    """Makes a journal for each run of a test: in files of their own in this folder, or in memory."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.in_memory = InMemoryEngine()
-        """For tests on a clock that jumps: it would jump while the disk works."""
+    def __init__(self, folder: Path | None = None) -> None:
+        self.memory = Memory()
+        self._folder = folder
+        self._opened: list[Engine] = []
 
     def begin(self, agent: Agent[Any, Any], input: object, options: Options) -> Run:
         """Open the record of a run, with a journal."""
@@ -69,12 +69,25 @@ class Journals:
 
     def made(self, agent: str) -> RunJournal:
         now = time.time()
-        engine = self.in_memory if isinstance(asyncio.get_running_loop(), VirtualClock) else self.engine
+        engine = self._engine()
         row = Row(id=new_id(now), name=None, agent=agent, head=b"{}", created=now, status="ready")
         at_once(engine.add(row))
         claim = at_once(engine.claim(row.id, now=now))
         assert claim is not None
         return LeftToItself(Life(engine, claim, (), now=time.time, leave=left))
+
+    def _engine(self) -> Engine:
+        # A clock that jumps would jump while the disk works.
+        if self._folder is None or isinstance(asyncio.get_running_loop(), VirtualClock):
+            return InMemoryEngine(self.memory)
+        engine = SqliteEngine(self._folder / f"{len(self._opened)}.db")
+        at_once(engine.open())
+        self._opened.append(engine)
+        return engine
+
+    def close(self) -> None:
+        for engine in self._opened:
+            at_once(engine.close())
 
 
 def left(leaving: Leaving) -> NoReturn:
@@ -89,18 +102,11 @@ def journaled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     if how == "plain":
         yield
         return
-    engine = InMemoryEngine() if how == "memory" else SqliteEngine(folder(tmp_path_factory) / "runs.db")
-    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-        at_once(engine.open())
-        stack.callback(lambda: at_once(engine.close()))
-        journals = Journals(engine)
+    journals = Journals(tmp_path_factory.mktemp("journaled") if how == "sqlite" else None)
+    with closing(journals), pytest.MonkeyPatch.context() as patch:
         for module in (of_chats, of_the_loop, of_subagents):
             patch.setattr(module, "begin", journals.begin)
         yield
-
-
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("journaled")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
