@@ -7,7 +7,18 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import crew, fan_out, growth, in_process, mail, openai_wire, over_http, parallel_calls, start_up
+from benchmarks import (
+    crew,
+    durable_file,
+    fan_out,
+    growth,
+    in_process,
+    mail,
+    openai_wire,
+    over_http,
+    parallel_calls,
+    start_up,
+)
 from benchmarks.measuring import FULL, QUICK, TINY, Effort, Row
 from benchmarks.table import document, header, table
 
@@ -20,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[Effort], list[Row]]] = {
     "crew": crew.measure,
     "parallel": parallel_calls.measure,
     "mail": mail.measure,
+    "durable": durable_file.measure,
     "start-up": start_up.measure,
 }
 

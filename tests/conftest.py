@@ -25,6 +25,15 @@ settings.load_profile("journeyman")
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "contracts" / "certificates" / "idle_authority.pem")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--journal",
+        choices=("memory", "sqlite"),
+        default="memory",
+        help="where the journals are of the tests that have a second turn with one",
+    )
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"

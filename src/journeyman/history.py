@@ -311,11 +311,12 @@ def encodable(block: T) -> T:
     """Return the block, its text fit for UTF-8: half a surrogate pair, as in a broken file name, is not."""
     match block:
         case ToolUse():
-            if block.name.isascii() and block.input_json.isascii() and block.malformed is None:
+            is_plain = block.id.isascii() and block.name.isascii() and block.input_json.isascii()
+            if is_plain and block.malformed is None:
                 return block
-            name, json = _encodable_text(block.name), _encodable_text(block.input_json)
+            id, name, json = map(_encodable_text, (block.id, block.name, block.input_json))
             wrong = block.malformed and _encodable_text(block.malformed)
-            return replace(block, name=name, input_json=json, malformed=wrong)
+            return replace(block, id=id, name=name, input_json=json, malformed=wrong)
         case Text(text) | Thinking(text):
             return block if text.isascii() else replace(block, text=_encodable_text(text))
         case Opaque(json=json):

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.journaled import journaled as journaled
+from tests.support.journaled import pytest_generate_tests as pytest_generate_tests
 from tests.support.recorder import Recorder, check_balance
 from tests.support.stage import stage as stage
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -377,6 +377,57 @@ async def test_a_state_that_may_be_anything_is_refused_where_it_would_have_to_be
     assert isinstance(result, Failure)
     assert "Let the function that makes it declare the type that it returns" in str(result.error)
     assert isinstance(await run(agent, "Go."), Success)
+
+
+async def test_a_state_of_another_type_than_the_declared_one_is_refused_where_it_would_have_to_be_stored() -> None:
+    @tool
+    def change(context: ToolContext) -> str:
+        context.set_run_state(["x"])
+        return "changed"
+
+    def numbers(_: str) -> dict[str, int]:
+        return {"x": 1}
+
+    agent = Agent(name="changer", model=Scripted([call("change"), "Done."]), tools=[change], run_state=numbers)
+    result = await run(agent, "Go.", host=Host(journal=InMemoryJournal()))
+    assert isinstance(result, Failure)
+    assert "the state ['x'] is not what the function that makes it declares (dict[str, int])" in str(result.error)
+
+
+async def test_a_state_function_may_declare_what_is_awaited_of_it() -> None:
+    def later(_: str) -> Awaitable[list[Item]]:
+        async def made() -> list[Item]:
+            return [Item("x")]
+
+        return asyncio.create_task(made())
+
+    def anything(_: str, items: list[Item]) -> Awaitable[object]:
+        return asyncio.create_task(asyncio.sleep(0, "y"))
+
+    journal, seen = InMemoryJournal(), list[object]()
+
+    @tool(effect="pure")
+    def look(context: ToolContext) -> str:
+        seen.append((context.run_state(list[Item]), context.attempt_state(str)))
+        return "seen"
+
+    for _ in range(2):
+        model = Scripted([call("look", id="1"), "Done."])
+        agent = Agent(name="looker", model=model, tools=[look], run_state=later, attempt_state=anything)
+        assert isinstance(await run(agent, "Go.", host=Host(journal=journal)), Success)
+        journal.finished.pop("attempt/1/iteration/1/call/1", None)  # the second life makes the call, too
+    assert seen == [([Item("x")], "y")] * 2
+
+
+async def test_an_answer_with_an_id_that_is_no_text_is_stored() -> None:
+    journal, world = InMemoryJournal(), World()
+    results = [
+        await life(world, Agent(name="payer", model=Scripted(script), tools=[world.pay()]), journal)
+        for script in ([call("pay", invoice="A", id="\ud800"), "Done."], [])
+    ]
+    assert isinstance(results[0], Success)
+    assert isinstance(results[1], Success)
+    assert (results[1].history, world.paid) == (results[0].history, ["A"])
 
 
 async def test_what_was_said_meanwhile_is_said_again_at_its_place() -> None:

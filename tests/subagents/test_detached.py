@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic_core import from_json
 
-from journeyman import Abort, Agent, Chat, Host, Limits, Subagents, Tasks, ToolContext, run, tool
+from journeyman import Abort, Agent, Chat, Host, InMemoryJournal, Limits, Subagents, Tasks, ToolContext, run, tool
 from journeyman.budget import Allowance, Budget
 from journeyman.errors import SubagentMisused, TeamError
 from journeyman.events import RunStarted
@@ -158,6 +158,22 @@ async def test_a_message_that_comes_with_the_last_answer_starts_one_more_turn(st
         info = tasks.get("bg-1")
     assert (info.result, info.undelivered, info.usage.requests) == ("and the cellar", (), 2)
     assert transcript(stage.messages(stage.n_requests - 1))[-1] == ("user", "Also the cellar.")
+
+
+async def test_each_turn_in_the_background_has_a_part_of_the_journal_for_itself(stage: Stage) -> None:
+    door, journal = Door(), InMemoryJournal()
+    async with Tasks(notify=Told()) as tasks:
+        crew = Subagents(scout(stage, door.before("found"), "and the cellar"), tasks=tasks)
+        await play(stage, crew, LATER, host=Host(journal=journal))
+        await door.reached.wait()
+        tasks.message("bg-1", "Also the cellar.")
+        door.opened.set()
+        await tasks.wait()
+        assert tasks.get("bg-1").result == "and the cellar"
+    turns = "attempt/1/iteration/1/call/c1/background"
+    assert {key for key in journal.finished if key.startswith(turns) and key.endswith("/model")} == {
+        f"{turns}/{turn}/attempt/1/iteration/1/model" for turn in (0, 1)
+    }
 
 
 async def test_its_output_holds_calls_and_messages(stage: Stage) -> None:  # S1.6

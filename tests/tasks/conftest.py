@@ -1,5 +1,7 @@
 """What the tests of background tasks get."""
 
+from tests.support.journaled import journaled as journaled
+from tests.support.journaled import pytest_generate_tests as pytest_generate_tests
 from tests.support.players import door as door
 from tests.support.players import recorder as recorder
 from tests.support.players import told as told

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Final, Self
@@ -51,6 +52,8 @@ _log = logging.getLogger("journeyman")
 _POLL_S: Final = 0.1
 _SHORTEST_DIGEST: Final = 6
 LINGER_S: Final = 5.0
+_version: Final = cache(lambda: version("journeyman"))
+"""Its metadata is a file, which takes longer to parse than a run to begin."""
 Value = TypeVar("Value", default=Any, covariant=True)
 
 
@@ -370,7 +373,7 @@ class Durable:
             gates=gates_of(agent, host),
             max_attempts=max_attempts,
             history=tuple(history),
-            version=version("journeyman"),
+            version=_version(),
         )
 
     def _made(self, head: Head, *, id: str | None, status: Status, **options: Any) -> Row:  # noqa: ANN401 - of a row

@@ -213,8 +213,10 @@ class Life:
             await self.leave(Leaving(how="fenced", why="somebody else drives it now"))
         if written == "taken":
             known = await self.engine.records(claim.row.id)
-            made = next(each for each in known if (each.key, each.kind) == (key, kind))
-        self._learn(made)
+            self._learn(next(each for each in known if (each.key, each.kind) == (key, kind)))
+        else:
+            self.known[key] = Known(about, claim.epoch, made.used_s, value)
+            self.used_up.update(used_up)
         self._moved_s = self._clock()
         return self.known[key].value
 

@@ -39,6 +39,10 @@ SignalKind: TypeAlias = Literal["approve", "answer", "steer", "hold", "release",
 MOST_BYTES: Final = 16_000_000
 """A step whose value is longer, as JSON, is not stored."""
 _DEFLATED_FROM: Final = 1_000
+_SMALL_BYTES: Final = 4_096
+_SMALL, _LARGE = (12, 5), (15, 8)
+"""The window and the memory for packing a body of at most so many bytes, and for others: to set up the larger window
+takes longer than to pack 2 KB."""
 _HEAD: Final = b'{"f":%d,' % FORMAT
 _VALUE: Final = b'"v":'
 
@@ -100,7 +104,8 @@ def packed(value: bytes, *, key: str, used_up: Sequence[int] = ()) -> bytes:
     body = b"".join((_HEAD, signals, _VALUE, value, b"}"))
     if len(body) < _DEFLATED_FROM:
         return body
-    deflated = b"z" + zlib.compress(body, 1)
+    packing = zlib.compressobj(1, zlib.DEFLATED, *(_SMALL if len(body) <= _SMALL_BYTES else _LARGE))
+    deflated = b"".join((b"z", packing.compress(body), packing.flush()))
     return deflated if len(deflated) <= len(body) * 3 // 4 else body
 
 

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import cache, lru_cache
 from inspect import isfunction
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from journeyman.budget import Budget
 from journeyman.errors import quoted
@@ -97,7 +97,13 @@ class StateCodec:
     def encode(self, value: object) -> bytes:
         self.check(value)
         kind = type(value) if self._type is None else self._type
-        return as_json(TypeAdapter[object](kind).dump_python(value, mode="json"))
+        try:
+            return as_json(TypeAdapter[object](kind).dump_python(value, mode="json", warnings="error"))
+        except PydanticSerializationError as error:
+            raise TypeError(
+                f"the state {value!r:.100} is not what the function that makes it declares ({kind}),"
+                " so a journal could not give it back. Let the function declare all that calls make of it"
+            ) from error
 
     def check(self, value: object) -> None:
         """Raise a `TypeError` if nothing says what a state like this one holds."""
@@ -126,11 +132,16 @@ async def first_state(
 
 @lru_cache(maxsize=256)
 def declared_type(make: Callable[..., object]) -> Any:  # noqa: ANN401 - whatever Pydantic takes for a type
-    """Return the type that a function says it returns; None where it does not say."""
+    """Return the type that a function says it returns, or what is awaited of it; None where it does not say."""
     try:
-        return get_type_hints(make if isfunction(make) else type(make).__call__).get("return")
+        declared = get_type_hints(make if isfunction(make) else type(make).__call__).get("return")
     except (NameError, TypeError):  # a name that cannot be resolved, or what is no function
         return None
+    kind = get_origin(declared) or declared
+    if not (isinstance(kind, type) and issubclass(kind, Awaitable)):
+        return declared
+    awaited = get_args(declared)
+    return awaited[-1] if awaited else None
 
 
 @value_class()

@@ -26,7 +26,7 @@ from journeyman.errors import InvalidArguments, SubagentMisused, words_of
 from journeyman.events import Event, Listener, MessageCommitted, ModelResponded, ToolCalled, ToolFinished
 from journeyman.history import History
 from journeyman.inbox import current_inbox
-from journeyman.journal import Section
+from journeyman.journal import Journal, Section
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
 from journeyman.loop.record import Options, Origin, Run, current_path, current_run, detached
@@ -132,14 +132,19 @@ class Delegation:
 
     def _host_of(self, given: Assignment) -> Host:
         """Return what surrounds the run of a task: what surrounds the run above, but for its model and its budget."""
-        above, context = current_run.get(), self.context
+        above = current_run.get()
         host = self.host or (NOTHING_AROUND if above is None else above.options.host)
-        journal = host.journal
-        if journal is not None and context is not None:
-            call = f"attempt/{context.attempt}/iteration/{context.iteration}/call/{context.tool_use_id}"
-            journal = Section(journal, f"{call}/{given.mode}/{given.place}")
+        journal = self.section(host.journal, given)
         budget = host.budget if above is None else None
         return replace(host, model=self.model or (host.model if self.host else None), budget=budget, journal=journal)
+
+    def section(self, journal: Journal | None, given: Assignment) -> Journal | None:
+        """Return the part of a journal that the run of a task has for itself."""
+        context = self.context
+        if journal is None or context is None:
+            return journal
+        call = f"attempt/{context.attempt}/iteration/{context.iteration}/call/{context.tool_use_id}"
+        return Section(journal, f"{call}/{given.mode}/{given.place}")
 
 
 def input_of(agent: Agent[Any, Any], task: str) -> object:
@@ -309,8 +314,10 @@ def _work(delegation: Delegation, call: BackgroundCall) -> Work:
     """Return what a sub-agent does in the background. It is made where the call is, and done elsewhere."""
     agent = delegation.named(call.agent)
     given = input_of(agent, call.task)
-    options = delegation.options(delegation.assignment(call.agent, call.task, "background"))
+    assignment = delegation.assignment(call.agent, call.task, "background")
+    options = delegation.options(assignment)
     above = current_run.get()
+    around = delegation.host or (NOTHING_AROUND if above is None else above.options.host)
     if above is not None:
         host = replace(options.host, budget=above.attempt.budget.outliving())
         options = replace(options, host=host, watch_above=above.watch, ledger_beside=above.ledger)
@@ -322,7 +329,8 @@ def _work(delegation: Delegation, call: BackgroundCall) -> Work:
         runs: list[Run] = []
 
         async def one_more(options: Options) -> Result[Any]:
-            runs.append(begin(agent, given, options))
+            journal = delegation.section(around.journal, replace(assignment, place=len(runs)))
+            runs.append(begin(agent, given, replace(options, host=replace(options.host, journal=journal))))
             try:
                 return await carry_out(runs[-1])
             finally:  # what was seen of it on the way leaves out requests that failed, and calls that were cut off

@@ -1,0 +1,30 @@
+"""Every test of the loop and of the crews has a second turn, in which each run has a journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from journeyman import Agent
+from journeyman.loop.attempts import carry_out
+from journeyman.loop.record import Options
+from journeyman.models.scripted import Scripted
+from journeyman.result import Success
+from tests.support.journaled import Journals
+from tests.support.without_journal import WITHOUT_JOURNAL
+
+
+async def test_a_run_that_is_given_no_journal_gets_one_and_its_steps_are_stored() -> None:
+    journals = Journals()
+    agent = Agent(name="talker", model=Scripted(["Done."]))
+    assert isinstance(await carry_out(journals.begin(agent, "Go.", Options())), Success)
+    [records] = journals.memory.records.values()
+    assert [each.key for each in records] == ["head", "attempt/1/iteration/1/model", "end"]
+
+
+@pytest.mark.parametrize("name", WITHOUT_JOURNAL)
+def test_what_has_no_second_turn_is_there(name: str) -> None:
+    path, _, function = name.partition("::")
+    text = (Path(__file__).parents[1] / path).read_text(encoding="utf-8")
+    assert f"def {function}(" in text

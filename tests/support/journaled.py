@@ -1,0 +1,119 @@
+"""Every run of a test with a journal: the tests of the loop and of the crews a second time.
+
+A run that is given no journal, and is no part of another run, gets a new one: the journal of a durable run, claimed on
+an engine as `Durable` claims it; with `--journal=sqlite` on a file. So what the tests say of runs holds of durable
+runs, too. Nothing is replaced: what is switched on is a field of the run's options.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import pytest
+
+from journeyman.agent import Agent, Host
+from journeyman.chat import runs as of_chats
+from journeyman.durable.engine import Engine
+from journeyman.durable.journal import Leaving, Life, RunJournal
+from journeyman.durable.memory import InMemoryEngine, Memory
+from journeyman.durable.records import Row, new_id
+from journeyman.durable.sqlite import SqliteEngine
+from journeyman.loop import attempts as of_the_loop
+from journeyman.loop.prepare import begin
+from journeyman.loop.record import Options, Run, current_run
+from journeyman.subagents import delegation as of_subagents
+from tests.support.clock import VirtualClock
+from tests.support.without_journal import WITHOUT_JOURNAL
+
+T = TypeVar("T")
+
+
+class LeftToItself(RunJournal):
+    """The journal of a run that nobody drives: nobody answers through it either, so whoever is given as `approve` is
+    asked."""
+
+    @property
+    def waits(self) -> bool:
+        return False
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Return what comes of work that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError(f"{work} waits for something")
+
+
+class Journals:
+    """Makes a journal for each run of a test: in files of their own in this folder, or in memory."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.memory = Memory()
+        self._folder = folder
+        self._opened: list[Engine] = []
+
+    def begin(self, agent: Agent[Any, Any], input: object, options: Options) -> Run:
+        """Open the record of a run, with a journal."""
+        is_sound = isinstance(options.host, Host)  # pyright: ignore[reportUnnecessaryIsInstance] - tests give others
+        if is_sound and options.host.journal is None and current_run.get() is None:
+            options = replace(options, host=replace(options.host, journal=self.made(agent.name)))
+        return begin(agent, input, options)
+
+    def made(self, agent: str) -> RunJournal:
+        now = time.time()
+        engine = self._engine()
+        row = Row(id=new_id(now), name=None, agent=agent, head=b"{}", created=now, status="ready")
+        at_once(engine.add(row))
+        claim = at_once(engine.claim(row.id, now=now))
+        assert claim is not None
+        return LeftToItself(Life(engine, claim, (), now=time.time, leave=left))
+
+    def _engine(self) -> Engine:
+        # A clock that jumps would jump while the disk works.
+        if self._folder is None or isinstance(asyncio.get_running_loop(), VirtualClock):
+            return InMemoryEngine(self.memory)
+        engine = SqliteEngine(self._folder / f"{len(self._opened)}.db")
+        at_once(engine.open())
+        self._opened.append(engine)
+        return engine
+
+    def close(self) -> None:
+        for engine in self._opened:
+            at_once(engine.close())
+
+
+def left(leaving: Leaving) -> NoReturn:
+    """Fail: nobody else drives the runs of a test, and nothing is wrong with what is stored of them."""
+    raise AssertionError(f"A run cannot go on: {leaving}") from leaving.error
+
+
+@pytest.fixture(autouse=True)
+def journaled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give a journal to each run of the test, if this is its turn with one."""
+    how: str = request.param
+    if how == "plain":
+        yield
+        return
+    journals = Journals(tmp_path_factory.mktemp("journaled") if how == "sqlite" else None)
+    with closing(journals), pytest.MonkeyPatch.context() as patch:
+        for module in (of_chats, of_the_loop, of_subagents):
+            patch.setattr(module, "begin", journals.begin)
+        yield
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let each test have a second turn, with a journal, but for those that say something of runs without one."""
+    path = metafunc.definition.path
+    where = str(metafunc.config.getoption("journal"))
+    turns = {"plain": pytest.HIDDEN_PARAM, where: "journaled"}
+    if f"{path.parent.name}/{path.name}::{metafunc.definition.name}" in WITHOUT_JOURNAL:
+        turns = {"plain": pytest.HIDDEN_PARAM}
+    metafunc.parametrize("journaled", list(turns), ids=list(turns.values()), indirect=True)
