@@ -30,6 +30,7 @@ from journeyman.durable.records import (
     record,
 )
 from journeyman.durable.sqlite import SqliteEngine
+from journeyman.errors import StoreError
 
 T = TypeVar("T")
 
@@ -251,6 +252,11 @@ def a_step(run: str, key: str, value: bytes | None = b"1", *, epoch: int = 1, ki
 def a_signal(run: str, kind: SignalKind = "steer", dedup: str = "1", **body: str) -> Signal:
     """Return a word to a run, which is not stored yet."""
     return Signal(0, run, kind, dedup, dict(body), START, "ann@host")
+
+
+def a_cut() -> StoreError:
+    """Return what an engine raises while its store cannot be reached."""
+    return StoreError("The store cannot be reached.", hint="It may be again.", may_pass=True)
 
 
 async def claimed(engine: Engine, id: str, **options: Any) -> Claim:  # noqa: ANN401 - of `claim`

@@ -233,8 +233,10 @@ class Drive:
         self.stirred.clear()
         stirring = asyncio.ensure_future(self.stirred.wait())
         waited = {carrying, stirring} if self.left.done() else {carrying, stirring, self.left}
-        await asyncio.wait(waited, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
-        stirring.cancel()
+        try:
+            await asyncio.wait(waited, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stirring.cancel()
 
     async def _paused(self, run: Run, life: Life) -> Leaving | None:
         """Say whether the run has to leave because it is held, or because it only waits."""

@@ -86,8 +86,11 @@ class Worker:
                 if until_idle and not n_begun and not self._driving:
                     return
                 changing = asyncio.ensure_future(self._hub.changed(_PATIENCE_S))
-                await asyncio.wait({stopping, changing, *self._driving.values()}, return_when=asyncio.FIRST_COMPLETED)
-                changing.cancel()
+                waited = {stopping, changing, *self._driving.values()}
+                try:
+                    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changing.cancel()
             if self._driving:
                 await asyncio.wait(self._driving.values(), timeout=grace_s)
         finally:
