@@ -12,7 +12,7 @@ from journeyman import Agent, Failure, Limits, Result, Success
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import BEGUN, DONE
 from journeyman.models.scripted import Answer, FromFunction, say
-from journeyman.types import Price, Usage
+from journeyman.types import Effect, Price, Usage
 from tests.durable.processes import Stage, a_cut, found
 from tests.durable.world import UNKNOWN, World, do, following, nested, texts
 from tests.support.clock import virtual_clock
@@ -128,7 +128,7 @@ async def test_what_is_done_is_stored_and_what_is_pure_or_idempotent_is_done_aga
 
 @pytest.mark.parametrize("effect", ["once", "idempotent"])
 @virtual_clock
-async def test_what_a_fenced_life_writes_late_is_neither_lost_unsaid_nor_done_twice(stage: Stage, effect: Any) -> None:
+async def test_what_a_fenced_life_writes_late_is_neither_lost_nor_done_twice(stage: Stage, effect: Effect) -> None:
     # K7
     world = World()
     agent = Agent(name="clerk", model=following([do(effect, "A"), do("once", "B"), "Done."]), tools=world.tools())

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from journeyman import Agent, Result, Subagents, tool
+from journeyman import Agent, Failure, Limits, Result, Subagents, tool
+from journeyman.durable.durable import Durable
+from journeyman.durable.records import RunInfo, Status
+from journeyman.gate import Ask, GateRequest, Verdict
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, call
 from journeyman.tools.tools import AnyTool
@@ -99,3 +102,37 @@ def texts(result: Result[Any] | None) -> list[str]:
     """Return what the model of a run has read of its calls."""
     assert result is not None
     return [block.text for message in result.history for block in message.content if block.type == "tool_result"]
+
+
+class Asking:
+    """A gate that asks about every call."""
+
+    async def decide(self, request: GateRequest) -> Verdict:
+        return Ask(f"May {request.tool_name} run?")
+
+
+def asking_agent(world: World, **limits: Any) -> Agent[str, str]:  # noqa: ANN401 - of `Limits`
+    """Return an agent with one call, about which its gate asks."""
+    answers: list[Answer] = [do("once", "A"), "Done."]
+    return Agent(name="clerk", model=following(answers), tools=world.tools(), gate=Asking(), limits=Limits(**limits))
+
+
+async def seen(durable: Durable, status: Status) -> RunInfo:
+    """Wait until the run has a status."""
+    handle = await durable.get("run")
+    while (info := await handle.info()).status != status:
+        await durable.hub.changed(0.5)
+    return info
+
+
+async def asked(durable: Durable) -> RunInfo:
+    """Wait until the run asks something."""
+    handle = await durable.get("run")
+    while not (info := await handle.info()).waits_for:
+        await durable.hub.changed(0.5)
+    return info
+
+
+def is_cancelled(result: object) -> bool:
+    """Tell whether a run was stopped."""
+    return isinstance(result, Failure) and result.code == "EXECUTION_CANCELLED"
