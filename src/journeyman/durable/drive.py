@@ -145,6 +145,8 @@ class Drive:
                 self._stop(str(signal.body["reason"]))
             case "hold" | "release":
                 self.is_held = signal.kind == "hold"
+                if self.is_held and not self.abort.aborted:
+                    life.close()
             case _:
                 pass
         self.stirred.set()
@@ -304,6 +306,11 @@ class Drive:
             )
         else:
             change = self._change(run, self.life, status, why=leaving.why or None, questions=questions)
+        n_signals = None if status == "ready" else max(len(self.seen), self.claim.row.n_signals)
+        if await self._settled(change, n_signals=n_signals):
+            return leaving
+        # Something was said that has not been seen here, perhaps that it is released: whoever drives it next sees it.
+        change = replace(change, status="ready", why=None)
         is_ours = await self._settled(change)
         return leaving if is_ours else Leaving(how="fenced", why="somebody else drives it now")
 
