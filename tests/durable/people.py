@@ -78,4 +78,4 @@ async def when(durable: Durable, run: str, is_so: Callable[[RunInfo], bool]) -> 
             found = [each for each in await durable.list() if run in (each.name, each.id)]
             if found and is_so(found[0]):
                 return found[0]
-            await durable.hub.changed(mark, 0.05)
+            await durable.hub.changed(0.05, since=mark)

@@ -43,6 +43,10 @@ class LeftToItself(RunJournal):
         return False
 
 
+async def nothing_came() -> bool:
+    return False
+
+
 def at_once(work: Coroutine[Any, Any, T]) -> T:
     """Return what comes of work that waits for nothing."""
     try:
@@ -74,7 +78,7 @@ class Journals:
         at_once(engine.add(row))
         claim = at_once(engine.claim(row.id, now=now))
         assert claim is not None
-        return LeftToItself(Life(engine, claim, (), now=time.time, leave=left))
+        return LeftToItself(Life(engine, claim, (), now=time.time, leave=left, look=nothing_came, stir=lambda: None))
 
     def _engine(self) -> Engine:
         # A clock that jumps would jump while the disk works.

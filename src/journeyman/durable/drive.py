@@ -108,6 +108,9 @@ class Drive:
             run = await self._begun(head, life)
         except RunBlocked as blocked:
             return await self._gone(None, Leaving(how="blocked", why=blocked.why))
+        except BaseException:
+            await self._gone(None, Leaving(how="released"))
+            raise
         around = copy_context()
         around.run(current_asker.set, self.journal)  # whoever asks the user asks through it
         carrying = asyncio.create_task(_carried(run), context=around)
@@ -159,7 +162,7 @@ class Drive:
         return Life(
             self.engine,
             self.claim,
-            await self.engine.records(self.claim.row.id),
+            await self._read(self.engine.records),
             now=self.now,
             leave=lambda leaving: None if self.left.done() else self.left.set_result(leaving),
             look=self.look,
@@ -200,8 +203,7 @@ class Drive:
         )
         with detached():
             run = begin(program.agent, given, options)
-        for signal in await self.engine.signals(run=self.claim.row.id):
-            self.deliver(signal)
+        await self._catch_up()
         if program.abort is not None:
             abort = program.abort
             self.unsubscribe = abort.subscribe(lambda: self._stop(abort.reason or ""))
@@ -239,8 +241,10 @@ class Drive:
             patience_s = 0.05
         stirring = asyncio.ensure_future(self.stirred.wait())
         waited = {carrying, stirring} if self.left.done() else {carrying, stirring, self.left}
-        await asyncio.wait(waited, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
-        stirring.cancel()
+        try:
+            await asyncio.wait(waited, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stirring.cancel()
         self.stirred.clear()
 
     async def _paused(self, run: Run, life: Life) -> Leaving | None:
@@ -260,12 +264,21 @@ class Drive:
         if await self._settled(change, n_signals=len(self.seen)):
             return Leaving(how="suspended")
         life.open()
-        row = await self.engine.get(self.claim.row.id)
+        row = await self._read(self.engine.get)
         if row is None or row.epoch != self.claim.epoch:
             return Leaving(how="fenced", why="somebody else drives it now")
-        for signal in await self.engine.signals(run=self.claim.row.id):
-            self.deliver(signal)
+        await self._catch_up()
         return None
+
+    async def _catch_up(self) -> None:
+        """Take in hand all signals that have come for the run."""
+        for signal in await self._read(lambda id: self.engine.signals(run=id)):
+            self.deliver(signal)
+
+    async def _read(self, work: Callable[[str], Awaitable[T]]) -> T:
+        """Read something of the run; again, as long as what keeps it from being read may pass."""
+        id = self.claim.row.id
+        return await patiently(lambda: work(id), what=f"what is stored of the run {id}")
 
     # -- a life ends
 
@@ -298,6 +311,11 @@ class Drive:
             )
         else:
             change = self._change(run, self.life, status, why=leaving.why or None, questions=questions)
+        n_signals = None if status == "ready" else max(len(self.seen), self.claim.row.n_signals)
+        if await self._settled(change, n_signals=n_signals):
+            return leaving
+        # Something was said that has not been seen here, perhaps that it is released: whoever drives it next sees it.
+        change = replace(change, status="ready", why=None)
         is_ours = await self._settled(change)
         return leaving if is_ours else Leaving(how="fenced", why="somebody else drives it now")
 
@@ -335,7 +353,7 @@ _STATUSES: Final[dict[str, Status]] = {"blocked": "blocked", "held": "held", "re
 
 
 async def patiently(work: Callable[[], Awaitable[T]], *, what: str) -> T:
-    """Do what has to be written; again, as long as what keeps it from being written may pass.
+    """Do what has to be read or written; again, as long as what keeps it from being done may pass.
 
     Raises:
         StoreError: it will not pass.
@@ -348,7 +366,7 @@ async def patiently(work: Callable[[], Awaitable[T]], *, what: str) -> T:
             if not error.may_pass:
                 raise
             if not is_said:
-                _log.warning("What cannot be written yet is tried again: %s: %s", what, error)
+                _log.warning("The store of the runs cannot be used, which is tried again: %s: %s", what, error)
             is_said = True
         await asyncio.sleep(_AGAIN_S)
 

@@ -141,7 +141,7 @@ class Durable:
             if outcome.how == "blocked":
                 raise RunBlocked(row.name or row.id, outcome.why)
             also = ()
-            await self.hub.changed(mark)
+            await self.hub.changed(since=mark)
 
     async def start(  # noqa: PLR0913 - one for each choice, all by name
         self,

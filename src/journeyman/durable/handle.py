@@ -65,7 +65,7 @@ class Handle(Generic[Value]):
                 return load_result(row.result, self._agent)
             if row.status == "blocked":
                 raise RunBlocked(row.name or row.id, row.why or "")
-            await self._hub.changed(mark)
+            await self._hub.changed(since=mark)
 
     async def steer(self, text: str, *, who: str | None = None) -> None:
         """Say something to the run before its next model call; what is said is said once, in whichever life.

@@ -75,9 +75,10 @@ class Hub:
         self.check()
         return self._changed
 
-    async def changed(self, mark: asyncio.Future[None], timeout_s: float = 1.0) -> None:
-        """Wait until something may have changed in the store since the mark was made, or so many seconds."""
-        await asyncio.wait({mark}, timeout=timeout_s)
+    async def changed(self, timeout_s: float = 1.0, *, since: asyncio.Future[None] | None = None) -> None:
+        """Wait until something may have changed in the store, since the mark was made if there is one, or so many
+        seconds."""
+        await asyncio.wait({since or self.mark()}, timeout=timeout_s)
 
     def notify(self) -> None:
         """Let whoever waits for a change look now."""

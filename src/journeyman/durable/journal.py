@@ -99,6 +99,8 @@ class Life:
         """The steps that are under way."""
         self.questions: dict[str, Question] = {}
         """What waits for an answer, by the key of its step."""
+        self.answered: set[str] = set()
+        """The keys of the questions that wait no more, though their answers may not be stored yet."""
         self.known: dict[str, Known] = {}
         """What is stored of the steps, by their keys."""
         self._leave = leave
@@ -170,7 +172,8 @@ class Life:
 
     def is_idle_for(self, seconds: float) -> bool:
         """Tell whether nothing but questions has been open for so long."""
-        return bool(self.questions) and not self.n_working and self._clock() - self._moved_s >= seconds
+        only_waits = bool(self.questions) and self.answered.isdisjoint(self.questions) and not self.n_working
+        return only_waits and self._clock() - self._moved_s >= seconds
 
     @property
     def place(self) -> tuple[int, int]:
@@ -353,6 +356,7 @@ class RunJournal(Journal):
         except BaseException:
             life.withdraw(key)
             raise
+        life.answered.add(key)
         value = _EXPIRED if signal is None else dumps(signal.body[field]).encode()
         self.go_live(key)
         await life.put(key, DONE, effect="pure", value=value, used_up=[] if signal is None else [signal.n])
@@ -371,6 +375,7 @@ class RunJournal(Journal):
     def answer(self, signal: Signal) -> None:
         """Give the answer to a question."""
         self._answers[signal.dedup] = signal
+        self._life.answered.add(signal.dedup)
         waiting = self._waiting.get(signal.dedup)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)

@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
-from journeyman.durable.records import OVER, Change, Claim, Record, Row, Signal, Status, is_free, woken
+from journeyman.durable.records import OVER, Change, Claim, Record, Row, Signal, Status, is_free, signalled
 from journeyman.types import Usage
 
 
@@ -22,6 +22,8 @@ class Memory:
         self.owners: set[str] = set()
         """Those that live."""
         self.names: count[int] = count(1)
+        self.numbers: count[int] = count(1)
+        """Those of the signals."""
         self.version = 0
         """Grows with every change."""
 
@@ -143,22 +145,18 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         return True
 
     async def signal(self, signal: Signal, *, wakes: bool = True) -> Taken:
-        row = self.memory.rows[signal.run]
-        if row.status in OVER:
+        row = self.memory.rows.get(signal.run)
+        if row is None or row.status in OVER:
             return "over"
         kind = (signal.run, signal.kind, signal.dedup)
         if any((known.run, known.kind, known.dedup) == kind for known in self.memory.signals):
             return "known"
-        self.memory.signals.append(signal._replace(n=len(self.memory.signals) + 1))
-        status = woken(row.status, signal.kind) if wakes else row.status
-        gen = row.gen + (status == "ready" != row.status)
-        self._put(
-            replace(row, n_signals=row.n_signals + 1, status=status, gen=gen, wake=None if gen > row.gen else row.wake)
-        )
+        self.memory.signals.append(signal._replace(n=next(self.memory.numbers)))
+        self._put(signalled(row, signal.kind, wakes=wakes))
         return "taken"
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
-        return [each for each in self.memory.signals[after:] if run is None or each.run == run]
+        return [each for each in self.memory.signals if each.n > after and (run is None or each.run == run)]
 
     def has_news(self) -> bool:
         seen, self._seen = self._seen, self.memory.version
@@ -168,6 +166,7 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         over = [id for id in ids if id in self.memory.rows and self.memory.rows[id].status in OVER]
         for id in over:
             del self.memory.rows[id], self.memory.records[id]
+        self.memory.signals = [each for each in self.memory.signals if each.run not in over]
         return len(over)
 
     def _put(self, row: Row) -> None:

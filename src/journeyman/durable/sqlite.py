@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from journeyman.cancel import ended
 from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
 from journeyman.durable.memory import killer, settled
-from journeyman.durable.records import OVER, Change, Claim, Record, Row, Signal, Status, is_free, woken
+from journeyman.durable.records import OVER, Change, Claim, Record, Row, Signal, Status, is_free, signalled
 from journeyman.errors import StoreError
 from journeyman.store.file import Lock, is_held
 from journeyman.store.repair import StoreRepaired, opened, rescue
@@ -124,9 +124,10 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         free = f"WHERE status = 'ready' AND (wake IS NULL OR wake <= ?) AND {which} {order}"
         due = f"WHERE status = 'waiting' AND wake <= ? AND {which} {order}"
         found = [*await self._rows(free, (now, *given, limit)), *await self._rows(due, (now, *given, limit))]
-        dead = await self._rows(f"WHERE status = 'running' AND {which} {order}", (*given, 10 * limit + 100))
-        are_dead = {row.owner: self._is_dead(row) for row in {row.owner: row for row in dead}.values()}
-        found += [row for row in dead if are_dead[row.owner]]
+        owners = await self._read("SELECT DISTINCT owner FROM jm_runs WHERE status = 'running'")
+        dead = json.dumps([owner for (owner,) in owners if self._is_dead(owner)])
+        left = f"WHERE status = 'running' AND owner IN (SELECT value FROM json_each(?)) AND {which} {order}"
+        found += await self._rows(left, (dead, *given, limit))
         return sorted(found, key=lambda row: (-row.priority, row.created, row.id))[:limit]
 
     async def claim(
@@ -144,7 +145,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
             if row is None:
                 return None
             died = row.status == "running" and not steal
-            if not is_free(row, now=now, also=also, owner_is_dead=steal or (died and self._is_dead(row))):
+            if not is_free(row, now=now, also=also, owner_is_dead=steal or (died and self._is_dead(row.owner))):
                 return None
             if at_once is not None:
                 busy = "SELECT count(*) FROM jm_runs WHERE status = 'running' AND queue = ? AND id <> ?"
@@ -217,12 +218,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
             given = (signal.run, signal.kind, signal.dedup, json.dumps(signal.body), signal.at, signal.who)
             if connection.execute(add, given).rowcount != 1:
                 return "known"
-            status = woken(row.status, signal.kind) if wakes else row.status
-            if status == "ready" != row.status:
-                row.gen, row.wake = row.gen + 1, None
-            row.status = status
-            row.n_signals += 1
-            _put(connection, row)
+            _put(connection, signalled(row, signal.kind, wakes=wakes))
             return "taken"
 
         return await self._written(work)
@@ -276,8 +272,8 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
                     raise
             await asyncio.sleep(_AGAIN_S)
 
-    def _is_dead(self, row: Row) -> bool:
-        return row.owner is None or (row.owner != self.owner and not is_held(self.path, row.owner))
+    def _is_dead(self, owner: str | None) -> bool:
+        return owner is None or (owner != self.owner and not is_held(self.path, owner))
 
 
 def _row_of(connection: Connection, id: str) -> Row | None:

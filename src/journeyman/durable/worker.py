@@ -11,6 +11,7 @@ from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import ended
 from journeyman.durable.drive import Program
 from journeyman.durable.durable import Durable
+from journeyman.durable.journal import Leaving
 from journeyman.durable.records import Row, load_head
 from journeyman.errors import JourneymanError, name_and_words
 from journeyman.events import Callbacks, Listener
@@ -71,6 +72,8 @@ class Worker:
         self._driving: dict[str, asyncio.Task[None]] = {}
         self._unfit: set[str] = set()
         """The runs that this worker must not drive, which it has said."""
+        self._full: set[str] = set()
+        """The queues of which as many runs go on as may. They are asked again when something has changed."""
 
     async def run(self, *, stop: asyncio.Event | None = None, grace_s: float = 30.0, until_idle: bool = False) -> None:
         """Serve until `stop` is set, or the surrounding task is cancelled.
@@ -86,9 +89,14 @@ class Worker:
                 n_begun = await self._claim()
                 if until_idle and not n_begun and not self._driving:
                     return
-                changing = asyncio.ensure_future(self._hub.changed(mark, _PATIENCE_S))
-                await asyncio.wait({stopping, changing, *self._driving.values()}, return_when=asyncio.FIRST_COMPLETED)
-                changing.cancel()
+                changing = asyncio.ensure_future(self._hub.changed(_PATIENCE_S, since=mark))
+                waited = {stopping, changing, *self._driving.values()}
+                try:
+                    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changing.cancel()
+                if changing.done():
+                    self._full.clear()
             if self._driving:
                 await asyncio.wait(self._driving.values(), timeout=grace_s)
         finally:
@@ -107,6 +115,8 @@ class Worker:
             free = self._slots - len(self._driving)
             if free <= 0:
                 break
+            if not self._full.isdisjoint(names):
+                continue
             try:
                 rows = await self._hub.engine.ready(
                     now=self._hub.now(),
@@ -146,7 +156,9 @@ class Worker:
 
     async def _drive(self, row: Row, at_once: int | None) -> None:
         try:
-            await self._hub.driven(row.id, self._program(row), at_once=at_once)
+            outcome = await self._hub.driven(row.id, self._program(row), at_once=at_once)
+            if at_once is not None and isinstance(outcome, Leaving) and outcome.how == "held":
+                self._full.add(row.queue)
         except Exception as error:  # noqa: BLE001 - of one run, and the others go on
             _log.warning("The run %s is not driven: %s", row.name or row.id, name_and_words(error))
             await asyncio.sleep(_PATIENCE_S)

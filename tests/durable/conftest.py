@@ -1,0 +1,18 @@
+"""What the tests of durable runs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.durable.processes import Stage, in_file, in_memory
+
+
+@pytest.fixture(params=["memory", "file"])
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+    """A store, for each engine that there is."""
+    made = in_memory() if request.param == "memory" else in_file(tmp_path / "runs.db")
+    yield made
+    made.close()

@@ -1,0 +1,280 @@
+"""Several processes on one store, inside one: each has an engine of its own, and may die, or fail at one of its calls.
+
+The tests that use it run once for each engine that there is: what holds for one holds for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from journeyman import Agent, Result
+from journeyman.durable.durable import Durable
+from journeyman.durable.engine import Engine, Taken, Written
+from journeyman.durable.memory import InMemoryEngine, Memory
+from journeyman.durable.records import (
+    DONE,
+    Change,
+    Claim,
+    Kind,
+    Record,
+    Row,
+    Signal,
+    SignalKind,
+    Status,
+    packed,
+    record,
+)
+from journeyman.durable.sqlite import SqliteEngine
+from journeyman.errors import StoreError
+
+T = TypeVar("T")
+
+START = 1_800_000_000.0
+"""The wall clock when the clock of the event loop is at 0, in seconds since 1970."""
+
+
+async def at_once(_: str) -> None:
+    """Do nothing around a call of an engine."""
+
+
+class Process:  # noqa: PLR0904 - those of the port
+    """The engine of one process. Once that is dead, nothing reaches the store any more."""
+
+    def __init__(self, engine: Engine, *, die: Callable[[str], None]) -> None:
+        self.engine = engine
+        self.owner = engine.owner
+        self.before: Callable[[str], Awaitable[None]] = at_once
+        """Awaited before each call, with its name: it may take a while, or raise."""
+        self.after: Callable[[str], Awaitable[None]] = at_once
+        """Awaited after each call, when what it does is done: it may raise, too."""
+        self.is_open = False
+        self.is_dead = False
+        self._die = die
+
+    def kill(self) -> None:
+        """Let the process be dead, in the middle of whatever it does."""
+        self.is_dead = True
+        self._die(self.owner)
+
+    async def _call(self, work: Callable[[], Awaitable[T]], name: str) -> T:
+        if self.is_dead:
+            raise asyncio.CancelledError
+        await self.before(name)
+        done = await work()
+        await self.after(name)
+        if self.is_dead:
+            raise asyncio.CancelledError
+        return done
+
+    async def open(self) -> None:
+        await self.engine.open()
+        self.is_open = True
+
+    async def close(self) -> None:
+        if not self.is_dead:
+            self.is_open = False
+            await self.engine.close()
+
+    async def add(self, row: Row, records: Sequence[Record] = ()) -> Row:
+        return await self._call(lambda: self.engine.add(row, records), "add")
+
+    async def get(self, id: str) -> Row | None:
+        return await self._call(lambda: self.engine.get(id), "get")
+
+    async def rows(
+        self,
+        *,
+        statuses: Collection[Status] = (),
+        agent: str | None = None,
+        prefix: str = "",
+        ended_before: float | None = None,
+        limit: int = 100,
+    ) -> Sequence[Row]:
+        def work() -> Awaitable[Sequence[Row]]:
+            return self.engine.rows(
+                statuses=statuses, agent=agent, prefix=prefix, ended_before=ended_before, limit=limit
+            )
+
+        return await self._call(work, "rows")
+
+    async def ready(self, *, now: float, agents: Collection[str], queues: Collection[str], limit: int) -> Sequence[Row]:
+        return await self._call(lambda: self.engine.ready(now=now, agents=agents, queues=queues, limit=limit), "ready")
+
+    async def claim(
+        self,
+        id: str,
+        *,
+        now: float,
+        also: Collection[Status] = (),
+        steal: bool = False,
+        at_once: int | None = None,
+        head: bytes | None = None,
+    ) -> Claim | None:
+        def work() -> Awaitable[Claim | None]:
+            return self.engine.claim(id, now=now, also=also, steal=steal, at_once=at_once, head=head)
+
+        return await self._call(work, "claim")
+
+    async def records(self, id: str) -> Sequence[Record]:
+        return await self._call(lambda: self.engine.records(id), "records")
+
+    async def write(self, claim: Claim, record: Record, *, is_synced: bool = False) -> Written:
+        return await self._call(lambda: self.engine.write(claim, record, is_synced=is_synced), "write")
+
+    async def note(self, claim: Claim, asked: bytes | None) -> None:
+        await self._call(lambda: self.engine.note(claim, asked), "note")
+
+    async def settle(self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None) -> bool:
+        return await self._call(lambda: self.engine.settle(claim, change, now=now, n_signals=n_signals), "settle")
+
+    async def signal(self, signal: Signal, *, wakes: bool = True) -> Taken:
+        return await self._call(lambda: self.engine.signal(signal, wakes=wakes), "signal")
+
+    async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
+        return await self._call(lambda: self.engine.signals(run=run, after=after), "signals")
+
+    def has_news(self) -> bool:
+        if self.is_dead:
+            raise asyncio.CancelledError
+        return self.engine.has_news()
+
+    async def forget(self, ids: Collection[str]) -> int:
+        return await self._call(lambda: self.engine.forget(ids), "forget")
+
+
+if TYPE_CHECKING:
+    _process: type[Engine] = Process
+
+
+@dataclass(kw_only=True)
+class Stage:
+    """One store, and the processes that have had it open."""
+
+    make: Callable[[], Engine]
+    die: Callable[[str], None]
+    """Makes an owner look dead to the others."""
+    skipped_s: float = 0.0
+    """How far the wall clock is before that of the event loop."""
+    processes: list[Process] = field(default_factory=list[Process])
+
+    def now(self) -> float:
+        """Return the wall clock."""
+        return START + self.skipped_s + asyncio.get_running_loop().time()
+
+    def process(self) -> Process:
+        """Begin a process, which has not opened the store yet."""
+        process = Process(self.make(), die=self.die)
+        self.processes.append(process)
+        return process
+
+    async def begin(self) -> Process:
+        """Begin a process that has the store open."""
+        process = self.process()
+        await process.open()
+        return process
+
+    @asynccontextmanager
+    async def durable(self, **options: Any) -> AsyncGenerator[Durable]:  # noqa: ANN401 - of `Durable`
+        """Begin a process that uses the store as a program does."""
+        async with Durable(self.process(), now=self.now, **options) as durable:
+            yield durable
+
+    async def life(
+        self,
+        agent: Agent[Any, Any],
+        *,
+        until: asyncio.Event | None = None,
+        process: Process | None = None,
+        linger_s: float = 1e9,
+        **options: Any,  # noqa: ANN401 - of `Durable.run`
+    ) -> Result[Any] | None:
+        """Let the run "run" live in a process of its own until it ends, or until the process dies: then None."""
+        process = process or self.process()
+        until = until or asyncio.Event()
+        async with Durable(process, now=self.now, linger_s=linger_s) as durable:
+            given: dict[str, Any] = {"id": "run", **options}
+            living = asyncio.create_task(durable.run(agent, "Go.", **given))
+            dying = asyncio.create_task(until.wait())
+            await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)
+            dying.cancel()
+            await asyncio.wait({dying})
+            if not living.done():
+                process.kill()
+                living.cancel()
+                await asyncio.wait({living})
+        return None if process.is_dead else living.result()
+
+    def close(self) -> None:
+        """Close what the processes have left open."""
+
+        async def close() -> None:
+            for process in self.processes:
+                if process.is_open:
+                    await process.engine.close()
+
+        asyncio.run(close())
+
+
+def in_memory() -> Stage:
+    """Return a store in memory."""
+    memory = Memory()
+    return Stage(make=lambda: InMemoryEngine(memory), die=memory.owners.discard)
+
+
+def in_file(path: Path) -> Stage:
+    """Return a store in a file. A process is dead when its lock beside the file is gone."""
+    return Stage(
+        make=lambda: SqliteEngine(path), die=lambda owner: path.with_name(f"{path.name}-{owner}.lock").unlink()
+    )
+
+
+# -- what is stored ----------------------------------------------------------------------------------------------------
+
+
+def a_row(id: str, **fields: Any) -> Row:  # noqa: ANN401 - of a row
+    """Return a run that was started."""
+    given: dict[str, Any] = {"name": None, "agent": "clerk", "head": b"{}", "created": START, "status": "ready"}
+    given |= {"id": id, **fields}
+    return Row(**given)
+
+
+def a_step(run: str, key: str, value: bytes | None = b"1", *, epoch: int = 1, kind: Kind = DONE) -> Record:
+    """Return the record of a step."""
+    body = None if value is None else packed(value, key=key)
+    return record(run, key, kind, about=b"12345678", effect="pure", epoch=epoch, at=START, used_s=0.5, body=body)
+
+
+def a_signal(run: str, kind: SignalKind = "steer", dedup: str = "1", **body: str) -> Signal:
+    """Return a word to a run, which is not stored yet."""
+    return Signal(0, run, kind, dedup, dict(body), START, "ann@host")
+
+
+def a_cut() -> StoreError:
+    """Return what an engine raises while its store cannot be reached."""
+    return StoreError("The store cannot be reached.", hint="It may be again.", may_pass=True)
+
+
+async def claimed(engine: Engine, id: str, **options: Any) -> Claim:  # noqa: ANN401 - of `claim`
+    """Claim a run that can be claimed."""
+    given: dict[str, Any] = {"now": START, **options}
+    claim = await engine.claim(id, **given)
+    assert claim is not None
+    return claim
+
+
+async def found(engine: Engine, id: str) -> Row:
+    """Return a run that is there."""
+    row = await engine.get(id)
+    assert row is not None
+    return row
+
+
+async def ready_ids(engine: Engine, *, now: float = START, queues: tuple[str, ...] = (), limit: int = 9) -> list[str]:
+    """Return the runs of the agent of these tests that may be claimed."""
+    rows = await engine.ready(now=now, agents=["clerk"], queues=queues, limit=limit)
+    return [row.id for row in rows]

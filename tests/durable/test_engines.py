@@ -1,0 +1,265 @@
+"""What every engine keeps to: who may write, what is written once, and what is ready."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from journeyman.durable.engine import MOST_DEATHS
+from journeyman.durable.records import BEGUN, OVER, Change, Status
+from journeyman.types import Usage
+from tests.durable.processes import START, Stage, a_row, a_step, claimed, found, ready_ids
+
+DONE_CHANGE = Change(status="done", result=b"{}")
+
+
+# -- who may write -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_is_claimed_cannot_be_claimed_again(stage: Stage) -> None:
+    # K5
+    left, right = await stage.begin(), await stage.begin()
+    await left.add(a_row("a"))
+    claim = await claimed(left, "a")
+    assert (claim.epoch, claim.row.lives, claim.row.status, claim.row.owner) == (1, 1, "running", left.owner)
+    assert await right.claim("a", now=START) is None
+    assert await left.claim("a", now=START) is None, "not by the same process either"
+    assert await right.claim("a", now=START, also=("waiting", "held", "blocked")) is None
+    assert await left.claim("nothing", now=START) is None
+
+
+async def test_a_step_is_written_once(stage: Stage) -> None:
+    # K1
+    process = await stage.begin()
+    await process.add(a_row("a"))
+    claim = await claimed(process, "a")
+    first = a_step("a", "attempt/1/iteration/1/call/c", b'"first"')
+    assert await process.write(claim, first) == "written"
+    assert await process.write(claim, first._replace(body=b"other", epoch=9)) == "taken"
+    begun = a_step("a", "attempt/1/iteration/1/call/c", None, kind=BEGUN)
+    assert await process.write(claim, begun, is_synced=True) == "written", "that it was begun is another record"
+    assert await process.write(claim, begun) == "taken"
+    assert list(await process.records("a")) == [first, begun]
+
+
+async def test_records_come_back_as_they_were_written(stage: Stage) -> None:
+    process = await stage.begin()
+    await process.add(a_row("a"))
+    claim = await claimed(process, "a")
+    written = [
+        a_step("a", "attempt/1/iteration/1/model", b'"x"' * 1_000),
+        a_step("a", "attempt/1/iteration/1/call/é\n🎉", None, kind=BEGUN)._replace(about=None),
+        a_step("a", "attempt/1/iteration/1/call/2", b"")._replace(used_s=1e9, epoch=7),
+    ]
+    for each in written:
+        assert await process.write(claim, each) == "written"
+    other = await stage.begin()
+    assert list(await other.records("a")) == written
+    assert list(await other.records("b")) == []
+
+
+async def test_whoever_was_fenced_writes_nothing(stage: Stage) -> None:
+    # K6
+    asleep, awake = await stage.begin(), await stage.begin()
+    await asleep.add(a_row("a"))
+    old = await claimed(asleep, "a")
+    assert await asleep.write(old, a_step("a", "prompt")) == "written"
+    new = await claimed(awake, "a", steal=True)
+    before, records = await found(awake, "a"), list(await awake.records("a"))
+    assert await asleep.write(old, a_step("a", "system")) == "fenced"
+    assert await asleep.write(old, a_step("a", "prompt")) == "fenced", "also what is stored already"
+    assert not await asleep.settle(old, DONE_CHANGE, now=START)
+    await asleep.note(old, b"[]")
+    assert (await found(awake, "a"), list(await awake.records("a"))) == (before, records)
+    assert await awake.write(new, a_step("a", "system", epoch=2)) == "written"
+    assert await awake.settle(new, DONE_CHANGE, now=START)
+    assert not await awake.settle(old, DONE_CHANGE, now=START)
+
+
+async def test_only_a_theft_takes_a_run_from_an_owner_that_lives(stage: Stage) -> None:
+    left, right = await stage.begin(), await stage.begin()
+    await left.add(a_row("a"))
+    await claimed(left, "a")
+    stolen = await claimed(right, "a", steal=True)
+    assert (stolen.epoch, stolen.row.owner, stolen.row.lives, stolen.row.deaths) == (2, right.owner, 2, 0)
+
+
+@pytest.mark.parametrize("status", ["waiting", "held", "blocked", *OVER])
+async def test_a_run_that_was_given_back_is_claimed_by_who_asks_for_its_status(stage: Stage, status: Status) -> None:
+    process = await stage.begin()
+    await process.add(a_row("a"))
+    claim = await claimed(process, "a")
+    assert await process.settle(claim, Change(status=status, why="why"), now=START + 7)
+    row = await found(process, "a")
+    assert (row.status, row.why, row.owner, row.ended) == (status, "why", None, START + 7 if status in OVER else None)
+    assert await process.claim("a", now=START + 99) is None
+    assert await ready_ids(process, now=START + 99) == []
+    if status not in OVER:
+        again = await claimed(process, "a", also=(status,))
+        assert (again.epoch, again.row.why) == (2, None)
+
+
+async def test_what_a_run_was_given_back_with_is_in_its_row(stage: Stage) -> None:
+    process = await stage.begin()
+    await process.add(a_row("a"))
+    claim = await claimed(process, "a", head=b'{"other": 1}')
+    usage = Usage(requests=1, input_tokens=30, output_tokens=12, cost=0.5)
+    change = Change(
+        status="waiting", wake=START + 5, asked=b"[1]", used_s=2.5, usage=usage, attempt=2, iteration=3, why="w"
+    )
+    assert await process.settle(claim, change, now=START)
+    row = await found(await stage.begin(), "a")
+    expected = replace(
+        a_row("a"),
+        head=b'{"other": 1}',
+        status="waiting",
+        wake=START + 5,
+        asked=b"[1]",
+        used_s=2.5,
+        tokens=42,
+        cost=0.5,
+        attempt=2,
+        iteration=3,
+        why="w",
+        epoch=1,
+        lives=1,
+    )
+    assert row == expected
+
+
+async def test_a_run_that_goes_back_to_ready_has_another_gen(stage: Stage) -> None:
+    process = await stage.begin()
+    await process.add(a_row("a"))
+    assert await process.settle(await claimed(process, "a"), Change(status="ready"), now=START)
+    row = await found(process, "a")
+    assert (row.status, row.gen) == ("ready", 1)
+    assert await ready_ids(process) == ["a"]
+
+
+# -- what is ready -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_whose_owner_is_dead_is_ready_and_one_whose_owner_lives_is_not(stage: Stage) -> None:
+    left, right = await stage.begin(), await stage.begin()
+    await left.add(a_row("a"))
+    await claimed(left, "a")
+    assert await ready_ids(right) == []
+    left.kill()
+    assert await ready_ids(right) == ["a"]
+    taken = await claimed(right, "a")
+    assert (taken.epoch, taken.row.deaths, taken.row.lives) == (2, 1, 2)
+    assert await ready_ids(right) == []
+
+
+async def test_the_higher_priority_goes_first_and_then_the_older(stage: Stage) -> None:
+    # K19
+    process = await stage.begin()
+    for id, priority, created in [("a", 0, 3.0), ("b", 5, 2.0), ("c", 5, 1.0), ("d", -1, 0.0), ("e", 5, 1.0)]:
+        await process.add(a_row(id, priority=priority, created=START + created))
+    assert await ready_ids(process) == ["c", "e", "b", "a", "d"]
+    assert await ready_ids(process, limit=2) == ["c", "e"]
+
+
+async def test_dead_due_and_new_runs_are_sorted_together(stage: Stage) -> None:
+    left, right = await stage.begin(), await stage.begin()
+    for n, id in enumerate("abc"):
+        await left.add(a_row(id, priority=n))
+    await claimed(left, "a")
+    assert await left.settle(await claimed(left, "b"), Change(status="waiting", wake=START + 1), now=START)
+    left.kill()
+    assert await ready_ids(right, now=START + 1) == ["c", "b", "a"]
+    assert await ready_ids(right, now=START + 1, limit=1) == ["c"]
+
+
+async def test_a_run_that_begins_later_is_not_ready_before(stage: Stage) -> None:
+    # K19
+    process = await stage.begin()
+    await process.add(a_row("a", wake=START + 60))
+    assert await ready_ids(process, now=START + 59.9) == []
+    assert await process.claim("a", now=START + 59.9) is None
+    assert await ready_ids(process, now=START + 60) == ["a"]
+    claim = await claimed(process, "a", now=START + 60)
+    assert claim.row.wake is None
+
+
+async def test_a_run_that_waits_goes_on_at_its_moment(stage: Stage) -> None:
+    process = await stage.begin()
+    await process.add(a_row("a"))
+    assert await process.settle(await claimed(process, "a"), Change(status="waiting", wake=START + 60), now=START)
+    assert await process.claim("a", now=START + 59) is None
+    assert await ready_ids(process, now=START + 60) == ["a"]
+    assert (await claimed(process, "a", now=START + 60)).row.wake is None
+
+
+async def test_only_runs_of_the_agents_and_queues_that_are_asked_for_are_ready(stage: Stage) -> None:
+    process = await stage.begin()
+    await process.add(a_row("a", queue="batch"))
+    await process.add(a_row("b"))
+    await process.add(a_row("c", agent="somebody"))
+    assert await ready_ids(process) == ["a", "b"]
+    assert await ready_ids(process, queues=("batch",)) == ["a"]
+    assert await ready_ids(process, queues=("batch", "default")) == ["a", "b"]
+    assert await process.ready(now=START, agents=[], queues=(), limit=9) == []
+
+
+async def test_a_dead_run_is_found_behind_many_that_live(stage: Stage) -> None:
+    """What lives is not looked at one by one: there may be any number of it."""
+    dead, alive, worker = await stage.begin(), await stage.begin(), await stage.begin()
+    await dead.add(a_row("dead", priority=-1))
+    await claimed(dead, "dead")
+    for n in range(120):
+        await alive.add(a_row(f"alive{n}", status="running", owner=alive.owner, epoch=1))
+    dead.kill()
+    assert await ready_ids(worker, limit=1) == ["dead"]
+
+
+# -- limits of queues, and deaths --------------------------------------------------------------------------------------
+
+
+async def test_of_a_queue_no_more_run_at_once_than_it_lets_over_all_processes(stage: Stage) -> None:
+    # K18
+    workers = [await stage.begin() for _ in range(3)]
+    for n in range(6):
+        await workers[0].add(a_row(f"run{n}", queue="batch"))
+    await workers[0].add(a_row("other"))
+    claims = [await workers[n % 3].claim(f"run{n}", now=START, at_once=2) for n in range(6)]
+    assert [claim is not None for claim in claims] == [True, True, False, False, False, False]
+    assert await workers[2].claim("other", now=START, at_once=1) is not None, "another queue is not full"
+    assert claims[0] is not None
+    assert await workers[0].settle(claims[0], DONE_CHANGE, now=START)
+    assert await workers[2].claim("run5", now=START, at_once=2) is not None
+    assert await workers[0].claim("run4", now=START, at_once=2) is None
+    workers[1].kill()  # who drove run1: it is taken over, and takes no more room than it had
+    assert await workers[0].claim("run1", now=START, at_once=2) is not None
+    assert (await found(workers[0], "run4")).status == "ready"
+
+
+async def test_a_run_that_kills_its_process_twenty_times_without_a_step_is_blocked(stage: Stage) -> None:
+    first = await stage.begin()
+    await first.add(a_row("a"))
+    for n in range(MOST_DEATHS):
+        process = await stage.begin()
+        claim = await claimed(process, "a")
+        assert claim.row.deaths == n
+        process.kill()
+    assert await ready_ids(first) == ["a"]
+    assert await first.claim("a", now=START) is None
+    row = await found(first, "a")
+    assert (row.status, row.owner, row.lives) == ("blocked", None, MOST_DEATHS)
+    assert row.why is not None
+    assert "20 times in a row" in row.why
+    assert await first.claim("a", now=START) is None
+    assert (await claimed(first, "a", also=("blocked",))).row.deaths == 0, "who resumes it begins anew"
+
+
+async def test_a_run_that_makes_a_step_in_each_life_is_never_blocked_by_its_deaths(stage: Stage) -> None:
+    first = await stage.begin()
+    await first.add(a_row("a"))
+    for n in range(MOST_DEATHS + 5):
+        process = await stage.begin()
+        claim = await claimed(process, "a")
+        assert claim.row.deaths <= 1
+        assert await process.write(claim, a_step("a", f"attempt/1/iteration/{n}/model")) == "written"
+        process.kill()
+    assert (await claimed(first, "a")).row.lives == MOST_DEATHS + 6

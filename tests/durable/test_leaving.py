@@ -1,0 +1,37 @@
+"""A run leaves its process: what it was doing ends, and nothing of it stays."""
+
+from __future__ import annotations
+
+import asyncio
+
+from journeyman import Agent
+from journeyman.durable.worker import Worker
+from journeyman.models.scripted import Scripted
+from tests.durable.processes import Stage
+from tests.durable.world import World, do
+from tests.support.clock import virtual_clock
+from tests.support.players import cancelled
+
+
+@virtual_clock
+async def test_no_task_of_a_run_outlives_the_task_that_drives_it(stage: Stage) -> None:
+    world = World(dies_in="A")
+    agent = Agent(name="clerk", model=Scripted([do("once", "A")]), tools=world.tools())
+    async with stage.durable() as durable:
+        driving = asyncio.create_task(durable.run(agent, "Go.", id="run"))
+        await world.reached.wait()
+        before = asyncio.all_tasks()
+        await cancelled(driving)
+        assert asyncio.all_tasks() < before
+    # that none is left at all is looked at by the clock
+
+
+@virtual_clock
+async def test_no_task_of_a_worker_outlives_it(stage: Stage) -> None:
+    world = World(dies_in="A")
+    agent = Agent(name="clerk", model=Scripted([do("once", "A")]), tools=world.tools())
+    async with stage.durable() as durable:
+        await durable.start(agent, "Go.", id="run")
+        working = asyncio.create_task(Worker(durable, agents=[agent]).run())
+        await world.reached.wait()
+        await cancelled(working)

@@ -1,0 +1,144 @@
+"""A run that waits: for an answer, in time or not, from any process; and one that is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from journeyman import Agent, Failure, Success
+from journeyman.durable.worker import Worker
+from journeyman.gate import Allow
+from tests.durable.processes import Stage
+from tests.durable.world import World, asked, asking_agent, do, following, is_cancelled, seen, texts
+from tests.support.clock import virtual_clock
+
+
+@virtual_clock
+async def test_a_question_that_nobody_answers_in_time_is_denied(stage: Stage) -> None:
+    # K12
+    world = World()
+    result = await stage.life(asking_agent(world, approval_seconds=60, seconds=30))
+    assert isinstance(result, Success), "the wait does not count against the deadline"
+    assert "nobody answered within 60s" in texts(result)[0]
+    assert world.done == []
+
+
+@virtual_clock
+async def test_a_question_expires_also_while_no_process_is_there(stage: Stage) -> None:
+    # K12
+    world = World()
+    agent = asking_agent(world, approval_seconds=60)
+    async with stage.durable(linger_s=1) as durable:
+        await durable.start(agent, "Go.", id="run")
+        stop = asyncio.Event()
+        working = asyncio.create_task(Worker(durable, agents=[agent]).run(stop=stop))
+        info = await seen(durable, "waiting")
+        stop.set()
+        await working
+        assert info.wake == info.waits_for[0].expires_at
+    stage.skipped_s += 3_600
+    async with stage.durable(linger_s=1) as durable:
+        await Worker(durable, agents=[agent]).run(until_idle=True)
+        result = await (await durable.get("run", agent)).result()
+    assert "nobody answered within 60s" in texts(result)[0]
+    assert world.done == []
+
+
+@virtual_clock
+async def test_a_question_that_is_asked_again_in_another_life_has_no_more_time_than_it_had(stage: Stage) -> None:
+    # K12
+    world, until = World(), asyncio.Event()
+    agent = asking_agent(world, approval_seconds=60)
+    async with stage.durable() as other:
+        living = asyncio.create_task(stage.life(agent, until=until))
+        await asyncio.sleep(1)  # virtual
+        first = await asked(other)
+        until.set()
+        assert await living is None
+        stage.skipped_s += 40
+        result = await stage.life(agent)
+        assert isinstance(result, Success)
+        expires_at = first.waits_for[0].expires_at
+        assert expires_at is not None
+        [denied] = [each.at for each in await (await other.get("run")).records() if "/approval/" in each.key]
+        assert expires_at <= denied <= expires_at + 2
+
+
+@virtual_clock
+async def test_an_answer_that_comes_while_no_process_is_there_is_taken_by_the_next(stage: Stage) -> None:
+    world = World()
+    agent = asking_agent(world)
+    async with stage.durable(linger_s=1) as durable:
+        await durable.start(agent, "Go.", id="run")
+        await Worker(durable, agents=[agent]).run(until_idle=True)
+        info = await seen(durable, "waiting")
+        await (await durable.get("run")).approve(info.waits_for[0].digest[:12], Allow(), who="ann")
+    async with stage.durable() as durable:
+        await Worker(durable, agents=[agent]).run(until_idle=True)
+        result = await (await durable.get("run", agent)).result()
+    assert texts(result) == ["did A"]
+    assert world.done == ["A"]
+
+
+# -- stops -------------------------------------------------------------------------------------------------------------
+
+
+@virtual_clock
+async def test_a_run_that_is_cancelled_before_it_is_claimed_does_nothing(stage: Stage) -> None:
+    # K17
+    world = World()
+    agent = Agent(name="clerk", model=following([do("once", "A"), "Done."]), tools=world.tools())
+    async with stage.durable() as durable, stage.durable() as other:
+        handle = await durable.start(agent, "Go.", id="run", after_s=3_600)
+        await other.cancel("run", "not today")
+        await Worker(durable, agents=[agent]).run(until_idle=True)
+        result = await handle.result()
+    assert is_cancelled(result)
+    assert "not today" in str(result.error if isinstance(result, Failure) else "")
+    assert world.done == []
+
+
+@virtual_clock
+async def test_a_run_that_is_cancelled_while_it_waits_ends(stage: Stage) -> None:
+    # K17
+    world = World()
+    agent = asking_agent(world)
+    async with stage.durable(linger_s=1) as durable, stage.durable() as other:
+        handle = await durable.start(agent, "Go.", id="run")
+        await Worker(durable, agents=[agent]).run(until_idle=True)
+        await seen(durable, "waiting")
+        await other.cancel("run", "not today")
+        await Worker(other, agents=[agent]).run(until_idle=True)
+        assert is_cancelled(await handle.result())
+    assert world.done == []
+
+
+@pytest.mark.parametrize("linger_s", [0.5, 1e9])
+@virtual_clock
+async def test_a_run_that_is_cancelled_from_elsewhere_while_it_runs_ends(stage: Stage, linger_s: float) -> None:
+    # K17
+    world = World(dies_in="A")  # it hangs there
+    agent = Agent(name="clerk", model=following([do("idempotent", "A"), "Done."]), tools=world.tools())
+    async with stage.durable(linger_s=linger_s) as durable, stage.durable() as other:
+        running = asyncio.create_task(durable.run(agent, "Go.", id="run"))
+        await world.reached.wait()
+        await other.cancel("run", "not today")
+        assert is_cancelled(await running)
+        assert is_cancelled(await (await other.get("run")).result())
+
+
+@virtual_clock
+async def test_a_stop_holds_for_every_later_life(stage: Stage) -> None:
+    # K17
+    world = World(dies_in="B")
+    agent = Agent(name="clerk", model=following([do("once", "A"), do("idempotent", "B"), "Done."]), tools=world.tools())
+    assert await stage.life(agent, until=world.reached) is None
+    async with stage.durable() as other:
+        await other.cancel("run", "not today")
+    world.lives_on()
+    result = await stage.life(agent)
+    assert is_cancelled(result)
+    assert result is not None
+    assert world.done == ["A"]
+    assert texts(result)[:1] == ["did A"], "it ends with what it has gathered"
