@@ -31,10 +31,23 @@ class VirtualClock(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.now_s = _START_S
+        self.n_working = 0
+        """How much goes on in threads of the loop's own."""
         super().__init__(_Jumping(self))
 
     def time(self) -> float:
         return self.now_s
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # noqa: ANN401 - of the loop
+        """Work in a thread, as `asyncio.to_thread` does; meanwhile the time stands still."""
+        working = super().run_in_executor(executor, func, *args)
+        self.n_working += 1
+
+        def ended(_: object) -> None:
+            self.n_working -= 1
+
+        working.add_done_callback(ended)
+        return working
 
     def stuck(self) -> Deadlock:
         waiting = "\n".join(f"- {task.get_name()}: {_awaits(task.get_coro())}" for task in asyncio.all_tasks(self))
@@ -62,6 +75,10 @@ class _Jumping(selectors.DefaultSelector):
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
+        if timeout is not None and self._clock.n_working:
+            ready = super().select(_THREAD_WAIT_S)
+            if ready:
+                return ready
         if timeout is not None:
             self._clock.now_s += timeout
             return ready
