@@ -14,7 +14,7 @@ from journeyman.cli.show.lines import EMPTY, Line, Mark, short_usage, usage_sent
 from journeyman.cli.show.seen import BACKGROUND, SeenIteration, SeenRun, SeenRuns
 from journeyman.cli.show.tree import counted, mark_of
 from journeyman.errors import count
-from journeyman.events import Event, RunFailed, RunStarted
+from journeyman.events import Event, RunFailed, RunResumed, RunStarted
 from journeyman.types import NOTHING_USED, Usage
 
 _CALL_MARKS: Final = {None: "…", False: "✓", True: "✗"}
@@ -32,7 +32,8 @@ class Outline:
     def follow(self, event: Event) -> None:
         """Take note of what happened."""
         run = self._seen.follow(event)
-        if run is not None and isinstance(event, RunStarted) and event.path[:-1] not in self._seen.open:
+        begins = isinstance(event, RunStarted | RunResumed)
+        if run is not None and begins and event.path[:-1] not in self._seen.open:
             self._roots.append(run)
 
     def lines(self) -> Iterator[Line]:
