@@ -121,7 +121,7 @@ async def opened(place: Place) -> AsyncGenerator[Durable]:
         except RunUnknown as error:
             raise Mistake(str(error), "See them all: journeyman runs") from error
         except RunDiffers as error:
-            hint = "Give a new run another --id; go on with this one with its own agent."
+            hint = "Give a new run another --id; an old one goes on with its own agent, which --agent names."
             raise Mistake(f"The run {quoted(error.run)} is another one: {error.difference}.", hint) from error
         except RunOver as error:
             raise Refused(str(error), f"See it: {place.command('show', error.run)}") from error

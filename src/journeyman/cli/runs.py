@@ -20,9 +20,10 @@ from journeyman.cli.durable import abandoned, answers, find_store, in_store, nam
 from journeyman.cli.loading import lasting, load_agent
 from journeyman.cli.run import Flag, Stdout, parse_input
 from journeyman.cli.show.lines import clean, duration, one_line
+from journeyman.durable.drive import Program
 from journeyman.durable.durable import Durable
 from journeyman.durable.handle import Handle
-from journeyman.durable.records import BEGUN, Record, RunInfo, Status, info_of, load_head
+from journeyman.durable.records import BEGUN, Head, Record, RunInfo, Status, info_of, load_head
 from journeyman.errors import InvalidArguments, RunBlocked, count, quoted
 from journeyman.gate import Allow, Deny
 from journeyman.types import adapter_of
@@ -89,7 +90,7 @@ def _row(info: RunInfo, name: str, is_dead: bool, now: float) -> tuple[str, ...]
         name,
         one_line(info.agent, _NAME_SHOWN),
         "died" if is_dead else info.status,
-        f"{info.attempt}/{info.iteration}",
+        f"{info.attempt}/{info.iteration}" if info.attempt else "-",
         _age(now - info.created),
         f"{info.tokens:,}",
         f"${info.cost:.4f}" if info.cost else "-",
@@ -358,11 +359,11 @@ def fork(
         raise Mistake(f"--at {quoted(at)} is no place.", "Give the attempt and the iteration, from 1: --at 2/3.")
     where = int(found[1]), int(found[2])
 
-    async def looked(durable: Durable) -> tuple[RunInfo, Sequence[str]]:
-        handle = await durable.get(run)
-        return await handle.info(), await handle.effects(where)
+    async def looked(durable: Durable) -> tuple[RunInfo, Head, Sequence[str]]:
+        row = await durable.hub.row(run)
+        return info_of(row), load_head(row), await (await durable.get(row.id)).effects(where)
 
-    info, effects = in_store(place, looked)
+    info, head, effects = in_store(place, looked)
     chosen = None if agent is None else load_agent(agent)
     value: object = input
     reader = load_agent(info.target) if chosen is None and input is not None and info.target else chosen
@@ -372,13 +373,16 @@ def fork(
         except InvalidArguments as error:
             raise Mistake(f"The input does not fit: {'; '.join(error.issues)}.", "Give another --input.") from error
         value = input if chosen is None else read
+    lacking = None if chosen is None else Program(agent=chosen).lacks(head)
+    if lacking is not None:
+        raise Mistake(f"The run {quoted(run)} goes on with no fewer gates: {lacking}.", "Give an --agent that has it.")
     if effects:
         _ask(info, effects, at, yes=yes)
 
     async def forked(durable: Durable) -> RunInfo:
         try:
             target = None if agent is None else lasting(agent)
-            handle = await durable.fork(info.id, where, id=id, agent=chosen, input=value, target=target)
+            handle = await durable.fork(name_of(info), where, id=id, agent=chosen, input=value, target=target)
         except ValueError as error:
             raise Mistake(str(error), "") from error
         return await handle.info()
