@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ from journeyman.errors import (
 )
 from journeyman.files import make_private_folder
 from journeyman.result import Failure, Result
+from journeyman.store.repair import StoreRepaired
 from journeyman.types import adapter_of
 
 T = TypeVar("T")
@@ -48,7 +50,7 @@ SUSPENDED: Final = 3
 BLOCKED: Final = 4
 """The exit code of a run that cannot go on by itself."""
 _DIGEST_SHOWN: Final = 12
-_LINGER_S: Final = 0.2
+_LINGER_S: Final = 0.05
 """So long a run that only waits stays here: nobody answers in this process."""
 _PLACE: Final = re.compile(r"attempt/(\d+)/iteration/(\d+)")
 
@@ -113,7 +115,10 @@ async def opened(place: Place) -> AsyncGenerator[Durable]:
     """
     async with AsyncExitStack() as stack:
         try:
-            durable = await stack.enter_async_context(Durable(place.path, linger_s=_LINGER_S))
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", StoreRepaired)
+                durable = await stack.enter_async_context(Durable(place.path, linger_s=_LINGER_S))
+            tell(*[str(each.message) for each in caught])
         except StoreError as error:
             raise Mistake(error.message, error.hint) from error
         try:
@@ -284,7 +289,7 @@ def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, ste
         async with opened(stage.place) as durable:
             info = await begin(durable)
             driving = asyncio.create_task(
-                durable.resume(info.id, job.agent, on_event=on_event, host=host, steal=steal, accept=accept)
+                durable.resume(name_of(info), job.agent, on_event=on_event, host=host, steal=steal, accept=accept)
             )
 
             def leave() -> None:
@@ -382,7 +387,7 @@ def resume(
     )
 
     async def found(durable: Durable) -> RunInfo:
-        return await (await durable.get(known.info.id)).info()
+        return await (await durable.get(name_of(known.info))).info()
 
     return drive(job, place, found, steal=steal, accept=accept)
 
@@ -411,7 +416,7 @@ def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) 
         tell(f"The run {name} ends when its program goes on with it: where its agent is, is not stored.")
         return 0
     agent, host = load_agent(known.info.target), Host(model=load_model(known.model))
-    outcome = in_store(place, lambda durable: durable.resume(known.info.id, agent, host=host))
+    outcome = in_store(place, lambda durable: durable.resume(name, agent, host=host))
     if isinstance(outcome, RunInfo):
         return _unended(outcome, place)
     is_cancelled = isinstance(outcome, Failure) and outcome.code is ErrorCode.EXECUTION_CANCELLED

@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from pydantic_core import to_json
 from rich.cells import cell_len
 
+from journeyman.agent import Agent
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import abandoned, answers, find_store, in_store, name_of, question_line, tell, ways_out
 from journeyman.cli.loading import lasting, load_agent
@@ -365,14 +366,7 @@ def fork(
 
     info, head, effects = in_store(place, looked)
     chosen = None if agent is None else load_agent(agent)
-    value: object = input
-    reader = load_agent(info.target) if chosen is None and input is not None and info.target else chosen
-    if input is not None and reader is not None:
-        try:
-            read = parse_input(reader, input)
-        except InvalidArguments as error:
-            raise Mistake(f"The input does not fit: {'; '.join(error.issues)}.", "Give another --input.") from error
-        value = input if chosen is None else read
+    value = _input_of(input, chosen, info)
     lacking = None if chosen is None else Program(agent=chosen).lacks(head)
     if lacking is not None:
         raise Mistake(f"The run {quoted(run)} goes on with no fewer gates: {lacking}.", "Give an --agent that has it.")
@@ -391,6 +385,22 @@ def fork(
     stdout.write_text(name_of(made))
     tell(f"Go on with it: {place.command('resume', name_of(made))}")
     return 0
+
+
+def _input_of(text: str | None, chosen: Agent[Any, Any] | None, info: RunInfo) -> object:
+    """Return the input of a fork: for an agent that was named as it takes it, else as it is stored.
+
+    Raises:
+        Mistake: it does not fit the agent.
+    """
+    agent = load_agent(info.target) if chosen is None and text is not None and info.target else chosen
+    if text is None or agent is None:
+        return text
+    try:
+        value = parse_input(agent, text)
+    except InvalidArguments as error:
+        raise Mistake(f"The input does not fit: {'; '.join(error.issues)}.", "Give another --input.") from error
+    return text if chosen is None else value
 
 
 def _ask(info: RunInfo, effects: Sequence[str], at: str, *, yes: bool) -> None:
