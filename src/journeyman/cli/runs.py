@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Annotated, Any, Final
@@ -24,6 +25,7 @@ from journeyman.cli.show.lines import clean, duration, one_line
 from journeyman.durable.drive import Program
 from journeyman.durable.durable import Durable
 from journeyman.durable.handle import Handle
+from journeyman.durable.journal import place_of
 from journeyman.durable.records import BEGUN, Head, Record, RunInfo, Status, info_of, load_head
 from journeyman.errors import InvalidArguments, RunBlocked, count, quoted
 from journeyman.gate import Allow, Deny
@@ -132,7 +134,11 @@ def show(run: str, /, *, store: str | None = None, steps: Flag = False, json: Fl
             facts |= {"input": head.input, "model": head.model, "version": head.version, "accepts": head.accepts}
         except RunBlocked as error:
             facts |= {"fault": error.why}
-        return facts, info, await durable.hub.engine.records(row.id) if steps else ()
+        records = await durable.hub.engine.records(row.id) if steps or info.status == "running" else ()
+        if info.status == "running":  # its row tells where it was when somebody claimed it
+            attempt, iteration = max((place_of(each.key) for each in records), default=(0, 0))
+            info = replace(info, attempt=attempt, iteration=iteration)
+        return facts, info, records if steps else ()
 
     facts, info, records = in_store(place, read)
     if json:

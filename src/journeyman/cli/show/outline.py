@@ -32,8 +32,12 @@ class Outline:
     def follow(self, event: Event) -> None:
         """Take note of what happened."""
         run = self._seen.follow(event)
-        begins = isinstance(event, RunStarted | RunResumed)
-        if run is not None and begins and event.path[:-1] not in self._seen.open:
+        if run is None or not isinstance(event, RunStarted | RunResumed):
+            return
+        if isinstance(event, RunResumed):  # the runs below it may be told of first
+            run.others += [each for each in self._roots if each.path[:-1] == event.path]
+            self._roots = [each for each in self._roots if each.path[:-1] != event.path]
+        if event.path[:-1] not in self._seen.open:
             self._roots.append(run)
 
     def lines(self) -> Iterator[Line]:

@@ -155,6 +155,8 @@ class SeenRuns:
         if above is not None and path not in self.open:
             above.n_open += 1
         run = self.open[path] = SeenRun(path=path, since=self._now())
+        if isinstance(event, events.RunResumed):  # the runs below it may be told of first
+            run.n_open = sum(each[:-1] == path for each in self.open)
         if above is not None and isinstance(event, events.RunStarted | events.RunResumed):
             call = above.call(event.tool_use_id) if isinstance(event, events.RunStarted) else None
             (above.others if call is None else call.runs).append(run)
