@@ -12,18 +12,21 @@ from journeyman.cli import HELP
 from journeyman.cli.app import app
 from tests.cli.program import Warm, environment, journeyman
 
+DURABLE = ("runs", "show", "resume", "cancel", "steer", "approve", "answer", "hold", "release", "fork", "prune")
+COMMANDS = ("run", "chat", "check", "record", "replay", *DURABLE, "mcp", "demo")
+
 
 def test_the_help_names_every_command_with_what_it_does(warm: Warm) -> None:
     for words in ([], ["--help"], ["-h"]):
         done = warm(*words)
         assert (done.code, done.stdout, done.stderr) == (0, HELP, "")
-    for name in ("run", "chat", "check", "record", "replay", "mcp", "demo"):
+    for name in COMMANDS:
         assert f"  {name} " in HELP
         assert app[name].help in HELP
     assert max(len(line) for line in HELP.splitlines()) <= 80
 
 
-@pytest.mark.parametrize("name", ["run", "chat", "check", "record", "replay", "mcp", "demo"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_explains_its_options(name: str, warm: Warm) -> None:
     done = warm(name, "--help")
     assert done.code == 0

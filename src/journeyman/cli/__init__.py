@@ -21,6 +21,17 @@ Run agents that hand in checked work.
   record FILE:AGENT [INPUT] --cassette F
                            Run an agent, and record its conversation.
   replay CASSETTE          Play a recorded conversation, offline.
+  runs                     List the durable runs of a store.
+  show RUN                 Show a durable run: its steps, what it waits for.
+  resume RUN               Go on with a durable run.
+  cancel RUN               End a durable run as cancelled.
+  steer RUN TEXT           Say something to a durable run.
+  approve RUN DIGEST       Allow a call that waits, or deny it.
+  answer RUN DIGEST TEXT   Answer a question of a durable run's model.
+  hold RUN                 Let no further step of a durable run begin.
+  release RUN              Let a durable run go on that was held.
+  fork RUN --at A/I        Begin a run with what another one had done.
+  prune [RUN ...]          Forget durable runs that have ended.
   mcp FILE:AGENT ...       Serve agents as MCP tools, over stdio or HTTP.
   mcp pin SERVER           Pin the tools of an MCP server.
   demo [QUESTION]          Watch an analyst at work, with or without a key.
@@ -29,7 +40,8 @@ Run agents that hand in checked work.
   --version                Show the version.
 
 The result goes to stdout, everything else to stderr.
-Exit code: 0 success, 1 failure, 2 usage, 130 after Ctrl-C.
+Exit code: 0 success, 1 failure, 2 usage, 130 after Ctrl-C; of a durable run
+also 3: it waits for a person, 4: it is blocked.
 """
 
 

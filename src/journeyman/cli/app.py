@@ -31,6 +31,17 @@ app.command("journeyman.cli.chat.command:chat", name="chat", help="Talk with an 
 app.command("journeyman.cli.check:check", name="check", help="Show an agent's definition without calling a model.")
 app.command("journeyman.cli.cassettes:record", name="record", help="Run an agent, and record its conversation.")
 app.command("journeyman.cli.cassettes:replay", name="replay", help="Play a recorded conversation, offline.")
+app.command("journeyman.cli.runs:runs", name="runs", help="List the durable runs of a store.")
+app.command("journeyman.cli.runs:show", name="show", help="Show a durable run: its steps, what it waits for.")
+app.command("journeyman.cli.durable:resume", name="resume", help="Go on with a durable run.")
+app.command("journeyman.cli.durable:cancel", name="cancel", help="End a durable run as cancelled.")
+app.command("journeyman.cli.runs:steer", name="steer", help="Say something to a durable run.")
+app.command("journeyman.cli.runs:approve", name="approve", help="Allow a call that waits, or deny it.")
+app.command("journeyman.cli.runs:answer", name="answer", help="Answer a question of a durable run's model.")
+app.command("journeyman.cli.runs:hold", name="hold", help="Let no further step of a durable run begin.")
+app.command("journeyman.cli.runs:release", name="release", help="Let a durable run go on that was held.")
+app.command("journeyman.cli.runs:fork", name="fork", help="Begin a run with what another one had done.")
+app.command("journeyman.cli.runs:prune", name="prune", help="Forget durable runs that have ended.")
 app.command("journeyman.cli.mcp:mcp", name="mcp", help="Serve agents as MCP tools, over stdio or HTTP.")
 app.command("journeyman.cli.demo:demo", name="demo", help="Watch an analyst at work, with or without a key.")
 
@@ -41,7 +52,7 @@ def execute(words: Sequence[str]) -> int:
         return app(_resumed(words)) or 0
     except Mistake as mistake:
         print_error(mistake.message, mistake.hint)
-        return USAGE
+        return mistake.code
     except CycloptsError as error:
         print_error(f"{str(error).rstrip('.')}.", "See: journeyman --help")
         return USAGE
@@ -75,6 +86,16 @@ class Mistake(JourneymanError):
         """What is wrong, with the values."""
         self.hint = hint
         """What to do about it."""
+        self.code = USAGE
+        """The exit code."""
+
+
+class Refused(Mistake):
+    """What the command line asks for is sound, and cannot be done as things stand."""
+
+    def __init__(self, message: str, hint: str, *, code: int = 1) -> None:
+        super().__init__(message, hint)
+        self.code = code
 
 
 class Misdefined(Mistake):

@@ -48,6 +48,14 @@ def load_agent(target: str) -> Agent[Any, Any]:
     return found  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
 
 
+def lasting(target: str) -> str:
+    """Return `target` so that it names the same agent from any other folder, if it names a file."""
+    origin, attribute = _split(target)
+    if not _is_file(origin):
+        return target
+    return f"{Path(origin).resolve()}{':' if attribute else ''}{attribute}"
+
+
 def load_model(name: str | None) -> Model | None:
     """Return the model of that name, or None for None.
 

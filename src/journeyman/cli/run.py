@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from cyclopts import Parameter
@@ -45,7 +46,7 @@ _STDOUT: Final = 1
 _STDERR: Final = 2
 
 
-def run(
+def run(  # noqa: PLR0913 - one for each option, all by name
     target: Annotated[str, Parameter(name="FILE:AGENT")],
     input: str | None = None,
     /,
@@ -55,6 +56,10 @@ def run(
     json: Flag = False,
     quiet: Flag = False,
     tree: Flag = False,
+    durable: Flag = False,
+    store: str | None = None,
+    id: str | None = None,
+    detach: Flag = False,
 ) -> int:
     """Run an agent, and print what it hands in.
 
@@ -69,7 +74,14 @@ def run(
         json: Print one JSON document: the result, usage, attempts and history.
         quiet: Print nothing but the result, or the error.
         tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
+        durable: Keep each finished step, so that the run can go on after the death of its process.
+        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        id: A name for the durable run. One that is there goes on, or its stored result is printed.
+        detach: Only store the durable run, and print its id.
     """
+    if not durable and (detach or store is not None or id is not None):
+        option = "--store" if store is not None else "--id" if id is not None else "--detach"
+        raise Mistake(f"{option} is for a durable run.", "Add --durable.")
     stdout = Stdout(drop_others=quiet)
     job = Job(
         text=read_text(input, input_file),
@@ -81,6 +93,9 @@ def run(
         quiet=quiet,
         tree=tree,
     )
+    if durable:  # what else it needs is imported for it alone
+        begin = resolve_name("journeyman.cli.durable:begin")
+        return begin(job, target, store=store, id=id, detach=detach)
     return perform(job)
 
 
@@ -121,14 +136,14 @@ def _perform(job: Job, screen: Screen) -> int:
     try:
         value, host = parse_input(job.agent, job.text), _host(job)
     except (InvalidArguments, ModelUnavailable) as error:
-        return _present(job, screen, _not_started(error))
+        return present(job, screen, not_started(error))
     abort = Abort()
     interrupt = Interrupt(abort, screen.stopping)
     outline = Outline() if job.tree else None
     with interrupt.listening(), asyncio.Runner() as runner:
-        on_event = _listener(job, screen, outline)
+        on_event = listener_of(job, screen, outline)
         result = runner.run(run_agent(job.agent, value, on_event=on_event, abort=abort, host=host))
-        exit_code = _present(job, screen, result, outline)
+        exit_code = present(job, screen, result, outline)
         # Leaving the block may wait for a thread of the user's. From here on a signal quits.
         interrupt.has_ended = True
     cancelled = isinstance(result, Failure) and result.code is ErrorCode.EXECUTION_CANCELLED
@@ -142,7 +157,7 @@ def _host(job: Job) -> Host:
     return Host(model=job.cassette.model(recorded), journal=job.cassette.journal)
 
 
-def _not_started(error: InvalidArguments | ModelUnavailable) -> Failure:
+def not_started(error: InvalidArguments | ModelUnavailable) -> Failure:
     """Return the failure that `run` would give, had it been called."""
     is_input = isinstance(error, InvalidArguments)
     context = InvalidInputContext(issues=error.issues) if is_input else ModelUnavailableContext.of(error)
@@ -150,7 +165,7 @@ def _not_started(error: InvalidArguments | ModelUnavailable) -> Failure:
     return Failure(error=Ending(context), metadata=nothing, history=())
 
 
-def _listener(job: Job, screen: Screen, outline: Outline | None) -> Listener | None:
+def listener_of(job: Job, screen: Screen, outline: Outline | None) -> Listener | None:
     """Return who is told of the events; None where nobody wants to know: then no event is made."""
     if outline is None:
         return None if job.quiet else screen.show
@@ -165,7 +180,7 @@ def _listener(job: Job, screen: Screen, outline: Outline | None) -> Listener | N
 # -- the end of a run -------------------------------------------------------------------------------------------------
 
 
-def _present(job: Job, screen: Screen, result: Result[Any], outline: Outline | None = None) -> int:
+def present(job: Job, screen: Screen, result: Result[Any], outline: Outline | None = None) -> int:
     """Print the result, the whole tree, and what went wrong. Return the exit code."""
     if isinstance(result, Failure):
         screen.say(_gathered(result))

@@ -14,7 +14,7 @@ from journeyman.cli.show.lines import EMPTY, Line, Mark, short_usage, usage_sent
 from journeyman.cli.show.seen import BACKGROUND, SeenIteration, SeenRun, SeenRuns
 from journeyman.cli.show.tree import counted, mark_of
 from journeyman.errors import count
-from journeyman.events import Event, RunFailed, RunStarted
+from journeyman.events import Event, RunFailed, RunResumed, RunStarted
 from journeyman.types import NOTHING_USED, Usage
 
 _CALL_MARKS: Final = {None: "…", False: "✓", True: "✗"}
@@ -32,7 +32,12 @@ class Outline:
     def follow(self, event: Event) -> None:
         """Take note of what happened."""
         run = self._seen.follow(event)
-        if run is not None and isinstance(event, RunStarted) and event.path[:-1] not in self._seen.open:
+        if run is None or not isinstance(event, RunStarted | RunResumed):
+            return
+        if isinstance(event, RunResumed):  # the runs below it may be told of first
+            run.others += [each for each in self._roots if each.path[:-1] == event.path]
+            self._roots = [each for each in self._roots if each.path[:-1] != event.path]
+        if event.path[:-1] not in self._seen.open:
             self._roots.append(run)
 
     def lines(self) -> Iterator[Line]:

@@ -70,6 +70,7 @@ class SeenRun:
     mode: str = ""
     """How it was started, if another run started it."""
     max_attempts: int = 1
+    """0: not known, of a run that goes on from a journal."""
     doing: str = "getting ready"
     """What it is doing now."""
     words: str = ""
@@ -134,7 +135,7 @@ class SeenRuns:
         if isinstance(event, _BESIDE_RUNS):
             return None
         run = self.open.get(event.path)
-        if run is None or isinstance(event, events.RunStarted):
+        if run is None or isinstance(event, events.RunStarted | events.RunResumed):
             run = self._begin(event)
         self._note(run, event)
         if isinstance(event, events.RunSucceeded | events.RunFailed):
@@ -154,8 +155,10 @@ class SeenRuns:
         if above is not None and path not in self.open:
             above.n_open += 1
         run = self.open[path] = SeenRun(path=path, since=self._now())
-        if above is not None and isinstance(event, events.RunStarted):
-            call = above.call(event.tool_use_id)
+        if isinstance(event, events.RunResumed):  # the runs below it may be told of first
+            run.n_open = sum(each[:-1] == path for each in self.open)
+        if above is not None and isinstance(event, events.RunStarted | events.RunResumed):
+            call = above.call(event.tool_use_id) if isinstance(event, events.RunStarted) else None
             (above.others if call is None else call.runs).append(run)
         return run
 
@@ -172,6 +175,8 @@ class SeenRuns:
             case events.RunStarted(mode=mode, max_attempts=max_attempts):
                 run.mode, run.max_attempts = mode or "", max_attempts
                 run.doing = "getting ready" if run.is_child else f"{event.agent} gets ready"
+            case events.RunResumed():
+                run.max_attempts, run.n_prompts, run.doing = 0, 1, "going on"
             case events.MessageCommitted(message=message):
                 run.n_prompts += message.role == "user"
             case events.AttemptStarted() | events.ModelRestarted():

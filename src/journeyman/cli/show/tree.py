@@ -74,7 +74,8 @@ class Tree:
     def lines(self, event: events.Event) -> list[Line]:
         """Return the lines that are complete with `event`."""
         path = event.path
-        if isinstance(event, events.RunStarted):
+        begins = isinstance(event, events.RunStarted | events.RunResumed)
+        if begins:
             self._keep_lines(event)
         is_end = isinstance(event, events.RunSucceeded | events.RunFailed) and path in self._seen.open
         entries = self._closed(path) if is_end else []
@@ -83,9 +84,7 @@ class Tree:
             lines = [_indented(line, path) for line in lines_beside(event)]
             self._last = self._last[:1] if lines else self._last  # what goes on says again which run it is about
             return lines
-        new = [
-            _Entry(path, _indented(line, path), isinstance(event, events.RunStarted)) for line in lines_of(run, event)
-        ]
+        new = [_Entry(path, _indented(line, path), begins) for line in lines_of(run, event)]
         kept = self._kept.get(path)
         if kept is None:
             return self._passed_on(path, [*entries, *new])
@@ -102,12 +101,12 @@ class Tree:
         self._seen.open.clear()
         return self._in_order(kept)
 
-    def _keep_lines(self, event: events.RunStarted) -> None:
+    def _keep_lines(self, event: events.RunStarted | events.RunResumed) -> None:
         """Keep the lines of a run that may not be the only one at work."""
         above = self._seen.open.get(event.path[:-1])
         is_shared = above is not None and (above.n_open > 0 or len(above.open_calls) > 1)
         self._kept.pop(event.path, None)
-        if len(event.path) > 1 and (event.mode in _TOGETHER or is_shared):
+        if len(event.path) > 1 and (is_shared or (isinstance(event, events.RunStarted) and event.mode in _TOGETHER)):
             self._kept[event.path] = []
 
     def _closed(self, path: RunPath) -> list[_Entry]:
@@ -146,10 +145,8 @@ def _indented(line: Line, path: RunPath) -> Line:
 def lines_of(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noqa: C901, PLR0912 - a table
     """Give the lines that `event` adds to those of its run; the first column is the run's own."""
     match event:
-        case events.RunStarted():
-            how = f"· {event.mode} " if event.mode else ""
-            mark: Mark = "child" if run.is_child else ""
-            yield Line(mark=mark, name="/".join(event.path[-1:]), text=f"{how}· {event.model}")
+        case events.RunStarted() | events.RunResumed():
+            yield _begun(run, event)
         case events.MessageCommitted(message=message):
             if message.role == "user" and run.n_prompts == 1:
                 indent = _CHILD if run.is_child else 0
@@ -185,11 +182,22 @@ def lines_of(run: SeenRun, event: events.Event) -> Iterator[Line]:  # noqa: C901
             pass
 
 
+def _begun(run: SeenRun, event: events.RunStarted | events.RunResumed) -> Line:
+    if isinstance(event, events.RunStarted):
+        how = f"· {event.mode} " if event.mode else ""
+        text = f"{how}· {event.model}"
+    else:
+        where = f" at attempt {event.attempt}, iteration {max(event.iteration, 1)}" if event.attempt else ""
+        text = f"· goes on{where}"
+    return Line(mark="child" if run.is_child else "", name="/".join(event.path[-1:]), text=text)
+
+
 def _attempt(run: SeenRun, number: int) -> Iterator[Line]:
+    of = f" of {run.max_attempts}" if run.max_attempts else ""
     if not run.is_child:
         yield EMPTY
     if not run.is_child or number > 1:
-        yield Line(indent=_CHILD if run.is_child else 0, name=f"attempt {number} of {run.max_attempts}")
+        yield Line(indent=_CHILD if run.is_child else 0, name=f"attempt {number}{of}")
 
 
 def _finished(run: SeenRun, event: events.ToolFinished) -> Iterator[Line]:

@@ -1,0 +1,424 @@
+"""Durable runs on the command line: where they are kept, `run --durable`, `journeyman resume` and `journeyman cancel`.
+
+One rule says which store is meant: `--store`, else JOURNEYMAN_STORE, else the nearest `.journeyman/runs.db`. A run is
+shown as `journeyman run` shows it. Where it cannot end, what is printed says why, and the command that goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import warnings
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Any, Final, TypeVar
+
+from journeyman.agent import Host
+from journeyman.cancel import Abort
+from journeyman.cli.app import Mistake, Refused
+from journeyman.cli.loading import lasting, load_agent, load_model
+from journeyman.cli.run import Flag, Job, Stdout, listener_of, not_started, parse_input, present
+from journeyman.cli.show.lines import arguments, clean, one_line
+from journeyman.cli.show.outline import Outline
+from journeyman.cli.show.screen import Interrupt, Screen, open_screen, stderr_console
+from journeyman.durable.durable import Durable, path_of
+from journeyman.durable.records import Question, RunInfo, info_of, load_head
+from journeyman.endings import ErrorCode
+from journeyman.errors import (
+    InvalidArguments,
+    RunBlocked,
+    RunDiffers,
+    RunInUse,
+    RunOver,
+    RunUnknown,
+    StoreError,
+    quoted,
+)
+from journeyman.files import make_private_folder
+from journeyman.result import Failure, Result
+from journeyman.store.repair import StoreRepaired
+from journeyman.types import adapter_of
+
+T = TypeVar("T")
+
+SUSPENDED: Final = 3
+"""The exit code of a run that waits for a person."""
+BLOCKED: Final = 4
+"""The exit code of a run that cannot go on by itself."""
+_DIGEST_SHOWN: Final = 12
+_LINGER_S: Final = 0.05
+"""So long a run that only waits stays here: nobody answers in this process."""
+_PLACE: Final = re.compile(r"attempt/(\d+)/iteration/(\d+)")
+
+
+# -- the store ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The file of the durable runs."""
+
+    path: Path
+    named: str | None
+    """What --store says."""
+
+    def command(self, name: str, run: str, *words: str) -> str:
+        """Return the command that does something with a run here."""
+        store = [] if self.named is None else ["--store", quote(self.named)]
+        return " ".join(["journeyman", name, quote(run), *words, *store])
+
+
+def find_store(given: str | None, *, makes: bool = False) -> Place:
+    """Return the store that is meant. `makes`: it need not be there.
+
+    Raises:
+        Mistake: there is none, or it has no name that can be used.
+    """
+    named = given if given is not None else os.environ.get("JOURNEYMAN_STORE") or None
+    if named is not None:
+        try:
+            path = Path(path_of(named))
+        except ValueError as error:
+            raise Mistake(str(error), "") from error
+        if not makes and not path.exists():
+            raise Mistake(f"There is no store {path}.", "Check --store or JOURNEYMAN_STORE; a path is relative.")
+        return Place(path, given)
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / ".journeyman" / "runs.db").is_file():
+            return Place(folder / ".journeyman" / "runs.db", None)
+    if not makes:
+        raise Mistake(
+            f"There is no store of durable runs: --store is not given, JOURNEYMAN_STORE is not set, and neither {here}"
+            " nor a folder above it has .journeyman/runs.db.",
+            "Name one with --store FILE, or begin a run: journeyman run FILE:AGENT INPUT --durable",
+        )
+    made = here / ".journeyman"
+    try:
+        make_private_folder(made)
+    except OSError as error:
+        raise Mistake(f"The folder {made} cannot be made: {error.strerror}.", "Name a file with --store.") from error
+    return Place(made / "runs.db", None)
+
+
+@asynccontextmanager
+async def opened(place: Place) -> AsyncGenerator[Durable]:
+    """Open the store, and say of what it refuses what the command line says.
+
+    Raises:
+        Mistake: it cannot be opened, there is no such run, or there is another one.
+        Refused: what was asked for cannot be done as things stand.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", StoreRepaired)
+                durable = await stack.enter_async_context(Durable(place.path, linger_s=_LINGER_S))
+            tell(*[str(each.message) for each in caught])
+        except StoreError as error:
+            raise Mistake(error.message, error.hint) from error
+        try:
+            yield durable
+        except RunUnknown as error:
+            raise Mistake(str(error), "See them all: journeyman runs") from error
+        except RunDiffers as error:
+            hint = "Give a new run another --id; an old one goes on with its own agent, which --agent names."
+            raise Mistake(f"The run {quoted(error.run)} is another one: {error.difference}.", hint) from error
+        except RunOver as error:
+            raise Refused(str(error), f"See it: {place.command('show', error.run)}") from error
+        except RunInUse as error:
+            hint = f"Wait for its end; if that process is stopped: {place.command('resume', error.run, '--steal')}"
+            raise Refused(f"The run {quoted(error.run)} is driven by {error.owner}.", hint) from error
+        except RunBlocked as error:
+            raise Refused(str(error), ways_out(error, place), code=BLOCKED) from error
+        except StoreError as error:
+            raise Refused(error.message, error.hint) from error
+
+
+def in_store(place: Place, work: Callable[[Durable], Coroutine[Any, Any, T]]) -> T:
+    """Do some work with the store.
+
+    Raises:
+        Mistake, Refused: as `opened` says.
+    """
+
+    async def done() -> T:
+        async with opened(place) as durable:
+            return await work(durable)
+
+    with asyncio.Runner() as runner:
+        return runner.run(done())
+
+
+async def abandoned(durable: Durable, infos: Collection[RunInfo]) -> set[str]:
+    """Return the ids of those runs that are running, and whose process has died."""
+    agents = {info.agent for info in infos if info.status == "running"}
+    if not agents:
+        return set()
+    free = await durable.hub.engine.ready(now=durable.hub.now(), agents=agents, queues=(), limit=100_000)
+    return {row.id for row in free if row.status == "running"}
+
+
+# -- what is said of a run ---------------------------------------------------------------------------------------------
+
+
+def tell(*lines: str) -> None:
+    """Print lines on stderr, each whole, however narrow the terminal is."""
+    console = stderr_console()
+    for line in lines:
+        console.print(clean(line))
+
+
+def name_of(info: RunInfo) -> str:
+    """Return what a run is called: its name, or its id."""
+    return info.name or info.id
+
+
+def question_line(question: Question) -> str:
+    """Say what waits."""
+    given = "" if question.arguments is None else arguments(question.arguments)
+    what = question.tool if question.kind == "approve" else "the model asks"
+    asked = one_line(question.question, 300)
+    return " ".join(each for each in (what, given if question.kind == "approve" else "", f"· {asked}") if each)
+
+
+def answers(question: Question, info: RunInfo, place: Place) -> list[str]:
+    """Return the commands that answer a question."""
+    digest = question.digest[:_DIGEST_SHOWN]
+    if question.kind == "answer":
+        return [place.command("answer", name_of(info), digest, "TEXT")]
+    approve = place.command("approve", name_of(info), digest)
+    return [approve, f"{approve} --deny WHY"]
+
+
+def ways_out(blocked: RunBlocked, place: Place) -> str:
+    """Say how a run that is blocked may go on."""
+    found = _PLACE.search(blocked.why)
+    at = f"{found[1]}/{found[2]}" if found else "ATTEMPT/ITERATION"
+    return (
+        f"Put the old code back, and: {place.command('resume', blocked.run)}; or let a new run go on from there with"
+        f" the new code: {place.command('fork', blocked.run, '--at', at, '--agent FILE:AGENT')}; or take the stored"
+        f" answers as they are: {place.command('resume', blocked.run, '--accept')}"
+    )
+
+
+def _unended(info: RunInfo, place: Place) -> int:
+    """Say why a run has not ended, and return the exit code."""
+    name, again = name_of(info), place.command("resume", name_of(info))
+    match info.status:
+        case "waiting" if info.waits_for:
+            tell(f"The run {name} waits for a person:")
+            for question in info.waits_for:
+                tell(f"  ? {question_line(question)}", *[f"    {each}" for each in answers(question, info, place)])
+            tell(f"Then it goes on with: {again}")
+        case "held":
+            tell(f"The run {name} is held. Let it go on: {place.command('release', name)}")
+        case "running":
+            raise Refused(f"The run {name} was taken by another process.", f"See: {place.command('show', name)}")
+        case _:
+            tell(f"The run {name} waits for its time. Go on later: {again}")
+    return SUSPENDED
+
+
+# -- driving a run -----------------------------------------------------------------------------------------------------
+
+
+def begin(job: Job, target: str, *, store: str | None, id: str | None, detach: bool) -> int:
+    """Begin the durable run that a command line asks for, or go on with it. Return the exit code."""
+    place = find_store(store, makes=True)
+    try:
+        value = parse_input(job.agent, job.text)
+    except InvalidArguments as error:
+        screen = open_screen(quiet=job.quiet)
+        return present(job, screen, not_started(error))
+    load_model(job.model)
+
+    async def begun(durable: Durable) -> RunInfo:
+        try:
+            handle = await durable.start(job.agent, value, id=id, target=lasting(target), model=job.model or "")
+        except ValueError as error:  # of the id
+            raise Mistake(str(error), "Give it another --id.") from error
+        return await handle.info()
+
+    if not detach:
+        return drive(job, place, begun)
+    info = in_store(place, begun)
+    if job.json:
+        job.stdout.write_json(adapter_of(RunInfo).dump_json(info))
+    else:
+        job.stdout.write_text(name_of(info))
+    if not job.quiet:
+        state = "has ended" if info.is_over else "is stored"
+        tell(f"The run {name_of(info)} {state}. Go on with it: {place.command('resume', name_of(info))}")
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stage:
+    """Where a run is shown."""
+
+    job: Job
+    place: Place
+    screen: Screen
+    outline: Outline | None
+
+
+def drive(
+    job: Job, place: Place, begin: Callable[[Durable], Awaitable[RunInfo]], *, steal: bool = False, accept: bool = False
+) -> int:
+    """Drive a run here, show it, print its result, and return the exit code."""
+    screen = open_screen(quiet=job.quiet)
+    stage = _Stage(job=job, place=place, screen=screen, outline=Outline() if job.tree else None)
+    try:
+        return _drive(stage, begin, steal=steal, accept=accept)
+    finally:
+        screen.close()
+
+
+def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, steal: bool, accept: bool) -> int:
+    stop, job = Abort(), stage.job
+    interrupt = Interrupt(stop, stage.screen.stopping)
+    host = Host(model=load_model(job.model))
+    on_event = listener_of(job, stage.screen, stage.outline)
+
+    async def driven() -> tuple[RunInfo, Result[Any] | RunInfo | None]:
+        async with opened(stage.place) as durable:
+            info = await begin(durable)
+            driving = asyncio.create_task(
+                durable.resume(name_of(info), job.agent, on_event=on_event, host=host, steal=steal, accept=accept)
+            )
+
+            def leave() -> None:
+                driving.cancel()  # it is not ended: whoever comes next goes on with it
+
+            unsubscribe = stop.subscribe(leave)
+            await asyncio.wait({driving})
+            unsubscribe()
+            return info, None if driving.cancelled() else driving.result()
+
+    with interrupt.listening(), asyncio.Runner() as runner:
+        info, outcome = runner.run(driven())
+        exit_code = _shown(stage, info, outcome)
+        # Leaving the block may wait for a thread of the user's. From here on a signal quits.
+        interrupt.has_ended = True
+    return exit_code if outcome is not None or interrupt.exit_code is None else interrupt.exit_code
+
+
+def _shown(stage: _Stage, info: RunInfo, outcome: Result[Any] | RunInfo | None) -> int:
+    """Print how far a run came, and return the exit code. None: it was left."""
+    job, place = stage.job, stage.place
+    if outcome is not None and not isinstance(outcome, RunInfo):
+        return present(job, stage.screen, outcome, stage.outline)
+    stage.screen.close()
+    if job.json:
+        job.stdout.write_json(adapter_of(RunInfo).dump_json(outcome or info))
+    if outcome is not None:
+        return _unended(outcome, place)
+    again = place.command("resume", name_of(info))
+    tell(f"The run {name_of(info)} was left. Nothing that it finished is lost. Go on: {again}")
+    return 0
+
+
+# -- the commands ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a command has to know of a run to drive it."""
+
+    info: RunInfo
+    model: str | None
+    is_driven: bool
+
+
+async def _known(durable: Durable, run: str) -> _Known:
+    row = await durable.hub.row(run)
+    info = info_of(row)
+    is_driven = info.status == "running" and info.id not in await abandoned(durable, [info])
+    return _Known(info, load_head(row).model or None, is_driven)
+
+
+def resume(
+    run: str,
+    /,
+    *,
+    agent: str | None = None,
+    store: str | None = None,
+    steal: Flag = False,
+    accept: Flag = False,
+    json: Flag = False,
+    quiet: Flag = False,
+    tree: Flag = False,
+) -> int:
+    """Go on with a durable run, and print what it hands in.
+
+    Of one that has ended, the stored result is printed. Exit code 3: it waits for a person; 4: it is blocked.
+
+    Args:
+        run: Its id, its name, or the beginning of either.
+        agent: Where its agent is, if not where it was when the run began: agents.py:analyst.
+        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+        steal: Take it from a process that is alive, but stopped.
+        accept: Take stored answers as they are, though the agent asks something else now. At your risk.
+        json: Print one JSON document: the result, usage, attempts and history.
+        quiet: Print nothing but the result, or the error.
+        tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
+    """
+    stdout = Stdout(drop_others=quiet)
+    place = find_store(store)
+    known = in_store(place, lambda durable: _known(durable, run))
+    target = agent or known.info.target
+    if not target:
+        hint = f"Say so: {place.command('resume', run, '--agent FILE:AGENT')}"
+        raise Mistake(f"The run {quoted(run)} does not say where its agent is.", hint)
+    job = Job(
+        text="",
+        agent=load_agent(target),
+        stdout=stdout,
+        check=f"journeyman check {target}",
+        model=known.model,
+        json=json,
+        quiet=quiet,
+        tree=tree,
+    )
+
+    async def found(durable: Durable) -> RunInfo:
+        return await (await durable.get(name_of(known.info))).info()
+
+    return drive(job, place, found, steal=steal, accept=accept)
+
+
+def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) -> int:
+    """End a durable run as cancelled, wherever it is driven. If nobody drives it, it is driven here until it has ended.
+
+    Args:
+        run: Its id, its name, or the beginning of either.
+        reason: Why. It becomes a part of the run's result.
+        store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
+    """
+    Stdout()
+    place = find_store(store)
+
+    async def stopped(durable: Durable) -> _Known:
+        await durable.cancel(run, reason)
+        return await _known(durable, run)
+
+    known = in_store(place, stopped)
+    name = name_of(known.info)
+    if known.is_driven:
+        tell(f"The process that drives the run {name} was told to end it.")
+        return 0
+    if not known.info.target:
+        tell(f"The run {name} ends when its program goes on with it: where its agent is, is not stored.")
+        return 0
+    agent, host = load_agent(known.info.target), Host(model=load_model(known.model))
+    outcome = in_store(place, lambda durable: durable.resume(name, agent, host=host))
+    if isinstance(outcome, RunInfo):
+        return _unended(outcome, place)
+    is_cancelled = isinstance(outcome, Failure) and outcome.code is ErrorCode.EXECUTION_CANCELLED
+    tell(f"The run {name} has ended{' as cancelled' if is_cancelled else ', before it was cancelled'}.")
+    return 0
