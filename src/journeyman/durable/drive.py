@@ -181,6 +181,7 @@ class Drive:
             return heard
 
         life.taking = taken
+        life.on_ask = self.stirred.set
         self.journal = RunJournal(life)
         options = Options(
             max_attempts=head.max_attempts,

@@ -6,6 +6,7 @@ rests on the records behind the port `Engine` alone: whoever claims a run last m
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -48,7 +49,7 @@ from journeyman.result import Result
 from journeyman.types import Message
 
 _log = logging.getLogger("journeyman")
-_POLL_S: Final = 0.1
+_LOOK_S: Final = 1.0
 _SHORTEST_DIGEST: Final = 6
 LINGER_S: Final = 5.0
 Value = TypeVar("Value", default=Any, covariant=True)
@@ -131,13 +132,14 @@ class Durable:
         row = await self._begun(head, id=id)
         also: tuple[Status, ...] = ("waiting",)
         while True:
+            changed = self.hub.next_change  # taken now: an answer may come before this waits for one
             outcome = await self.hub.driven(row.id, program, also=also)
             if not isinstance(outcome, Leaving):
                 return outcome
             if outcome.how == "blocked":
                 raise RunBlocked(row.name or row.id, outcome.why)
             also = ()
-            await self.hub.changed()
+            await asyncio.wait({changed}, timeout=_LOOK_S)
 
     async def start(  # noqa: PLR0913 - one for each choice, all by name
         self,

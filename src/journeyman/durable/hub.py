@@ -71,7 +71,12 @@ class Hub:
     async def changed(self, timeout_s: float = 1.0) -> None:
         """Wait until something may have changed in the store, or so many seconds."""
         self.check()
-        await asyncio.wait({self._changed}, timeout=timeout_s)
+        await asyncio.wait({self.next_change}, timeout=timeout_s)
+
+    @property
+    def next_change(self) -> asyncio.Future[None]:
+        """Is done once something may have changed after now."""
+        return self._changed
 
     def notify(self) -> None:
         """Let whoever waits for a change look now."""
@@ -82,10 +87,11 @@ class Hub:
         """Look for signals to the runs that are driven here, and for changes by other processes."""
         is_said = False
         while True:
-            await asyncio.wait({self._changed}, timeout=_POLL_S)
+            changed = self.next_change
+            await asyncio.wait({changed}, timeout=_POLL_S)
             try:
                 has_news = self.engine.has_news()
-                if has_news or self._changed.done():
+                if has_news or changed.done():
                     await self._look()
                 if has_news:
                     self.notify()

@@ -92,6 +92,8 @@ class Life:
         """Returns the numbers of the signals that what was just said has taken, once."""
         self.at_edge: Callable[[], None] | None = None
         """Called once the run is where it was in its last life."""
+        self.on_ask: Callable[[], None] = lambda: None
+        """Called when there is a new question."""
         self.n_working = 0
         """The steps that are under way."""
         self.questions: dict[str, Question] = {}
@@ -224,6 +226,7 @@ class Life:
             self._waits_since = self._clock()
         self.questions[question.key] = question
         self._moved_s = self._clock()
+        self.on_ask()
         await self._note()
 
     async def settle(self, key: str) -> None:
