@@ -34,7 +34,7 @@ async def asked(handle: Handle[str], *, status: str) -> str:
         info = await handle.info()
         if info.waits_for and info.status == status:
             return info.waits_for[0].digest
-        await asyncio.sleep(0.001)
+        await handle.hub.changed(0.01)
 
 
 async def test_an_answer_in_the_same_process_does_not_wait_for_the_run_to_leave_it(tmp_path: Path) -> None:
