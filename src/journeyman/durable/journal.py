@@ -98,6 +98,8 @@ class Life:
         """The steps that are under way."""
         self.questions: dict[str, Question] = {}
         """What waits for an answer, by the key of its step."""
+        self.answered: set[str] = set()
+        """The keys of the questions whose answers have come, stored or not."""
         self.known: dict[str, Known] = {}
         """What is stored of the steps, by their keys."""
         self._leave = leave
@@ -158,8 +160,10 @@ class Life:
         return self._used_s + max(0.0, self._clock() - self._began_s - waited_s)
 
     def is_idle_for(self, seconds: float) -> bool:
-        """Tell whether nothing but questions has been open for so long."""
-        return bool(self.questions) and not self.n_working and self._clock() - self._moved_s >= seconds
+        """Tell whether nothing but questions without an answer has been open for so long."""
+        if not self.questions or self.n_working or not self.answered.isdisjoint(self.questions):
+            return False
+        return self._clock() - self._moved_s >= seconds
 
     @property
     def place(self) -> tuple[int, int]:
@@ -355,6 +359,7 @@ class RunJournal(Journal):
     def answer(self, signal: Signal) -> None:
         """Give the answer to a question."""
         self._answers[signal.dedup] = signal
+        self._life.answered.add(signal.dedup)
         waiting = self._waiting.get(signal.dedup)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
