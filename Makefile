@@ -8,6 +8,7 @@
 #             SHARE=7             the seed of the generated cases that test runs; fuzz draws others
 #             WORKERS=2           test processes
 #             FUZZ=5000           generated cases per fuzz test
+#             CRASH=all           cases of the crash test: all, or a number
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -19,6 +20,7 @@ export PATH
 
 ARGS ?=
 FUZZ ?= 5000
+CRASH ?= all
 WORKERS ?= 2
 SHARE ?= 7
 SEED ?= $(shell exec date +%s)
@@ -50,7 +52,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export npm_config_cache := $(CACHE)/npm
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE VIRTUAL_ENV CONDA_PREFIX
 
-.PHONY: help demo test check fix fuzz prices bench docs lock clean
+.PHONY: help demo test check fix fuzz crash prices bench docs lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' Makefile | sed 's/:[^#]*## /:/' | \
@@ -60,7 +62,8 @@ demo: $(VENV_STAMP) ## Watch an agent work, without a key and without a network
 	@$(BIN)/journeyman demo $(ARGS)
 
 test: $(VENV_STAMP) $(AIMOCK_STAMP) $(MCP_STAMP) ## Run all tests, in random order
-	$(BIN)/pytest -rs -n $(WORKERS) --inline-snapshot=disable --randomly-seed=$(SEED) --hypothesis-seed=$(SHARE) $(ARGS)
+	JOURNEYMAN_CRASH_SEED=$(SHARE) $(BIN)/pytest -rs -n $(WORKERS) --inline-snapshot=disable --randomly-seed=$(SEED) \
+		--hypothesis-seed=$(SHARE) $(ARGS)
 
 check: $(VENV_STAMP) ## The gate: format, lint, types, dependencies, architecture
 	@failed=''; \
@@ -87,6 +90,11 @@ fuzz: $(VENV_STAMP) ## Run the generated tests with many more cases
 	@printf 'seed %s, %s cases each; to repeat: make fuzz SEED=%s FUZZ=%s\n' $(SEED) $(FUZZ) $(SEED) $(FUZZ)
 	JOURNEYMAN_FUZZ=$(FUZZ) $(BIN)/pytest -m fuzz -n $(WORKERS) --inline-snapshot=disable -o timeout=3600 \
 		--randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
+
+crash: $(VENV_STAMP) ## Kill a durable run at every point, once and twice, and cut its power
+	@printf 'seed %s; to repeat: make crash SEED=%s\n' $(SEED) $(SEED)
+	JOURNEYMAN_CRASH=$(CRASH) JOURNEYMAN_CRASH_SEED=$(SEED) JOURNEYMAN_CRASH_WORKERS=$(WORKERS) $(BIN)/pytest -rs -s \
+		-p no:xdist -o timeout=3600 tests/durable/test_crash.py $(ARGS)
 
 prices: $(VENV_STAMP) ## Bring the price table up to date with genai-prices, after make lock UPGRADE=1
 	$(BIN)/python -m tests.support.price_table $(ARGS)

@@ -6,7 +6,6 @@ rests on the records behind the port `Engine` alone: whoever claims a run last m
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -15,8 +14,6 @@ from functools import cache
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Final, Self
-
-from typing_extensions import TypeVar
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
 from journeyman.cancel import Abort
@@ -48,13 +45,9 @@ from journeyman.loop.attempts import run as run_once
 from journeyman.result import Result
 from journeyman.types import Message
 
-_log = logging.getLogger("journeyman")
-_POLL_S: Final = 0.1
-_SHORTEST_DIGEST: Final = 6
 LINGER_S: Final = 5.0
 _version: Final = cache(lambda: version("journeyman"))
 """Its metadata is a file, which takes longer to parse than a run to begin."""
-Value = TypeVar("Value", default=Any, covariant=True)
 
 
 class Durable:

@@ -318,7 +318,7 @@ class RunJournal(Journal):
         may be made again, and this one may not."""
         if not call:
             return None
-        key = f"answer/{'/'.join(path[1:])}/{call}"
+        key = "/".join(("answer", *path[1:], call, "text"))  # it must not look like that of the call, which is counted
         digest = sha256("\n".join((*path, question)).encode("utf-8", "surrogatepass")).hexdigest()
         asked = Question(
             key=key,

@@ -1,0 +1,442 @@
+"""The program of the crash tests: a tree of runs that uses everything durable, in a process that may kill itself.
+
+Each life of it writes into a log, a line at a time, what it did, what it has stored, and where it died. What comes from
+outside, such as approvals, follows from the state of the run: so it is the same in every life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from pydantic import BaseModel
+
+from journeyman import Agent, Limits, Output, Rejected, Result, Subagents, ToolContext, ask_user, tool
+from journeyman.durable import Durable, Handle
+from journeyman.durable.engine import Taken, Written
+from journeyman.durable.records import BEGUN, DONE, OVER, Change, Claim, Record, Row, Signal, Status, kind_of, unpacked
+from journeyman.durable.sqlite import SqliteEngine
+from journeyman.gate import Allow, Ask, GateRequest, Verdict
+from journeyman.model import Request
+from journeyman.models.scripted import Answer, FromFunction, call, say
+from journeyman.result import Success
+from journeyman.tools.tools import AnyTool
+from journeyman.types import Effect, ToolUse, Usage
+from tests.support.invariants_history import history_faults
+
+ID = "crash"
+TASK = "Do the accounts."
+BEFORE, MEANWHILE = "Begin with the invoices.", "Hurry, please."
+EFFECTS: dict[str, Effect] = {
+    "look1": "pure",
+    "fetch1": "idempotent",
+    "pay1": "once",
+    "pay2": "once",
+    "note1": "idempotent",
+    "listen1": "once",
+    "clerk1": "once",
+    "boss1": "idempotent",
+    "left1": "once",
+    "left2": "pure",
+    "right1": "once",
+    "right2": "once",
+    "first1": "once",
+    "second1": "once",
+    "second2": "idempotent",
+    "sign1": "once",
+    "read1": "pure",
+}
+"""What each call of a tool does to the world, by its id, in the whole tree."""
+
+
+@dataclass
+class World:
+    """Where one life leaves its traces, and where it dies."""
+
+    log: int
+    life: int
+    dies_at: int = 0
+    """The point at which the process kills itself; 0: nowhere."""
+    n_points: int = 0
+    store: Path = Path()
+    notes_syncs: bool = False
+    stays: bool = False
+    """The run stays in memory while it waits: it has one life, and replays nothing."""
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the run may have changed."""
+    steered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when what was said meanwhile has reached the run."""
+
+    def line(self, word: str, what: object) -> None:
+        os.write(self.log, f"{self.life} {word} {what}\n".encode())
+
+    def point(self, label: str) -> None:
+        """Die here, if this is the point."""
+        self.n_points += 1
+        if self.n_points == self.dies_at:
+            self.line("died", label)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def effect(self, id: str) -> None:
+        """Do something to the world that can be counted."""
+        self.point(f"before {id}")
+        self.line("did", id)
+        self.point(f"after {id}")
+
+
+# -- the store ---------------------------------------------------------------------------------------------------------
+
+
+class MortalEngine(SqliteEngine):
+    """An engine whose process may die before and after each of its writes."""
+
+    def __init__(self, path: Path, world: World) -> None:
+        super().__init__(path)
+        self.world = world
+
+    async def add(self, row: Row, records: Sequence[Record] = ()) -> Row:
+        self.world.point("before add")
+        added = await super().add(row, records)
+        self.world.point("after add")
+        return added
+
+    async def claim(
+        self,
+        id: str,
+        *,
+        now: float,
+        also: Collection[Status] = (),
+        steal: bool = False,
+        at_once: int | None = None,
+        head: bytes | None = None,
+    ) -> Claim | None:
+        self.world.point("before claim")
+        claim = await super().claim(id, now=now, also=also, steal=steal, at_once=at_once, head=head)
+        self.world.point("after claim")
+        return claim
+
+    async def write(self, claim: Claim, record: Record, *, is_synced: bool = False) -> Written:
+        word = "begun" if record.kind == BEGUN else "done"
+        self.world.point(f"before {word} {record.key}")
+        if record.kind == BEGUN:
+            self.world.line("begins", name_of(record))
+        written = await super().write(claim, record, is_synced=is_synced)
+        if is_synced:
+            self.note_sync()
+        if record.kind == DONE and written == "written":
+            self.world.line("stored", name_of(record))
+        self.world.point(f"after {word} {record.key}")
+        return written
+
+    async def note(self, claim: Claim, asked: bytes | None) -> None:
+        self.world.point("before note")
+        await super().note(claim, asked)
+        self.world.stirred.set()
+        self.world.point("after note")
+
+    async def settle(self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None) -> bool:
+        self.world.point(f"before {change.status}")
+        is_settled = await super().settle(claim, change, now=now, n_signals=n_signals)
+        if is_settled and change.status in OVER:
+            self.note_sync()
+            self.world.line("ended", change.status)
+        self.world.stirred.set()
+        self.world.point(f"after {change.status}")
+        return is_settled
+
+    async def signal(self, signal: Signal, *, wakes: bool = True) -> Taken:
+        self.world.point(f"before signal {signal.kind}")
+        taken = await super().signal(signal, wakes=wakes)
+        self.world.point(f"after signal {signal.kind}")
+        return taken
+
+    async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
+        found = await super().signals(run=run, after=after)
+        if any(each.body.get("text") == MEANWHILE for each in found):
+            self.world.steered.set()
+        return found
+
+    def note_sync(self) -> None:
+        """Note how long the log of SQLite is now that all of it is on the disk, and which log it is."""
+        log = self.path.with_name(f"{self.path.name}-wal")
+        if self.world.notes_syncs and log.exists():
+            with log.open("rb") as file:
+                self.world.line("synced", f"{log.stat().st_size} {file.read(32).hex()}")
+
+
+def name_of(record: Record) -> str:
+    """Return what a step is called in the log: a call by id, a model call by what it says, others by key."""
+    kind = kind_of(record.key)
+    if kind == "call":
+        return record.key.rpartition("/")[2]
+    if kind == "model" and record.kind == DONE:
+        return "model " + unpacked(record)[0].decode().partition("«")[2].partition("»")[0]
+    return record.key
+
+
+# -- the agents --------------------------------------------------------------------------------------------------------
+
+
+class Letter(BaseModel):
+    """What the leader hands in."""
+
+    text: str
+
+
+@dataclass
+class Books:
+    """The state of the run and of its attempts."""
+
+    lines: list[str]
+
+
+class Careful:
+    """A gate that asks about signatures."""
+
+    async def decide(self, request: GateRequest) -> Verdict:
+        return Ask("Shall it be signed?") if request.tool_name == "sign" else Allow()
+
+
+def tools_of(world: World, steer: Callable[[str], Any]) -> dict[str, AnyTool]:
+    """Return the tools, by name."""
+
+    @tool(effect="pure", parallel=True)
+    async def look(context: ToolContext) -> str:
+        world.effect(context.tool_use_id)
+        await asyncio.sleep(0)
+        return f"seen {context.tool_use_id}"
+
+    @tool(effect="idempotent", parallel=True)
+    async def fetch(context: ToolContext) -> str:
+        await asyncio.sleep(0)
+        world.effect(context.tool_use_id)
+        return f"fetched {context.tool_use_id}"
+
+    @tool(effect="once", parallel=True)
+    async def pay(context: ToolContext) -> str:
+        await asyncio.sleep(0)
+        world.effect(context.tool_use_id)
+        await asyncio.sleep(0)
+        return f"paid {context.tool_use_id}"
+
+    @tool(effect="once")
+    async def sign(context: ToolContext) -> str:
+        world.effect(context.tool_use_id)
+        return "signed"
+
+    @tool(effect="idempotent")
+    async def note(context: ToolContext, line: str) -> str:
+        world.effect(context.tool_use_id)
+        context.set_run_state(Books([*context.run_state(Books).lines, line]))
+        context.set_attempt_state(Books([*context.attempt_state(Books).lines, line]))
+        return "noted"
+
+    @tool(effect="pure")
+    async def read(context: ToolContext) -> str:
+        world.effect(context.tool_use_id)
+        return f"{context.run_state(Books).lines} {context.attempt_state(Books).lines}"
+
+    @tool(effect="once")
+    async def listen(context: ToolContext) -> str:
+        """Let the user say something while this call goes on."""
+        world.effect(context.tool_use_id)
+        await steer(MEANWHILE)
+        await world.steered.wait()
+        return "heard"
+
+    return {each.name: each for each in (look, fetch, pay, sign, note, read, listen)}
+
+
+def following(world: World, name: str, answers: Sequence[Sequence[ToolUse] | str]) -> FromFunction:
+    """Return a model that knows by the conversation how far it is, and says so."""
+    usage = Usage(requests=1, input_tokens=100, output_tokens=20)
+
+    def answer(request: Request) -> Answer:
+        n = sum([message.role == "assistant" for message in request.messages])
+        world.effect(f"model {name}:{n}")
+        given = answers[n]
+        blocks = [f"«{name}:{n}»", *([given] if isinstance(given, str) else given)]
+        return say(*blocks, usage=usage)
+
+    return FromFunction(answer)
+
+
+def agent_of(world: World, steer: Callable[[str], Any]) -> Agent[Any, str]:
+    """Return the agent of the run that the tests kill."""
+    tools = tools_of(world, steer)
+    few = Limits(seconds=600)
+
+    def worker(name: str, *answers: Sequence[ToolUse], more: Sequence[AnyTool] = ()) -> Agent[str, str]:
+        given = [tools[each] for each in ("look", "fetch", "pay")]
+        model = following(world, name, [*answers, f"{name} is done."])
+        return Agent(name=name, description="Works.", model=model, tools=[*given, *more], limits=few)
+
+    clerk = worker("clerk", [call("pay", id="clerk1")])
+    boss = worker(
+        "boss",
+        [call("subagent", agent="clerk", task="Pay.", id="boss-clerk")],
+        [call("fetch", id="boss1")],
+        more=[Subagents(clerk)],
+    )
+    left = worker("left", [call("pay", id="left1")], [call("look", id="left2")])
+    right = worker("right", [call("pay", id="right1"), call("pay", id="right2")])
+    first = worker("first", [call("pay", id="first1")])
+    second = worker("second", [call("pay", id="second1"), call("fetch", id="second2")])
+
+    def preview(letter: Letter) -> str:
+        world.effect(f"preview {letter.text}")
+        return f"It reads: {letter.text}"
+
+    def is_long(letter: Letter) -> None:
+        """It must be long."""
+        world.effect(f"verdict {letter.text}")
+        if len(letter.text) < 5:
+            raise Rejected("It is too short.")
+
+    def run_state(_: str) -> Books:
+        world.effect("state")
+        return Books(["run"])
+
+    def attempt_state(_: str, __: Books, number: int) -> Books:
+        world.effect(f"attempt/{number}/state")
+        return Books([f"attempt {number}"])
+
+    return Agent(
+        name="leader",
+        model=following(world, "leader", _LEADER),
+        tools=[*tools.values(), ask_user, Subagents(boss, left, right, first, second)],
+        output=Output(Letter, reflection=preview),
+        validators=[is_long],
+        run_state=run_state,
+        attempt_state=attempt_state,
+        gate=Careful(),
+        limits=Limits(tokens=MOST_TOKENS, calls=MOST_CALLS),
+    )
+
+
+def _tasks(*names: str, task: str = "Work.") -> list[dict[str, str]]:
+    return [{"agent": name, "task": task} for name in names]
+
+
+_LEADER: Sequence[Sequence[ToolUse] | str] = (
+    [call("look", id="look1"), call("fetch", id="fetch1"), call("pay", id="pay1"), call("pay", id="pay2")],
+    [call("note", line="one", id="note1")],
+    [call("listen", id="listen1")],
+    [call("subagent", agent="boss", task="Rule.", id="single")],
+    [call("output", text="Hi", id="out1")],
+    [call("submit", id="submit1")],
+    [call("subagent", tasks=_tasks("left", "right"), id="parallel")],
+    [call("subagent", chain=[*_tasks("first"), *_tasks("second", task="Go on from: {previous}")], id="chain")],
+    [call("sign", id="sign1")],
+    [call("ask_user", question="Which year?", id="ask1")],
+    [call("read", id="read1")],
+    [call("fetch", id="refused")],
+    [call("output", text="Hello, all.", id="out2")],
+    [call("submit", id="submit2")],
+)
+MOST_CALLS = 22
+"""One less than the tree asks for: the last call is refused."""
+MOST_TOKENS = 3_690
+"""What the last answer needs, and less than one answer more: one that is counted twice ends the run."""
+
+
+# -- one life ----------------------------------------------------------------------------------------------------------
+
+
+async def live(world: World, outcome: Path) -> None:
+    """Let the run live until it is over, and write down how it ended."""
+    engine = MortalEngine(world.store, world)
+    async with Durable(engine, linger_s=600 if world.stays else 0.01) as durable:
+        engine.note_sync()  # what a life finds, it finds on the disk
+
+        async def steer(text: str) -> None:
+            await (await durable.get(ID)).steer(text, who="tests")
+
+        agent = agent_of(world, steer)
+        handle = await durable.start(agent, TASK, id=ID)
+        await _told_before(world, engine, handle)
+        driver = asyncio.create_task(_answering(world, handle))
+        result = await durable.run(agent, TASK, id=ID)
+        driver.cancel()
+        await asyncio.wait({driver})
+        again = await handle.result()
+        info = await handle.info()
+        records = await engine.records(handle.id)
+    document = {
+        "result": shown(result),
+        "stored": shown(again),
+        "status": info.status,
+        "lives": info.lives,
+        "unknown": [name_of(each) for each in records if _is_unknown(each)],
+        "keys": sorted(f"{each.key} {each.kind}" for each in records),
+        "faults": list(history_faults(result.history)),
+        "points": world.n_points,
+    }
+    outcome.write_text(json.dumps(document))
+
+
+async def _told_before(world: World, engine: SqliteEngine, handle: Handle[Any]) -> None:
+    """Say the first words, if no life has, and note which steps are known."""
+    for record in await engine.records(handle.id):
+        if record.kind == DONE:
+            world.line("stored", name_of(record))
+    said = [each for each in await engine.signals(run=handle.id) if each.body.get("text") == BEFORE]
+    if not said and (await handle.info()).status == "ready":
+        await handle.steer(BEFORE, who="tests")
+
+
+async def _answering(world: World, handle: Handle[Any]) -> None:
+    """Answer what waits: a call at once, a question when the run is out of memory."""
+    answered: set[str] = set()
+    while True:
+        world.stirred.clear()
+        info = await handle.info()
+        for question in info.waits_for:
+            if question.key in answered:
+                continue
+            try:
+                if question.kind == "approve":
+                    await handle.approve(question.digest, Allow(), who="tests")
+                elif info.status == "waiting" or world.stays:
+                    await handle.answer(question.digest, "2024", who="tests")
+                else:
+                    continue
+            except LookupError:  # an earlier life has answered
+                world.line("answered", question.key)
+            answered.add(question.key)
+        await world.stirred.wait()
+
+
+def _is_unknown(record: Record) -> bool:
+    if record.kind != DONE or kind_of(record.key) != "call":
+        return False
+    stored: dict[str, Any] = json.loads(unpacked(record)[0])
+    return stored.get("error") == "interrupted"
+
+
+def shown(result: Result[Any]) -> dict[str, Any]:
+    """Return a result as a document without what differs from life to life: times."""
+    document: dict[str, Any] = json.loads(result.to_json())
+    if isinstance(result, Success):
+        document["output"] = result.output.text
+    return _timeless(document)
+
+
+def _timeless(value: Any) -> Any:  # noqa: ANN401 - JSON
+    match value:
+        case dict():
+            fields = cast("dict[str, Any]", value)
+            return {key: _timeless(each) for key, each in fields.items() if key not in _TIMES}
+        case list():
+            return [_timeless(each) for each in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+_TIMES: Final = ("latency_s", "duration_s")

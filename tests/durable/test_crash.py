@@ -1,0 +1,70 @@
+"""A durable run goes on from wherever its process was killed, and nothing that must not happen twice does.
+
+`make crash` tries every point at which the process can be killed, many pairs of them, and a power cut at each; here a
+few are tried, chosen by the seed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.durable.crash_program import EFFECTS
+from tests.durable.crash_trace import OPTIONS, late_calls
+
+_CRASH = os.environ.get("JOURNEYMAN_CRASH", "24")
+"""How many cases: a number, or `all`."""
+_SEED = os.environ.get("JOURNEYMAN_CRASH_SEED", "7")
+_WORKERS = int(os.environ.get("JOURNEYMAN_CRASH_WORKERS", "1"))
+_PROGRAM = (sys.executable, "-m", "tests.durable.crash")
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+
+
+@pytest.mark.timeout(3_600 if _CRASH == "all" else 120)
+def test_a_run_that_is_killed_anywhere_ends_as_if_nobody_had_killed_it() -> None:
+    chosen = () if _CRASH == "all" else ("--sample", _CRASH)
+    parts = [
+        subprocess.Popen(
+            [*_PROGRAM, "--seed", _SEED, *chosen, "--share", f"{part + 1}/{_WORKERS}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for part in range(_WORKERS)
+    ]
+    said = [part.communicate()[0] for part in parts]
+    counts: Counter[str] = Counter()
+    for line in "".join(said).splitlines():
+        if line.startswith('{"points": '):
+            counts.update(json.loads(line)["cases"])
+    report = f"seed {_SEED}, {sum(counts.values())} cases: {dict(sorted(counts.items()))}"
+    print(f"\n{report}")  # noqa: T201 - `make crash` shows it
+    assert [part.returncode for part in parts] == [0] * _WORKERS, "\n".join((report, *said))
+    assert sum(counts.values()) >= (1_000 if _CRASH == "all" else int(_CRASH))
+
+
+def test_no_call_takes_effect_before_it_is_on_the_disk_that_it_was_begun(tmp_path: Path) -> None:
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip(
+            "strace is not installed: what is synced is not seen; that nothing is lost by a power cut is, above"
+        )
+    trace = tmp_path / "trace"
+    traced = subprocess.run(
+        [strace, *OPTIONS, "-o", str(trace), *_PROGRAM, "--sample", "0"], capture_output=True, text=True, check=False
+    )
+    if "ptrace" in traced.stderr and not trace.stat().st_size:
+        pytest.skip(f"strace may not look here: {traced.stderr.splitlines()[-1]}")
+    assert traced.returncode == 0, traced.stdout + traced.stderr
+    lines = trace.read_text(errors="replace").splitlines()
+    assert [*late_calls(lines)] == []
+    without_syncs = [line for line in lines if "sync" not in line]
+    assert len([*late_calls(without_syncs)]) == [*EFFECTS.values()].count("once"), "it would be seen"

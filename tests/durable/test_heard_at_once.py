@@ -1,0 +1,75 @@
+"""What is said in the process that drives a run is heard there at once, and a run that waits leaves memory on time."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from journeyman import Agent, Success, tool
+from journeyman.durable import Durable, Handle
+from journeyman.durable.engine import Written
+from journeyman.durable.records import Claim, Record
+from journeyman.durable.sqlite import SqliteEngine
+from journeyman.gate import Allow, Ask, GateRequest, Verdict
+from journeyman.models.scripted import Scripted, call
+
+
+class Asking:
+    """A gate that asks about every call."""
+
+    async def decide(self, request: GateRequest) -> Verdict:
+        return Ask("May it?")
+
+
+@tool(effect="once")
+async def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+def payer() -> Agent[str, str]:
+    return Agent(name="payer", model=Scripted([call("pay", id="A"), "Done."]), tools=[pay], gate=Asking())
+
+
+async def asked(handle: Handle[str], *, status: str) -> str:
+    """Return the digest of what waits, once something does while the run has this status."""
+    while True:
+        info = await handle.info()
+        if info.waits_for and info.status == status:
+            return info.waits_for[0].digest
+        await handle.hub.changed(0.01)
+
+
+async def test_an_answer_in_the_same_process_does_not_wait_for_the_run_to_leave_it(tmp_path: Path) -> None:
+    async with Durable(tmp_path / "runs.db", linger_s=600) as durable:
+        handle = await durable.start(payer(), "Pay.", id="1")
+        running = asyncio.create_task(durable.run(payer(), "Pay.", id="1"))
+        await handle.approve(await asked(handle, status="running"), Allow())
+        assert isinstance(await asyncio.wait_for(running, 5), Success)
+
+
+async def test_a_run_that_waits_is_suspended_and_goes_on_without_a_pause(tmp_path: Path) -> None:
+    async with Durable(tmp_path / "runs.db", linger_s=0.01) as durable:
+        handle = await durable.start(payer(), "Pay.", id="1")
+        began_s = asyncio.get_running_loop().time()
+        running = asyncio.create_task(durable.run(payer(), "Pay.", id="1"))
+        await handle.approve(await asked(handle, status="waiting"), Allow())
+        assert isinstance(await running, Success)
+        assert asyncio.get_running_loop().time() - began_s < 0.9, "nothing of it waits for the next look of a second"
+
+
+class SlowEngine(SqliteEngine):
+    """An engine that takes its time to write an answer: another process is writing."""
+
+    async def write(self, claim: Claim, record: Record, *, is_synced: bool = False) -> Written:
+        if "/approval/" in record.key:
+            await asyncio.sleep(0.2)
+        return await super().write(claim, record, is_synced=is_synced)
+
+
+async def test_a_run_whose_answer_is_being_stored_does_not_leave_memory_to_wait_for_it(tmp_path: Path) -> None:
+    async with Durable(SlowEngine(tmp_path / "runs.db"), linger_s=0.05) as durable:  # K8
+        handle = await durable.start(payer(), "Pay.", id="1")
+        running = asyncio.create_task(durable.run(payer(), "Pay.", id="1"))
+        await handle.approve(await asked(handle, status="running"), Allow())
+        assert isinstance(await asyncio.wait_for(running, 5), Success)
