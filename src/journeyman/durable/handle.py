@@ -42,7 +42,7 @@ class Handle(Generic[Value]):
     def __init__(self, hub: Hub, id: str, agent: Agent[Any, Any] | None = None) -> None:
         """`Durable.get` and `Durable.start` make them."""
         self.id: Final = id
-        self._hub: Final = hub
+        self.hub: Final = hub
         self._agent: Final = agent
 
     def __repr__(self) -> str:
@@ -59,13 +59,13 @@ class Handle(Generic[Value]):
             RunBlocked: it cannot go on by itself.
         """
         while True:
-            mark = self._hub.mark()
+            mark = self.hub.mark()
             row = await self._row()
             if row.result is not None:
                 return load_result(row.result, self._agent)
             if row.status == "blocked":
                 raise RunBlocked(row.name or row.id, row.why or "")
-            await self._hub.changed(since=mark)
+            await self.hub.changed(since=mark)
 
     async def steer(self, text: str, *, who: str | None = None) -> None:
         """Say something to the run before its next model call; what is said is said once, in whichever life.
@@ -139,7 +139,7 @@ class Handle(Generic[Value]):
 
     async def records(self) -> Sequence[Record]:
         """Return the steps that are stored of the run, in the order in which they were written."""
-        return await self._hub.engine.records(self.id)
+        return await self.hub.engine.records(self.id)
 
     async def effects(self, at: tuple[int, int] = (1, 1)) -> tuple[str, ...]:
         """Return the keys of the calls with effect `once` that the run has begun from an attempt and iteration on: what
@@ -148,7 +148,7 @@ class Handle(Generic[Value]):
         return tuple(dict.fromkeys(each.key for each in calls))
 
     async def _row(self) -> Row:
-        row = await self._hub.engine.get(self.id)
+        row = await self.hub.engine.get(self.id)
         if row is None:
             raise RunUnknown(self.id, ())
         return row
@@ -156,21 +156,21 @@ class Handle(Generic[Value]):
     async def _send(
         self, kind: SignalKind, body: JsonObject, *, dedup: str | None = None, who: str | None = None
     ) -> bool:
-        now, engine = self._hub.now(), self._hub.engine
+        now, engine = self.hub.now(), self.hub.engine
         given = Signal(0, self.id, kind, dedup or secrets.token_hex(8), body, now, who or somebody())
         taken = await engine.signal(given)
         if taken == "over":
             row = await self._row()
             raise RunOver(row.name or row.id, row.why or "with success")
-        self._hub.notify()
+        self.hub.notify()
         return taken == "taken"
 
     async def _nothing_waits(self, row: Row, digest: str) -> str:
-        for signal in await self._hub.engine.signals(run=self.id):
+        for signal in await self.hub.engine.signals(run=self.id):
             if signal.kind == "approve" and digest and str(signal.body.get("digest", "")).startswith(digest):
                 decision: object = signal.body["decision"]
                 word = cast("Mapping[str, object]", decision).get("decision") if isinstance(decision, dict) else ""
-                return f"This was answered before: {word}, by {signal.who}, {self._hub.now() - signal.at:,.0f} s ago."
+                return f"This was answered before: {word}, by {signal.who}, {self.hub.now() - signal.at:,.0f} s ago."
         waiting = [f"{each.digest[:12]} ({each.tool})" for each in questions_of(row)]
         waits = f"It waits for {', '.join(waiting)}." if waiting else "It waits for nobody."
         return f"No question waits under {quoted(digest[:64])} in the run {row.name or row.id!r}. {waits}"
