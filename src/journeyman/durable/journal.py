@@ -26,6 +26,7 @@ from journeyman.durable.records import (
     Question,
     Record,
     Signal,
+    check,
     dump_questions,
     packed,
     questions_of,
@@ -112,6 +113,7 @@ class Life:
         self._waited_s, self._waits_since = 0.0, 0.0
 
     def _learn(self, each: Record) -> None:
+        check(each)
         known = self.known.setdefault(each.key, Known(each.about, each.epoch, each.used_s))
         value, signals = unpacked(each) if each.kind == DONE else (None, ())
         if value is not None:
