@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from journeyman import Agent
+from journeyman import Agent, Success
+from journeyman.durable.durable import Durable
 from journeyman.durable.worker import Worker
 from journeyman.models.scripted import Scripted
-from tests.durable.processes import Stage
-from tests.durable.world import World, do
+from tests.durable.processes import Stage, a_cut, found
+from tests.durable.world import World, do, following
 from tests.support.clock import virtual_clock
 from tests.support.players import cancelled
 
@@ -35,3 +36,23 @@ async def test_no_task_of_a_worker_outlives_it(stage: Stage) -> None:
         working = asyncio.create_task(Worker(durable, agents=[agent]).run())
         await world.reached.wait()
         await cancelled(working)
+
+
+@virtual_clock
+async def test_a_run_that_is_cancelled_before_its_records_are_read_is_given_back(stage: Stage) -> None:
+    world, process = World(), stage.process()
+    agent = Agent(name="clerk", model=following([do("once", "A"), "Done."]), tools=world.tools())
+    away = asyncio.Event()
+
+    async def fail(name: str) -> None:
+        if name == "records":
+            away.set()
+            raise a_cut()
+
+    process.before = fail
+    async with Durable(process, now=stage.now) as durable:
+        driving = asyncio.create_task(durable.run(agent, "Go.", id="run"))
+        await away.wait()
+        await cancelled(driving)
+        assert (await found(process, "run")).status == "ready"
+    assert isinstance(await stage.life(agent), Success)

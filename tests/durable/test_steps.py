@@ -11,7 +11,7 @@ import pytest
 from journeyman import Agent, Failure, Limits, Result, Success
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import BEGUN, DONE
-from journeyman.models.scripted import Answer, FromFunction, say
+from journeyman.models.scripted import Answer, FromFunction, call, say
 from journeyman.types import Effect, Price, Usage
 from tests.durable.processes import Stage, a_cut, found
 from tests.durable.world import UNKNOWN, World, do, following, nested, texts
@@ -121,6 +121,18 @@ async def test_what_is_done_is_stored_and_what_is_pure_or_idempotent_is_done_aga
     kinds = [(each.key, each.kind) for each in records if each.effect == "once"]
     assert kinds == [("attempt/1/iteration/1/call/A", BEGUN), ("attempt/1/iteration/1/call/A", DONE)]
     assert [each.kind for each in records if each.effect != "once"].count(BEGUN) == 0
+
+
+@pytest.mark.parametrize("id", ["a/b", "a/state", "x\ny", "../..", "a/approval/1/ff", "é 🎉", "a" * 300])
+@virtual_clock
+async def test_a_call_may_have_any_id(stage: Stage, id: str) -> None:
+    world = World(dies_in="B")
+    answers: list[Answer] = [call("once", what="A", id=id), do("idempotent", "B"), "Done."]
+    agent = Agent(name="clerk", model=following(answers), tools=world.tools())
+    assert await stage.life(agent, until=world.reached) is None
+    world.lives_on()
+    assert texts(await stage.life(agent)) == ["did A", "did B"]
+    assert world.done == ["A", "B"]
 
 
 # -- a life that was fenced --------------------------------------------------------------------------------------------

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from random import Random
 
 import pytest
 
-from journeyman import Agent, Failure, Success
+from journeyman import Agent, Failure, Limits, Success
+from journeyman.durable.durable import Durable
 from journeyman.durable.worker import Worker
 from journeyman.gate import Allow
-from tests.durable.processes import Stage
+from journeyman.models.scripted import Answer
+from tests.durable.processes import START, Stage
 from tests.durable.world import World, asked, asking_agent, do, following, is_cancelled, seen, texts
 from tests.support.clock import virtual_clock
 
@@ -79,6 +83,35 @@ async def test_an_answer_that_comes_while_no_process_is_there_is_taken_by_the_ne
         result = await (await durable.get("run", agent)).result()
     assert texts(result) == ["did A"]
     assert world.done == ["A"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+@virtual_clock
+async def test_no_answer_is_lost_that_races_with_the_suspension_of_its_run(stage: Stage, seed: int) -> None:
+    # K8: 40 races for each seed and engine
+    random, world, process = Random(seed), World(), stage.process()
+    answers: list[Answer] = [[do("once", f"A{n}"), do("idempotent", f"B{n}")] for n in range(20)]
+    agent = replace(asking_agent(world), model=following([*answers, "Done."]), limits=Limits(iterations=30))
+
+    async def take_a_while(_: str) -> None:
+        await asyncio.sleep(random.uniform(0, 0.02))
+
+    process.before = process.after = take_a_while
+    stop, answered = asyncio.Event(), set[str]()
+    async with Durable(process, now=stage.now, linger_s=0.01) as durable, stage.durable() as other:
+        handle = await durable.start(agent, "Go.", id="run")
+        working = asyncio.create_task(Worker(durable, agents=[agent]).run(stop=stop))
+        while not (info := await handle.info()).is_over:
+            for question in info.waits_for:
+                if question.key not in answered:
+                    answered.add(question.key)
+                    await (await other.get("run")).approve(question.digest, Allow())
+            await asyncio.sleep(random.uniform(0, 0.2))
+            assert stage.now() < START + 10_000, f"it stands still: {info}"
+        stop.set()
+        await working
+        assert isinstance(await handle.result(), Success)
+    assert sorted(world.done) == sorted(f"{kind}{n}" for kind in "AB" for n in range(20))
 
 
 # -- stops -------------------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from journeyman.loop.record import Options, Run, detached
 from journeyman.loop.results import dump_result
 from journeyman.result import Result, Success
 from journeyman.tools.context import current_asker
-from journeyman.types import record_class
+from journeyman.types import Usage, record_class
 
 T = TypeVar("T")
 
@@ -306,6 +306,7 @@ class Drive:
                 why=leaving.why or None,
                 asked=row.asked,
                 used_s=row.used_s,
+                usage=Usage(input_tokens=row.tokens, cost=row.cost),  # a row has only the sums
                 attempt=row.attempt,
                 iteration=row.iteration,
             )

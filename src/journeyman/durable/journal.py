@@ -26,6 +26,7 @@ from journeyman.durable.records import (
     Question,
     Record,
     Signal,
+    check,
     dump_questions,
     packed,
     questions_of,
@@ -111,12 +112,16 @@ class Life:
         self._is_open.set()
         for each in records:
             self._learn(each)
+        self._asked_before = {each.key: each for each in questions_of(claim.row) if each.key not in self.known}
+        """The questions of the last life that this one has not come to yet. They may be answered all the time."""
+        self._noting = asyncio.Lock()
         self._clock = asyncio.get_running_loop().time
         self._used_s = max([claim.row.used_s, *[known.used_s for known in self.known.values()]])
         self._began_s = self._moved_s = self._clock()
         self._waited_s, self._waits_since = 0.0, 0.0
 
     def _learn(self, each: Record) -> None:
+        check(each)
         known = self.known.setdefault(each.key, Known(each.about, each.epoch, each.used_s))
         value, signals = unpacked(each) if each.kind == DONE else (None, ())
         if value is not None:
@@ -252,16 +257,18 @@ class Life:
 
     def withdraw(self, key: str) -> None:
         """Let a question wait no more."""
+        self._asked_before.pop(key, None)
         if self.questions.pop(key, None) is not None and not self.questions:
             self._waited_s += self._clock() - self._waits_since
         self._moved_s = self._clock()
 
     async def _note(self) -> None:
-        questions = tuple(self.questions.values())
-        try:
-            await self.engine.note(self.claim, dump_questions(questions))
-        except StoreError as error:
-            _log.warning("What the run waits for could not be noted, so nobody can answer it yet: %s", error)
+        async with self._noting:  # one after the other: an older note must not replace a newer one
+            questions = tuple({**self._asked_before, **self.questions}.values())
+            try:
+                await self.engine.note(self.claim, dump_questions(questions))
+            except StoreError as error:
+                _log.warning("What the run waits for could not be noted, so nobody can answer it yet: %s", error)
 
 
 class RunJournal(Journal):

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 import orjson
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent, Host
 from journeyman.errors import RunBlocked, StepTooLarge
@@ -124,7 +124,7 @@ def unpacked(stored: Record) -> tuple[bytes, Sequence[int]]:
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: it is no JSON") from error
     fields_of = cast("dict[str, Any]", whole if isinstance(whole, dict) else {})
     number: object = fields_of.get("f")
-    if not isinstance(number, int) or "v" not in fields_of:
+    if type(number) is not int or number < 1 or "v" not in fields_of:
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: it has no format")
     if number > FORMAT:
         why = f"its step {stored.key} has format {number}, and this version reads formats up to {FORMAT}"
@@ -132,41 +132,53 @@ def unpacked(stored: Record) -> tuple[bytes, Sequence[int]]:
     value: object = fields_of["v"]
     for older in range(number, FORMAT):
         value = UPCASTS[older](kind_of(stored.key) or "", value)
-    return orjson.dumps(value), tuple(fields_of.get("s", ()))
+    signals: object = fields_of.get("s", [])
+    if not isinstance(signals, list) or {type(each) for each in cast("list[object]", signals)} - {int}:
+        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: the signals that it took are no numbers")
+    return to_json(value), tuple(cast("list[int]", signals))
 
 
-def _plain(stored: Record) -> bytes:
-    body = stored.body or b""
+def check(stored: Record) -> None:
+    """Raise a `RunBlocked` if a record is damaged, or of a kind that this version does not know."""
     if stored.crc != crc_of(stored.run, stored.key, stored.kind, stored.body):
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: its checksum is wrong")
     if kind_of(stored.key) is None:
         raise RunBlocked(stored.run, f"its step {stored.key} is of a kind that this version does not know")
+
+
+def _plain(stored: Record) -> bytes:
+    check(stored)
+    body = stored.body or b""
     if not body.startswith(b"z"):
         return body
+    inflating = zlib.decompressobj()
     try:
         # The value is bounded by what may be written: a few bytes of a foreign file must not fill the memory.
-        return zlib.decompressobj().decompress(body[1:], MOST_BYTES + 1_000)
+        plain = inflating.decompress(body[1:], MOST_BYTES + 100_000)
     except zlib.error as error:
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: {error}") from error
+    if not inflating.eof:
+        raise RunBlocked(stored.run, f"its step {stored.key} is damaged: it is cut off, or longer than any may be")
+    return plain
 
 
 UPCASTS: Final[Mapping[int, Callable[[str, Any], Any]]] = {}
 """For each older format, what makes of a step's kind and value the value in the next format."""
 
 _KINDS: Final = (
-    ("call", re.compile(r"(.*/)?call/[^/]+")),
-    ("approval", re.compile(r"(.*/)?call/[^/]+/approval/\d+/[0-9a-f]+")),
-    ("answer", re.compile(r"answer/.+")),
-    ("model", re.compile(r"(.*/)?model(/(extended|smaller))*")),
-    ("compaction", re.compile(r"(.*/)?model(/\w+)*/(fit|shrink)/\d+")),
-    ("verdict", re.compile(r"(.*/)?attempt/\d+/verdict/\d+")),
-    ("feedback", re.compile(r"(.*/)?attempt/\d+/feedback")),
-    ("texts", re.compile(r"(.*/)?(system|prompt|said)")),
-    ("state", re.compile(r"(.*/)?state")),
-    ("preview", re.compile(r"(.*/)?preview/[^/]+")),
-    ("guard", re.compile(r"(.*/)?guard")),
-    ("head", re.compile(r"(.*/)?head")),
-    ("end", re.compile(r"(.*/)?end")),
+    ("answer", re.compile(r"answer/.+", re.DOTALL)),  # before all others: its key ends with that of a call
+    ("call", re.compile(r"(.*/)?call/[^/]+", re.DOTALL)),
+    ("approval", re.compile(r"(.*/)?call/[^/]+/approval/\d+/[0-9a-f]+", re.DOTALL)),
+    ("model", re.compile(r"(.*/)?model(/(extended|smaller))*", re.DOTALL)),
+    ("compaction", re.compile(r"(.*/)?model(/\w+)*/(fit|shrink)/\d+", re.DOTALL)),
+    ("verdict", re.compile(r"(.*/)?attempt/\d+/verdict/\d+", re.DOTALL)),
+    ("feedback", re.compile(r"(.*/)?attempt/\d+/feedback", re.DOTALL)),
+    ("texts", re.compile(r"(.*/)?(system|prompt|said)", re.DOTALL)),
+    ("state", re.compile(r"(.*/)?state", re.DOTALL)),
+    ("preview", re.compile(r"(.*/)?preview/[^/]+", re.DOTALL)),
+    ("guard", re.compile(r"(.*/)?guard", re.DOTALL)),
+    ("head", re.compile(r"(.*/)?head", re.DOTALL)),
+    ("end", re.compile(r"(.*/)?end", re.DOTALL)),
 )
 
 

@@ -1,0 +1,148 @@
+"""Forks at every place of a run, three workers on one queue, and how much memory a replay takes."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from dataclasses import replace
+
+from pydantic import BaseModel
+
+from journeyman import Agent, Limits, Output, Rejected, Success
+from journeyman.durable.handle import is_before
+from journeyman.durable.records import DONE, unpacked
+from journeyman.durable.worker import Queue, Worker
+from journeyman.models.scripted import Answer, FromFunction, call
+from tests.durable.processes import Stage
+from tests.durable.world import World, do, following
+from tests.support.clock import virtual_clock
+
+
+class Letter(BaseModel):
+    text: str
+
+
+def writer(world: World) -> Agent[Letter, str]:
+    """Return an agent whose run has two attempts of three iterations each."""
+
+    def is_long(letter: Letter) -> None:
+        """It must be long."""
+        if len(letter.text) < 5:
+            raise Rejected("too short")
+
+    answers: list[Answer] = [
+        do("once", "A"),
+        [do("idempotent", "B"), do("pure", "C")],
+        call("output", text="Hi", id="o1"),
+        do("once", "D"),
+        do("once", "E"),
+        call("output", text="Hello.", id="o2"),
+    ]
+    return Agent(
+        name="writer", model=following(answers), tools=world.tools(), output=Output(Letter), validators=[is_long]
+    )
+
+
+@virtual_clock
+async def test_a_fork_at_every_place_has_all_that_was_done_before_and_nothing_else(stage: Stage) -> None:
+    # K13
+    world = World()
+    agent = writer(world)
+    async with stage.durable() as durable:
+        whole = await durable.run(agent, "Go.", id="run")
+        assert isinstance(whole, Success)
+        assert world.done == ["A", "B", "C", "D", "E"]
+        records = [each for each in await (await durable.get("run")).records() if each.kind == DONE]
+        done_from = {(1, 1): "ABCDE", (1, 2): "BCDE", (1, 3): "DE", (2, 1): "DE", (2, 2): "E", (2, 3): ""}
+        for at, done in done_from.items():
+            branch = await durable.fork("run", at)
+            copied = list(await branch.records())
+            assert [(each.key, each.body) for each in copied] == [
+                (each.key, each.body) for each in records if is_before(each.key, at)
+            ]
+            world.done.clear()
+            result = await durable.resume(branch.id, agent)
+            assert isinstance(result, Success)
+            assert "".join(world.done) == done, at
+            assert (result.output, result.history) == (whole.output, whole.history)
+            assert result.metadata.usage == whole.metadata.usage
+            seen = await branch.info()
+            assert (seen.parent, seen.status) == ((await (await durable.get("run")).info()).id, "done")
+
+
+@virtual_clock
+async def test_a_fork_inherits_no_begun_mark(stage: Stage) -> None:
+    # K13
+    world = World(dies_after="A")
+    agent = writer(world)
+    assert await stage.life(agent, until=world.reached) is None
+    world.lives_on()
+    async with stage.durable() as durable:
+        branch = await durable.fork("run", (1, 1))
+        assert list(await branch.records()) == []
+        assert isinstance(await durable.resume(branch.id, agent), Success)
+    assert world.done == ["A", "A", "B", "C", "D", "E"]
+
+
+@virtual_clock
+async def test_three_workers_let_no_more_of_a_queue_go_on_at_once_than_it_lets(stage: Stage) -> None:
+    # K18
+    world, most, now = World(slowest_s=3.0), 0, set[str]()
+    agent = Agent(name="clerk", model=following([do("pure", "A"), do("once", "B"), "Done."]), tools=world.tools())
+
+    async def look(_: str) -> None:
+        nonlocal most, now
+        rows = await stage.processes[0].engine.rows(statuses=["running"])
+        now = {row.id for row in rows if row.queue == "batch"}
+        most = max(most, len(now))
+
+    async with stage.durable() as one, stage.durable() as two, stage.durable() as three:
+        for process in stage.processes:
+            process.after = look
+        handles = [await one.start(agent, f"{n}", queue="batch" if n % 4 else "default") for n in range(20)]
+        queues = {"batch": Queue(at_once=2), "default": Queue()}
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            for durable in (one, two, three):
+                group.create_task(Worker(durable, agents=[agent], queues=queues, slots=4).run(stop=stop))
+            results = [await handle.result() for handle in handles]
+            stop.set()
+        assert [isinstance(result, Success) for result in results] == [True] * 20
+        assert [(await handle.info()).lives for handle in handles] == [1] * 20
+    assert most == 2
+    assert world.done.count("B") == 20
+
+
+@virtual_clock
+async def test_what_a_replay_takes_of_the_memory_is_bounded_by_what_is_stored(stage: Stage) -> None:
+    # K24, with 2,000 steps: each allocation is traced, which takes its time
+    n_iterations, n_asked, world = 1_000, 0, World()
+
+    async def answer(_: object) -> Answer:
+        nonlocal n_asked
+        n_asked += 1
+        if n_asked > n_iterations:
+            await world.die()
+        return do("pure", f"{n_asked} {world.random.randbytes(3_000).hex()}")
+
+    limits = Limits(iterations=n_iterations + 1)
+    agent = Agent(name="clerk", model=FromFunction(answer), tools=world.tools(), limits=limits)
+    assert await stage.life(agent, until=world.reached) is None
+    async with stage.durable() as durable:
+        records = await (await durable.get("run")).records()
+        n_bytes = sum([len(unpacked(each)[0]) for each in records if each.kind == DONE])
+        assert len(records) > 2 * n_iterations
+    del records
+    peaks: list[int] = []
+
+    def go_on(_: object) -> Answer:
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        return "Done."
+
+    tracemalloc.start()
+    try:
+        result = await stage.life(replace(agent, model=FromFunction(go_on)))
+    finally:
+        tracemalloc.stop()
+    assert isinstance(result, Success)
+    assert peaks[0] <= 2.5 * n_bytes, "the values, and the conversation that is made of them"
