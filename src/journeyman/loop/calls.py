@@ -169,6 +169,7 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
     else:
         outcome = await gated(run, tool, use, None if tool.resumes else reservation)
     is_decided = outcome.error in _DECIDED or (tool.resumes and outcome.error == "timeout")
+    run.calls.n_unstored += tool.resumes and not is_decided
     return await _settled(run, reservation if is_decided else None, outcome)
 
 

@@ -206,6 +206,7 @@ class _End:
     result: JsonValue = None
     usage: Usage = NOTHING_USED
     calls_below: int = 0
+    unstored_calls: int = 0
 
 
 _ENDS: Final = TypedCodec[_End | str](_End | str)
@@ -257,7 +258,13 @@ async def _note_end(run: Run, result: Success[Any] | Failure) -> None:
         if run.above is None:
             return code
         document: JsonValue = from_json(dump_result(result, run.agent))
-        return _End(code=code, result=document, usage=run.ledger.usage, calls_below=run.ledger.calls_below)
+        return _End(
+            code=code,
+            result=document,
+            usage=run.ledger.usage,
+            calls_below=run.ledger.calls_below,
+            unstored_calls=run.calls.n_unstored,
+        )
 
     try:
         await decided(run, "end", end, codec=_ENDS)

@@ -131,6 +131,8 @@ class Calls:
     """How often each tool has failed in a row; counted only where that is limited."""
     cache: dict[str, asyncio.Future[Outcome]] = field(default_factory=lambda: {})
     """Results that hold for the whole run."""
+    n_unstored: int = 0
+    """The delegations that were counted, and are no steps of the journal."""
 
 
 @record_class()

@@ -11,7 +11,9 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
 from functools import partial
-from typing import Final, Literal
+from typing import Any, Final, Literal, cast
+
+from pydantic_core import from_json
 
 from journeyman.cancel import is_failure
 from journeyman.errors import name_and_words
@@ -125,6 +127,9 @@ def spent_by(key: str, value: bytes | None) -> tuple[int, Usage]:
     """Return how many calls, and what use, a stored step stands for."""
     if key.rpartition("/")[0].endswith("/call"):
         return int(value is None or not any(each in value for each in _NOT_COUNTED)), NOTHING_USED
+    if value is not None and key.rpartition("/")[2] == "end":
+        end: object = from_json(value)  # of a sub-agent; of others it is a text
+        return (cast("dict[str, Any]", end).get("unstored_calls", 0) if isinstance(end, dict) else 0), NOTHING_USED
     if value is not None and b'"spent"' in value:
         return 0, _ResponseCodec().decode(value).spent
     return 0, NOTHING_USED
