@@ -114,9 +114,15 @@ def _reserve(run: Run, use: ToolUse) -> Reservation | None:
 
 async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> Call:
     inbox, own, started = run.options.inbox, run.hand_in.tools.get(use.name), run.clock.now()
+    journal = run.options.host.journal
     if reservation is not None and reservation.is_known:
         outcome: Outcome | None = await _known(run, reservation)
-    elif inbox is not None and inbox.has_steering:
+    elif (
+        inbox is not None
+        and inbox.has_steering
+        # What an earlier life has begun below this call, or has asked for it, goes on.
+        and not (journal is not None and any(True for _ in journal.stored(run.key(f"call/{use.id}/"))))
+    ):
         outcome = await _settled(run, reservation, Outcome.failed("skipped", SKIPPED))
     elif own is None:
         outcome = await _outcome(run, use, reservation)
