@@ -131,7 +131,9 @@ def _without(document: dict[str, Any], unknown: set[str]) -> dict[str, Any]:
 def _block(block: dict[str, Any], unknown: set[str]) -> dict[str, Any] | None:
     if block.get("tool_use_id") in unknown:
         return {"tool_use_id": block["tool_use_id"]}
-    if "listen1" in unknown and block.get("text") == MEANWHILE:  # who was killed there may have said nothing
+    if block.get("text") in [
+        MEANWHILE[id] for id in unknown if id in MEANWHILE
+    ]:  # who was killed there may have said nothing
         return None
     return block
 

@@ -32,7 +32,9 @@ from tests.support.invariants_history import history_faults
 
 ID = "crash"
 TASK = "Do the accounts."
-BEFORE, MEANWHILE = "Begin with the invoices.", "Hurry, please."
+BEFORE = "Begin with the invoices."
+MEANWHILE = {"listen1": "Hurry, please.", "listen2": "And be brief."}
+"""What is said to the leader while these calls go on; the second is one of a sub-agent below."""
 EFFECTS: dict[str, Effect] = {
     "look1": "pure",
     "fetch1": "idempotent",
@@ -41,6 +43,7 @@ EFFECTS: dict[str, Effect] = {
     "note1": "idempotent",
     "listen1": "once",
     "clerk1": "once",
+    "listen2": "once",
     "boss1": "idempotent",
     "left1": "once",
     "left2": "pure",
@@ -70,8 +73,10 @@ class World:
     """The run stays in memory while it waits: it has one life, and replays nothing."""
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the run may have changed."""
-    steered: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when what was said meanwhile has reached the run."""
+    heard: set[str] = field(default_factory=set[str])
+    """What was said, and has reached the run."""
+    listened: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when somebody has looked for what was said."""
 
     def line(self, word: str, what: object) -> None:
         os.write(self.log, f"{self.life} {word} {what}\n".encode())
@@ -158,8 +163,8 @@ class MortalEngine(SqliteEngine):
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
         found = await super().signals(run=run, after=after)
-        if any(each.body.get("text") == MEANWHILE for each in found):
-            self.world.steered.set()
+        self.world.heard.update(str(each.body.get("text")) for each in found)
+        self.world.listened.set()
         return found
 
     def note_sync(self) -> None:
@@ -246,8 +251,11 @@ def tools_of(world: World, steer: Callable[[str], Any]) -> dict[str, AnyTool]:
     async def listen(context: ToolContext) -> str:
         """Let the user say something while this call goes on."""
         world.effect(context.tool_use_id)
-        await steer(MEANWHILE)
-        await world.steered.wait()
+        text = MEANWHILE[context.tool_use_id]
+        await steer(text)
+        while text not in world.heard:
+            await world.listened.wait()
+            world.listened.clear()
         return "heard"
 
     return {each.name: each for each in (look, fetch, pay, sign, note, read, listen)}
@@ -277,7 +285,7 @@ def agent_of(world: World, steer: Callable[[str], Any]) -> Agent[Any, str]:
         model = following(world, name, [*answers, f"{name} is done."])
         return Agent(name=name, description="Works.", model=model, tools=[*given, *more], limits=few)
 
-    clerk = worker("clerk", [call("pay", id="clerk1")])
+    clerk = worker("clerk", [call("pay", id="clerk1")], [call("listen", id="listen2")], more=[tools["listen"]])
     boss = worker(
         "boss",
         [call("subagent", agent="clerk", task="Pay.", id="boss-clerk")],
@@ -340,9 +348,9 @@ _LEADER: Sequence[Sequence[ToolUse] | str] = (
     [call("output", text="Hello, all.", id="out2")],
     [call("submit", id="submit2")],
 )
-MOST_CALLS = 22
+MOST_CALLS = 23
 """One less than the tree asks for: the last call is refused."""
-MOST_TOKENS = 3_690
+MOST_TOKENS = 3_815
 """What the last answer needs, and less than one answer more: one that is counted twice ends the run."""
 
 

@@ -117,7 +117,7 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> 
     inbox, own, started = run.options.inbox, run.hand_in.tools.get(use.name), run.clock.now()
     if reservation is not None and reservation.is_known:
         outcome: Outcome | None = await _known(run, use, reservation)
-    elif inbox is not None and inbox.has_steering:
+    elif inbox is not None and inbox.has_steering and not _is_begun(run, use):
         outcome = await _settled(run, reservation, Outcome.failed("skipped", SKIPPED))
     elif own is None:
         outcome = await _outcome(run, use, reservation)
@@ -129,6 +129,16 @@ async def _run_call(run: Run, use: ToolUse, reservation: Reservation | None) -> 
         if run.options.store_step is not None:
             run.options.store_step()
     return Call(use, outcome)
+
+
+def _is_begun(run: Run, use: ToolUse) -> bool:
+    """Tell whether an earlier life of the run has begun something below a call, or has an answer to what it asks: that
+    goes on, whatever was said since."""
+    journal = run.options.host.journal
+    if journal is None:
+        return False
+    below = run.key(f"call/{use.id}/")
+    return any(below in key for key, _ in journal.stored())
 
 
 async def _known(run: Run, use: ToolUse, reservation: Reservation) -> Outcome:
