@@ -68,6 +68,10 @@ class Hub:
 
     # -- what changes
 
+    def change(self) -> asyncio.Future[None]:
+        """Return what is done at the next change. Whoever looks first, and waits for it then, misses none."""
+        return self._changed
+
     async def changed(self, timeout_s: float = 1.0) -> None:
         """Wait until something may have changed in the store, or so many seconds."""
         self.check()

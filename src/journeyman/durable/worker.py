@@ -82,12 +82,12 @@ class Worker:
         stopping = asyncio.ensure_future(stop.wait())
         try:
             while not stop.is_set():
+                change = self._hub.change()
                 n_begun = await self._claim()
                 if until_idle and not n_begun and not self._driving:
                     return
-                changing = asyncio.ensure_future(self._hub.changed(_PATIENCE_S))
-                await asyncio.wait({stopping, changing, *self._driving.values()}, return_when=asyncio.FIRST_COMPLETED)
-                changing.cancel()
+                waited = {stopping, change, *self._driving.values()}
+                await asyncio.wait(waited, timeout=_PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
             if self._driving:
                 await asyncio.wait(self._driving.values(), timeout=grace_s)
         finally:
