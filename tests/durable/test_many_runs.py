@@ -59,6 +59,7 @@ async def test_a_worker_that_has_just_looked_hears_of_a_run_that_is_started_then
 
     agent = Agent(name="reader", model=FromFunction(answer))
     async with Durable(tmp_path / "runs.db") as durable:
+        await durable.hub.changed()  # a file that was just opened is news
         serving = asyncio.create_task(Worker(durable, agents=[agent]).run(stop=stop))
         await asyncio.sleep(0)
         began_s = loop.time()
