@@ -128,20 +128,16 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         # By agent and queue: however many wait for others, none of those is looked at.
         free = f"WHERE status = 'ready' AND agent = ? AND queue = ? AND (wake IS NULL OR wake <= ?) {order}"
         for agent in agents:
-            for queue in queues or await self._queues(agent):
+            names = list(queues)
+            while not queues and (after := await self._read(_NEXT, (agent, f"{names[-1]}\0" if names else ""))):
+                names.append(after[0][0])
+            for queue in names:
                 found += await self._rows(free, (agent, queue, now, limit))
         owners = [name for (name,) in await self._read("SELECT DISTINCT owner FROM jm_runs WHERE status = 'running'")]
         dead = json.dumps([name for name in owners if self._is_dead(name)])
         left = f"WHERE status = 'running' AND owner IN (SELECT value FROM json_each(?)) AND {which} {order}"
         found += await self._rows(left, (dead, *given, limit))
         return sorted(found, key=lambda row: (-row.priority, row.created, row.id))[:limit]
-
-    async def _queues(self, agent: str) -> Sequence[str]:
-        """Return the queues in which runs of an agent wait."""
-        names: list[str] = []
-        while after := await self._read(_NEXT, (agent, f"{names[-1]}\0" if names else "")):
-            names.append(after[0][0])
-        return names
 
     async def claim(
         self,
