@@ -41,6 +41,8 @@ _WRITE: Final = (
     f"INSERT INTO jm_steps ({_STEP}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM jm_runs WHERE id = ? AND epoch = ?"
     " ON CONFLICT DO NOTHING"
 )
+_NEXT: Final = "SELECT queue FROM jm_runs WHERE status = 'ready' AND agent = ? AND queue >= ? ORDER BY queue LIMIT 1"
+"""The next queue in which a run of an agent waits, in the order of their names: one search in the index."""
 _PATIENCE_S: Final = 5.0
 """So long a write that another process keeps waiting is tried again before it is an error."""
 _AGAIN_S: Final = 0.005
@@ -121,11 +123,18 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
             which += " AND queue IN (SELECT value FROM json_each(?))"
             given.append(json.dumps(list(queues)))
         order = "ORDER BY priority DESC, created, id LIMIT ?"
-        free = f"WHERE status = 'ready' AND (wake IS NULL OR wake <= ?) AND {which} {order}"
         due = f"WHERE status = 'waiting' AND wake <= ? AND {which} {order}"
-        found = [*await self._rows(free, (now, *given, limit)), *await self._rows(due, (now, *given, limit))]
-        owners = await self._read("SELECT DISTINCT owner FROM jm_runs WHERE status = 'running'")
-        dead = json.dumps([owner for (owner,) in owners if self._is_dead(owner)])
+        found = await self._rows(due, (now, *given, limit))
+        # By agent and queue: however many wait for others, none of those is looked at.
+        free = f"WHERE status = 'ready' AND agent = ? AND queue = ? AND (wake IS NULL OR wake <= ?) {order}"
+        for agent in agents:
+            names = list(queues)
+            while not queues and (after := await self._read(_NEXT, (agent, f"{names[-1]}\0" if names else ""))):
+                names.append(after[0][0])
+            for queue in names:
+                found += await self._rows(free, (agent, queue, now, limit))
+        owners = [name for (name,) in await self._read("SELECT DISTINCT owner FROM jm_runs WHERE status = 'running'")]
+        dead = json.dumps([name for name in owners if self._is_dead(name)])
         left = f"WHERE status = 'running' AND owner IN (SELECT value FROM json_each(?)) AND {which} {order}"
         found += await self._rows(left, (dead, *given, limit))
         return sorted(found, key=lambda row: (-row.priority, row.created, row.id))[:limit]

@@ -59,8 +59,9 @@ CREATE TABLE IF NOT EXISTS jm_runs (
     cost REAL NOT NULL, attempt INTEGER NOT NULL, iteration INTEGER NOT NULL, lives INTEGER NOT NULL,
     deaths INTEGER NOT NULL, n_steps INTEGER NOT NULL, why TEXT, result BLOB, ended REAL);
 CREATE UNIQUE INDEX IF NOT EXISTS jm_runs_of_a_dedup ON jm_runs (agent, dedup) WHERE dedup IS NOT NULL;
-CREATE INDEX IF NOT EXISTS jm_runs_ready ON jm_runs (priority DESC, created, id) WHERE status = 'ready';
-CREATE INDEX IF NOT EXISTS jm_runs_running ON jm_runs (queue) WHERE status = 'running';
+CREATE INDEX IF NOT EXISTS jm_runs_ready ON jm_runs (agent, queue, priority DESC, created, id)
+    WHERE status = 'ready';
+CREATE INDEX IF NOT EXISTS jm_runs_running ON jm_runs (queue, owner) WHERE status = 'running';
 CREATE INDEX IF NOT EXISTS jm_runs_waiting ON jm_runs (wake) WHERE status = 'waiting' AND wake IS NOT NULL;
 CREATE INDEX IF NOT EXISTS jm_runs_by_age ON jm_runs (created);
 CREATE TABLE IF NOT EXISTS jm_steps (
