@@ -257,6 +257,35 @@ async def test_a_fork_takes_what_was_done_before_and_goes_its_own_way(process: P
         assert (await branch.info()).parent == (await (await durable.get("7")).info()).id
 
 
+async def test_a_fork_that_is_stopped_before_it_goes_on_keeps_what_was_done(process: Process) -> None:
+    world = World()
+    async with process() as durable:
+        await durable.run(payer(world), "Pay.", id="7")
+        branch = await durable.fork("7", at=(1, 3), id="branch")
+        await branch.stop("not today")
+        events: list[Event] = []
+        result = await durable.resume("branch", payer(world), on_event=events.append)
+    assert isinstance(result, Failure)
+    assert results(result) == ["paid A", "paid B"]
+    assert result.metadata.usage is not None
+    assert result.metadata.usage.requests == 2
+    assert isinstance(events[0], RunResumed)
+
+
+async def test_a_fork_keeps_no_answer_that_was_given_later_and_no_fewer_gates(process: Process) -> None:
+    model = following(call("ask_user", question="How?", id="q"), "So.")
+    agent = Agent(name="asker", model=model, tools=[ask_user], gate=AsksAbout("X"))
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(agent, "Pay.", id="7"))
+        asked = await when(durable, "7", lambda info: bool(info.waits_for))
+        await (await durable.get("7")).answer(asked.waits_for[0].digest, "So!")
+        await living
+        branch = await durable.fork("7", at=(1, 1), id="branch")
+        assert [each.key for each in await branch.records()] == ["head"]
+        with pytest.raises(RunDiffers, match="begun with the gate AsksAbout"):
+            await durable.fork("7", at=(1, 1), agent=Agent(name="asker", model=model, tools=[ask_user]))
+
+
 @pytest.mark.parametrize(("at", "why"), [((0, 0), "never at 0/0"), ((1, 9), "never at 1/9"), ((2, 1), "never at 2/1")])
 async def test_a_fork_at_no_place_is_refused(process: Process, at: tuple[int, int], why: str) -> None:
     async with process() as durable:
@@ -387,9 +416,14 @@ async def test_a_question_of_the_model_may_be_answered_later(process: Process) -
     assert (asked.waits_for[0].kind, asked.waits_for[0].question) == ("answer", "In euros?")
     async with process() as durable:
         handle = await durable.get("7")
+        digest = asked.waits_for[0].digest
         with pytest.raises(LookupError):
-            await handle.approve(asked.waits_for[0].digest, Allow())
-        await handle.answer(asked.waits_for[0].digest, "Yes.")
+            await handle.approve(digest, Allow())
+        with pytest.raises(LookupError, match="its first 6 characters at least"):
+            await handle.answer(digest[:5], "Yes.")
+        await handle.answer(digest, "Yes.", who="Ada")
+        with pytest.raises(LookupError, match="answered before: a text, by Ada"):
+            await handle.answer(digest, "No.")
         result = await durable.run(agent, "Pay.", id="7")
         assert results(result) == ["Yes."]
 

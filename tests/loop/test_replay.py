@@ -609,6 +609,35 @@ async def test_what_no_json_can_carry_is_stored_without_it() -> None:
         assert isinstance(await run(agent, "half a pair: \ud83d", host=Host(journal=journal)), Success)
 
 
+@pytest.mark.parametrize("declared", [object, Any])
+async def test_a_state_that_may_be_anything_comes_back_as_what_it_was(declared: Any) -> None:  # noqa: ANN401 - a type
+    def make(input: str) -> Any:  # noqa: ANN401 - as a user may write it
+        return Letter(text="first")
+
+    make.__annotations__["return"] = declared
+
+    @tool(effect="once")
+    async def sign(ctx: ToolContext) -> str:
+        """Sign."""
+        ctx.set_run_state(Letter(text=f"{ctx.run_state(Letter).text}, signed"))
+        return "signed"
+
+    world, journal = World(dies_in="A"), InMemoryJournal()
+    answers: list[Answer] = [call("sign", id="s"), call("pay", invoice="A", id="A"), "Done."]
+    agent = Agent(
+        name="signer",
+        model=following(answers),
+        tools=[sign, world.pay()],
+        run_state=make,
+        project=lambda states: states.run,
+    )
+    assert await life(world, agent, journal) is None
+    world.dies_in = ""
+    result = await life(world, agent, journal)
+    assert isinstance(result, Success)
+    assert result.state == Letter(text="first, signed")
+
+
 # -- what a run that goes on does not do again -------------------------------------------------------------------------
 
 

@@ -20,10 +20,10 @@ from journeyman.cancel import Abort, ended
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving, Life, RunJournal
 from journeyman.durable.records import (
+    OVER,
     Change,
     Claim,
     Head,
-    Question,
     Signal,
     Status,
     dump_questions,
@@ -92,6 +92,8 @@ class Drive:
     journal: RunJournal = field(init=False)
     unsubscribe: Callable[[], None] = lambda: None
     left: asyncio.Future[Leaving] = field(init=False)
+    looked_s: float = 0.0
+    """When it was last seen to be ours, by the clock of the event loop."""
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to look at."""
 
@@ -140,11 +142,11 @@ class Drive:
         self.seen.add(signal.n)
         match signal.kind:
             case "steer" if signal.n not in life.used_up:
-                self.receipts[signal.n] = self.inbox.put(str(signal.body["text"]), "steering")
+                self.receipts[signal.n] = self.inbox.put(str(signal.body.get("text")), "steering")
             case "approve" | "answer":
                 self.journal.answer(signal)
             case "stop":
-                self._stop(str(signal.body["reason"]))
+                self._stop(str(signal.body.get("reason")))
             case "hold" | "release":
                 self.is_held = signal.kind == "hold"
                 if self.is_held and not self.abort.aborted:
@@ -212,7 +214,12 @@ class Drive:
     def _stop(self, reason: str) -> None:
         """End the run; but not before it is where it was: it would end without what it has done and used."""
         if self.life is not None and self.journal.is_replaying():
-            self.life.at_edge = lambda: self.abort.abort(reason)
+
+            def at_edge() -> None:
+                self.journal.go_live("stop")
+                self.abort.abort(reason)
+
+            self.life.at_edge = at_edge
         else:
             self.abort.abort(reason)
 
@@ -253,16 +260,28 @@ class Drive:
             life.close()
             return Leaving(how="held")
         life.open()
-        return await self._suspended(run, life) if life.is_idle_for(self.linger_s) else None
+        row = await self._read(self.engine.get) if self.is_doubtful() else None
+        if row is not None and row.epoch != self.claim.epoch:
+            return Leaving(how="fenced", why="somebody else drives it now")
+        is_stopping = self.abort.aborted or life.at_edge is not None
+        return await self._suspended(run, life) if life.is_idle_for(self.linger_s) and not is_stopping else None
+
+    def is_doubtful(self) -> bool:
+        """Tell whether it is time to see whether the run is still ours, although nothing is written: the process may
+        have been stopped for a while, and another one have taken it."""
+        now_s = asyncio.get_running_loop().time()
+        is_due = now_s - self.looked_s >= _LOOK_S
+        self.looked_s = now_s if is_due else self.looked_s
+        return is_due
 
     async def _suspended(self, run: Run, life: Life) -> Leaving | None:
         """Give back a run that only waits. None: something has come for it meanwhile."""
         life.close()
         expiries = [each.expires_at for each in life.questions.values() if each.expires_at is not None]
-        questions = tuple(life.questions.values())
-        change = self._change(run, life, "waiting", wake=min(expiries, default=None), questions=questions)
-        if await self._settled(change, n_signals=len(self.seen)):
-            return Leaving(how="suspended")
+        async with life.noting:
+            change = self._change(run, life, "waiting", wake=min(expiries, default=None))
+            if await self._settled(change, n_signals=len(self.seen)):
+                return Leaving(how="suspended")
         life.open()
         row = await self._read(self.engine.get)
         if row is None or row.epoch != self.claim.epoch:
@@ -298,7 +317,6 @@ class Drive:
     async def _gone(self, run: Run | None, leaving: Leaving) -> Leaving:
         """Give back a run that cannot go on here."""
         status = _STATUSES[leaving.how]
-        questions = () if self.life is None else tuple(self.life.questions.values())
         if run is None or self.life is None:
             row = self.claim.row
             change = Change(
@@ -311,7 +329,7 @@ class Drive:
                 iteration=row.iteration,
             )
         else:
-            change = self._change(run, self.life, status, why=leaving.why or None, questions=questions)
+            change = self._change(run, self.life, status, why=leaving.why or None)
         n_signals = None if status == "ready" else max(len(self.seen), self.claim.row.n_signals)
         if await self._settled(change, n_signals=n_signals):
             return leaving
@@ -321,21 +339,14 @@ class Drive:
         return leaving if is_ours else Leaving(how="fenced", why="somebody else drives it now")
 
     def _change(
-        self,
-        run: Run,
-        life: Life,
-        status: Status,
-        *,
-        why: str | None = None,
-        wake: float | None = None,
-        questions: tuple[Question, ...] = (),
+        self, run: Run, life: Life, status: Status, *, why: str | None = None, wake: float | None = None
     ) -> Change:
         attempt, iteration = life.place
         return Change(
             status=status,
             why=why,
             wake=wake,
-            asked=dump_questions(questions),
+            asked=None if status in OVER else dump_questions(life.asked),
             used_s=life.used_s(),
             usage=run.ledger.usage,
             attempt=max(attempt, run.attempt.number),

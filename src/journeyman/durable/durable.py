@@ -35,12 +35,15 @@ from journeyman.durable.records import (
     load_head,
     name_fault,
     new_id,
+    packed,
     prints_of,
     wall_clock,
 )
+from journeyman.durable.records import record as made_record
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, quoted
 from journeyman.events import Callbacks, Listener
+from journeyman.journal import as_json
 from journeyman.loop.attempts import run as run_once
 from journeyman.result import Result
 from journeyman.types import Message
@@ -264,16 +267,27 @@ class Durable:
                 f" {most[1]}; both count from 1."
             )
         if agent is not None:
+            lacking = Program(agent=agent).lacks(head)
+            if lacking is not None:
+                raise RunDiffers(run, lacking)
             head = replace(head, agent=agent.name, prints=prints_of(agent))
         if input is not None:
             head = replace(head, input=_input_text(agent, input))
-        head = replace(head, target=head.target if target is None else target, accepts=True)
+        head = replace(head, target=head.target if target is None else target)
         made = self._made(head, id=id, status="ready", parent=row.id)
         kept = [each for each in records if each.kind == DONE and is_before(each.key, at)]
         if agent is not None:
             kept = [each for each in kept if each.key != "system"]
+        # What was done is taken as it is, whatever it was the answer to. The head says whose journal it is.
+        whose = packed(as_json({"agent": head.agent, "input": head.input}), key="head")
         copied = [
-            each._replace(run=made.id, epoch=0, crc=crc_of(made.id, each.key, each.kind, each.body)) for each in kept
+            made_record(
+                made.id, "head", DONE, about=None, effect="pure", epoch=0, at=made.created, used_s=0.0, body=whose
+            ),
+            *[
+                each._replace(run=made.id, epoch=0, about=None, crc=crc_of(made.id, each.key, each.kind, each.body))
+                for each in kept
+            ],
         ]
         stored = await self.hub.engine.add(made, copied)
         if stored.id != made.id:

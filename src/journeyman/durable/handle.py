@@ -166,10 +166,14 @@ class Handle(Generic[Value]):
         return taken == "taken"
 
     async def _nothing_waits(self, row: Row, digest: str) -> str:
+        if len(digest) < _SHORTEST_DIGEST:
+            return f"{quoted(digest)} is no digest: give its first {_SHORTEST_DIGEST} characters at least."
         for signal in await self.hub.engine.signals(run=self.id):
-            if signal.kind == "approve" and digest and str(signal.body.get("digest", "")).startswith(digest):
-                decision: object = signal.body["decision"]
-                word = cast("Mapping[str, object]", decision).get("decision") if isinstance(decision, dict) else ""
+            if str(signal.body.get("digest", "")).startswith(digest):
+                decision: object = signal.body.get("decision")
+                word = (
+                    cast("Mapping[str, object]", decision).get("decision") if isinstance(decision, dict) else "a text"
+                )
                 return f"This was answered before: {word}, by {signal.who}, {self.hub.now() - signal.at:,.0f} s ago."
         waiting = [f"{each.digest[:12]} ({each.tool})" for each in questions_of(row)]
         waits = f"It waits for {', '.join(waiting)}." if waiting else "It waits for nobody."
@@ -183,7 +187,7 @@ def is_before(key: str, at: tuple[int, int]) -> bool:
     """Tell whether a step belongs to what comes before an attempt and iteration."""
     if key in _TWICE:
         return False
-    attempt, iteration = place_of(key)
+    attempt, iteration = place_of(key.removeprefix("answer/"))
     if attempt != at[0]:
         return attempt < at[0]
     return iteration < at[1] and (iteration > 0 or key == f"attempt/{attempt}/state")

@@ -13,7 +13,7 @@ from journeyman.durable.drive import Drive, Program
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving
 from journeyman.durable.records import Row, Status, load_head
-from journeyman.errors import RunDiffers, RunInUse, RunUnknown, StoreError
+from journeyman.errors import RunDiffers, RunInUse, RunUnknown, StoreError, name_and_words
 from journeyman.loop.results import load_result
 from journeyman.result import Result
 
@@ -111,9 +111,10 @@ class Hub:
             try:
                 await self.look()
                 is_said = False
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the runs that are driven here go on
                 if not is_said:
-                    _log.warning("The store of the runs cannot be read, which is tried again: %s", error)
+                    said = error if isinstance(error, StoreError) else name_and_words(error)
+                    _log.warning("The store of the runs cannot be read, which is tried again: %s", said)
                 is_said = True
                 await asyncio.sleep(1.0)
 

@@ -114,7 +114,8 @@ class Life:
             self._learn(each)
         self._asked_before = {each.key: each for each in questions_of(claim.row) if each.key not in self.known}
         """The questions of the last life that this one has not come to yet. They may be answered all the time."""
-        self._noting = asyncio.Lock()
+        self.noting = asyncio.Lock()
+        """Held while what the run waits for is written: an older note must not replace a newer one."""
         self._clock = asyncio.get_running_loop().time
         self._used_s = max([claim.row.used_s, *[known.used_s for known in self.known.values()]])
         self._began_s = self._moved_s = self._clock()
@@ -262,11 +263,15 @@ class Life:
             self._waited_s += self._clock() - self._waits_since
         self._moved_s = self._clock()
 
+    @property
+    def asked(self) -> tuple[Question, ...]:
+        """What waits for an answer, with what an earlier life has asked and this one has not come to yet."""
+        return tuple({**self._asked_before, **self.questions}.values())
+
     async def _note(self) -> None:
-        async with self._noting:  # one after the other: an older note must not replace a newer one
-            questions = tuple({**self._asked_before, **self.questions}.values())
+        async with self.noting:
             try:
-                await self.engine.note(self.claim, dump_questions(questions))
+                await self.engine.note(self.claim, dump_questions(self.asked))
             except StoreError as error:
                 _log.warning("What the run waits for could not be noted, so nobody can answer it yet: %s", error)
 
@@ -364,7 +369,7 @@ class RunJournal(Journal):
             life.withdraw(key)
             raise
         life.answered.add(key)
-        value = _EXPIRED if signal is None else dumps(signal.body[field]).encode()
+        value = _EXPIRED if signal is None else dumps(signal.body.get(field)).encode()
         self.go_live(key)
         await life.put(key, DONE, effect="pure", value=value, used_up=[] if signal is None else [signal.n])
         await life.settle(key)

@@ -139,9 +139,12 @@ def declared_type(make: Callable[..., object]) -> Any:  # noqa: ANN401 - whateve
         return None
     kind = get_origin(declared) or declared
     if not (isinstance(kind, type) and issubclass(kind, Awaitable)):
-        return declared
+        return None if declared in _ANYTHING else declared  # which says nothing of what it holds
     awaited = get_args(declared)
     return awaited[-1] if awaited else None
+
+
+_ANYTHING: Final = (Any, object)
 
 
 @value_class()
