@@ -59,7 +59,7 @@ _PLACE: Final = re.compile(r"attempt/(\d+)/iteration/(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StorePlace:
     """The file of the durable runs."""
 
     path: Path
@@ -72,7 +72,7 @@ class Place:
         return " ".join(["journeyman", name, quote(run), *words, *store])
 
 
-def find_store(given: str | None, *, makes: bool = False) -> Place:
+def find_store(given: str | None, *, makes: bool = False) -> StorePlace:
     """Return the store that is meant. `makes`: it need not be there.
 
     Raises:
@@ -86,11 +86,11 @@ def find_store(given: str | None, *, makes: bool = False) -> Place:
             raise Mistake(str(error), "") from error
         if not makes and not path.exists():
             raise Mistake(f"There is no store {path}.", "Check --store or JOURNEYMAN_STORE; a path is relative.")
-        return Place(path, given)
+        return StorePlace(path, given)
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / ".journeyman" / "runs.db").is_file():
-            return Place(folder / ".journeyman" / "runs.db", None)
+            return StorePlace(folder / ".journeyman" / "runs.db", None)
     if not makes:
         raise Mistake(
             f"There is no store of durable runs: --store is not given, JOURNEYMAN_STORE is not set, and neither {here}"
@@ -102,11 +102,11 @@ def find_store(given: str | None, *, makes: bool = False) -> Place:
         make_private_folder(made)
     except OSError as error:
         raise Mistake(f"The folder {made} cannot be made: {error.strerror}.", "Name a file with --store.") from error
-    return Place(made / "runs.db", None)
+    return StorePlace(made / "runs.db", None)
 
 
 @asynccontextmanager
-async def opened(place: Place) -> AsyncGenerator[Durable]:
+async def opened(place: StorePlace) -> AsyncGenerator[Durable]:
     """Open the store, and say of what it refuses what the command line says.
 
     Raises:
@@ -139,7 +139,7 @@ async def opened(place: Place) -> AsyncGenerator[Durable]:
             raise Refused(error.message, error.hint) from error
 
 
-def in_store(place: Place, work: Callable[[Durable], Coroutine[Any, Any, T]]) -> T:
+def in_store(place: StorePlace, work: Callable[[Durable], Coroutine[Any, Any, T]]) -> T:
     """Do some work with the store.
 
     Raises:
@@ -186,7 +186,7 @@ def question_line(question: Question) -> str:
     return " ".join(each for each in (what, given if question.kind == "approve" else "", f"· {asked}") if each)
 
 
-def answers(question: Question, info: RunInfo, place: Place) -> list[str]:
+def answers(question: Question, info: RunInfo, place: StorePlace) -> list[str]:
     """Return the commands that answer a question."""
     digest = question.digest[:_DIGEST_SHOWN]
     if question.kind == "answer":
@@ -195,7 +195,7 @@ def answers(question: Question, info: RunInfo, place: Place) -> list[str]:
     return [approve, f"{approve} --deny WHY"]
 
 
-def ways_out(blocked: RunBlocked, place: Place) -> str:
+def ways_out(blocked: RunBlocked, place: StorePlace) -> str:
     """Say how a run that is blocked may go on."""
     found = _PLACE.search(blocked.why)
     at = f"{found[1]}/{found[2]}" if found else "ATTEMPT/ITERATION"
@@ -206,7 +206,7 @@ def ways_out(blocked: RunBlocked, place: Place) -> str:
     )
 
 
-def _unended(info: RunInfo, place: Place) -> int:
+def _unended(info: RunInfo, place: StorePlace) -> int:
     """Say why a run has not ended, and return the exit code."""
     name, again = name_of(info), place.command("resume", name_of(info))
     match info.status:
@@ -262,13 +262,18 @@ class _Stage:
     """Where a run is shown."""
 
     job: Job
-    place: Place
+    place: StorePlace
     screen: Screen
     outline: Outline | None
 
 
 def drive(
-    job: Job, place: Place, begin: Callable[[Durable], Awaitable[RunInfo]], *, steal: bool = False, accept: bool = False
+    job: Job,
+    place: StorePlace,
+    begin: Callable[[Durable], Awaitable[RunInfo]],
+    *,
+    steal: bool = False,
+    accept: bool = False,
 ) -> int:
     """Drive a run here, show it, print its result, and return the exit code."""
     screen = open_screen(quiet=job.quiet)

@@ -25,6 +25,7 @@ from journeyman.durable.journal import Leaving, place_of
 from journeyman.durable.records import (
     DONE,
     Head,
+    Record,
     Row,
     RunInfo,
     Status,
@@ -256,40 +257,16 @@ class Durable:
         """
         row = await self.hub.row(run)
         head, records = load_head(row), await self.hub.engine.records(row.id)
-        attempt, iteration = at
-        places = {place_of(each.key) for each in records} - {(0, 0)}
-        most = max(places, default=(0, 0))
-        if not places:
-            raise ValueError(f"The run {run!r} has done nothing yet, so there is nothing to fork. Start another one.")
-        if attempt < 1 or iteration < 1 or at > (most[0], most[1] + 1):
-            raise ValueError(
-                f"The run {run!r} was never at {attempt}/{iteration}. Its last step is of attempt {most[0]}, iteration"
-                f" {most[1]}; both count from 1."
-            )
+        _check_place(run, records, at)
         if agent is not None:
-            lacking = Program(agent=agent).lacks(head)
-            if lacking is not None:
-                raise RunDiffers(run, lacking)
             head = replace(head, agent=agent.name, prints=prints_of(agent))
         if input is not None:
             head = replace(head, input=_input_text(agent, input))
         head = replace(head, target=head.target if target is None else target)
         made = self._made(head, id=id, status="ready", parent=row.id)
-        kept = [each for each in records if each.kind == DONE and is_before(each.key, at)]
-        if agent is not None:
-            kept = [each for each in kept if each.key != "system"]
-        # What was done is taken as it is, whatever it was the answer to. The head says whose journal it is.
-        whose = packed(as_json({"agent": head.agent, "input": head.input}), key="head")
-        copied = [
-            made_record(
-                made.id, "head", DONE, about=None, effect="pure", epoch=0, at=made.created, used_s=0.0, body=whose
-            ),
-            *[
-                each._replace(run=made.id, epoch=0, about=None, crc=crc_of(made.id, each.key, each.kind, each.body))
-                for each in kept
-            ],
-        ]
-        stored = await self.hub.engine.add(made, copied)
+        leaves_out = () if agent is None else ("system",)
+        kept = [each for each in records if is_before(each.key, at) and each.key not in leaves_out]
+        stored = await self.hub.engine.add(made, _copied(made, head, kept))
         if stored.id != made.id:
             raise RunDiffers(id or "", "it is no fork that was made just now")
         return Handle(self.hub, made.id, agent)
@@ -431,6 +408,32 @@ def path_of(store: str | os.PathLike[str]) -> str:
     if not text.strip() or "\0" in text:
         raise ValueError(f"The store {quoted(text[:80])} cannot be used: it is no path. Give a path, or sqlite:PATH.")
     return text
+
+
+def _check_place(run: str, records: Sequence[Record], at: tuple[int, int]) -> None:
+    """Raise a `ValueError` if a run was never at an attempt and iteration."""
+    places = {place_of(each.key) for each in records} - {(0, 0)}
+    most = max(places, default=(0, 0))
+    if not places:
+        raise ValueError(f"The run {run!r} has done nothing yet, so there is nothing to fork. Start another one.")
+    if min(at) < 1 or at > (most[0], most[1] + 1):
+        raise ValueError(
+            f"The run {run!r} was never at {at[0]}/{at[1]}. Its last step is of attempt {most[0]}, iteration {most[1]};"
+            " both count from 1."
+        )
+
+
+def _copied(made: Row, head: Head, records: Sequence[Record]) -> Sequence[Record]:
+    """Return the first records of a fork: a head that says whose journal it is, and what another run has done. That is
+    taken as it is, whatever it was the answer to; and that something was only begun is not taken."""
+    whose = packed(as_json({"agent": head.agent, "input": head.input}), key="head")
+    first = made_record(
+        made.id, "head", DONE, about=None, effect="pure", epoch=0, at=made.created, used_s=0.0, body=whose
+    )
+    done = [each for each in records if each.kind == DONE]
+    crcs = [crc_of(made.id, each.key, each.kind, each.body) for each in done]
+    copies = zip(done, crcs, strict=True)
+    return [first, *[each._replace(run=made.id, epoch=0, about=None, crc=crc) for each, crc in copies]]
 
 
 def _input_text(agent: Agent[Any, Any] | None, input: object) -> str:
