@@ -42,6 +42,7 @@ from tests.support.invariants_history import history_faults
 from tests.support.players import cancelled
 
 WEEK_S = 7 * 24 * 3600.0
+NOW = 1.8e9
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -335,9 +336,9 @@ async def suspended(process: Process, agent: Agent[Any, Any], **options: Any) ->
 
 async def test_an_approval_may_be_given_a_week_later_by_another_process(process: Process) -> None:
     world = World()
-    asked = await suspended(process, payer(world, gate=AsksAbout("B")), now=lambda: 1e9)
+    asked = await suspended(process, payer(world, gate=AsksAbout("B")), now=lambda: NOW)
     assert (asked.waits_for[0].tool, asked.waits_for[0].question) == ("pay", "Pay B?")
-    async with process(now=lambda: 1e9 + WEEK_S) as durable:
+    async with process(now=lambda: NOW + WEEK_S) as durable:
         handle = await durable.get("7")
         await handle.approve(asked.waits_for[0].digest[:12], Allow(), who="Ada")
         assert (await handle.info()).status == "ready"
@@ -348,9 +349,9 @@ async def test_an_approval_may_be_given_a_week_later_by_another_process(process:
 
 async def test_the_first_answer_counts_and_the_second_is_told_who_gave_it(process: Process) -> None:
     world = World()
-    asked = await suspended(process, payer(world, gate=AsksAbout("B")), now=lambda: 1e9)
+    asked = await suspended(process, payer(world, gate=AsksAbout("B")), now=lambda: NOW)
     digest = asked.waits_for[0].digest
-    async with process(now=lambda: 1e9 + 60) as durable:
+    async with process(now=lambda: NOW + 60) as durable:
         handle = await durable.get("7")
         with pytest.raises(
             LookupError, match=rf"No question waits under '123456' in the run '7'. It waits for {digest[:12]}"
@@ -384,9 +385,9 @@ async def test_a_run_that_waits_goes_on_at_once_when_it_is_answered(process: Pro
 async def test_what_expires_is_denied_although_nobody_was_there(process: Process) -> None:
     world = World()
     agent = payer(world, gate=AsksAbout("B"), limits=Limits(approval_seconds=3600))
-    asked = await suspended(process, agent, now=lambda: 1e9)
-    assert asked.waits_for[0].expires_at == asked.wake == 1e9 + 3600
-    async with process(now=lambda: 1e9 + WEEK_S) as durable:
+    asked = await suspended(process, agent, now=lambda: NOW)
+    assert asked.waits_for[0].expires_at == asked.wake == NOW + 3600
+    async with process(now=lambda: NOW + WEEK_S) as durable:
         result = await durable.run(agent, "Pay.", id="7")
     assert results(result)[1] == "Error: denied: nobody answered within 3600s: Pay B?"
 
@@ -637,6 +638,12 @@ async def test_a_process_that_was_forked_does_not_use_the_store(tmp_path: Path) 
         durable.hub._pid = os.getpid()  # pyright: ignore[reportPrivateUsage]
 
 
+async def test_a_clock_that_must_be_wrong_is_told(process: Process, caplog: pytest.LogCaptureFixture) -> None:
+    async with process(now=lambda: 1e9):
+        pass
+    assert "The clock says 2001-09-09 01:46:40+00:00: before 2020" in caplog.text
+
+
 async def test_a_wrong_input_begins_no_run(process: Process) -> None:
     agent = Agent(name="counter", model=Scripted([]), input=Report)
     async with process() as durable:
@@ -659,7 +666,7 @@ async def test_an_input_that_no_longer_fits_blocks_the_run(process: Process) -> 
 
 
 async def test_only_runs_that_have_ended_are_forgotten(process: Process) -> None:
-    world, clock = World(), [1e9]
+    world, clock = World(), [NOW]
     async with process(now=lambda: clock[0]) as durable:
         await durable.run(payer(world), "Pay.", id="old")
         await durable.start(payer(world), "Pay.", id="open")

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Collection
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ from journeyman.result import Result
 
 _log = logging.getLogger("journeyman")
 _POLL_S: Final = 0.1
+_YEAR_2020: Final = 1_577_836_800.0
+"""When it began, in seconds since 1970."""
 
 
 class Hub:
@@ -49,6 +52,11 @@ class Hub:
         if self._loop is not None:
             raise RuntimeError("This Durable was entered before. Make another one for the same store.")
         await self.engine.open()
+        if self.now() < _YEAR_2020:
+            _log.warning(
+                "The clock says %s: before 2020, so it is wrong. What waits for a time ends early or late. Set the clock.",
+                datetime.fromtimestamp(self.now(), UTC).isoformat(" ", "seconds"),
+            )
         self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
         self._changed = self._loop.create_future()
         self._polling = asyncio.create_task(self._poll())
