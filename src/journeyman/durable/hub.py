@@ -54,7 +54,7 @@ class Hub:
         await self.engine.open()
         if self.now() < _YEAR_2020:
             _log.warning(
-                "The clock says %s: before 2020, so it is wrong. What waits for a time ends early or late. Set the clock.",
+                "The clock says %s: before 2020, so it is wrong, and waits end early or late. Set it.",
                 datetime.fromtimestamp(self.now(), UTC).isoformat(" ", "seconds"),
             )
         self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
