@@ -210,10 +210,16 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         def work() -> Written:
             if self._file.write(_WRITE, (*record, claim.row.id, claim.epoch), is_synced=is_synced) == 1:
                 return "written"
-            # An epoch only grows: what is read behind the write is as true as what was read with it.
+            # An epoch only grows: what is read after the write is as true as what was read with it.
             found = self._file.rows("SELECT epoch FROM jm_runs WHERE id = ?", (claim.row.id,))
             return "taken" if found and found[0][0] == claim.epoch else "fenced"
 
+        if not is_synced and not self._alone.locked():  # the usual case, without what only others need
+            try:
+                return work()
+            except StoreError as error:
+                if not error.is_busy:
+                    raise
         return await self._patiently(work, in_thread=is_synced)
 
     async def signal(self, signal: Signal, *, wakes: bool = True) -> Taken:
@@ -271,8 +277,6 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         until = loop.time() + _PATIENCE_S
         while True:
             try:
-                if not in_thread and not self._alone.locked():
-                    return work()  # nothing else of this loop comes between
                 async with self._alone:
                     if not in_thread:
                         return work()
