@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from journeyman.durable.engine import MOST_DEATHS
 from journeyman.durable.records import BEGUN, OVER, Change, Status
+from journeyman.durable.sqlite import SqliteEngine
+from journeyman.store.file import File
 from journeyman.types import Usage
 from tests.durable.processes import START, Stage, a_row, a_step, claimed, found, ready_ids
 
@@ -41,6 +45,23 @@ async def test_a_step_is_written_once(stage: Stage) -> None:
     assert await process.write(claim, begun, is_synced=True) == "written", "that it was begun is another record"
     assert await process.write(claim, begun) == "taken"
     assert list(await process.records("a")) == [first, begun]
+
+
+async def test_a_step_is_written_once_another_process_has_written(tmp_path: Path) -> None:
+    engine = SqliteEngine(tmp_path / "runs.db")
+    await engine.open()
+    other = File(engine.path)
+    await engine.add(a_row("a"))
+    claim = await claimed(engine, "a")
+    with other.transaction():
+        writing = asyncio.create_task(engine.write(claim, a_step("a", "prompt")))
+        await asyncio.sleep(0)
+        assert not writing.done(), "the event loop goes on meanwhile"
+        assert list(await engine.records("a")) == []
+    assert await writing == "written"
+    assert len(await engine.records("a")) == 1
+    other.close()
+    await engine.close()
 
 
 async def test_records_come_back_as_they_were_written(stage: Stage) -> None:

@@ -147,4 +147,4 @@ async def test_what_a_replay_takes_of_the_memory_is_bounded_by_what_is_stored(st
     finally:
         tracemalloc.stop()
     assert isinstance(result, Success)
-    assert peaks[0] <= 2.5 * n_bytes, "the values, and the conversation that is made of them"
+    assert peaks[0] <= 2.2 * n_bytes, "the values, and the conversation that is made of them"

@@ -153,7 +153,8 @@ class Life:
             has_come = False  # whoever polls says that the store cannot be read
         if has_come:
             await asyncio.sleep(0)  # a word to stop is heeded before anything begins
-        await self._is_open.wait()
+        if not self._is_open.is_set():
+            await self._is_open.wait()
 
     async def leave(self, leaving: Leaving) -> NoReturn:
         """Say why the run cannot go on here, and wait to be taken down."""

@@ -160,6 +160,22 @@ class File:
                 if is_synced:
                     self._connection.execute("PRAGMA synchronous = NORMAL")
 
+    def write(self, statement: str, parameters: Sequence[object], *, is_synced: bool = False) -> int:
+        """Write what one statement writes, as a transaction does, and return how many rows that are. Without waiting
+        for the disk it costs less than a transaction: SQLite makes one of a statement by itself.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        if is_synced:
+            with self.transaction(is_synced=True) as connection:
+                return connection.execute(statement, parameters).rowcount
+        with self._lock:
+            try:
+                return self._connection.execute(statement, parameters).rowcount
+            except _FAULTS as error:
+                raise self._reported("written", error) from error
+
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
         """Return the rows of a query.
 
@@ -167,8 +183,11 @@ class File:
             StoreError: the file could not be read.
             Damaged: it is not as it was written.
         """
-        with self._reporting("read"):
-            return self._connection.execute(query, parameters).fetchall()
+        with self._lock:
+            try:
+                return self._connection.execute(query, parameters).fetchall()
+            except _FAULTS as error:
+                raise self._reported("read", error) from error
 
     @contextmanager
     def _reporting(self, what: str) -> Generator[None]:
@@ -179,6 +198,12 @@ class File:
         except Damaged:
             self.is_damaged = True
             raise
+
+    def _reported(self, what: str, error: Exception) -> StoreError:
+        """Do the last of that where a context manager would cost more than the work."""
+        explained = _explanation(self.path, what, error)
+        self.is_damaged = self.is_damaged or isinstance(explained, Damaged)
+        return explained
 
     def close(self) -> None:
         """Close the file. Doing so again changes nothing."""
@@ -206,23 +231,32 @@ _HINTS: Final = {
 }
 
 
+_FAULTS: Final = (sqlite3.Error, UnicodeDecodeError, OSError)
+"""What SQLite and the system raise. The second: a name in the file is no text."""
+
+
+def _explanation(path: Path, what: str, error: Exception) -> StoreError:
+    """Turn what SQLite and the system raise into words."""
+    if isinstance(error, UnicodeDecodeError):
+        return damaged(path, "it holds what is no text")
+    if isinstance(error, OSError):
+        hint = "Make the folder writable, or use another path."
+        return StoreError(f"{path} could not be {what}: {error.strerror or error}.", hint=hint)
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "decode" in str(error):
+        return damaged(path, str(error))
+    hint = _HINTS.get(code, "Close what else uses it, and open it again.")
+    message, is_busy = f"{path} could not be {what}: {error}.", code == sqlite3.SQLITE_BUSY
+    return StoreError(message, hint=hint, may_pass=code in _HINTS, is_busy=is_busy)
+
+
 @contextmanager
 def _explained(path: Path, what: str) -> Generator[None]:
-    """Turn what SQLite and the system raise into words."""
+    """Explain what goes wrong in a block."""
     try:
         yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "decode" in str(error):
-            raise damaged(path, str(error)) from error
-        hint = _HINTS.get(code, "Close what else uses it, and open it again.")
-        message, is_busy = f"{path} could not be {what}: {error}.", code == sqlite3.SQLITE_BUSY
-        raise StoreError(message, hint=hint, may_pass=code in _HINTS, is_busy=is_busy) from error
-    except UnicodeDecodeError as error:  # a name in the file that is no text
-        raise damaged(path, "it holds what is no text") from error
-    except OSError as error:
-        hint = "Make the folder writable, or use another path."
-        raise StoreError(f"{path} could not be {what}: {error.strerror or error}.", hint=hint) from error
+    except _FAULTS as error:
+        raise _explanation(path, what, error) from error
 
 
 # -- locks -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,90 @@
+"""What one statement writes is in the file or is not, and what goes wrong is told as for a transaction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from journeyman.errors import StoreError
+from journeyman.store.file import Damaged, File
+
+_ADD = "INSERT INTO events (run, at, body, crc) VALUES ('1', 0.0, ?, 0)"
+
+
+def n_events(path: Path) -> int:
+    other = File(path)
+    try:
+        return other.rows("SELECT count(*) FROM events")[0][0]
+    finally:
+        other.close()
+
+
+@pytest.mark.parametrize("is_synced", [False, True])
+def test_what_a_statement_has_written_others_see_at_once(path: Path, is_synced: bool) -> None:
+    file = File(path)
+    assert file.write(_ADD, (b"x",), is_synced=is_synced) == 1
+    assert n_events(path) == 1
+    assert file.write("DELETE FROM events WHERE run = 'unknown'", (), is_synced=is_synced) == 0
+    file.close()
+
+
+@pytest.mark.parametrize("is_synced", [False, True])
+def test_a_statement_that_another_process_keeps_waiting_is_busy_and_may_be_tried_again(
+    path: Path, is_synced: bool
+) -> None:
+    file, other = File(path, busy_s=0.0), File(path)
+    with other.transaction() as connection:
+        connection.execute(_ADD, (b"x",))
+        with pytest.raises(StoreError, match="could not be written") as caught:
+            file.write(_ADD, (b"y",), is_synced=is_synced)
+    assert (caught.value.is_busy, caught.value.may_pass, file.is_damaged) == (True, True, False)
+    assert file.write(_ADD, (b"y",), is_synced=is_synced) == 1
+    assert n_events(path) == 2
+    file.close()
+    other.close()
+
+
+@pytest.mark.parametrize("is_synced", [False, True])
+def test_of_a_statement_for_which_there_is_no_room_nothing_is_written(path: Path, is_synced: bool) -> None:
+    # K22
+    file = File(path)
+    n_pages = file.rows("PRAGMA page_count")[0][0]
+    file.rows(f"PRAGMA max_page_count = {n_pages}")
+    with pytest.raises(StoreError, match="full") as caught:
+        file.write(_ADD, (bytes(100_000),), is_synced=is_synced)
+    assert (caught.value.is_busy, caught.value.may_pass) == (False, True)
+    assert n_events(path) == 0
+    file.rows(f"PRAGMA max_page_count = {n_pages + 100}")
+    assert file.write(_ADD, (bytes(100_000),), is_synced=is_synced) == 1, "no transaction was left open"
+    assert n_events(path) == 1
+    file.close()
+
+
+@pytest.mark.parametrize("is_synced", [False, True])
+def test_a_statement_that_meets_damage_notes_it(path: Path, is_synced: bool) -> None:
+    # K21
+    File(path).close()
+    with path.open("r+b") as raw:
+        n_bytes = path.stat().st_size
+        raw.seek(2 * 4_096)  # behind the pages of the schema's root
+        raw.write(b"\xff" * (n_bytes - 2 * 4_096))
+    file = File(path)
+    try:
+        with pytest.raises(Damaged):
+            file.write(_ADD, (b"x",), is_synced=is_synced)
+        assert file.is_damaged
+    finally:
+        file.close()
+
+
+def test_a_query_that_meets_damage_notes_it(path: Path) -> None:
+    File(path).close()
+    path.write_bytes(path.read_bytes()[: 2 * 4_096] + b"\xff" * (path.stat().st_size - 2 * 4_096))
+    file = File(path)
+    try:
+        with pytest.raises(Damaged):
+            file.rows("SELECT * FROM events")
+        assert file.is_damaged
+    finally:
+        file.close()
