@@ -22,7 +22,7 @@ import orjson
 from journeyman.errors import OutcomeUnknown, StoreError
 from journeyman.gate import Approval, Decision
 from journeyman.model import Request
-from journeyman.types import Effect, Message, ToolUse, adapter_of, canonical_json, record_class, value_class
+from journeyman.types import Effect, Message, ToolUse, adapter_of, record_class, value_class
 
 T = TypeVar("T")
 
@@ -133,9 +133,9 @@ _ABOUT_BYTES: Final = 8
 
 
 def about_call(use: ToolUse) -> bytes:
-    """Return the digest of a call: of its name and its arguments."""
-    arguments = use.malformed.encode("utf-8", "surrogatepass") if use.malformed else canonical_json(use.input)
-    return blake2b(use.name.encode() + b"\n" + arguments, digest_size=_ABOUT_BYTES).digest()
+    """Return the digest of a call: of its name and its arguments, as the model wrote them."""
+    written = f"{use.name}\n{use.malformed or use.input_json}"
+    return blake2b(written.encode("utf-8", "surrogatepass"), digest_size=_ABOUT_BYTES).digest()
 
 
 class Digests:
@@ -145,11 +145,13 @@ class Digests:
     is of the whole history, since what is sent of it follows from that.
     """
 
-    __slots__ = ("_chain",)
+    __slots__ = ("_chain", "_settings")
 
     def __init__(self) -> None:
         self._chain: list[tuple[Message, bytes]] = []
         """Each message, and the digest of the conversation up to it."""
+        self._settings: tuple[object, bytes] = (None, b"")
+        """The settings that were asked with last, and what they are as bytes."""
 
     def about(self, request: Request, history: Sequence[Message]) -> bytes:
         """Return the digest of a request that is made with this history."""
@@ -171,7 +173,9 @@ class Digests:
             ]
             prefix = _plain([request.prefix.system, tools])
             prefix = request.prefix.wire[_ABOUT] = blake2b(prefix, digest_size=_ABOUT_BYTES).digest()
-        return blake2b(prefix + _plain(request.settings) + conversation, digest_size=_ABOUT_BYTES).digest()
+        if self._settings[0] is not request.settings:
+            self._settings = (request.settings, _plain(request.settings))
+        return blake2b(prefix + self._settings[1] + conversation, digest_size=_ABOUT_BYTES).digest()
 
 
 _ABOUT: Final = "about"

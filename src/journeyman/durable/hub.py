@@ -20,6 +20,8 @@ from journeyman.result import Result
 
 _log = logging.getLogger("journeyman")
 _POLL_S: Final = 0.1
+_LOOK_S: Final = 0.01
+"""Runs look before each step for what was sent to them; the file is looked at so often for all of them together."""
 _YEAR_2020: Final = 1_577_836_800.0
 """When it began, in seconds since 1970."""
 
@@ -37,6 +39,8 @@ class Hub:
         self._pid = 0
         self._drives: dict[str, Drive] = {}
         self._newest_signal = 0
+        self._looked_s = -1.0
+        """When another process was last looked for, by the clock of the event loop."""
         self._is_stale = False
         """True when something was written here that may concern a run that is driven here."""
         self._changed: asyncio.Future[None]
@@ -96,6 +100,10 @@ class Hub:
 
     async def look(self) -> bool:
         """Give the runs that are driven here what was sent to them since this was last asked. False: nothing was."""
+        now_s = asyncio.get_running_loop().time()
+        if not self._is_stale and now_s - self._looked_s < _LOOK_S:
+            return False
+        self._looked_s = now_s
         has_news = self.engine.has_news()
         if not has_news and not self._is_stale:
             return False
