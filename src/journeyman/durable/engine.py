@@ -71,7 +71,7 @@ class Engine(Protocol):
     ) -> Claim | None:
         """Claim a run that is ready, whose moment has come, whose owner is dead, or whose status is one of `also`.
 
-        `steal` takes it from an owner that lives. `at_once`: only if fewer of its queue are running. `head` replaces
+        `steal` takes it from an owner that lives. `at_once`: only if fewer of its queue are driven. `head` replaces
         its head. A run that has taken down too many processes is blocked instead. None: it cannot be claimed now.
         """
         ...

@@ -97,8 +97,9 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         row = self.memory.rows.get(id)
         if row is None or not is_free(row, now=now, also=also, owner_is_dead=steal or self._is_dead(row)):
             return None
-        running = [each for each in self.memory.rows.values() if each.queue == row.queue and each.status == "running"]
-        if at_once is not None and len([each for each in running if each is not row]) >= at_once:
+        beside = [each for each in self.memory.rows.values() if each.queue == row.queue and each is not row]
+        running = [each for each in beside if each.status == "running" and not self._is_dead(each)]
+        if at_once is not None and len(running) >= at_once:
             return None
         n_steps, died = len(self.memory.records[row.id]), row.status == "running" and not steal
         deaths = (row.deaths + 1 if n_steps == row.n_steps else 1) if died else 0

@@ -157,8 +157,9 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
             if not is_free(row, now=now, also=also, owner_is_dead=steal or (died and self._is_dead(row.owner))):
                 return None
             if at_once is not None:
-                busy = "SELECT count(*) FROM jm_runs WHERE status = 'running' AND queue = ? AND id <> ?"
-                if connection.execute(busy, (row.queue, id)).fetchone()[0] >= at_once:
+                busy = "SELECT owner, count(*) FROM jm_runs WHERE status = 'running' AND queue = ? AND id <> ?"
+                running = connection.execute(f"{busy} GROUP BY owner", (row.queue, id)).fetchall()
+                if sum([n for owner, n in running if not self._is_dead(owner)]) >= at_once:
                     return None
             n_steps: int = connection.execute("SELECT count(*) FROM jm_steps WHERE run = ?", (id,)).fetchone()[0]
             row.deaths = (row.deaths + 1 if n_steps == row.n_steps else 1) if died else 0
