@@ -279,6 +279,9 @@ class Drive:
         life.close()
         expiries = [each.expires_at for each in life.questions.values() if each.expires_at is not None]
         async with life.noting:
+            if not life.is_idle_for(self.linger_s):  # an answer has come while a note was written
+                life.open()
+                return None
             change = self._change(run, life, "waiting", wake=min(expiries, default=None))
             if await self._settled(change, n_signals=len(self.seen)):
                 return Leaving(how="suspended")
