@@ -70,7 +70,8 @@ _ISSUES_SHOWN = 20
 _OURS: Final = os.path.dirname(__file__) + os.sep  # noqa: PTH120 - compared with the names of code
 _PYTHONS: Final = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 - as above
 _INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-_HOW_TO_SEE_MORE: Final = "Set the logger 'journeyman' to DEBUG for its words and the traceback."
+HOW_TO_SEE_MORE: Final = "Set the logger 'journeyman' to DEBUG for its words and the traceback."
+"""Ends each line about what was caught; the command line has another way."""
 _log = logging.getLogger("journeyman")
 
 
@@ -125,7 +126,7 @@ def log_caught(what: str, error: BaseException, *, level: int = logging.WARNING,
             return
         told.add((what, place))
     where = f" at {place}" if place else ""
-    _log.log(level, "%s raised %s%s. %s", what, type(error).__name__, where, _HOW_TO_SEE_MORE)
+    _log.log(level, "%s raised %s%s. %s", what, type(error).__name__, where, HOW_TO_SEE_MORE)
     _log.debug("%s raised %s", what, name_and_words(error), exc_info=error)
 
 

@@ -222,7 +222,7 @@ def broken_code(run: Run, layer: str, error: BaseException | None) -> ValidatorB
         log_caught(f"{run.path[-1]}: the validator {layer}", bug)
         return None
     times = " again" if isinstance(bug, _DOUBTFUL) else ""
-    place = place_of(bug)
+    place = place_of(bug) or place_of(error or bug)
     broken = ValidatorBroken(layer, f"raised {words_without_secrets(bug)}{times}{place and f', at {place}'}")
     broken.__cause__ = error
     return broken
