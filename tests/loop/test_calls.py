@@ -685,7 +685,7 @@ async def test_an_error_of_a_reflection_is_read_the_same_way(stage: Stage, error
         raise error
 
     await run(reporter(stage.model([report(1, "a"), submit()]), output=Output(Report, reflection=show)), "Go.")
-    said = f"{text}\nNo preview can be made; submit or revise."
+    said = text if isinstance(error, Rejected) else f"{text}\nNo preview can be made; submit or revise."
     assert stage.tool_results(1) == [ToolResult(said, is_error=True, tool_use_id="a")]
 
 
