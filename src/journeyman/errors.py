@@ -114,6 +114,11 @@ def place_of(error: BaseException) -> str:
     return ""
 
 
+def is_ours(error: BaseException) -> bool:
+    """Tell whether this package raised an exception of its own: no bug of a user's code."""
+    return type(error).__module__.startswith("journeyman.")
+
+
 def log_caught(what: str, error: BaseException, *, level: int = logging.WARNING, told: Told | None = None) -> None:
     """Log what somebody else's code raised and nobody else raises: its class, file and line; its words and traceback,
     which may hold content, for debugging only.

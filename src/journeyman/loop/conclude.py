@@ -22,7 +22,7 @@ from journeyman.endings import (
     PromptContext,
     ValidationContext,
 )
-from journeyman.errors import InvalidArguments, log_caught
+from journeyman.errors import InvalidArguments, is_ours, log_caught
 from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
 from journeyman.history import History
 from journeyman.journal import TypedCodec
@@ -154,7 +154,7 @@ def _log_bug(run: Run, ending: Ending) -> None:
             what, error = "the type of the input", ending.cause and ending.cause.__cause__
         case _:
             return
-    if error is not None and not type(error).__module__.startswith("journeyman."):
+    if error is not None and not is_ours(error):
         log_caught(f"{run.path[-1]}: the run ended as {ending.code}, since {what}", error, level=logging.ERROR)
 
 
