@@ -27,6 +27,7 @@ from journeyman.output import Stopping as Stopping
 from journeyman.output import StopVerdict as StopVerdict
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
 from journeyman.tools.check import (
+    async_problems,
     function_problem,
     is_count,
     lacking,
@@ -474,6 +475,7 @@ def _check_functions(agent: Agent[Any, Any]) -> Iterator[Problem]:
         value = getattr(agent, name)
         if value is not None and not isinstance(value, PerRun):
             yield from function_problem(name, value, takes, n=n, least=least)
+    yield from async_problems("on_message", agent.on_message, code="INVALID_FUNCTION")
     if isinstance(agent.stop_guard, PerRun):
         takes = "the agent's name and its task"
         yield from function_problem("PerRun", agent.stop_guard.factory, takes, n=2)

@@ -336,12 +336,14 @@ class BudgetContext:
 
 @frozen
 class ValidationContext:
-    """A validator is wrong itself (it changed the output, or returned a value). A bug of the program, not of the
-    model, so no new attempt is made."""
+    """A validator is wrong itself: it changed the output, returned a value, or raised what broken code raises. A bug
+    of the program, not of the model, so no new attempt is made."""
 
     code: ClassVar = ErrorCode.VALIDATION_FAILED
     category: ClassVar[Category] = "validation"
-    hint: ClassVar = "Fix the validator: it must raise to reject, return nothing, and leave the output alone."
+    hint: ClassVar = (
+        "Fix the validator: it must raise ValueError or Rejected to reject, return nothing, and leave the output alone."
+    )
     layer: str
     reason: str
 

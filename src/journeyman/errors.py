@@ -29,13 +29,18 @@
     │   └── SessionInUse      another process, or this one, has the session open; names it
     └── RunError              `Failure.unwrap()` was called
 
-A run itself raises none of them but `DefinitionError`: it returns a `Failure`.
+A run itself raises none of them but `DefinitionError`: it returns a `Failure`. What somebody else's code raises and
+nobody else would see is logged by `log_caught`.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import os
 import re
+import traceback
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from journeyman.types import NOTHING_USED, Usage, frozen_in_order
@@ -62,6 +67,12 @@ ProviderErrorKind: TypeAlias = Literal[
 """How a model call failed. These labels do not change."""
 
 _ISSUES_SHOWN = 20
+_OURS: Final = os.path.dirname(__file__) + os.sep  # noqa: PTH120 - compared with the names of code
+_PYTHONS: Final = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 - as above
+_INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+HOW_TO_SEE_MORE: Final = "Set the logger 'journeyman' to DEBUG for its words and the traceback."
+"""Ends each line about what was caught; the command line has another way."""
+_log = logging.getLogger("journeyman")
 
 
 def words_of(error: BaseException) -> str:
@@ -76,6 +87,52 @@ def name_and_words(error: BaseException) -> str:
     """Return the class of an error, and its text if it has one."""
     words = words_of(error)
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+# -- what is caught and not raised ------------------------------------------------------------------------------------
+
+Told: TypeAlias = "set[tuple[str, str]]"
+"""What was logged already: what raised, and where."""
+
+told_here: ContextVar[Told | None] = ContextVar("journeyman_told", default=None)
+"""What was logged already of the run that goes on here, and of those below it; None: outside of any run."""
+
+
+def place_of(error: BaseException) -> str:
+    """Return the file and line where a user's code raised, as `/home/me/agents.py:12`; empty when none took part.
+
+    It is the innermost frame that is neither ours, nor Python's, nor an installed package's; else the innermost that is
+    not ours.
+    """
+    frames = [
+        (code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__) if (code := frame.f_code)
+    ]
+    others = [(file, line) for file, line in frames if not file.startswith((_OURS, "<frozen "))]
+    users = [each for each in others if not each[0].startswith(_PYTHONS) and not any(i in each[0] for i in _INSTALLED)]
+    for file, line in reversed(users or others):
+        return f"{file}:{line}"
+    return ""
+
+
+def is_ours(error: BaseException) -> bool:
+    """Tell whether this package raised an exception of its own: no bug of a user's code."""
+    return type(error).__module__.startswith("journeyman.")
+
+
+def log_caught(what: str, error: BaseException, *, level: int = logging.WARNING, told: Told | None = None) -> None:
+    """Log what somebody else's code raised and nobody else raises: its class, file and line; its words and traceback,
+    which may hold content, for debugging only.
+
+    The same of one run is logged once, by `told_here`; or by `told`, for what outlives a run.
+    """
+    told, place = told_here.get() if told is None else told, place_of(error)
+    if told is not None:
+        if (what, place) in told:
+            return
+        told.add((what, place))
+    where = f" at {place}" if place else ""
+    _log.log(level, "%s raised %s%s. %s", what, type(error).__name__, where, HOW_TO_SEE_MORE)
+    _log.debug("%s raised %s", what, name_and_words(error), exc_info=error)
 
 
 def count(number: int, noun: str) -> str:

@@ -23,7 +23,7 @@ import orjson
 from pydantic import ValidationError
 
 from journeyman.cancel import is_awaited, is_failure
-from journeyman.errors import name_and_words
+from journeyman.errors import log_caught, name_and_words
 from journeyman.types import (
     Block,
     Effect,
@@ -285,6 +285,7 @@ async def consult(gates: Sequence[Gate], request: GateRequest, approve: Approver
         except BaseException as error:
             if not is_failure(error):
                 raise
+            log_caught(f"The gate {getattr(gates[index], '__qualname__', type(gates[index]).__name__)}", error)
             return Deny(f"the gate failed: {name_and_words(error)}")
         if isinstance(verdict, Deny | Stop):
             return verdict
@@ -333,6 +334,7 @@ async def answer(approval: Approval, approve: Approver) -> Decision:
     except BaseException as error:
         if not is_failure(error):
             raise
+        log_caught("The approver", error)
         return Deny(f"the gate failed: {name_and_words(error)}")
     match decision:
         case Allow(extent) if extent not in get_args(Extent):
@@ -414,6 +416,7 @@ class Guard:
         except BaseException as error:
             if not is_failure(error):
                 raise
+            log_caught("The memory of a gate", error)
             self.failure = f"the memory of a gate failed: {name_and_words(error)}"
 
 

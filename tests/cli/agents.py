@@ -30,6 +30,10 @@ def long_enough(trip: Trip) -> None:
         raise ValueError(f"{trip.days} day is too short")
 
 
+def drop(message: object) -> None:
+    raise KeyError("what the user wrote")
+
+
 def poster(trip: Trip) -> str:
     return f"To {trip.city}!\nDays: {trip.days}"
 
@@ -123,6 +127,7 @@ hopeless = Agent(
     limits=Limits(attempts=2),
 )
 talker = Agent(name="talker", model=Scripted([call("talk"), "done"]), tools=[talk])
+buggy = Agent(name="buggy", model=Scripted(["done"]), on_message=drop)
 busy = Agent(
     name="busy",
     model=Scripted(

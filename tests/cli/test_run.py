@@ -90,3 +90,15 @@ async def test_another_model_takes_the_place_of_the_agents(warm: Warm) -> None:
         done = await asyncio.to_thread(warm, *words, env=env)
     assert (done.code, done.stdout) == (0, "From the other model.\n")
     assert "greeter · anthropic:claude-sonnet-5-5" in done.stderr
+
+
+def test_a_bug_that_the_run_survives_is_one_line_and_a_traceback_on_demand(warm: Warm) -> None:
+    done = warm("run", f"{AGENTS}:buggy", "Hello")
+    assert (done.code, done.stdout) == (0, "done\n")
+    said = f"! The listener Agent.on_message raised KeyError at {AGENTS.relative_to(Path.cwd())}:"
+    assert done.stderr.count(said) == 1
+    assert "Traceback" not in done.stderr
+    debugged = warm("run", f"{AGENTS}:buggy", "Hello", "--debug")
+    assert "Traceback (most recent call last):" in debugged.stderr
+    assert "KeyError: 'what the user wrote'" in debugged.stderr
+    assert warm("run", f"{AGENTS}:buggy", "Hello", "--quiet").stderr == ""

@@ -685,7 +685,8 @@ async def test_an_error_of_a_reflection_is_read_the_same_way(stage: Stage, error
         raise error
 
     await run(reporter(stage.model([report(1, "a"), submit()]), output=Output(Report, reflection=show)), "Go.")
-    assert stage.tool_results(1) == [ToolResult(text, is_error=True, tool_use_id="a")]
+    said = text if isinstance(error, Rejected) else f"{text}\nNo preview can be made; submit or revise."
+    assert stage.tool_results(1) == [ToolResult(said, is_error=True, tool_use_id="a")]
 
 
 # R23, R24, R49, A20, X9

@@ -459,7 +459,9 @@ async def test_events_tell_of_start_messages_and_end_before_the_notification(rec
 
 
 @virtual_clock
-async def test_what_listeners_and_notifications_raise_is_kept_and_breaks_nothing() -> None:
+async def test_what_listeners_and_notifications_raise_is_kept_and_logged_and_breaks_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def angry(*_: object) -> None:
         raise ValueError("not now")
 
@@ -467,6 +469,23 @@ async def test_what_listeners_and_notifications_raise_is_kept_and_breaks_nothing
         await ended(tasks, giving("x"))
         assert tasks.get("bg-1").status == "completed"
     assert [error.callback.rpartition(".")[2] for error in tasks.errors] == ["angry", "angry", "notify"]
+    listener, callback = [record.getMessage().partition(" at ")[0] for record in caplog.records]
+    assert listener.startswith("The listener ")
+    assert listener.endswith(".angry raised ValueError")
+    assert callback == "The callback notify raised ValueError"
+
+
+@virtual_clock
+async def test_work_that_raises_is_logged_without_its_words(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(context: TaskContext) -> str:
+        raise LookupError("a secret")
+
+    async with Tasks() as tasks:
+        await ended(tasks, work)
+        assert tasks.get("bg-1").error == "LookupError: a secret"
+    (logged,) = [record.getMessage() for record in caplog.records]
+    assert logged.startswith(f"Background work of bg-1 raised LookupError at {__file__}:")
+    assert "secret" not in logged
 
 
 @virtual_clock

@@ -171,13 +171,15 @@ async def test_mail_beats_work_that_could_be_claimed(door: Door) -> None:
     assert model.requests[2].messages[-1].text == "Paint the door."
 
 
-async def test_a_claim_that_raises_is_recorded_and_gives_no_work() -> None:
+async def test_a_claim_that_raises_is_recorded_and_logged_and_gives_no_work(caplog: pytest.LogCaptureFixture) -> None:
     def claim(name: str) -> str:
         raise ValueError(f"no work for {name}")
 
     async with Team("crew", hooks=TeamHooks(claim=claim)) as team:
         await done_by(team, "ada", ["Done."])
         assert [(error.callback, str(error.error)) for error in team.errors] == [("claim", "no work for ada")]
+    (logged,) = [record.getMessage() for record in caplog.records]
+    assert logged.startswith(f"The hook of the team claim raised ValueError at {__file__}:")
 
 
 async def test_mail_of_the_leader_may_be_preferred(door: Door) -> None:

@@ -352,7 +352,12 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         """Let `listener` hear every event from now on, after those before it. Return what unsubscribes it.
 
         If nobody else listens, a run that goes on is not heard; the next one is.
+
+        Raises:
+            DefinitionError: it is no function, or an async one: listeners are not awaited.
         """
+        if problems := [*listener_problems(listener)]:
+            raise DefinitionError("The listener", problems)
         self._listeners.append(listener)
 
         def unsubscribe() -> None:

@@ -23,6 +23,7 @@ from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.loading import lasting, load_agent, load_model
 from journeyman.cli.run import Flag, Job, Stdout, listener_of, not_started, parse_input, present
 from journeyman.cli.show.lines import arguments, clean, one_line
+from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.screen import Interrupt, Screen, open_screen, stderr_console
 from journeyman.durable.durable import Durable, path_of
@@ -279,7 +280,8 @@ def drive(
     screen = open_screen(quiet=job.quiet)
     stage = _Stage(job=job, place=place, screen=screen, outline=Outline() if job.tree else None)
     try:
-        return _drive(stage, begin, steal=steal, accept=accept)
+        with log_shown(screen.say, debug=job.debug):
+            return _drive(stage, begin, steal=steal, accept=accept)
     finally:
         screen.close()
 

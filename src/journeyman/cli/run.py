@@ -26,6 +26,7 @@ from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.loading import load_agent
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
+from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.outline import Outline
 from journeyman.cli.show.screen import Interrupt, PlainScreen, Screen, open_screen, print_error, stderr_console
 from journeyman.connect import connect
@@ -56,6 +57,7 @@ def run(  # noqa: PLR0913 - one for each option, all by name
     json: Flag = False,
     quiet: Flag = False,
     tree: Flag = False,
+    debug: Flag = False,
     durable: Flag = False,
     store: str | None = None,
     id: str | None = None,
@@ -74,6 +76,7 @@ def run(  # noqa: PLR0913 - one for each option, all by name
         json: Print one JSON document: the result, usage, attempts and history.
         quiet: Print nothing but the result, or the error.
         tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
+        debug: Show the traceback of whatever the agent's own code raises, also where the run goes on.
         durable: Keep each finished step, so that the run can go on after the death of its process.
         store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
         id: A name for the durable run. One that is there goes on, or its stored result is printed.
@@ -92,6 +95,7 @@ def run(  # noqa: PLR0913 - one for each option, all by name
         json=json,
         quiet=quiet,
         tree=tree,
+        debug=debug,
     )
     if durable:  # what else it needs is imported for it alone
         begin = resolve_name("journeyman.cli.durable:begin")
@@ -115,6 +119,8 @@ class Job:
     quiet: bool = False
     tree: bool = False
     """Whether the whole tree is printed at the end, also if `quiet`."""
+    debug: bool = False
+    """Whether tracebacks of what the user's code raised are shown."""
     notice: str = ""
     """The first line to show."""
     cassette: Cassette | None = None
@@ -127,7 +133,8 @@ def perform(job: Job) -> int:
     try:
         if job.notice:
             screen.say([Line(text=job.notice, rows=3), EMPTY])
-        return _perform(job, screen)
+        with log_shown(screen.say, debug=job.debug):
+            return _perform(job, screen)
     finally:
         screen.close()
 

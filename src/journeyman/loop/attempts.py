@@ -15,7 +15,7 @@ from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
 from journeyman.budget import UNLIMITED, Budget
 from journeyman.cancel import Abort, current_scope, is_awaited, is_cancellation, is_failure
 from journeyman.endings import AttemptsContext, Ending, ErrorCode, InvalidInputContext, IterationsContext, PromptContext
-from journeyman.errors import name_and_words
+from journeyman.errors import name_and_words, told_here
 from journeyman.events import AttemptStarted, Callbacks, Listener, ValidationFailed
 from journeyman.gate import guarding
 from journeyman.journal import TypedCodec
@@ -121,6 +121,7 @@ def _no_agent(given: object) -> Failure:
 async def carry_out(run: Run) -> Result[Any]:
     """Do the run that was begun, and return how it ended."""
     path, scope, above = current_path.set(run.path), current_scope.set(run.scope), current_run.set(run)
+    told = told_here.set(set() if run.above is None else told_here.get())
     code: ErrorCode | None = ErrorCode.EXECUTION_CANCELLED
     try:
         known = await known_end(run)
@@ -145,6 +146,7 @@ async def carry_out(run: Run) -> Result[Any]:
             raise asyncio.CancelledError from error
         raise
     finally:
+        told_here.reset(told)
         current_path.reset(path)
         current_scope.reset(scope)
         current_run.reset(above)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ from itertools import count as count_from
 from typing import Any, Final, cast
 
 from journeyman.cancel import Scope, current_call, is_awaited, is_failure
-from journeyman.errors import InvalidArguments, OutcomeUnknown, StepTooLarge, count
+from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count, log_caught
 from journeyman.events import CallAbandoned, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import DECISION, Approval, Approver, Decision, Deny, GateRequest, Guard, Stop, answer, seen_of
 from journeyman.journal import Journal, Reservation, about_call
@@ -328,6 +329,8 @@ async def _executed(run: Run, tool: Tool[..., Any], use: ToolUse, arguments: Arg
         # Parsers of arguments raise SystemExit for wrong ones: that is no wish of the program to end.
         if not is_failure(error) and not isinstance(error, SystemExit):
             raise
+        if not isinstance(error, Rejected):  # else the tool means it; in any case the model reads it
+            log_caught(f"The tool {tool.name}", error, level=logging.DEBUG)
         return Outcome(error_result(error), "raised")
     if result.is_error:
         return Outcome(result, "rejected")

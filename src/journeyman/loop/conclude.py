@@ -11,8 +11,18 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from journeyman.cancel import Cause, is_awaited, is_failure
-from journeyman.endings import BudgetContext, CancelledContext, Context, Ending, InternalContext, ProjectionContext
-from journeyman.errors import InvalidArguments
+from journeyman.endings import (
+    BudgetContext,
+    CancelledContext,
+    Context,
+    Ending,
+    InternalContext,
+    InvalidInputContext,
+    ProjectionContext,
+    PromptContext,
+    ValidationContext,
+)
+from journeyman.errors import InvalidArguments, is_ours, log_caught
 from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
 from journeyman.history import History
 from journeyman.journal import TypedCodec
@@ -124,7 +134,28 @@ async def conclude(run: Run, ended: Finished | Ending | None) -> Result[Any]:
             if not is_failure(error):
                 raise
             ended = run.ending(ProjectionContext(reason=words_without_secrets(error)), error)
+    if isinstance(ended, Ending):
+        _log_bug(run, ended)
     return await _told_result(run, _result(run, ended, state))
+
+
+def _log_bug(run: Run, ending: Ending) -> None:
+    """Log what the user's code raised, if that ends the run. What our own code raises, the ending tells in full."""
+    match ending.context:
+        case InternalContext(where=what):
+            error = ending.cause
+        case PromptContext(prompt=prompt):
+            what, error = f"the {prompt} prompt", ending.cause
+        case ProjectionContext():
+            what, error = "Agent.project", ending.cause
+        case ValidationContext(layer=layer):
+            what, error = f"the validator {layer}", ending.cause
+        case InvalidInputContext():
+            what, error = "the type of the input", ending.cause and ending.cause.__cause__
+        case _:
+            return
+    if error is not None and not is_ours(error):
+        log_caught(f"{run.path[-1]}: the run ended as {ending.code}, since {what}", error, level=logging.ERROR)
 
 
 async def _close(run: Run) -> None:

@@ -6,6 +6,7 @@ to continue.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
@@ -20,11 +21,12 @@ from journeyman.endings import (
     SubmitContext,
     TruncatedContext,
 )
-from journeyman.errors import InvalidArguments, name_and_words
+from journeyman.errors import InvalidArguments, Rejected, log_caught, name_and_words
 from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated, Outcome, Run, current_run
 from journeyman.loop.steps import decided
+from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_code
 from journeyman.output import Escalate, KeepGoing, Reflection, StopAfter, Stopping
 from journeyman.tools.results import error_result, to_result
 from journeyman.tools.schema import OutputSchema
@@ -33,6 +35,7 @@ from journeyman.types import Message, Text, ToolResult, ToolUse, value_class
 
 _PREVIEW: Final = TypedCodec[ToolResult](ToolResult)
 _GUARDED: Final = TypedCodec[KeepGoing | Escalate | None](KeepGoing | Escalate | None)
+_NO_PREVIEW: Final = "No preview can be made; submit or revise."
 SUPERSEDED = "Error: superseded by a later call in the same response."
 
 
@@ -102,6 +105,8 @@ class SubmitHandIn:
         self._max_chars = agent.max_result_chars
         self._draft: _Draft | None = None
         self._fresh = False
+        self._broken: ValidatorBroken | None = None
+        """Why no draft can be checked."""
 
     @property
     def has_draft(self) -> bool:
@@ -121,9 +126,11 @@ class SubmitHandIn:
         return result
 
     async def _shown(self, id: str, raw: str, malformed: str | None) -> ToolResult:
+        run = cast("Run", current_run.get())  # whose call it is
         try:
             draft = self._schema.parse(raw)
         except InvalidArguments as invalid:
+            self._broken = broken_code(run, SCHEMA_LAYER, invalid.__cause__)
             refused = error_result(invalid)
             told = quoting(refused.text, malformed, may_be_quoted=self._schema.may_be_quoted)
             return replace(refused, content=told)
@@ -135,13 +142,18 @@ class SubmitHandIn:
             except BaseException as error:
                 if not is_failure(error):
                     raise
-                return error_result(error)
+                told = error_result(error)
+                if isinstance(error, Rejected):
+                    return told
+                log_caught("The reflection", error, level=logging.ERROR)
+                return replace(told, content=f"{told.text}\n{_NO_PREVIEW}")
 
-        run = cast("Run", current_run.get())  # whose call it is
         return await decided(run, run.key(f"preview/{id}"), preview, codec=_PREVIEW)
 
     async def look(self, run: Run, iterated: Iterated) -> Candidate | Ending | None:
         fresh, self._fresh = self._fresh, False
+        if self._broken is not None:
+            return self._broken.ending(run)
         if not iterated.calls:
             return _without_calls(run, iterated, self._submit_name, nudge=self._nudge, has_draft=self.has_draft)
         withheld = [call for call in iterated.calls if call.outcome is None]
@@ -250,6 +262,7 @@ class TextHandIn:
             except BaseException as error:
                 if not is_failure(error):
                     raise
+                log_caught("The stop guard, which ends the run,", error, level=logging.ERROR)
                 return Escalate(name_and_words(error))
             return verdict if isinstance(verdict, KeepGoing | Escalate) else None
 

@@ -219,6 +219,7 @@ def _message_listener(run: Run, told: Callable[..., object]) -> Listener:
         task = run.input if isinstance(run.input, str) else run.agent.plan.input.dump(run.input).decode()
         told(event.message, MessageContext(path=event.path, agent=run.agent.name, task=task, index=event.index))
 
+    on_message.__qualname__ = "Agent.on_message"  # by which errors name it
     return on_message
 
 

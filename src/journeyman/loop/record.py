@@ -198,6 +198,8 @@ class Run:
     """What had arrived of an answer that broke off, if it was the last."""
     records: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
     """The attempts that have ended."""
+    doubtful: set[str] = field(default_factory=set[str])
+    """Where validators raised what may be a bug of theirs: once more, and the run ends."""
     is_told: bool = False
     """True once those who watch are told how it ended."""
 

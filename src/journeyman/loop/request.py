@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, cast
 from pydantic_core import from_json
 
 from journeyman.cancel import is_failure
-from journeyman.errors import name_and_words
+from journeyman.errors import log_caught, name_and_words
 from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.history import encodable
 from journeyman.loop.record import Run
@@ -224,6 +224,7 @@ class _Shortening:
             if not is_failure(raised):
                 raise
             error = name_and_words(raised)
+            log_caught(f"The compaction strategy {strategy.name!r}", raised)
         else:
             saved = 0 if error else max(0, _size(self.messages) - _size(shortened.messages))
             self.messages = shortened.messages if saved else self.messages

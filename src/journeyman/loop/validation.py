@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from journeyman.agent import Validator
 from journeyman.cancel import Abort, is_awaited, is_failure
 from journeyman.endings import Ending, ValidationContext
-from journeyman.errors import InvalidArguments, Rejected, words_of
+from journeyman.errors import InvalidArguments, Rejected, log_caught, place_of, words_of
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.journal import as_json
 from journeyman.loop.record import Candidate, Layer, Run
@@ -25,6 +25,7 @@ from journeyman.loop.steps import decided
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.context import own_copy
 from journeyman.tools.issues import written_path
+from journeyman.tools.redaction import words_without_secrets
 from journeyman.tools.schema import OutputSchema
 from journeyman.tools.written import quoting
 from journeyman.types import record_class, value_class
@@ -32,19 +33,30 @@ from journeyman.types import record_class, value_class
 T = TypeVar("T")
 
 
+@value_class()
 class _LayerCodec:
-    """Stores what a validator said. What it raised is not kept: it is no JSON, and nothing reads it but the report."""
+    """Stores what a validator said. What it raised is not kept: it is no JSON, and nothing reads it but the report. Of
+    what may be a bug, the line is kept."""
+
+    doubtful: set[str]
+    """Where the validators of this run raised such."""
 
     def encode(self, value: LayerOutcome) -> bytes:
         said = {"name": value.name, "description": value.description}
-        return as_json({**said, "passed": value.passed, "feedback": value.feedback})
+        doubt = {"doubtful": [f"{value.name} {place_of(bug)}"]} if (bug := _bug_in(value.error)) is not None else {}
+        return as_json({**said, "passed": value.passed, "feedback": value.feedback, **doubt})
 
     def decode(self, data: bytes) -> LayerOutcome:
-        return LayerOutcome(kind="validator", **from_json(data))
+        said = from_json(data)
+        self.doubtful.update(said.pop("doubtful", ()))
+        return LayerOutcome(kind="validator", **said)
 
 
-_JUDGED: Final = _LayerCodec()
-_SCHEMA_LAYER = "schema"
+SCHEMA_LAYER: Final = "schema"
+_BROKEN: Final = (NameError, ImportError, NotImplementedError)
+"""No output could raise these: the code that judges is broken."""
+_DOUBTFUL: Final = (TypeError, AttributeError, RecursionError)
+"""An output may raise these, and so may broken code: twice from the same line, it is the code."""
 _SCHEMA_DESCRIPTION = "The output must fit its type."
 
 
@@ -73,7 +85,7 @@ async def validate(run: Run, candidate: Candidate) -> Verdict | Ending:
         if run.agent.validators and run.attempt.report.passed:
             await _validators(run, candidate, value)
     except ValidatorBroken as broken:
-        return run.ending(ValidationContext(layer=broken.layer, reason=broken.reason), broken)
+        return broken.ending(run)
     await run.scope.checkpoint()
     return Verdict(run.attempt.report, value)
 
@@ -88,10 +100,12 @@ async def _schema_layer(run: Run, schema: OutputSchema[Any], candidate: Candidat
             value = schema.parse(candidate.raw)
         except InvalidArguments as invalid:
             error = invalid
+            if (broken := broken_code(run, SCHEMA_LAYER, invalid.__cause__)) is not None:
+                raise broken from invalid.__cause__
         told = "" if error is None else "\n".join(f"- {issue}" for issue in error.issues)
         malformed = None if error is None or candidate.call is None else candidate.call.malformed
         return LayerOutcome(
-            name=_SCHEMA_LAYER,
+            name=SCHEMA_LAYER,
             kind="schema",
             description=_SCHEMA_DESCRIPTION,
             passed=error is None,
@@ -99,7 +113,7 @@ async def _schema_layer(run: Run, schema: OutputSchema[Any], candidate: Candidat
             error=error,
         )
 
-    await _announced(run, Layer(_SCHEMA_LAYER, "schema", _SCHEMA_DESCRIPTION, parse))
+    await _announced(run, Layer(SCHEMA_LAYER, "schema", _SCHEMA_DESCRIPTION, parse))
     return value
 
 
@@ -114,13 +128,23 @@ async def _validators(run: Run, candidate: Candidate, value: object) -> None:
     try:
         for number, validator in enumerate(validators):
             key = f"attempt/{run.attempt.number}/verdict/{number}"
-            judged = partial(check, validator, value, pristine)
-            work = partial(decided, run, key, lambda _, judged=judged: judged(), codec=_JUDGED)
+            judged = partial(_judged, validator, value, pristine)
+            work = partial(decided, run, key, judged, codec=_LayerCodec(run.doubtful))
             layer = Layer(layer_name(validator), "validator", layer_description(validator), work)
             if not (await _announced(run, layer)).passed:
                 return
     finally:
         _checking.reset(token)
+
+
+async def _judged(
+    validator: Callable[[Any], Any], value: object, pristine: Pristine[Any] | None, run: Run
+) -> LayerOutcome:
+    outcome = await check(validator, value, pristine)
+    broken = broken_code(run, outcome.name, outcome.error)
+    if broken is not None:
+        raise broken from outcome.error
+    return outcome
 
 
 async def _announced(run: Run, layer: Layer) -> LayerOutcome:
@@ -172,12 +196,44 @@ def validation_context() -> Checking:
 
 
 class ValidatorBroken(Exception):
-    """A validator did what no validator may do."""
+    """A validator did what no validator may do, or is broken itself."""
 
     def __init__(self, layer: str, reason: str) -> None:
         super().__init__(f"Validator {layer!r} {reason}.")
         self.layer = layer
         self.reason = reason
+
+    def ending(self, run: Run) -> Ending:
+        """Return the end of the run that this is."""
+        return run.ending(ValidationContext(layer=self.layer, reason=self.reason), self.__cause__ or self)
+
+
+def broken_code(run: Run, layer: str, error: BaseException | None) -> ValidatorBroken | None:
+    """Say that a layer which raised is broken, if it is; None if it only does not like the output.
+
+    What may be a bug is logged, and the run remembers the line: it is one, when the same line raises once more.
+    """
+    bug = _bug_in(error)
+    if bug is None:
+        return None
+    line = f"{layer} {place_of(bug)}"
+    if isinstance(bug, _DOUBTFUL) and line not in run.doubtful:
+        run.doubtful.add(line)
+        log_caught(f"{run.path[-1]}: the validator {layer}", bug)
+        return None
+    times = " again" if isinstance(bug, _DOUBTFUL) else ""
+    place = place_of(bug) or place_of(error or bug)
+    broken = ValidatorBroken(layer, f"raised {words_without_secrets(bug)}{times}{place and f', at {place}'}")
+    broken.__cause__ = error
+    return broken
+
+
+def _bug_in(error: BaseException | None) -> BaseException | None:
+    """Return what was raised, or the first of a group, that judges no output but shows a bug."""
+    if isinstance(error, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        return next((bug for each in inner if (bug := _bug_in(each)) is not None), None)
+    return error if isinstance(error, (*_BROKEN, *_DOUBTFUL)) else None
 
 
 class Pristine(Generic[T]):

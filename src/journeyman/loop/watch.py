@@ -12,6 +12,7 @@ from typing import Final
 
 from journeyman.cancel import is_awaited, is_failure
 from journeyman.endings import Place
+from journeyman.errors import Told, log_caught
 from journeyman.events import (
     AttemptCompleted,
     AttemptStarted,
@@ -54,6 +55,13 @@ class Watch:
     """Tells whether what is told now was told before, in an earlier life of the run; None: nothing was."""
     errors: list[CallbackError] = field(default_factory=list[CallbackError])
     """What listeners and callbacks raised, in order."""
+    told: Told = field(default_factory=set[tuple[str, str]])
+    """What of it was logged."""
+
+    def regret(self, kind: str, name: str, error: BaseException) -> None:
+        """Remember and log what a listener, a callback or a hook of this name raised."""
+        self.errors.append(CallbackError(callback=name, error=error))
+        log_caught(f"The {kind} {name}", error, told=self.told)
 
     @property
     def is_heard(self) -> bool:
@@ -83,7 +91,7 @@ class Watch:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            self.errors.append(CallbackError(callback=_name_of(listener), error=error))
+            self.regret("listener", _name_of(listener), error)
 
     async def tell(self, event: Event, place: Place) -> None:
         """Give the event to every listener, then to its callback, and await that."""
@@ -104,7 +112,7 @@ class Watch:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            self.errors.append(CallbackError(callback=name, error=error))
+            self.regret("callback", name, error)
 
     def _context(self, facts: _CallFacts, place: Place) -> CallbackContext:
         return CallbackContext(

@@ -22,7 +22,7 @@ from pydantic_core import from_json, to_json
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import Abort
-from journeyman.errors import InvalidArguments, SubagentMisused, words_of
+from journeyman.errors import InvalidArguments, SubagentMisused, log_caught, words_of
 from journeyman.events import Event, Listener, MessageCommitted, ModelResponded, ToolCalled, ToolFinished
 from journeyman.history import History
 from journeyman.inbox import current_inbox
@@ -386,6 +386,7 @@ async def team(delegation: Delegation, call: TeamCall, spawner: TeamSpawner | Sp
     try:
         made = await spawned(spawner, request)
     except Exception as error:  # whatever a host's spawner raises
+        log_caught("What spawns members of the team", error)
         raise SubagentMisused(f"{call.name!r} cannot join the team: {words_of(error)}") from error
     where = f" of team {made.team_name!r}" if call.team_name else ""
     message = f"{made.name!r} is a member{where} now, and works by itself."

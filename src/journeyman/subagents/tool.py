@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from journeyman.agent import Agent, Host, host_problems
 from journeyman.cancel import Abort
-from journeyman.errors import DefinitionError, Problem, SubagentMisused, name_and_words
+from journeyman.errors import DefinitionError, Problem, SubagentMisused, log_caught, name_and_words
 from journeyman.events import Listener
 from journeyman.model import Model
 from journeyman.result import Result
@@ -204,6 +204,7 @@ class Subagents(Tool[..., Any]):
             made = self.create_model(name)
             model = await made if inspect.isawaitable(made) else made
         except Exception as error:
+            log_caught("Subagents.create_model", error)
             raise SubagentMisused(f"Model {name!r} cannot be used: {name_and_words(error)}") from error
         if next(model_problems("model", model), None) is not None or model is None:  # pyright: ignore[reportUnnecessaryComparison] - users' code may not be typed
             raise SubagentMisused(

@@ -16,13 +16,12 @@ from threading import get_ident
 from typing import Final, Literal
 
 from journeyman.cancel import call_in, is_awaited, is_done_for
-from journeyman.errors import Rejected, count, name_and_words
+from journeyman.errors import Rejected, count, is_ours, log_caught, name_and_words
 from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged
 from journeyman.gate import current_guard
 from journeyman.inbox import Inbox
 from journeyman.loop.record import detach
 from journeyman.loop.watch import Watch
-from journeyman.result import CallbackError
 from journeyman.tools.background import (
     Notify,
     OutputFactory,
@@ -207,6 +206,8 @@ class RunningTask:
         words = error.text if isinstance(error, Rejected) and error.text.strip() else name_and_words(error)
         if self.context.abort.aborted or (self._carrier is not None and self._carrier.cancelling() > 0):
             return _TaskEnd("killed", error=None if is_leak else words)
+        if not is_ours(error):  # ours tell of a command, a member or a run that failed
+            log_caught(f"Background work of {self.context.info.id}", error, told=self.host.watch.told)
         leaked = "it cancelled something of its own, and let the error leak"
         return _TaskEnd("failed", error=leaked if is_leak else words)
 
@@ -284,7 +285,7 @@ class RunningTask:
             self._regret(error)
 
     def _regret(self, error: BaseException) -> None:
-        self.host.watch.errors.append(CallbackError(callback="notify", error=error))
+        self.host.watch.regret("callback", "notify", error)
 
 
 def outlive(context: TaskContext) -> None:

@@ -30,7 +30,6 @@ from journeyman.events import (
     Reason,
 )
 from journeyman.loop.watch import Watch
-from journeyman.result import CallbackError
 from journeyman.team.mail import Mailbox, TeamHooks, Waiters
 from journeyman.team.members import EVERYBODY, LEADER, Member, Registry, Roster, current_member
 from journeyman.types import RunPath
@@ -191,8 +190,8 @@ class PostOffice:
             self.watch.show(MailReturned(path=self.path, letter=letter))
 
     def regret(self, hook: str, error: BaseException) -> None:
-        """Remember what a hook raised."""
-        self.watch.errors.append(CallbackError(callback=hook, error=error))
+        """Remember and log what a hook raised."""
+        self.watch.regret("hook of the team", hook, error)
 
     # -- what members do
 

@@ -19,7 +19,7 @@ from threading import RLock
 from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
 from journeyman.cancel import Abort, is_awaited
-from journeyman.errors import count, name_and_words
+from journeyman.errors import count, log_caught, name_and_words
 from journeyman.events import Identity, Liveness, TaskInfo, TaskKind
 from journeyman.files import make_private_folder, private
 from journeyman.inbox import Inbox
@@ -168,6 +168,7 @@ class TaskOutput:
             made = factory(id, subject)
             self._writer, self.path = await made if is_awaited(made) else made
         except Exception as error:  # noqa: BLE001 - whatever the host's factory raises
+            log_caught("What opens the output of background work", error)
             self.errors.append(f"cannot open the output: {name_and_words(error)}")
 
     def write(self, record: Record) -> None:
@@ -179,6 +180,7 @@ class TaskOutput:
                 try:
                     self._writer.write(f"{line}\n")
                 except Exception as error:  # noqa: BLE001 - whatever the host's writer raises
+                    log_caught("What writes the output of background work", error)
                     self.errors.append(f"cannot write the output: {name_and_words(error)}")
                     self.close()
 
@@ -197,6 +199,7 @@ class TaskOutput:
                 if writer is not None:
                     writer.close()
             except Exception as error:  # noqa: BLE001 - whatever the host's writer raises
+                log_caught("What closes the output of background work", error)
                 self.errors.append(f"cannot close the output: {name_and_words(error)}")
 
     def tail(self) -> str:

@@ -124,6 +124,16 @@ def listener_problems(given: object) -> Iterator[Problem]:
     """Give what is wrong with a listener."""
     if not callable(given):
         yield Problem("INVALID_ARGUMENT", f"on_event is {given!r}.", "Pass a function of an event.")
+    yield from async_problems("on_event", given)
+
+
+def async_problems(what: str, given: object, *, code: str = "INVALID_ARGUMENT") -> Iterator[Problem]:
+    """Give a problem if a function that is called, and not awaited, is `async def`."""
+    call = getattr(given, "__call__", None)  # noqa: B004 - what it does is asked for, not whether it is there
+    if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(call):
+        name = getattr(given, "__qualname__", None) or repr(given)
+        hint = "It is called, and not awaited: pass a plain function (def). What is awaited goes into Callbacks(…)."
+        yield Problem(code, f"{what}, {name}, is an async function.", hint)
 
 
 # -- limits and settings ----------------------------------------------------------------------------------------------

@@ -32,8 +32,9 @@ from journeyman.cli.chat.sessions import SessionFile, data_folder, make_folder
 from journeyman.cli.chat.tree import recalled
 from journeyman.cli.chat.view import Entry, Keys, View
 from journeyman.cli.loading import load_agent, load_model
-from journeyman.cli.run import Stdout, output_json, parse_input
+from journeyman.cli.run import Flag, Stdout, output_json, parse_input
 from journeyman.cli.show.lines import EMPTY, Line
+from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import Interrupt, PlainScreen, hearing, print_error, stderr_console
 from journeyman.endings import ErrorCode
 from journeyman.errors import InvalidArguments
@@ -60,6 +61,7 @@ def chat(
     session_file: Path | None = None,
     model: str | None = None,
     mode: Mode | None = None,
+    debug: Flag = False,
 ) -> int:
     """Talk with an agent. What is typed while it works steers it. /help shows what else there is.
 
@@ -74,14 +76,15 @@ def chat(
         model: Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5.
         mode: What happens to calls of which no rule speaks, by the gate that an agent without one gets (balanced),
             or besides its own.
+        debug: Show the traceback of whatever the agent's own code raises, also where the chat goes on.
     """
     agent = load_agent(target)
     host = Host(model=load_model(model), gate=_gate(agent, target, mode))
     sessions = SessionFile(given=session_file, resume=resume)
     if not (os.isatty(0) and os.isatty(1) and os.environ.get("TERM", "") not in ("dumb", "unknown")):
-        return _converse_plainly(agent, host, sessions)
+        return _converse_plainly(agent, host, sessions, debug=debug)
     try:
-        return _converse(agent, host, sessions)
+        return _converse(agent, host, sessions, debug=debug)
     finally:
         if sessions.id:
             file = "" if sessions.given is None else f" --session-file {quote(str(sessions.path))}"
@@ -103,7 +106,7 @@ def _gate(agent: Agent[Any, Any], target: str, mode: Mode | None) -> Permission 
 # -- in a terminal ----------------------------------------------------------------------------------------------------
 
 
-def _converse(agent: Agent[Any, Any], host: Host, sessions: SessionFile) -> int:
+def _converse(agent: Agent[Any, Any], host: Host, sessions: SessionFile, *, debug: bool) -> int:
     view = View()
     dialog = Dialog(agent, view, sessions)
     # Leaving the runner may wait for a thread of the user's. The terminal ends the process then.
@@ -116,7 +119,7 @@ def _converse(agent: Agent[Any, Any], host: Host, sessions: SessionFile) -> int:
             else:
                 terminal.leave(_TERMINATED)
 
-        with hearing(hear), runner:
+        with log_shown(dialog.say, debug=debug), hearing(hear), runner:
             runner.run(_conversed_in_terminal(agent, host, dialog, terminal))
     return dialog.exit_code
 
@@ -179,14 +182,14 @@ def _greeting(agent: Agent[Any, Any], host: Host, sessions: SessionFile, chat: C
 # -- without a terminal ------------------------------------------------------------------------------------------------
 
 
-def _converse_plainly(agent: Agent[Any, Any], host: Host, sessions: SessionFile) -> int:
+def _converse_plainly(agent: Agent[Any, Any], host: Host, sessions: SessionFile, *, debug: bool) -> int:
     """Say the lines of stdin to the agent, and return the exit code: 1 as soon as a turn fails."""
     screen, view, abort = PlainScreen(stderr_console()), View(), Abort()
     view.watch(lambda: screen.say(view.take()))
     plain = _Plain(agent, Dialog(agent, view, sessions, shows_answers=False))
     interrupt = Interrupt(abort, screen.stopping)
     interrupt.has_ended = True  # nothing runs yet: a signal quits
-    with interrupt.listening(), asyncio.Runner() as runner:
+    with log_shown(screen.say, debug=debug), interrupt.listening(), asyncio.Runner() as runner:
         code = runner.run(_conversed(plain, host, abort, interrupt))
         interrupt.has_ended = True
     return code if interrupt.exit_code is None else interrupt.exit_code

@@ -1,0 +1,52 @@
+"""What the library logs while a command runs: one line for each record, where the tree goes; tracebacks on demand."""
+
+from __future__ import annotations
+
+import logging
+import os
+import traceback
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from journeyman.cli.show.lines import Line, one_line
+from journeyman.errors import HOW_TO_SEE_MORE
+
+_ROWS: Final = 4
+_HINT: Final = "See it all with --debug."
+
+
+@contextmanager
+def log_shown(say: Callable[[Sequence[Line]], None], *, debug: bool) -> Generator[None]:
+    """Show while the block runs what is logged; with `debug` also what may hold content: words and tracebacks."""
+    logger = logging.getLogger("journeyman")
+    handler, level = _Shown(say, logging.DEBUG if debug else logging.WARNING), logger.level
+    logger.addHandler(handler)
+    if debug:
+        logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+
+
+class _Shown(logging.Handler):
+    def __init__(self, say: Callable[[Sequence[Line]], None], level: int) -> None:
+        super().__init__(level)
+        self._say = say
+        self._folder = ""
+        with suppress(OSError):  # it may have been removed
+            self._folder = f"{Path.cwd()}{os.sep}"
+
+    def emit(self, record: logging.LogRecord) -> None:
+        hint = "" if self.level == logging.DEBUG else _HINT
+        said = record.getMessage().replace(HOW_TO_SEE_MORE, hint)
+        text = one_line(said.replace(f" {self._folder}", " ")).strip()
+        mark = "failed" if record.levelno >= logging.ERROR else "warning"
+        lines = [Line(mark=mark, text=text, rows=_ROWS)]
+        if record.exc_info and record.exc_info[1] is not None:
+            raised = "".join(traceback.format_exception(record.exc_info[1]))
+            lines = [Line(mark="bar", text=row, rows=_ROWS) for row in raised.splitlines()]
+        self._say(lines)
