@@ -328,6 +328,8 @@ import socket
 with asyncio.Runner() as runner:
     runner.run(main())
     connections[0].connection.shutdown(socket.SHUT_RDWR)
+    ended_s = runner.get_loop().time()
+    runner.get_loop().time = lambda: ended_s + 10
     runner.run(main())
 tell()
 """

@@ -38,6 +38,7 @@ EVENT_LIMIT_BYTES: Final = 32 * 1024 * 1024
 
 _DRAIN_S: Final = 0.25  # an answer is complete, only its connection is at stake
 _KEEP_ALIVE_S: Final = 45.0
+_FRESH_S: Final = 1.0  # no server closes a connection so soon
 _ROUNDS_TO_NOTICE: Final = 2
 """How often the event loop must look around to notice that a server has closed a connection while it did not run."""
 _FIRST_BYTES: Final = 16 * 1024  # aiohttp copies the first piece, to send it with the headers
@@ -337,6 +338,8 @@ class _Connections:
     """How many blocks of each owner are open."""
     environment: _Environment = field(default_factory=_environment)
     """What the environment says of proxies and authorities."""
+    used_at_s: float = 0.0
+    """When the last request ended."""
     looked_at_s: float = 0.0
     """When it was last looked for pools of which no connection is left."""
     has_ended: bool = False
@@ -349,13 +352,16 @@ class _Connections:
         key = (owner, scheme, place, frozenset(exchange.headers.items()), self.environment)
         pool = self.pools.get(key)
         if pool is None:
-            pool = self.pools[key] = _Pool(_session(scheme), _proxy_for(exchange.url), owner)
+            # aiohttp's own trust_env would ask anew, in two threads, for every request, and read ~/.netrc.
+            bypassed = urllib.request.proxy_bypass(urlsplit(exchange.url).hostname or "")
+            proxy = None if bypassed else urllib.request.getproxies().get(scheme)
+            pool = self.pools[key] = _Pool(_session(scheme), proxy, owner)
         pool.n_requests += 1
         return pool
 
     async def give_back(self, pool: _Pool) -> None:
         pool.n_requests -= 1
-        pool.used_at_s = asyncio.get_running_loop().time()
+        pool.used_at_s = self.used_at_s = asyncio.get_running_loop().time()
         if self.has_ended and pool.n_requests == 0:
             await self._close(pool)
 
@@ -364,12 +370,13 @@ class _Connections:
         self.environment = _environment()
         if not self.pools:
             return
-        long_ago_s = asyncio.get_running_loop().time() - _KEEP_ALIVE_S
-        if self.looked_at_s < long_ago_s:
-            self.looked_at_s = asyncio.get_running_loop().time()
-            await self._close(*[pool for pool in self.pools.values() if pool.used_at_s < long_ago_s])
-        for _ in range(_ROUNDS_TO_NOTICE):
-            await asyncio.sleep(0)
+        now_s = asyncio.get_running_loop().time()
+        if self.looked_at_s < now_s - _KEEP_ALIVE_S:
+            self.looked_at_s = now_s
+            await self._close(*[pool for pool in self.pools.values() if pool.used_at_s < now_s - _KEEP_ALIVE_S])
+        if self.used_at_s < now_s - _FRESH_S:
+            for _ in range(_ROUNDS_TO_NOTICE):
+                await asyncio.sleep(0)
 
     async def disown(self, owner: object) -> None:
         """Leave a block of this owner, and with the last one close what is its own."""
@@ -481,14 +488,6 @@ class _Refreshed(AbstractAsyncContextManager[None]):
 
     async def __aexit__(self, *raised: object) -> None:
         """Leave everything open: it is the loop's."""
-
-
-def _proxy_for(url: str) -> str | None:
-    """Return the proxy that the environment names for `url`."""
-    # aiohttp's own trust_env would ask anew, in two threads, for every request, and read passwords from ~/.netrc.
-    parts = urlsplit(url)
-    bypassed = urllib.request.proxy_bypass(parts.hostname or "")
-    return None if bypassed else urllib.request.getproxies().get(parts.scheme)
 
 
 def _session(scheme: str) -> aiohttp.ClientSession:
