@@ -17,6 +17,7 @@ from benchmarks import (
     openai_wire,
     over_http,
     parallel_calls,
+    runs_in_a_row,
     start_up,
 )
 from benchmarks.measuring import FULL, QUICK, TINY, Effort, Row
@@ -25,6 +26,7 @@ from benchmarks.table import document, header, table
 BENCHMARKS: dict[str, Callable[[Effort], list[Row]]] = {
     "in-process": in_process.measure,
     "over-http": over_http.measure,
+    "in-a-row": runs_in_a_row.measure,
     "openai": openai_wire.measure,
     "growth": growth.measure,
     "fan-out": fan_out.measure,

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 ROOT = Path(__file__).parent.parent
+CERTIFICATES = ROOT / "tests" / "contracts" / "certificates"
 
 
 @contextmanager
@@ -25,10 +26,11 @@ def serving(*, iterations: int, delay_s: float = 0.0) -> Generator[str]:
 
 
 @contextmanager
-def always(document: object) -> Generator[str]:
+def always(document: object, *, tls: bool = False) -> Generator[str]:
     """Serve the same JSON document to every request. Give the address."""
-    with _written(document) as name, _started("benchmarks.fixed_answer", name) as url:
-        yield url
+    certificate = [str(CERTIFICATES / "here.pem")] if tls else []
+    with _written(document) as name, _started("benchmarks.fixed_answer", name, *certificate) as url:
+        yield url.replace("http", "https") if tls else url
 
 
 @contextmanager

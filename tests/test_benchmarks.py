@@ -23,6 +23,10 @@ LONGEST_STALL = "longest stall of the event loop, tool blocks 200 ms"
 MEASURED = {
     "in-process": ["in process, 2 iterations | by hand", "in process, 6 iterations | by hand"],
     "over-http": ["over HTTP, 2 iterations | SDK by hand", "over HTTP, 2 iterations | aiohttp by hand"],
+    "in-a-row": [
+        "3 runs in a row over TLS | one model held open",
+        "3 runs in a row over TLS | a model opened for each run",
+    ],
     "openai": ["OpenAI's wire, one answer in one piece, 2 messages, 20 tools | SDK: create()"],
     "growth": [
         "in process, iterations 27 to 30: journeyman | 2 to 5",

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
 from journeyman.errors import ModelUnavailable, Problem
 from journeyman.model import Model
@@ -45,6 +45,18 @@ _STORES: Final[Mapping[str, str]] = {"sqlite": "journeyman.store.store:open_sess
 # What to install for a package that a provider of the table needs; for any other, the package itself.
 _EXTRAS: Final[Mapping[str, str]] = {"pydantic_ai": "'journeyman[providers]'"}
 
+
+class Connected(Model, Protocol):
+    """A model that was connected by name. Its connections are the event loop's, which runs in a row share.
+
+    `async with connect("…") as model:` gives the model with connections of its own; leaving the block closes them.
+    """
+
+    async def __aenter__(self) -> Model: ...
+
+    async def __aexit__(self, *raised: object) -> None: ...
+
+
 _FORM: Final = re.compile(r"[A-Za-z][\w.-]*:\S+")
 
 
@@ -59,7 +71,7 @@ def name_problem(name: str) -> Problem | None:
     )
 
 
-def connect(name: str, **options: object) -> Model:
+def connect(name: str, **options: object) -> Connected:
     """Return the model called `name`. The options are its provider's; what is left out comes from the environment.
 
     Raises:
@@ -83,7 +95,11 @@ def connect(name: str, **options: object) -> Model:
         meant = f"Did you mean '{close[0]}:{model}'? " if close else ""
         hint = f"{meant}Known providers: {', '.join(known)}."
         raise ModelUnavailable(f"No provider is called {provider!r}.", model=name, hint=hint)
-    return maker(model, **options)
+    made = maker(model, **options)
+    if hasattr(made, "__aenter__"):
+        return cast("Connected", made)
+    held_open = cast("Callable[[Model], Connected]", import_module("journeyman.models.wrappers").HeldOpen)
+    return held_open(made)  # a model of another package
 
 
 def connect_session(place: str, id: str | None, *, agent: str, any_agent: bool) -> Session:

@@ -267,7 +267,7 @@ class Model(Protocol):
 
 
 class Opens(Protocol):
-    """A model that holds something open, such as connections. Leases nest; the last one closes."""
+    """A model that has something to do for each run, such as opening what is closed at its end. Such blocks nest."""
 
     def open(self) -> AbstractAsyncContextManager[object]: ...
 

@@ -24,7 +24,7 @@ from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.models import transport
 from journeyman.models.answers import refused
 from journeyman.models.sse import Event, Parser, TooLarge
-from journeyman.models.transport import EVENT_LIMIT_BYTES, HttpAnswer, Timeouts, lease, open_stream
+from journeyman.models.transport import EVENT_LIMIT_BYTES, HttpAnswer, Timeouts, open_stream
 from journeyman.types import Usage
 from tests.models.raw_server import Answer as RawAnswer
 from tests.models.raw_server import RawServer, closing_after, hanging_after, http
@@ -104,27 +104,11 @@ def test_an_event_may_not_grow_past_the_limit() -> None:
         parser.feed(b"345")
 
 
-# -- one client per event loop -----------------------------------------------------------------------------------------
-
-
-async def test_requests_inside_a_lease_share_their_connection() -> None:
-    async with RawServer(http(b"data: 1\n\n")) as server:
-        async with lease(), lease():
-            async with lease():
-                await ask(server.url)
-            await ask(server.url)
-        assert server.n_connections == 1
-
-
-async def test_a_request_without_a_lease_takes_one_for_itself() -> None:
-    async with RawServer(http(b"data: 1\n\n")) as server:
-        assert await ask(server.url) == [(b"", b"1")]
-        assert await ask(server.url) == [(b"", b"1")]
-        assert server.n_connections == 2
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 
 async def test_leaving_early_closes_the_request() -> None:
-    async with RawServer(hanging_after(BEGINNING)) as server, lease():
+    async with RawServer(hanging_after(BEGINNING)) as server:
         async with stream(server.url) as answer:
             assert await answer.events() == [(b"", b"1")]
         await server.until(lambda: server.n_hung_up == 1)
@@ -140,19 +124,18 @@ async def test_draining_does_not_wait_for_a_server_that_never_ends() -> None:
 
 RUNS = """
 import asyncio, gc
-from journeyman.models.transport import Timeouts, lease, open_stream
+from journeyman.models.transport import Timeouts, open_stream
 from tests.models.raw_server import RawServer, hanging_after, http
 
 async def main():
     async with RawServer(http(b"data: 1\\n\\n"), hanging_after(b"")) as server:
-        async with lease():
-            async with open_stream(server.url, headers={}, body=b"{}", timeouts=Timeouts()) as answer:
-                while events := await answer.events():
-                    print(events[0][1].decode())
-            task = asyncio.create_task(hanging(server.url))
-            await server.until(lambda: len(server.requests) == 2)
-            task.cancel()
-            await asyncio.wait([task])
+        async with open_stream(server.url, headers={}, body=b"{}", timeouts=Timeouts()) as answer:
+            while events := await answer.events():
+                print(events[0][1].decode())
+        task = asyncio.create_task(hanging(server.url))
+        await server.until(lambda: len(server.requests) == 2)
+        task.cancel()
+        await asyncio.wait([task])
 
 async def hanging(url):
     async with open_stream(url, headers={}, body=b"{}", timeouts=Timeouts()):
@@ -191,7 +174,7 @@ async def test_sending_a_body_makes_no_second_copy_of_it(size: int) -> None:
         writer.close()
 
     body = b"x" * size
-    async with await asyncio.start_server(discard, "127.0.0.1", 0) as server, lease():
+    async with await asyncio.start_server(discard, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         tracemalloc.start()
         try:
@@ -204,7 +187,7 @@ async def test_sending_a_body_makes_no_second_copy_of_it(size: int) -> None:
 
 
 async def test_cookies_are_not_kept() -> None:
-    async with RawServer(http(headers={"Set-Cookie": "session=1"})) as server, lease():
+    async with RawServer(http(headers={"Set-Cookie": "session=1"})) as server:
         url = server.url.replace("127.0.0.1", "localhost")  # no client keeps cookies of an address
         await ask(url)
         await ask(url)

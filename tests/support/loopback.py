@@ -80,6 +80,7 @@ class Loopback(ABC, Generic[A]):
     violations: list[str] = field(default_factory=list[str], init=False)
     in_flight: int = field(default=0, init=False)
     peak_in_flight: int = field(default=0, init=False)
+    _callers: set[object] = field(default_factory=set[object], init=False)
     _n_taken: int = field(default=0, init=False)
     _serials: "count[int]" = field(default_factory=lambda: count(1), init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -106,6 +107,11 @@ class Loopback(ABC, Generic[A]):
     @abstractmethod
     def remember(self, answer: A, recorded: Recorded) -> None:
         """Keep an answer that is about to be served whole."""
+
+    @property
+    def n_connections(self) -> int:
+        """Over how many connections requests came."""
+        return len(self._callers)
 
     @property
     def n_unserved(self) -> int:
@@ -146,6 +152,7 @@ class Loopback(ABC, Generic[A]):
             return await self._send(request, self._refusal(recorded) or await self._reply(recorded), recorded)
 
     async def _record(self, request: web.Request) -> Recorded:
+        self._callers.add(None if request.transport is None else request.transport.get_extra_info("peername"))
         sent = await request.read()
         recorded = Recorded(
             serial=next(self._serials),

@@ -201,8 +201,10 @@ def _nothing_is_left(before: set[asyncio.Task[object]]) -> None:
     """Fail if tasks or connections were left behind. Those of the server and of the test runner go by themselves."""
     left = [task for task in asyncio.all_tasks() - before if not any(name in _file_of(task) for name in _NOT_OURS)]
     assert not left, f"Tasks were left behind: {left}"
-    clients = transport._process.clients  # pyright: ignore[reportPrivateUsage] - nothing else tells what is open
-    assert asyncio.get_running_loop() not in clients, "The connection pool was left open."
+    every = transport._process.connections  # pyright: ignore[reportPrivateUsage] - nothing else tells what is open
+    connections = every.get(asyncio.get_running_loop())
+    n_requests = 0 if connections is None else sum(pool.n_requests for pool in connections.pools.values())
+    assert n_requests == 0, f"{n_requests} requests were left under way."
 
 
 def _file_of(task: asyncio.Task[object]) -> str:

@@ -1,19 +1,26 @@
-"""HTTP to model providers: one shared client per event loop, bytes in, server-sent events out, every failure mapped.
+"""HTTP to model providers: connections that are used again, bytes in, server-sent events out, every failure mapped.
 
 The only module that knows aiohttp. An adapter sends its body with `open_stream`; what goes wrong before, instead of
 or within the answer becomes a `ProviderError`, by the class of the exception. While a cassette is replayed, nobody is
 asked: see `offline`.
+
+Who owns a connection: the event loop (see `_Connections`), or the block of `async with model:` (see `OverHttp`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
+import ssl
 import urllib.request
+from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final
+from typing import Final, Self, TypeAlias
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -31,6 +38,9 @@ EVENT_LIMIT_BYTES: Final = 32 * 1024 * 1024
 
 _DRAIN_S: Final = 0.25  # an answer is complete, only its connection is at stake
 _KEEP_ALIVE_S: Final = 45.0
+_FRESH_S: Final = 1.0  # no server closes a connection so soon
+_ROUNDS_TO_NOTICE: Final = 2
+"""How often the event loop must look around to notice that a server has closed a connection while it did not run."""
 _FIRST_BYTES: Final = 16 * 1024  # aiohttp copies the first piece, to send it with the headers
 _READ_BYTES: Final = 16 * 1024
 """How much of a stream is read before others have their turn, in bytes."""
@@ -187,14 +197,16 @@ class HttpAnswer:
 
 
 def open_stream(
-    url: str, *, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    url: str, *, headers: Mapping[str, str], body: bytes, timeouts: Timeouts, owner: object = None
 ) -> AbstractAsyncContextManager[HttpAnswer]:
     """Post `body` and hand out the answer, whatever its status. Leaving the block closes the request.
+
+    The connection is one of the `owner`'s; None: one of the event loop's.
 
     Raises:
         ProviderError: on entering, there was no answer.
     """
-    return _Posted(Exchange(url, headers), body, timeouts)
+    return _Posted(Exchange(url, headers), body, timeouts, owner)
 
 
 @dataclass(slots=True, repr=False, eq=False)
@@ -207,32 +219,35 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
     _exchange: Exchange
     _body: bytes
     _timeouts: Timeouts
-    _client: _Client = field(init=False)
+    _owner: object
+    _connections: _Connections = field(init=False)
+    _pool: _Pool = field(init=False)
     _response: aiohttp.ClientResponse = field(init=False)
 
     async def __aenter__(self) -> HttpAnswer:
-        self._client = _leased()
+        self._connections = await _connections()
+        self._pool = self._connections.taken(self._exchange, self._owner)
         try:
-            self._response = await _post(self._client, self._exchange, self._body, self._timeouts)
+            self._response = await _post(self._pool, self._exchange, self._body, self._timeouts)
         except BaseException:
-            await _give_back(self._client)
+            await self._connections.give_back(self._pool)
             raise
         return HttpAnswer(self._response, self._exchange)
 
     async def __aexit__(self, *raised: object) -> None:
         self._response.close()
-        await _give_back(self._client)
+        await self._connections.give_back(self._pool)
 
 
-async def _post(client: _Client, exchange: Exchange, body: bytes, timeouts: Timeouts) -> aiohttp.ClientResponse:
+async def _post(pool: _Pool, exchange: Exchange, body: bytes, timeouts: Timeouts) -> aiohttp.ClientResponse:
     if (refused := _refused(exchange)) is not None:
         raise refused
     try:
-        return await client.session.post(
+        return await pool.session.post(
             exchange.url,
             data=_Body(body),
             headers=exchange.headers,
-            proxy=client.proxy_for(exchange.url),
+            proxy=pool.proxy,
             timeout=_client_timeout(timeouts),
             allow_redirects=False,
         )
@@ -268,31 +283,146 @@ def _client_timeout(timeouts: Timeouts) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, connect=timeouts.connect_s, sock_read=timeouts.idle_s)
 
 
-# -- the shared client -------------------------------------------------------------------------------------------------
+# -- whose connections -------------------------------------------------------------------------------------------------
+
+_Environment: TypeAlias = tuple[str | None, ...]
+
+_TRUST: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy")
+_VARIABLES: Final = (*_TRUST, *_PROXIES, "no_proxy", "REQUEST_METHOD")
 
 
-@dataclass(slots=True)
-class _Client:
+def _environment(variables: tuple[str, ...] = _VARIABLES) -> _Environment:
+    return tuple(map(os.environ.get, variables))
+
+
+_TRUSTED_AT_IMPORT: Final = _environment(_TRUST)  # aiohttp made its TLS context by them
+
+
+@cache
+def _tls(trusted: _Environment) -> ssl.SSLContext | bool:
+    """Return the TLS context for values of `_TRUST`, which are those of now. It takes some 50 ms to make one."""
+    if trusted == _TRUSTED_AT_IMPORT:
+        return True
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(("http/1.1",))
+    return context
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class _Pool:
+    """Connections to one place with one set of headers. Cookies are neither kept nor sent."""
+
     session: aiohttp.ClientSession
-    leases: int = 0
-    proxies: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    proxy: str | None
+    owner: object
+    n_requests: int = 0
+    """How many requests are under way."""
+    used_at_s: float = 0.0
+    """When the last one ended, by the event loop's clock."""
 
-    def proxy_for(self, url: str) -> str | None:
-        """Return the proxy that the environment names for `url`."""
-        # aiohttp's own trust_env would ask anew, in two threads, for every request, and read passwords from ~/.netrc.
-        if url not in self.proxies:
-            parts = urlsplit(url)
-            bypassed = urllib.request.proxy_bypass(parts.hostname or "")
-            self.proxies[url] = None if bypassed else urllib.request.getproxies().get(parts.scheme)
-        return self.proxies[url]
+
+@dataclass(slots=True, repr=False, eq=False)
+class _Connections:
+    """All connections of one event loop, in pools.
+
+    The rule of ownership: a connection belongs to the event loop, whoever opened it, and the next request to the same
+    place with the same headers, and with them the key, may use it. An idle one lives for `_KEEP_ALIVE_S`. All are
+    closed when the loop shuts down its asynchronous generators, as `asyncio.run` does at its end: `_until_the_end` is
+    one. A request that comes after that closes its connection itself. Nobody else closes anything, but for the
+    connections of `async with model:`, which are its own.
+    """
+
+    pools: dict[tuple[object, ...], _Pool] = field(default_factory=dict[tuple[object, ...], _Pool])
+    owners: Counter[object] = field(default_factory=Counter[object])
+    """How many blocks of each owner are open."""
+    environment: _Environment = field(default_factory=_environment)
+    """What the environment says of proxies and authorities."""
+    used_at_s: float = 0.0
+    """When the last request ended."""
+    looked_at_s: float = 0.0
+    """When it was last looked for pools of which no connection is left."""
+    has_ended: bool = False
+    keeper: AsyncGenerator[None] | None = None
+    """What the event loop closes at its end."""
+
+    def taken(self, exchange: Exchange, owner: object) -> _Pool:
+        """Return the pool for a request, which is now under way."""
+        scheme, place = urlsplit(exchange.url)[:2]
+        key = (owner, scheme, place, frozenset(exchange.headers.items()), self.environment)
+        pool = self.pools.get(key)
+        if pool is None:
+            # aiohttp's own trust_env would ask anew, in two threads, for every request, and read ~/.netrc.
+            bypassed = urllib.request.proxy_bypass(urlsplit(exchange.url).hostname or "")
+            proxy = None if bypassed else urllib.request.getproxies().get(scheme)
+            pool = self.pools[key] = _Pool(_session(scheme), proxy, owner)
+        pool.n_requests += 1
+        return pool
+
+    async def give_back(self, pool: _Pool) -> None:
+        pool.n_requests -= 1
+        pool.used_at_s = self.used_at_s = asyncio.get_running_loop().time()
+        if self.has_ended and pool.n_requests == 0:
+            await self._close(pool)
+
+    async def refresh(self) -> None:
+        """Read the environment anew, and forget pools of which no connection is left, and what servers have closed."""
+        self.environment = _environment()
+        if not self.pools:
+            return
+        now_s = asyncio.get_running_loop().time()
+        if self.looked_at_s < now_s - _KEEP_ALIVE_S:
+            self.looked_at_s = now_s
+            await self._close(*[pool for pool in self.pools.values() if pool.used_at_s < now_s - _KEEP_ALIVE_S])
+        if self.used_at_s < now_s - _FRESH_S:
+            for _ in range(_ROUNDS_TO_NOTICE):
+                await asyncio.sleep(0)
+
+    async def disown(self, owner: object) -> None:
+        """Leave a block of this owner, and with the last one close what is its own."""
+        self.owners[owner] -= 1
+        if not self.owners[owner]:
+            del self.owners[owner]
+            for pool in (mine := [pool for pool in self.pools.values() if pool.owner is owner]):
+                pool.n_requests = 0
+            await self._close(*mine)
+
+    async def end(self) -> None:
+        """Close everything, under way or not: the loop ends."""
+        self.has_ended = True
+        self.keeper = None  # it knows the loop, which has to be forgotten
+        atexit.unregister(self.end_at_exit)
+        for pool in self.pools.values():
+            pool.n_requests = 0
+        await self._close(*self.pools.values())
+
+    def end_at_exit(self) -> None:
+        """Close what a loop has left that was not shut down: one that was closed by hand, or never."""
+        for reference in _process.connections.keyrefs():
+            loop = reference()
+            if loop is None or loop.is_running() or _process.connections.get(loop) is not self:
+                continue
+            if loop.is_closed():
+                asyncio.run(self.end())
+            elif self.keeper is not None:
+                loop.run_until_complete(self.keeper.aclose())
+
+    async def _close(self, *pools: _Pool) -> None:
+        closed = [pool for pool in pools if pool.n_requests == 0]
+        self.pools = {key: pool for key, pool in self.pools.items() if pool not in closed}
+        async with AsyncExitStack() as stack:  # all of them, also when this is cancelled meanwhile
+            for pool in closed:
+                stack.push_async_callback(pool.session.close)
+        if closed:
+            await asyncio.sleep(0)  # connections closed before are gone one round later
 
 
 @dataclass(frozen=True, slots=True)
 class _Process:
     """What all event loops of the process have together."""
 
-    clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _Client] = field(
-        default_factory=WeakKeyDictionary[asyncio.AbstractEventLoop, _Client]
+    connections: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connections] = field(
+        default_factory=WeakKeyDictionary[asyncio.AbstractEventLoop, _Connections]
     )
     silences: list[Silence] = field(default_factory=lambda: [])
     """Here, because a context variable would not reach a test's event loop, which may have been there before."""
@@ -301,36 +431,69 @@ class _Process:
 _process: Final = _Process()
 
 
-@asynccontextmanager
-async def lease() -> AsyncGenerator[None]:
-    """Keep this event loop's client open. Leases nest; the last one closes it."""
-    client = _leased()
+async def _connections() -> _Connections:
+    loop = asyncio.get_running_loop()
+    connections = _process.connections.get(loop)
+    return await _begun(loop) if connections is None else connections
+
+
+async def _begun(loop: asyncio.AbstractEventLoop) -> _Connections:
+    """Return the connections of a loop that had none, and forget those of loops that were closed by hand."""
+    connections = _process.connections[loop] = _Connections()
+    atexit.register(connections.end_at_exit)
+    connections.keeper = _until_the_end(connections)
+    await anext(connections.keeper)
+    for reference in _process.connections.keyrefs():
+        other = reference()
+        if other is not None and other.is_closed() and (left := _process.connections.pop(other, None)) is not None:
+            await left.end()
+    return connections
+
+
+async def _until_the_end(connections: _Connections) -> AsyncGenerator[None]:
     try:
         yield
     finally:
-        await _give_back(client)
+        await connections.end()
 
 
-def _leased() -> _Client:
-    loop = asyncio.get_running_loop()
-    client = _process.clients.get(loop)
-    if client is None:
-        client = _process.clients[loop] = _Client(_session())
-    client.leases += 1
-    return client
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class OverHttp:
+    """A model whose requests go over this transport: its connections are the event loop's.
+
+    `async with model as own:` gives the same model with connections of its own, which are closed when the block is
+    left, in the event loop of the block. Blocks of the same model nest, and the last one closes.
+    """
+
+    _owner: object = field(init=False, default=None)
+
+    def open(self) -> AbstractAsyncContextManager[object]:
+        """Begin a run, a chat or the like, which reads the environment's proxies and authorities anew."""
+        return _Refreshed()
+
+    async def __aenter__(self) -> Self:
+        own = copy(self)
+        object.__setattr__(own, "_owner", self)
+        (await _connections()).owners[self] += 1
+        return own
+
+    async def __aexit__(self, *raised: object) -> None:
+        await (await _connections()).disown(self)
 
 
-async def _give_back(client: _Client) -> None:
-    client.leases -= 1
-    if client.leases == 0:
-        del _process.clients[asyncio.get_running_loop()]
-        await client.session.close()
-        await asyncio.sleep(0)  # connections closed before are gone one round later
+@dataclass(frozen=True, slots=True)
+class _Refreshed(AbstractAsyncContextManager[None]):
+    async def __aenter__(self) -> None:
+        await (await _connections()).refresh()
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Leave everything open: it is the loop's."""
 
 
-def _session() -> aiohttp.ClientSession:
+def _session(scheme: str) -> aiohttp.ClientSession:
+    trust = _tls(_environment(_TRUST)) if scheme == "https" else True
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S, ssl=trust),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,  # nobody asked for it, and a small answer may be huge when it is unpacked
         # A proxy that compresses a stream holds its events back.

@@ -68,6 +68,30 @@ class Around:
         return opened(self._inner)
 
 
+class HeldOpen(Around):
+    """A model that can be used as `async with`: the block holds open what the model inside needs."""
+
+    def __init__(self, inner: Model) -> None:
+        super().__init__(inner)
+        self._held: list[AbstractAsyncContextManager[object]] = []
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    async def __aenter__(self) -> HeldOpen:
+        holding = self.open()
+        await holding.__aenter__()
+        self._held.append(holding)
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._held.pop().__aexit__(None, None, None)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
+        """Ask the model inside; see `Model.stream`."""
+        return self._inner.stream(request)
+
+
 # -- Fallback ----------------------------------------------------------------------------------------------------------
 
 PASSED_ON: Final[frozenset[ProviderErrorKind]] = frozenset(

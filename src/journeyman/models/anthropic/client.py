@@ -15,7 +15,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from pydantic_core import from_json
 
@@ -98,6 +98,12 @@ class AnthropicClientModel:
     def open(self) -> AbstractAsyncContextManager[object]:
         """Do nothing: the client's connections are its owner's."""
         return nullcontext()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Close nothing: the client belongs to whoever made it."""
 
     def body(self, request: Request) -> bytes:
         """Return the request's body as `AnthropicModel` sends it; a client may add to it or move fields to the address.

@@ -28,7 +28,7 @@ from journeyman.models.requests import (
     with_extra,
     written,
 )
-from journeyman.models.transport import Timeouts, lease, open_stream
+from journeyman.models.transport import OverHttp, Timeouts, open_stream
 from journeyman.types import JsonObject, Price
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _RESERVED: Final = frozenset({"messages", "system"})
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class AnthropicModel:
+class AnthropicModel(OverHttp):
     """A model behind the Messages API.
 
     Neither key is needed where a gateway adds its own. `headers` are sent with every request, for example
@@ -100,15 +100,11 @@ class AnthropicModel:
     def provider(self) -> str:
         return PROVIDER
 
-    def open(self) -> AbstractAsyncContextManager[object]:
-        """Keep connections over many requests."""
-        return lease()
-
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
-        url, headers, timeouts = self._url, self._headers, self.timeouts
+        url, headers, timeouts, owner = self._url, self._headers, self.timeouts, self._owner
         return RequestedStream(
-            lambda: open_stream(url, headers=headers, body=self.body(request), timeouts=timeouts),
+            lambda: open_stream(url, headers=headers, body=self.body(request), timeouts=timeouts, owner=owner),
             Decoder(self.price, deltas=request.deltas, room=room_for(request, self.facts)),
             KINDS,
             OVERFLOW,

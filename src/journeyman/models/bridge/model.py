@@ -40,7 +40,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Self, cast
 from weakref import WeakKeyDictionary
 
 from pydantic_ai.direct import model_request_stream
@@ -137,21 +137,40 @@ class BridgeModel:
             finally:
                 await parts.close()
 
+    async def __aenter__(self) -> Self:
+        """Keep connections, and translated messages, until the block is left."""
+        await self._taken()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._give_back(self._leases[asyncio.get_running_loop()])
+
     @asynccontextmanager
     async def _lease(self) -> AsyncGenerator[_Lease]:
+        lease = await self._taken()
+        try:
+            yield lease
+        finally:
+            await self._give_back(lease)
+
+    async def _taken(self) -> _Lease:
         loop = asyncio.get_running_loop()
         lease = self._leases.get(loop)
         if lease is None:
             lease = self._leases[loop] = _Lease()
         lease.leases += 1
         try:
-            yield await self._opened(lease)
-        finally:
-            lease.leases -= 1
-            if lease.leases == 0:
-                del self._leases[loop]
-                if lease.is_open:
-                    await lease.model.__aexit__(None, None, None)
+            return await self._opened(lease)
+        except BaseException:
+            await self._give_back(lease)
+            raise
+
+    async def _give_back(self, lease: _Lease) -> None:
+        lease.leases -= 1
+        if lease.leases == 0:
+            del self._leases[asyncio.get_running_loop()]
+            if lease.is_open:
+                await lease.model.__aexit__(None, None, None)
 
     async def _opened(self, lease: _Lease) -> _Lease:
         async with lease.opening:

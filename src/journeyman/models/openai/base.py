@@ -17,7 +17,7 @@ from journeyman.model import Facts, Part, Request, ThinkingLevel
 from journeyman.models.answers import Decoder, RequestedStream
 from journeyman.models.openai.endpoint import KINDS, OPENAI, OVERFLOW, Endpoint, known_of
 from journeyman.models.requests import check_key, missing, refused_here, written
-from journeyman.models.transport import Timeouts, lease, open_stream
+from journeyman.models.transport import OverHttp, Timeouts, open_stream
 from journeyman.types import JsonObject, Price
 
 _TOOL_CHOICES: Final = {"any": "required", "none": "none"}
@@ -33,7 +33,7 @@ _EFFORTS: Final[Mapping[ThinkingLevel, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class OpenAIStyleModel(ABC):
+class OpenAIStyleModel(OverHttp, ABC):
     """A model behind one of OpenAI's two APIs.
 
     No key is needed where the server asks for none. `headers` are sent with every request.
@@ -78,15 +78,11 @@ class OpenAIStyleModel(ABC):
     def provider(self) -> str:
         return self.endpoint.provider
 
-    def open(self) -> AbstractAsyncContextManager[object]:
-        """Keep connections over many requests."""
-        return lease()
-
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Part]]:
         """Ask the model; see `Model.stream`."""
-        url, headers, timeouts = self.url, self._headers, self.timeouts
+        url, headers, timeouts, owner = self.url, self._headers, self.timeouts, self._owner
         return RequestedStream(
-            lambda: open_stream(url, headers=headers, body=self.body(request), timeouts=timeouts),
+            lambda: open_stream(url, headers=headers, body=self.body(request), timeouts=timeouts, owner=owner),
             self._decoder(request),
             KINDS,
             OVERFLOW,
