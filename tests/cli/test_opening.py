@@ -136,6 +136,8 @@ def test_every_command_takes_what_gives_an_agent(folder: Path, warm: Warm) -> No
     chatted = warm("chat", "agents.py:open_async", "--session-file", "s.db", cwd=folder, stdin=b"hi\nyou?\n")
     assert (chatted.code, chatted.stdout) == (0, "I am async.\nI am async.\n")
     assert "closed" in chatted.stderr
+    served = warm("mcp", "agents.py:open_async", "agents.py:open_sync", cwd=folder)
+    assert (served.code, served.stdout, served.stderr.split()) == (0, "", ["opened", "opened", "closed", "closed"])
     recorded = warm("record", "agents.py:open_async", "hi", "--cassette", "c.jsonl", cwd=folder)
     replayed = warm("replay", "c.jsonl", "agents.py:open_async", cwd=folder)
     assert recorded.stdout == replayed.stdout == "I am async.\n"

@@ -27,7 +27,7 @@ from journeyman.window import AnyStrategy, Compaction, estimate_prefix
 _PROBLEMS: Final = 1
 _LABEL: Final = 12
 _SYSTEM_CHARS: Final = 200
-_DEFAULTS: Final = Settings()
+_DEFAULTS: Final = {each.name: getattr(Settings(), each.name) for each in fields(Settings)}
 
 
 def check(target: Annotated[str, Parameter(name="FILE:AGENT")], /, *, timeout: float = OPENING_S) -> int:
@@ -67,7 +67,9 @@ def _definition(agent: Agent[Any, Any]) -> Iterator[str]:
     yield ""
     yield _labelled("model", _model(agent))
     yield _labelled("system", _system(agent))
-    yield _labelled("settings", _settings(agent.settings))
+    settings = {each.name: getattr(agent.settings, each.name) for each in fields(agent.settings)}
+    given = [f"{name} {visible(value, indent=None)}" for name, value in settings.items() if value != _DEFAULTS[name]]
+    yield _labelled("settings", one_line(", ".join(given), _SYSTEM_CHARS) or "the provider's defaults")
     yield _labelled("input", _type_name(agent.input))
     yield _labelled("output", _output(agent))
     if agent.validators:
@@ -103,17 +105,13 @@ def _system(agent: Agent[Any, Any]) -> str:
     if callable(agent.system):
         return f"made for each run by {layer_name(agent.system)}"
     text = "\n".join(block.text for block in _texts(agent.system))
-    return one_line(text, _SYSTEM_CHARS) + (f" ({count(len(text), 'character')})" if text else "none")
+    if not text:
+        return "none"
+    return f"{one_line(text, _SYSTEM_CHARS)} ({count(len(text), 'character')})"
 
 
 def _texts(system: SystemPrompt) -> tuple[Text, ...]:
     return ((Text(system),) if system else ()) if isinstance(system, str) else tuple(system)
-
-
-def _settings(settings: Settings) -> str:
-    given = [each.name for each in fields(settings) if getattr(settings, each.name) != getattr(_DEFAULTS, each.name)]
-    shown = [f"{name} {visible(getattr(settings, name), indent=None)}" for name in given]
-    return one_line(", ".join(shown), _SYSTEM_CHARS) or "the provider's defaults"
 
 
 def _gate(gate: object) -> str:

@@ -48,7 +48,8 @@ def find_object(target: str) -> object:
             meant = f"Did you mean {origin}:{close[0]}? " if close else ""
             raise Mistake(f"{origin} has no {attribute!r}.", f"{meant}{_agents_hint(module, origin)}")
         found = getattr(found, name)
-    if not _may_give_agent(found):
+    value: object = found
+    if not (isinstance(value, Agent | partial) or inspect.isroutine(value) or is_context(found)):
         raise Mistake(f"{target} is {kind_of(found)}, not an agent.", _agents_hint(module, origin))
     return found
 
@@ -56,10 +57,6 @@ def find_object(target: str) -> object:
 def is_context(value: object) -> bool:
     """Return whether a value is a context manager, of either kind, or a class of such."""
     return hasattr(value, "__aenter__") or hasattr(value, "__enter__")
-
-
-def _may_give_agent(value: object) -> bool:
-    return isinstance(value, Agent | partial) or inspect.isroutine(value) or is_context(value)
 
 
 def lasting(target: str) -> str:

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -90,14 +90,14 @@ class AgentLoop:
             Mistake: closing one failed; all the others are closed.
         """
         mistakes: list[Mistake] = []
-        while self._open:
-            last = self._open.pop()
-            try:
-                with _alarm(last.late("is not closed"), after_s=last.limit_s):
-                    self.run(last.close())
-            except Mistake as mistake:
-                mistakes.append(mistake)
-        self.runner.close()
+        with closing(self.runner):
+            while self._open:
+                last = self._open.pop()
+                try:
+                    with _alarm(last.late("is not closed"), after_s=last.limit_s):
+                        self.run(last.close())
+                except Mistake as mistake:
+                    mistakes.append(mistake)
         if mistakes:
             raise mistakes[0]
 

@@ -103,8 +103,7 @@ def run(  # noqa: PLR0913 - one for each option, all by name
             tree=tree,
         )
         if durable:  # what else it needs is imported for it alone
-            begin = resolve_name("journeyman.cli.durable:begin")
-            return begin(job, target, store=store, id=id, detach=detach)
+            return resolve_name("journeyman.cli.durable:begin")(job, target, store=store, id=id, detach=detach)
         return perform(job)
 
 

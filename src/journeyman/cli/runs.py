@@ -349,8 +349,7 @@ def fork(
 ) -> int:
     """Begin a run with all that another one had done before an attempt and iteration, and print its id.
 
-    It may have another agent: so a run goes on with a changed prompt. What the first run did from there on, it may do
-    again.
+    It may have another agent, for example with a changed prompt. What the first run did from there on may happen again.
 
     Args:
         run: Its id, its name, or the beginning of either.
