@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from signal import SIGINT
 
 import pytest
 
-from tests.cli.program import Warm, assert_one_error_line
+from tests.cli.program import Warm, assert_one_error_line, running
 
 FILE = """
 import asyncio, threading
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from journeyman import Agent
-from journeyman.models.scripted import Scripted
+from journeyman import Agent, tool
+from journeyman.models.scripted import Scripted, call
 
 def made(name="made"):
     return Agent(name=name, model=Scripted([f"I am {name}."], repeat=True))
@@ -81,6 +82,7 @@ async def forgot():
     yield made()
 
 async def waits():
+    print("waiting")
     await asyncio.Event().wait()
 
 def blocks():
@@ -95,6 +97,15 @@ async def ignores():
 
 async def blocks_a_thread():
     await asyncio.to_thread(threading.Event().wait)
+
+@asynccontextmanager
+async def open_sleeper():
+    @tool
+    async def sleep():
+        print("asleep")
+        await asyncio.Event().wait()
+    yield Agent(name="sleeper", model=Scripted([call("sleep")]), tools=[sleep])
+    print("closed")
 
 @contextmanager
 def closes_badly():
@@ -207,3 +218,20 @@ def test_what_does_not_close_is_one_line_and_the_output_is_printed(folder: Path,
     stuck = warm("run", "agents.py:never_closes", "hi", "--quiet", "--timeout", "0.3", cwd=folder)
     assert (stuck.code, stuck.stdout) == (2, "I am stuck.\n")
     assert stuck.error.startswith("error: agents.py:never_closes is not closed within 0.3 s.")
+
+
+def test_an_interrupted_run_closes_its_agent(folder: Path, warm: Warm) -> None:
+    with running("run", "agents.py:open_sleeper", "hi", cwd=folder, start=warm.start) as program:
+        program.wait_for("asleep")
+        program.send(SIGINT)
+        done = program.done()
+    assert done.code == 130
+    assert done.stderr.splitlines()[-1] == "closed"
+
+
+def test_an_interrupt_ends_what_gives_no_agent(folder: Path, warm: Warm) -> None:
+    with running("run", "agents.py:waits", "hi", cwd=folder, start=warm.start) as program:
+        program.wait_for("waiting")
+        program.send(SIGINT)
+        done = program.done()
+    assert (done.code, done.error) == (130, "error: interrupted. Nothing was running yet.")
