@@ -308,6 +308,7 @@ def result_document(result: Result[Any], *, agent: str, output: JsonValue) -> di
         "terminal_result": result.terminal_result if isinstance(result, Success) else None,
         "usage": _usage_document(metadata.usage),
         "background_usage": _usage_document(metadata.background_usage),
+        "cost": metadata.cost,
         "overshoot_tokens": metadata.overshoot_tokens,
         "overshoot_cost": metadata.overshoot_cost,
         "latency_s": metadata.latency_s,
