@@ -16,8 +16,11 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 from typing_extensions import TypeVar
 
 from journeyman.endings import Ending, ErrorCode, Phase
-from journeyman.errors import RunError
+from journeyman.errors import RunError, count, visible_json
 from journeyman.types import NOTHING_USED, JsonObject, Message, Usage, adapter_of, frozen, value_class
+
+_SHOWN_CHARS: Final = 500
+"""The most that a summary shows of an output or an error."""
 
 Out = TypeVar("Out", default=str, covariant=True)
 Other = TypeVar("Other")
@@ -141,6 +144,25 @@ class Metadata:
         """How many calls of tools the run made itself, refused ones included; output and submit are not counted."""
         return sum([stats.calls for stats in self.tools.values() if stats.kind in COUNTED])
 
+    @property
+    def cost(self) -> float | None:
+        """US dollars of the whole tree: of this run, of all runs below it, and of what runs in the background have used
+        by its end. None when the price of any response is not known, or when the agent does not track tokens; 0 when no
+        response was counted. `usage.cost` and `background_usage.cost` are the parts."""
+        if self.usage is None or self.background_usage is None:
+            return None
+        usage = self.usage + self.background_usage
+        return usage.cost if usage.requests else 0.0
+
+    def __str__(self) -> str:
+        """Say on one line what the run took: attempts, iterations, calls, tokens, cost and time."""
+        attempts, cost = len(self.attempts), self.cost
+        iterations = sum([record.iterations for record in self.attempts])
+        tokens = "tokens not counted" if self.usage is None else str(self.usage).rpartition(", ")[0]
+        told = [count(attempts, "attempt"), count(iterations, "iteration"), count(self.n_calls, "call"), tokens]
+        money = [] if self.usage is None else ["cost unknown" if cost is None else f"${cost:.4f}"]
+        return ", ".join([*told, *money, f"{self.latency_s:.1f} s"])
+
 
 @value_class(kw_only=True)
 class Success(Generic[Out]):
@@ -167,6 +189,11 @@ class Success(Generic[Out]):
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the document of the result, the same as `journeyman run --json` prints."""
         return _to_json(self, plain_output(self.output, self.output_type), indent)
+
+    def __str__(self) -> str:
+        """Say in two lines what was handed in and what it took: bounded, and without what a terminal would obey."""
+        output = self.output if isinstance(self.output, str) else plain_output(self.output, self.output_type)
+        return _summary(self, output if isinstance(output, str) else json.dumps(output, ensure_ascii=False))
 
     def unwrap(self) -> Out:
         """Return the output."""
@@ -215,6 +242,10 @@ class Failure:
         """Return the document of the result, the same as `journeyman run --json` prints."""
         return _to_json(self, None, indent)
 
+    def __str__(self) -> str:
+        """Say in two lines why the run failed and what it took: bounded, and without what a terminal would obey."""
+        return _summary(self, f"{self.error.message} {self.error.hint}")
+
     def unwrap(self) -> NoReturn:
         """Raise.
 
@@ -234,6 +265,13 @@ class Failure:
 
 Result: TypeAlias = Success[Out] | Failure
 """How a run ends."""
+
+
+def _summary(result: Result[Any], text: str) -> str:
+    agent = f"{result.metadata.agent}: " if result.metadata.agent else ""
+    shown = visible_json(" ".join(text[: 2 * _SHOWN_CHARS].split()))
+    cut = shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"
+    return f"{result.code} {agent}{cut}\n{result.metadata}"
 
 
 def plain_output(output: object, kind: Any) -> JsonValue:  # noqa: ANN401 - any type there is
@@ -270,6 +308,7 @@ def result_document(result: Result[Any], *, agent: str, output: JsonValue) -> di
         "terminal_result": result.terminal_result if isinstance(result, Success) else None,
         "usage": _usage_document(metadata.usage),
         "background_usage": _usage_document(metadata.background_usage),
+        "cost": metadata.cost,
         "overshoot_tokens": metadata.overshoot_tokens,
         "overshoot_cost": metadata.overshoot_cost,
         "latency_s": metadata.latency_s,

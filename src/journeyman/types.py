@@ -341,7 +341,8 @@ class Message:
 
 @value_class(kw_only=True)
 class Usage:
-    """What requests used. Add two with `+`; `Usage()` is nothing used."""
+    """What requests used. Add two with `+`, many with `sum`; `Usage()` is nothing used. `str` says it for people:
+    `1,204 in, 310 out, $0.0123`."""
 
     requests: int = 0
     """Responses counted, complete or not."""
@@ -377,6 +378,15 @@ class Usage:
         if self is NOTHING_USED or other is NOTHING_USED:
             return other if self is NOTHING_USED else self
         return Usage.total((self, other))
+
+    def __radd__(self, other: int) -> Usage:
+        """Let `sum` begin with its 0."""
+        return self if other == 0 else NotImplemented
+
+    def __str__(self) -> str:
+        least = "" if self.exact else "at least "
+        cost = "cost unknown" if self.cost is None and self.requests else f"${self.cost or 0:.4f}"
+        return f"{least}{self.total_tokens - self.output_tokens:,} in, {self.output_tokens:,} out, {cost}"
 
     @classmethod
     def total(cls, usages: Sequence[Usage]) -> Usage:

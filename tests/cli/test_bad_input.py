@@ -78,7 +78,10 @@ CASES: dict[str, tuple[str, list[str]]] = {
         "run agents.py:number hi",
         ["agents.py:number is an int, not an agent. Agents in agents.py: analyst"],
     ),
-    "a function": ("run agents.py:make hi", ["agents.py:make is a function, not an agent."]),
+    "a function that returns nothing": (
+        "run agents.py:make hi",
+        ["agents.py:make (agents.py, line 7) gives None, not an agent. Return the agent from it."],
+    ),
     "a file without agents": ("run empty.py hi", ["empty.py holds no agent. Define one at the top level"]),
     "a file that raises": (
         "run raises.py:a hi",

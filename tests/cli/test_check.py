@@ -23,10 +23,13 @@ def test_the_definition_the_limits_and_the_exact_tools_are_shown(warm: Warm) -> 
         "planner",
         "",
         "model        scripted:scripted",
+        "system       none",
+        "settings     the provider's defaults",
         "input        Trip",
         "output       Trip, handed in with output, seen as a draft, then submit",
         "validators   long_enough",
         "limits       3 attempts, 15 iterations each",
+        "prefix       about 99 tokens: output 55, submit 44",
     ]
     assert '"days": {\n      "type": "integer"\n    }' in rest
     tools = rest.partition("The model sees 2 tools:\n\n")[2].split("\n\n")
@@ -41,6 +44,44 @@ def test_tools_show_how_they_run_and_a_model_that_cannot_be_used_now_is_no_probl
     done = warm("check", f"{AGENTS}:claude")
     assert done.code == 0
     assert "anthropic:claude-sonnet-5-5 (cannot be used now: There is no key" in done.stdout
+
+
+SAYS_ALL = """
+from journeyman import Agent, Settings, tool
+from journeyman.compaction import ClearToolResults
+from journeyman.models.scripted import Scripted
+from journeyman.permission import Permission
+
+class Clerk:
+    async def decide(self, request): ...
+
+@tool
+def look(place: str) -> str:
+    "Look around."
+    return place
+
+agent = Agent(
+    name="scout", model=Scripted([]), system="You look \\x1b[2J around.\\n" * 50, tools=[look],
+    settings=Settings(max_tokens=1_000, thinking="low"), gate=[Permission(mode="plan"), Clerk()],
+    compaction=[ClearToolResults()],
+)
+made = Agent(name="made", model=Scripted([]), system=lambda text: text)
+"""
+
+
+def test_system_prompt_settings_gates_compaction_and_the_tokens_of_the_prefix_are_shown(
+    tmp_path: Path, warm: Warm
+) -> None:
+    (tmp_path / "all.py").write_text(SAYS_ALL)
+    lines = warm("check", "all.py:agent", cwd=tmp_path).stdout.splitlines()
+    shown = {line[:12].rstrip(): line[13:] for line in lines if line[:1].isalpha() and len(line) > 13}
+    assert shown["system"].startswith("You look around. You look around. You ")
+    assert shown["system"].endswith("… (1,100 characters)")
+    assert shown["settings"] == 'max_tokens 1000, thinking "low"'
+    assert shown["gates"] == "Permission (plan), Clerk"
+    assert shown["compaction"] == "clear tool results"
+    assert shown["prefix"] == "about 309 tokens: system 275, look 34"
+    assert "prefix       about 0 tokens and the system prompt\n" in warm("check", "all.py:made", cwd=tmp_path).stdout
 
 
 def test_every_problem_is_listed_with_its_code_and_hint(tmp_path: Path, warm: Warm) -> None:

@@ -16,7 +16,7 @@ from pydantic_core import to_json
 
 from journeyman import events
 from journeyman.cli.app import Mistake
-from journeyman.cli.loading import load_agent
+from journeyman.cli.opening import OPENING_S, AgentLoop
 from journeyman.cli.run import Flag, Job, Stdout, perform, read_text
 from journeyman.cli.show.lines import EMPTY, Line, duration, usage_sentence
 from journeyman.cli.show.screen import Screen, open_screen
@@ -29,7 +29,7 @@ from journeyman.models.transport import offline
 from journeyman.types import JsonObject, Message, RunPath, Text, Usage
 
 
-def record(
+def record(  # noqa: PLR0913 - one for each option, all by name
     target: Annotated[str, Parameter(name="FILE:AGENT")],
     input: str | None = None,
     /,
@@ -40,6 +40,7 @@ def record(
     json: Flag = False,
     quiet: Flag = False,
     tree: Flag = False,
+    timeout: float = OPENING_S,
 ) -> int:
     """Run an agent as `run` does, and record what its model and its tools answer.
 
@@ -54,27 +55,30 @@ def record(
         json: Print one JSON document: the result, usage, attempts and history.
         quiet: Print nothing but the result, or the error.
         tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
+        timeout: How many seconds a function or context manager may take to give the agent.
     """
     stdout = Stdout(drop_others=quiet)
     recording = Cassette(cassette, "all")
-    job = Job(
-        text=read_text(input, input_file),
-        agent=load_agent(target),
-        stdout=stdout,
-        check=f"journeyman check {target}",
-        model=model,
-        json=json,
-        quiet=quiet,
-        tree=tree,
-        notice=f"Recording to {cassette}.",
-        cassette=recording,
-    )
-    recording.describe(agent=target, input=job.text)
-    try:
-        with recording:
-            return perform(job)
-    except CassetteError as error:
-        raise Mistake(error.message, error.hint) from error
+    with AgentLoop(timeout) as loop:
+        job = Job(
+            text=read_text(input, input_file),
+            agent=loop.agent(target),
+            loop=loop,
+            stdout=stdout,
+            check=f"journeyman check {target}",
+            model=model,
+            json=json,
+            quiet=quiet,
+            tree=tree,
+            notice=f"Recording to {cassette}.",
+            cassette=recording,
+        )
+        recording.describe(agent=target, input=job.text)
+        try:
+            with recording:
+                return perform(job)
+        except CassetteError as error:
+            raise Mistake(error.message, error.hint) from error
 
 
 def replay(
@@ -86,6 +90,7 @@ def replay(
     realtime: Flag = False,
     json: Flag = False,
     quiet: Flag = False,
+    timeout: float = OPENING_S,
 ) -> int:
     """Play a cassette: by itself, or as the answers to an agent that runs again.
 
@@ -99,13 +104,14 @@ def replay(
         realtime: Take as long as it took.
         json: Print one JSON document: the result, usage, attempts and history. Needs an agent.
         quiet: Print nothing but the result, or the error.
+        timeout: How many seconds a function or context manager may take to give the agent.
     """
     stdout = Stdout(drop_others=quiet)
     if not file.exists():
         raise Mistake(f"There is no file {file}.", f"Record it: journeyman record FILE:AGENT INPUT --cassette {file}")
     try:
         cassette = Cassette(file, "none", realtime=realtime)
-        with offline("a cassette is replayed"):
+        with offline("a cassette is replayed"), AgentLoop(timeout) as loop:
             if target is None:
                 if json:
                     raise Mistake(
@@ -114,7 +120,8 @@ def replay(
                 return _show(cassette, stdout, realtime=realtime, quiet=quiet)
             job = Job(
                 text=_input(cassette, input),
-                agent=load_agent(target),
+                agent=loop.agent(target),
+                loop=loop,
                 stdout=stdout,
                 check=f"journeyman check {target}",
                 json=json,

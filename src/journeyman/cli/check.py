@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import Annotated, Any, Final, cast
 
 from cyclopts import Parameter
 from pydantic_core import to_json
 
 from journeyman.agent import Agent
 from journeyman.cli.app import Misdefined
-from journeyman.cli.loading import load_agent
+from journeyman.cli.opening import OPENING_S, AgentLoop
 from journeyman.cli.run import Stdout
+from journeyman.cli.show.lines import one_line
 from journeyman.connect import connect
-from journeyman.errors import DefinitionError, ModelUnavailable, count
+from journeyman.errors import DefinitionError, ModelUnavailable, count, visible
 from journeyman.loop.validation import layer_name
-from journeyman.model import sent_tools
+from journeyman.model import Prefix, Settings, sent_tools
 from journeyman.output import TEXT
+from journeyman.prompt import SystemPrompt
 from journeyman.tools.tools import Tool
+from journeyman.types import Text
+from journeyman.window import AnyStrategy, Compaction, estimate_prefix
 
 _PROBLEMS: Final = 1
 _LABEL: Final = 12
+_SYSTEM_CHARS: Final = 200
+_DEFAULTS: Final = {each.name: getattr(Settings(), each.name) for each in fields(Settings)}
 
 
-def check(target: Annotated[str, Parameter(name="FILE:AGENT")], /) -> int:
+def check(target: Annotated[str, Parameter(name="FILE:AGENT")], /, *, timeout: float = OPENING_S) -> int:
     """Show an agent's definition, its limits and the tools as the model sees them. Calls no model.
 
     Exits with 1 if the definition has problems, and lists each with what to do about it.
 
     Args:
-        target: A Python file or a module, a colon, and the agent in it: agents.py:analyst.
+        target: A Python file or a module, a colon, and the agent in it, or what gives one: agents.py:analyst.
+        timeout: How many seconds a function or context manager may take to give the agent.
     """
     stdout = Stdout()
     try:
-        agent = load_agent(target)
+        with AgentLoop(timeout) as loop:
+            agent = loop.agent(target)
+            stdout.write_text("\n".join([*_definition(agent), "", *_tools(agent)]))
     except Misdefined as wrong:
         stdout.write_text("\n".join(_problems(wrong.place, wrong.error)))
         return _PROBLEMS
-    stdout.write_text("\n".join([*_definition(agent), "", *_tools(agent)]))
     return 0
 
 
@@ -57,13 +66,23 @@ def _definition(agent: Agent[Any, Any]) -> Iterator[str]:
     yield _labelled(agent.name, agent.description)
     yield ""
     yield _labelled("model", _model(agent))
+    yield _labelled("system", _system(agent))
+    settings = {each.name: getattr(agent.settings, each.name) for each in fields(agent.settings)}
+    given = [f"{name} {visible(value, indent=None)}" for name, value in settings.items() if value != _DEFAULTS[name]]
+    yield _labelled("settings", one_line(", ".join(given), _SYSTEM_CHARS) or "the provider's defaults")
     yield _labelled("input", _type_name(agent.input))
     yield _labelled("output", _output(agent))
     if agent.validators:
         yield _labelled("validators", ", ".join(layer_name(validator) for validator in agent.validators))
     yield _labelled("limits", ", ".join(_limits(agent)))
+    if agent.gate is not None:
+        gates = agent.gate if isinstance(agent.gate, Sequence) else [agent.gate]
+        yield _labelled("gates", ", ".join(map(_gate, gates)))
+    if agent.compaction:
+        yield _labelled("compaction", _compaction(agent.compaction))
     if agent.tools:
         yield _labelled("tools", ", ".join(_tool(tool) for tool in agent.tools))
+    yield _labelled("prefix", _prefix(agent))
 
 
 def _labelled(label: str, text: str) -> str:
@@ -79,6 +98,45 @@ def _model(agent: Agent[Any, Any]) -> str:
     except ModelUnavailable as error:
         return f"{agent.model} (cannot be used now: {error} {error.hint})"
     return agent.model
+
+
+def _system(agent: Agent[Any, Any]) -> str:
+    """Show how the system prompt begins."""
+    if callable(agent.system):
+        return f"made for each run by {layer_name(agent.system)}"
+    text = "\n".join(block.text for block in _texts(agent.system))
+    if not text:
+        return "none"
+    return f"{one_line(text, _SYSTEM_CHARS)} ({count(len(text), 'character')})"
+
+
+def _texts(system: SystemPrompt) -> tuple[Text, ...]:
+    return ((Text(system),) if system else ()) if isinstance(system, str) else tuple(system)
+
+
+def _gate(gate: object) -> str:
+    mode = getattr(gate, "mode", None)
+    name = getattr(gate, "__name__", None) or type(gate).__name__
+    return f"{name} ({mode})" if isinstance(mode, str) else name
+
+
+def _compaction(given: object) -> str:
+    if callable(given):
+        return f"made for each run by {_gate(given)}"
+    strategies = given.strategies if isinstance(given, Compaction) else cast("Sequence[AnyStrategy]", given)
+    window = given.window_tokens if isinstance(given, Compaction) else None
+    said = "" if window is None else f", in a window of {count(window, 'token')}"
+    return ", then ".join(each.name for each in strategies) + said
+
+
+def _prefix(agent: Agent[Any, Any]) -> str:
+    """Say about how many tokens each request begins with: the system prompt's and each tool's."""
+    parts = {} if callable(agent.system) else {"system": Prefix(system=_texts(agent.system))}
+    parts |= {spec.name: Prefix(tools=(spec,)) for spec in sent_tools(agent.plan.specs, loads_tools=False)}
+    tokens = {name: estimate_prefix(prefix) for name, prefix in parts.items()}
+    told = ", ".join(f"{name} {number:,}" for name, number in tokens.items() if number)
+    besides = " and the system prompt" if callable(agent.system) else ""
+    return f"about {count(sum(tokens.values()), 'token')}{besides}{f': {told}' if told else ''}"
 
 
 def _output(agent: Agent[Any, Any]) -> str:

@@ -13,6 +13,7 @@ import journeyman
 from journeyman.agent import Agent
 from journeyman.cli.app import Mistake
 from journeyman.cli.loading import load_file
+from journeyman.cli.opening import AgentLoop
 from journeyman.cli.run import Flag, Job, Stdout, perform
 
 
@@ -58,17 +59,19 @@ def demo(
         found = make(data)
     except ValueError as error:  # a file that cannot be used; its message says what to do
         raise Mistake(str(error), "") from error
-    job = Job(
-        agent=found.agent,
-        text=question or found.question,
-        stdout=stdout,
-        check="journeyman demo --help",
-        model=model,
-        json=json,
-        quiet=quiet,
-        notice=found.notice if model is None else f"At work: {model}.",
-    )
-    return perform(job)
+    with AgentLoop() as loop:
+        job = Job(
+            agent=found.agent,
+            loop=loop,
+            text=question or found.question,
+            stdout=stdout,
+            check="journeyman demo --help",
+            model=model,
+            json=json,
+            quiet=quiet,
+            notice=found.notice if model is None else f"At work: {model}.",
+        )
+        return perform(job)
 
 
 def _place() -> Path:

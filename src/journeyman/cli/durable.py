@@ -11,7 +11,7 @@ import os
 import re
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -20,7 +20,8 @@ from typing import Any, Final, TypeVar
 from journeyman.agent import Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake, Refused
-from journeyman.cli.loading import lasting, load_agent, load_model
+from journeyman.cli.loading import lasting, load_model
+from journeyman.cli.opening import OPENING_S, AgentLoop
 from journeyman.cli.run import Flag, Job, Stdout, listener_of, not_started, parse_input, present
 from journeyman.cli.show.lines import arguments, clean, one_line
 from journeyman.cli.show.log import log_shown
@@ -140,8 +141,8 @@ async def opened(place: StorePlace) -> AsyncGenerator[Durable]:
             raise Refused(error.message, error.hint) from error
 
 
-def in_store(place: StorePlace, work: Callable[[Durable], Coroutine[Any, Any, T]]) -> T:
-    """Do some work with the store.
+def in_store(place: StorePlace, work: Callable[[Durable], Coroutine[Any, Any, T]], loop: AgentLoop | None = None) -> T:
+    """Do some work with the store, in `loop` where an agent is open in it.
 
     Raises:
         Mistake, Refused: as `opened` says.
@@ -151,6 +152,8 @@ def in_store(place: StorePlace, work: Callable[[Durable], Coroutine[Any, Any, T]
         async with opened(place) as durable:
             return await work(durable)
 
+    if loop is not None:
+        return loop.run(done())
     with asyncio.Runner() as runner:
         return runner.run(done())
 
@@ -307,8 +310,8 @@ def _drive(stage: _Stage, begin: Callable[[Durable], Awaitable[RunInfo]], *, ste
             unsubscribe()
             return info, None if driving.cancelled() else driving.result()
 
-    with interrupt.listening(), asyncio.Runner() as runner:
-        info, outcome = runner.run(driven())
+    with interrupt.listening(), closing(job.loop):
+        info, outcome = job.loop.run(driven())
         exit_code = _shown(stage, info, outcome)
         # Leaving the block may wait for a thread of the user's. From here on a signal quits.
         interrupt.has_ended = True
@@ -349,7 +352,7 @@ async def _known(durable: Durable, run: str) -> _Known:
     return _Known(info, load_head(row).model or None, is_driven)
 
 
-def resume(
+def resume(  # noqa: PLR0913 - one for each option, all by name
     run: str,
     /,
     *,
@@ -360,6 +363,7 @@ def resume(
     json: Flag = False,
     quiet: Flag = False,
     tree: Flag = False,
+    timeout: float = OPENING_S,
 ) -> int:
     """Go on with a durable run, and print what it hands in.
 
@@ -374,6 +378,7 @@ def resume(
         json: Print one JSON document: the result, usage, attempts and history.
         quiet: Print nothing but the result, or the error.
         tree: At the end, print the whole tree: runs, attempts, iterations, calls, and what each used.
+        timeout: How many seconds a function or context manager may take to give the agent.
     """
     stdout = Stdout(drop_others=quiet)
     place = find_store(store)
@@ -382,21 +387,23 @@ def resume(
     if not target:
         hint = f"Say so: {place.command('resume', run, '--agent FILE:AGENT')}"
         raise Mistake(f"The run {quoted(run)} does not say where its agent is.", hint)
-    job = Job(
-        text="",
-        agent=load_agent(target),
-        stdout=stdout,
-        check=f"journeyman check {target}",
-        model=known.model,
-        json=json,
-        quiet=quiet,
-        tree=tree,
-    )
 
     async def found(durable: Durable) -> RunInfo:
         return await (await durable.get(name_of(known.info))).info()
 
-    return drive(job, place, found, steal=steal, accept=accept)
+    with AgentLoop(timeout) as loop:
+        job = Job(
+            text="",
+            agent=loop.agent(target),
+            loop=loop,
+            stdout=stdout,
+            check=f"journeyman check {target}",
+            model=known.model,
+            json=json,
+            quiet=quiet,
+            tree=tree,
+        )
+        return drive(job, place, found, steal=steal, accept=accept)
 
 
 def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) -> int:
@@ -422,8 +429,10 @@ def cancel(run: str, /, *, reason: str = "cancelled", store: str | None = None) 
     if not known.info.target:
         tell(f"The run {name} ends when its program goes on with it: where its agent is, is not stored.")
         return 0
-    agent, host = load_agent(known.info.target), Host(model=load_model(known.model))
-    outcome = in_store(place, lambda durable: durable.resume(name, agent, host=host))
+    host = Host(model=load_model(known.model))
+    with AgentLoop() as loop:
+        agent = loop.agent(known.info.target)
+        outcome = in_store(place, lambda durable: durable.resume(name, agent, host=host), loop)
     if isinstance(outcome, RunInfo):
         return _unended(outcome, place)
     is_cancelled = isinstance(outcome, Failure) and outcome.code is ErrorCode.EXECUTION_CANCELLED

@@ -5,11 +5,14 @@ Whatever a stranger's file may do when it is imported becomes a `Mistake` with o
 
 from __future__ import annotations
 
+import inspect
 import pkgutil
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -24,10 +27,12 @@ from journeyman.model import Model
 
 _EXAMPLE: Final = "agents.py:analyst"
 _MACHINERY: Final = (__file__, pkgutil.__file__)
+_PACKAGE: Final = Path(__file__).parent.parent
+_INSTALLED: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
-def load_agent(target: str) -> Agent[Any, Any]:
-    """Return the agent that `target` names.
+def find_object(target: str) -> object:
+    """Return the agent that `target` names, or what gives one: a function, or a context manager.
 
     Raises:
         Mistake: there is no such file, module or agent, or importing it failed.
@@ -43,9 +48,15 @@ def load_agent(target: str) -> Agent[Any, Any]:
             meant = f"Did you mean {origin}:{close[0]}? " if close else ""
             raise Mistake(f"{origin} has no {attribute!r}.", f"{meant}{_agents_hint(module, origin)}")
         found = getattr(found, name)
-    if not isinstance(found, Agent):
-        raise Mistake(f"{target} is {_kind(found)}, not an agent.", _agents_hint(module, origin))
-    return found  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
+    value: object = found
+    if not (isinstance(value, Agent | partial) or inspect.isroutine(value) or is_context(found)):
+        raise Mistake(f"{target} is {kind_of(found)}, not an agent.", _agents_hint(module, origin))
+    return found
+
+
+def is_context(value: object) -> bool:
+    """Return whether a value is a context manager, of either kind, or a class of such."""
+    return hasattr(value, "__aenter__") or hasattr(value, "__enter__")
 
 
 def lasting(target: str) -> str:
@@ -134,7 +145,7 @@ def _import(name: str) -> ModuleType:
     _search_first(Path.cwd())
     module: object = pkgutil.resolve_name(name)
     if not isinstance(module, ModuleType):
-        raise ImportError(f"{name} is {_kind(module)}, not a module")
+        raise ImportError(f"{name} is {kind_of(module)}, not a module")
     return module
 
 
@@ -177,7 +188,7 @@ def _mistake_of(origin: str, error: BaseException) -> Mistake:
         case Mistake():
             return error
         case DefinitionError():
-            return _misdefined(origin, place, error)
+            return misdefined(origin, place, error)
         case ModuleNotFoundError(name=str(name)):
             return _not_found(origin, place, name)
         case SyntaxError():
@@ -192,7 +203,8 @@ def _mistake_of(origin: str, error: BaseException) -> Mistake:
     return Mistake(f"{one_line(text)}.", hint)
 
 
-def _misdefined(origin: str, place: str, error: DefinitionError) -> Misdefined:
+def misdefined(origin: str, place: str, error: DefinitionError) -> Misdefined:
+    """Return what is said of an agent that is defined wrongly."""
     first = error.problems[0]
     if len(error.problems) == 1:
         return Misdefined(f"{error.subject}: {one_line(first.message)}", first.hint, place=place, error=error)
@@ -210,17 +222,27 @@ def _not_found(origin: str, place: str, name: str) -> Mistake:
 def _place(error: BaseException) -> str:
     """Say where in the user's file it happened: `agents.py, line 3`."""
     if isinstance(error, SyntaxError) and error.filename:
-        return _line(error.filename, error.lineno)
+        return line_of(error.filename, error.lineno)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
     mine = [frame for frame in frames if frame.filename == frames[0].filename]
-    return _line(mine[-1].filename, mine[-1].lineno) if mine else ""
+    return line_of(mine[-1].filename, mine[-1].lineno) if mine else ""
+
+
+def place_of_raise(error: BaseException) -> str:
+    """Say where in the user's own files it was raised: `agents.py, line 3`. Empty: in none of them."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        is_ours = Path(frame.filename).is_relative_to(_PACKAGE) or frame.filename.startswith("<")
+        if not is_ours and not any(Path(frame.filename).is_relative_to(folder) for folder in _INSTALLED):
+            return line_of(frame.filename, frame.lineno)
+    return ""
 
 
 def _is_machinery(filename: str) -> bool:
     return filename.startswith("<frozen") or filename in _MACHINERY or Path(filename).parent.name == "importlib"
 
 
-def _line(filename: str, number: int | None) -> str:
+def line_of(filename: str, number: int | None) -> str:
+    """Name a line as people would: `agents.py, line 3`."""
     return _shown(filename) if number is None else f"{_shown(filename)}, line {number}"
 
 
@@ -261,7 +283,7 @@ def _agents_hint(module: ModuleType, origin: str) -> str:
     return f"{'Agents' if len(names) > 1 else 'The agent'} in {origin}: {', '.join(names)}."
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
     """Say what a value is: `a function`, `an int`."""
     name = "class" if isinstance(value, type) else type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

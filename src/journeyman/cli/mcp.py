@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,7 +15,8 @@ from cyclopts import App, Parameter
 from journeyman.agent import Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
-from journeyman.cli.loading import load_agent, load_model
+from journeyman.cli.loading import load_model
+from journeyman.cli.opening import OPENING_S, AgentLoop
 from journeyman.cli.run import Flag, Stdout
 from journeyman.cli.show.screen import Interrupt, print_error
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer
@@ -45,6 +47,7 @@ def serve(
     port: int | None = None,
     allow_host: Annotated[list[str] | None, Parameter(negative=())] = None,
     model: str | None = None,
+    timeout: float = OPENING_S,
 ) -> int:
     """Serve agents as MCP tools: each is a tool, each call a run.
 
@@ -58,14 +61,15 @@ def serve(
         port: The port to listen on; 0 takes a free one.
         allow_host: A further name under which clients reach the server. May be repeated.
         model: Use this model instead of the agents' own.
+        timeout: How many seconds a function or context manager may take to give an agent.
     """
     if not targets:
         raise Mistake("No agent is named.", "Name one or more: journeyman mcp agents.py:analyst")
     if not http:
         if host is not None or port is not None or allow_host:
             raise Mistake("--host, --port and --allow-host are for HTTP.", "Add --http, or leave them out.")
-        with standard_streams() as streams:  # before the agents' files are imported: these may print
-            return _serve(targets, model, lambda server, abort: serve_stdio(server, abort=abort, streams=streams))
+        with standard_streams() as streams, AgentLoop(timeout) as loop:  # before files are imported: these may print
+            return _serve(loop, targets, model, lambda server, abort: serve_stdio(server, abort=abort, streams=streams))
     Stdout()
 
     def serve_at_port(server: AgentServer, abort: Abort) -> Coroutine[Any, Any, None]:
@@ -79,18 +83,22 @@ def serve(
             on_ready=lambda url: _say(f"serving at {url}; Ctrl-C ends it"),
         )
 
-    return _serve(targets, model, serve_at_port)
+    with AgentLoop(timeout) as loop:
+        return _serve(loop, targets, model, serve_at_port)
 
 
 def _serve(
-    targets: Sequence[str], model: str | None, serving: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]]
+    loop: AgentLoop,
+    targets: Sequence[str],
+    model: str | None,
+    serving: Callable[[AgentServer, Abort], Coroutine[Any, Any, None]],
 ) -> int:
     abort = Abort()
     interrupt = Interrupt(abort, lambda: _say("stopping; interrupt again to quit at once"))
     try:
-        server = agent_server(*map(load_agent, targets), host=Host(model=load_model(model)), abort=abort)
-        with interrupt.listening(), asyncio.Runner() as runner:
-            runner.run(serving(server, abort))
+        server = agent_server(*map(loop.agent, targets), host=Host(model=load_model(model)), abort=abort)
+        with interrupt.listening(), closing(loop):
+            loop.run(serving(server, abort))
             interrupt.has_ended = True
     except DefinitionError as error:
         problem = error.problems[0]

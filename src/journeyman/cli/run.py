@@ -6,12 +6,11 @@ result alone: whatever else is printed, by the agent's file, its tools or the pr
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -24,7 +23,7 @@ from pydantic_core import from_json, to_json
 from journeyman.agent import Agent, Host
 from journeyman.cancel import Abort
 from journeyman.cli.app import Mistake
-from journeyman.cli.loading import load_agent
+from journeyman.cli.opening import OPENING_S, AgentLoop
 from journeyman.cli.show.lines import EMPTY, Line, clean, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.outline import Outline
@@ -62,14 +61,17 @@ def run(  # noqa: PLR0913 - one for each option, all by name
     store: str | None = None,
     id: str | None = None,
     detach: Flag = False,
+    mcp: Path | None = None,
+    pins: Path | None = None,
+    timeout: float = OPENING_S,
 ) -> int:
     """Run an agent, and print what it hands in.
 
     The result goes to stdout: a text as it is, anything else as JSON. Everything else goes to stderr.
 
     Args:
-        target: A Python file or a module, a colon, and the agent in it: agents.py:analyst. Where there is one agent
-            only, the file is enough.
+        target: A Python file or a module, a colon, and the agent in it, or the function or context manager that gives
+            one: agents.py:analyst. Where there is one agent only, the file is enough.
         input: The agent's input: a text as it is; for any other input type JSON.
         input_file: Read the input from this file; - is stdin.
         model: Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5.
@@ -81,26 +83,32 @@ def run(  # noqa: PLR0913 - one for each option, all by name
         store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
         id: A name for the durable run. One that is there goes on, or its stored result is printed.
         detach: Only store the durable run, and print its id.
+        mcp: Give the agent the tools of the MCP servers in this file, too: mcp.json, as desktop programs have it.
+        pins: Refuse tools that are not as `journeyman mcp pin` has pinned them in this file.
+        timeout: How many seconds a function or context manager may take to give the agent.
     """
     if not durable and (detach or store is not None or id is not None):
         option = "--store" if store is not None else "--id" if id is not None else "--detach"
         raise Mistake(f"{option} is for a durable run.", "Add --durable.")
+    if durable and mcp is not None:
+        raise Mistake("--mcp is not for a durable run: it would go on without these tools.", "Give them in code.")
     stdout = Stdout(drop_others=quiet)
-    job = Job(
-        text=read_text(input, input_file),
-        agent=load_agent(target),
-        stdout=stdout,
-        check=f"journeyman check {target}",
-        model=model,
-        json=json,
-        quiet=quiet,
-        tree=tree,
-        debug=debug,
-    )
-    if durable:  # what else it needs is imported for it alone
-        begin = resolve_name("journeyman.cli.durable:begin")
-        return begin(job, target, store=store, id=id, detach=detach)
-    return perform(job)
+    with AgentLoop(timeout) as loop:
+        job = Job(
+            text=read_text(input, input_file),
+            agent=loop.agent(target, mcp=mcp, pins=pins),
+            loop=loop,
+            stdout=stdout,
+            check=f"journeyman check {target}",
+            model=model,
+            json=json,
+            quiet=quiet,
+            tree=tree,
+            debug=debug,
+        )
+        if durable:  # what else it needs is imported for it alone
+            return resolve_name("journeyman.cli.durable:begin")(job, target, store=store, id=id, detach=detach)
+        return perform(job)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +119,8 @@ class Job:
     text: str
     """The input, not yet parsed."""
     stdout: Stdout
+    loop: AgentLoop
+    """Where the agent is open."""
     check: str
     """The command that shows what input the agent takes."""
     model: str | None = None
@@ -147,9 +157,9 @@ def _perform(job: Job, screen: Screen) -> int:
     abort = Abort()
     interrupt = Interrupt(abort, screen.stopping)
     outline = Outline() if job.tree else None
-    with interrupt.listening(), asyncio.Runner() as runner:
+    with interrupt.listening(), closing(job.loop):
         on_event = listener_of(job, screen, outline)
-        result = runner.run(run_agent(job.agent, value, on_event=on_event, abort=abort, host=host))
+        result = job.loop.run(run_agent(job.agent, value, on_event=on_event, abort=abort, host=host))
         exit_code = present(job, screen, result, outline)
         # Leaving the block may wait for a thread of the user's. From here on a signal quits.
         interrupt.has_ended = True

@@ -19,7 +19,8 @@ from rich.cells import cell_len
 from journeyman.agent import Agent
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import abandoned, answers, find_store, in_store, name_of, question_line, tell, ways_out
-from journeyman.cli.loading import lasting, load_agent
+from journeyman.cli.loading import lasting
+from journeyman.cli.opening import OPENING_S, AgentLoop
 from journeyman.cli.run import Flag, Stdout, parse_input
 from journeyman.cli.show.lines import clean, duration, one_line
 from journeyman.durable.drive import Program
@@ -344,11 +345,11 @@ def fork(
     id: str | None = None,
     store: str | None = None,
     yes: Flag = False,
+    timeout: float = OPENING_S,
 ) -> int:
     """Begin a run with all that another one had done before an attempt and iteration, and print its id.
 
-    It may have another agent: so a run goes on with a changed prompt. What the first run did from there on, it may do
-    again.
+    It may have another agent, for example with a changed prompt. What the first run did from there on may happen again.
 
     Args:
         run: Its id, its name, or the beginning of either.
@@ -358,6 +359,7 @@ def fork(
         id: A name for the new run.
         store: The file of the durable runs. Without it: JOURNEYMAN_STORE, or the nearest .journeyman/runs.db.
         yes: Do not ask, though calls with effect `once` may be made again.
+        timeout: How many seconds a function or context manager may take to give the agent.
     """
     stdout = Stdout()
     place = find_store(store)
@@ -371,35 +373,37 @@ def fork(
         return info_of(row), load_head(row), await (await durable.get(row.id)).effects(where)
 
     info, head, effects = in_store(place, looked)
-    chosen = None if agent is None else load_agent(agent)
-    value = _input_of(input, chosen, info)
-    lacking = None if chosen is None else Program(agent=chosen).lacks(head)
-    if lacking is not None:
-        raise Mistake(f"The run {quoted(run)} goes on with no fewer gates: {lacking}.", "Give an --agent that has it.")
-    if effects:
-        _ask(info, effects, at, yes=yes)
+    with AgentLoop(timeout) as loop:
+        chosen = None if agent is None else loop.agent(agent)
+        value = _input_of(input, chosen, info, loop)
+        lacking = None if chosen is None else Program(agent=chosen).lacks(head)
+        if lacking is not None:
+            hint = "Give an --agent that has it."
+            raise Mistake(f"The run {quoted(run)} goes on with no fewer gates: {lacking}.", hint)
+        if effects:
+            _ask(info, effects, at, yes=yes)
 
-    async def forked(durable: Durable) -> RunInfo:
-        try:
-            target = None if agent is None else lasting(agent)
-            handle = await durable.fork(name_of(info), where, id=id, agent=chosen, input=value, target=target)
-        except ValueError as error:
-            raise Mistake(str(error), "") from error
-        return await handle.info()
+        async def forked(durable: Durable) -> RunInfo:
+            try:
+                target = None if agent is None else lasting(agent)
+                handle = await durable.fork(name_of(info), where, id=id, agent=chosen, input=value, target=target)
+            except ValueError as error:
+                raise Mistake(str(error), "") from error
+            return await handle.info()
 
-    made = in_store(place, forked)
+        made = in_store(place, forked, loop)
     stdout.write_text(name_of(made))
     tell(f"Go on with it: {place.command('resume', name_of(made))}")
     return 0
 
 
-def _input_of(text: str | None, chosen: Agent[Any, Any] | None, info: RunInfo) -> object:
+def _input_of(text: str | None, chosen: Agent[Any, Any] | None, info: RunInfo, loop: AgentLoop) -> object:
     """Return the input of a fork: for an agent that was named as it takes it, else as it is stored.
 
     Raises:
         Mistake: it does not fit the agent.
     """
-    agent = load_agent(info.target) if chosen is None and text is not None and info.target else chosen
+    agent = loop.agent(info.target) if chosen is None and text is not None and info.target else chosen
     if text is None or agent is None:
         return text
     try:

@@ -31,7 +31,8 @@ from journeyman.cli.chat.dialog import Dialog
 from journeyman.cli.chat.sessions import SessionFile, data_folder, make_folder
 from journeyman.cli.chat.tree import recalled
 from journeyman.cli.chat.view import Entry, Keys, View
-from journeyman.cli.loading import load_agent, load_model
+from journeyman.cli.loading import load_model
+from journeyman.cli.opening import OPENING_S, AgentLoop
 from journeyman.cli.run import Flag, Stdout, output_json, parse_input
 from journeyman.cli.show.lines import EMPTY, Line
 from journeyman.cli.show.log import log_shown
@@ -53,7 +54,7 @@ _FAILED: Final = 1
 _TERMINATED: Final = 143
 
 
-def chat(
+def chat(  # noqa: PLR0913 - one for each choice, all by name
     target: Annotated[str, Parameter(name="FILE:AGENT")],
     /,
     *,
@@ -62,6 +63,9 @@ def chat(
     model: str | None = None,
     mode: Mode | None = None,
     debug: Flag = False,
+    mcp: Path | None = None,
+    pins: Path | None = None,
+    timeout: float = OPENING_S,
 ) -> int:
     """Talk with an agent. What is typed while it works steers it. /help shows what else there is.
 
@@ -69,27 +73,38 @@ def chat(
     said in turn, and the answers go to stdout.
 
     Args:
-        target: A Python file or a module, a colon, and the agent in it: agents.py:analyst. Where there is one agent
-            only, the file is enough.
+        target: A Python file or a module, a colon, and the agent in it, or the function or context manager that gives
+            one: agents.py:analyst. Where there is one agent only, the file is enough.
         resume: Go on with the conversation that has this id; without an id with the latest of this agent.
         session_file: Keep the conversations in this file instead of the one in the user's data folder.
         model: Use this model instead of the agent's, for example anthropic:claude-sonnet-5-5.
         mode: What happens to calls of which no rule speaks, by the gate that an agent without one gets (balanced),
             or besides its own.
         debug: Show the traceback of whatever the agent's own code raises, also where the chat goes on.
+        mcp: Give the agent the tools of the MCP servers in this file, too: mcp.json, as desktop programs have it.
+        pins: Refuse tools that are not as `journeyman mcp pin` has pinned them in this file.
+        timeout: How many seconds a function or context manager may take to give the agent.
     """
-    agent = load_agent(target)
-    host = Host(model=load_model(model), gate=_gate(agent, target, mode))
-    sessions = SessionFile(given=session_file, resume=resume)
-    if not (os.isatty(0) and os.isatty(1) and os.environ.get("TERM", "") not in ("dumb", "unknown")):
-        return _converse_plainly(agent, host, sessions, debug=debug)
-    try:
-        return _converse(agent, host, sessions, debug=debug)
-    finally:
-        if sessions.id:
-            file = "" if sessions.given is None else f" --session-file {quote(str(sessions.path))}"
-            text = f"Go on with it: journeyman chat {quote(target)}{file} --resume {sessions.id}"
-            PlainScreen(stderr_console()).say([Line(text=text, style="dim", rows=3)])
+    is_terminal = os.isatty(0) and os.isatty(1) and os.environ.get("TERM", "") not in ("dumb", "unknown")
+    stdout = None if is_terminal else Stdout()
+    with AgentLoop(timeout) as loop:
+        agent = loop.agent(target, mcp=mcp, pins=pins)
+        host = Host(model=load_model(model), gate=_gate(agent, target, mode))
+        sessions = SessionFile(given=session_file, resume=resume)
+        if stdout is not None:
+            return _converse_plainly(loop, _Plain(agent, sessions, stdout), host, debug=debug)
+        try:
+            return _converse(loop, agent, host, sessions, debug=debug)
+        finally:
+            _tell_how_to_go_on(target, sessions)
+
+
+def _tell_how_to_go_on(target: str, sessions: SessionFile) -> None:
+    if not sessions.id:
+        return
+    file = "" if sessions.given is None else f" --session-file {quote(str(sessions.path))}"
+    text = f"Go on with it: journeyman chat {quote(target)}{file} --resume {sessions.id}"
+    PlainScreen(stderr_console()).say([Line(text=text, style="dim", rows=3)])
 
 
 def _gate(agent: Agent[Any, Any], target: str, mode: Mode | None) -> Permission | None:
@@ -106,12 +121,11 @@ def _gate(agent: Agent[Any, Any], target: str, mode: Mode | None) -> Permission 
 # -- in a terminal ----------------------------------------------------------------------------------------------------
 
 
-def _converse(agent: Agent[Any, Any], host: Host, sessions: SessionFile, *, debug: bool) -> int:
+def _converse(loop: AgentLoop, agent: Agent[Any, Any], host: Host, sessions: SessionFile, *, debug: bool) -> int:
     view = View()
     dialog = Dialog(agent, view, sessions)
-    # Leaving the runner may wait for a thread of the user's. The terminal ends the process then.
-    runner = asyncio.Runner()
-    with closing(_terminal(view, dialog, runner.get_loop(), data_folder() / "entered")) as terminal:
+    # Closing the loop may wait for a thread of the user's. The terminal ends the process then.
+    with closing(_terminal(view, dialog, loop.runner.get_loop(), data_folder() / "entered")) as terminal:
 
         def hear(number: signal.Signals) -> None:
             if number == signal.SIGINT:
@@ -119,8 +133,8 @@ def _converse(agent: Agent[Any, Any], host: Host, sessions: SessionFile, *, debu
             else:
                 terminal.leave(_TERMINATED)
 
-        with log_shown(dialog.say, debug=debug), hearing(hear), runner:
-            runner.run(_conversed_in_terminal(agent, host, dialog, terminal))
+        with log_shown(dialog.say, debug=debug), hearing(hear), closing(loop):
+            loop.run(_conversed_in_terminal(agent, host, dialog, terminal))
     return dialog.exit_code
 
 
@@ -182,15 +196,14 @@ def _greeting(agent: Agent[Any, Any], host: Host, sessions: SessionFile, chat: C
 # -- without a terminal ------------------------------------------------------------------------------------------------
 
 
-def _converse_plainly(agent: Agent[Any, Any], host: Host, sessions: SessionFile, *, debug: bool) -> int:
+def _converse_plainly(loop: AgentLoop, plain: _Plain, host: Host, *, debug: bool) -> int:
     """Say the lines of stdin to the agent, and return the exit code: 1 as soon as a turn fails."""
-    screen, view, abort = PlainScreen(stderr_console()), View(), Abort()
-    view.watch(lambda: screen.say(view.take()))
-    plain = _Plain(agent, Dialog(agent, view, sessions, shows_answers=False))
+    screen, abort = PlainScreen(stderr_console()), Abort()
+    plain.view.watch(lambda: screen.say(plain.view.take()))
     interrupt = Interrupt(abort, screen.stopping)
     interrupt.has_ended = True  # nothing runs yet: a signal quits
-    with log_shown(screen.say, debug=debug), interrupt.listening(), asyncio.Runner() as runner:
-        code = runner.run(_conversed(plain, host, abort, interrupt))
+    with log_shown(screen.say, debug=debug), interrupt.listening(), closing(loop):
+        code = loop.run(_conversed(plain, host, abort, interrupt))
         interrupt.has_ended = True
     return code if interrupt.exit_code is None else interrupt.exit_code
 
@@ -198,10 +211,11 @@ def _converse_plainly(agent: Agent[Any, Any], host: Host, sessions: SessionFile,
 class _Plain:
     """A chat with nobody who answers."""
 
-    def __init__(self, agent: Agent[Any, Any], dialog: Dialog) -> None:
+    def __init__(self, agent: Agent[Any, Any], sessions: SessionFile, stdout: Stdout) -> None:
         self.agent: Final = agent
-        self.dialog: Final = dialog
-        self.stdout: Final = Stdout()
+        self.view: Final = View()
+        self.dialog: Final = Dialog(agent, self.view, sessions, shows_answers=False)
+        self.stdout: Final = stdout
         self.results: list[Result[Any] | None] = []
         """The results of the turns that have ended and were not printed, oldest first."""
 

@@ -1,0 +1,295 @@
+"""From what `FILE:AGENT` names to an agent that is open: an agent, a function that makes one, or a context manager.
+
+A command has one event loop. What is opened in it is closed after the command, by the task that opened it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from pkgutil import resolve_name
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+
+from journeyman.agent import Agent
+from journeyman.cli.app import USAGE, Mistake, Refused
+from journeyman.cli.loading import find_object, is_context, kind_of, line_of, misdefined, place_of_raise
+from journeyman.cli.show.lines import one_line
+from journeyman.cli.show.screen import print_error
+from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, name_and_words
+
+if TYPE_CHECKING:
+    from journeyman.mcp.tools import ServerTools
+
+T = TypeVar("T")
+
+OPENING_S: Final = 30.0
+"""How many seconds an agent may take to open, and again to close, where nothing else is said."""
+_GRACE_S: Final = 0.5
+"""How many seconds what was cancelled has to end."""
+
+
+class AgentLoop:
+    """The event loop of one command, and the agents that are open in it until it is closed."""
+
+    def __init__(self, timeout_s: float = OPENING_S) -> None:
+        """`timeout_s`: how long an agent may take to open, and again to close.
+
+        Raises:
+            Mistake: `timeout_s` is no time.
+        """
+        if not (timeout_s > 0 and math.isfinite(timeout_s)):
+            raise Mistake(f"--timeout {timeout_s:g} is no time.", "Give a number of seconds above 0: --timeout 60.")
+        self.runner: Final = asyncio.Runner()
+        self._timeout_s: Final = timeout_s
+        self._open: Final[list[_OpenAgent]] = []
+
+    def __enter__(self) -> AgentLoop:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do some work in the loop."""
+        return self.runner.run(work)
+
+    def agent(self, target: str, *, mcp: Path | None = None, pins: Path | None = None) -> Agent[Any, Any]:
+        """Return the agent that `target` names, open; with the tools of the servers that the file `mcp` lists.
+
+        Raises:
+            Mistake: there is none, or opening it failed.
+        """
+        if pins is not None and mcp is None:
+            raise Mistake("--pins is for the tools of MCP servers.", "Add --mcp FILE, or leave it out.")
+        found = find_object(target)
+        if isinstance(found, Agent) and mcp is None:
+            return found  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
+        opening = _OpenAgent(target, cast("object", found), mcp=mcp, pins=pins, timeout_s=self._timeout_s)
+        with _alarm(opening.late("gives no agent"), after_s=opening.limit_s):
+            agent = self.run(opening.open())
+        self._open.append(opening)
+        return agent
+
+    def close(self) -> None:
+        """Close the agents, the last one first, and then the loop.
+
+        Raises:
+            Mistake: closing one failed; all the others are closed.
+        """
+        mistakes: list[Mistake] = []
+        with closing(self.runner):
+            while self._open:
+                last = self._open.pop()
+                try:
+                    with _alarm(last.late("is not closed"), after_s=last.limit_s):
+                        self.run(last.close())
+                except Mistake as mistake:
+                    mistakes.append(mistake)
+        if mistakes:
+            raise mistakes[0]
+
+
+class _OpenAgent:
+    """An agent that is opened and closed by one task, as cancel scopes and task groups need it."""
+
+    def __init__(self, target: str, found: object, *, mcp: Path | None, pins: Path | None, timeout_s: float) -> None:
+        self._target: Final = target
+        self._found: Final = found
+        self._mcp: Final = mcp
+        self._pins: Final = pins
+        self._timeout_s: Final = timeout_s
+        self.limit_s: Final = timeout_s if mcp is None else 2 * timeout_s + _GRACE_S  # servers have their own time
+        self._left: Final = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def late(self, what: str) -> Mistake:
+        """Return what is said when the time is up."""
+        hint = "Fix what it waits for, or give it longer: --timeout SECONDS."
+        return Mistake(f"{self._target} {what} within {self._timeout_s:g} s.", hint)
+
+    async def open(self) -> Agent[Any, Any]:
+        """Return the agent.
+
+        Raises:
+            Mistake: there is none.
+        """
+        opened = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._live(opened))
+        await asyncio.wait({self._task, opened}, timeout=self.limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if opened.done():
+            return opened.result()
+        if not self._task.done():
+            await _give_up(self._task, self.late("gives no agent"))
+        self._task.result()
+        raise AssertionError("It has ended without an agent.")
+
+    async def close(self) -> None:
+        """Let what gave the agent end.
+
+        Raises:
+            Mistake: it does not, or it raised.
+        """
+        if self._task is None:
+            return
+        self._left.set()
+        await asyncio.wait({self._task}, timeout=self.limit_s)
+        if not self._task.done():
+            await _give_up(self._task, self.late("is not closed"))
+        self._task.result()
+
+    async def _live(self, opened: asyncio.Future[Agent[Any, Any]]) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                agent = await self._entered(stack)
+                opened.set_result(agent if self._mcp is None else await self._equipped(agent, self._mcp, stack))
+                await self._left.wait()
+        except (KeyboardInterrupt, _TooLate, Mistake):
+            raise
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            raise self._mistake(error) from error
+
+    async def _entered(self, stack: AsyncExitStack) -> Agent[Any, Any]:
+        value = self._found
+        if isinstance(value, Agent):
+            return value  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
+        place = _definition(value)
+        if callable(value) and (isinstance(value, type) or not is_context(value)):
+            _check_no_parameters(value, place or self._target)
+            value = value()
+        if inspect.isawaitable(value) and not hasattr(value, "__aenter__"):
+            value = await value
+        made = value
+        if hasattr(value, "__aenter__"):
+            value = await stack.enter_async_context(cast("Any", value))
+        elif hasattr(value, "__enter__"):
+            value = stack.enter_context(cast("Any", value))
+        if isinstance(value, Agent):
+            return value  # pyright: ignore[reportUnknownVariableType] - likewise
+        given = "None" if value is None else kind_of(value)
+        text = f"{self._target}{f' ({place})' if place else ''} gives {given}, not an agent."
+        raise Mistake(text, _hint(made, value))
+
+    async def _equipped(self, agent: Agent[Any, Any], file: Path, stack: AsyncExitStack) -> Agent[Any, Any]:
+        """Return the agent with the tools of MCP servers besides its own."""
+        load_servers = resolve_name("journeyman.mcp.servers:load_servers")
+        mcp = cast("Callable[..., AbstractAsyncContextManager[ServerTools]]", resolve_name("journeyman.mcp.tools:mcp"))
+        try:
+            servers = mcp(load_servers(file), pins=self._pins, start_timeout_s=self._timeout_s)
+            tools = await stack.enter_async_context(servers)
+            return replace(agent, tools=[*agent.tools, *tools])
+        except DefinitionError as error:
+            problem = error.problems[0]
+            raise Mistake(one_line(f"{error.subject}: {problem.message}"), problem.hint) from error
+        except PinsDiffer as error:
+            hint = f"Look at what it offers now, and pin it: journeyman mcp pin --pins {self._pins} {file}"
+            raise Mistake(one_line(f"{self._pins}: {error.differences[0]}."), hint) from error
+        except McpUnavailable as error:
+            text = f"The MCP server {error.server!r} cannot be used: {error.reason}."
+            raise Refused(one_line(text), error.hint) from error
+
+    def _mistake(self, error: BaseException) -> Mistake:
+        while isinstance(error, BaseExceptionGroup):
+            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+        place = place_of_raise(error) or self._target
+        match error:
+            case DefinitionError():
+                return misdefined(self._target, place, error)
+            case SystemExit(code=code):
+                text = f"{place} calls sys.exit({'' if code is None else repr(code)})"
+                return Mistake(f"{one_line(text)}.", f"{self._target} has to give an agent, or raise what is wrong.")
+            case _:
+                said = one_line(name_and_words(error)).rstrip(".")
+                if self._left.is_set():
+                    return Refused(
+                        f"{place} raises {said}.", f"It happens when {self._target} is closed. Fix it there."
+                    )
+                return Mistake(f"{place} raises {said}.", f"It happens when {self._target} is opened. Fix it there.")
+
+
+def _definition(found: object) -> str:
+    """Say where a function or class is defined, if that is known: `agents.py, line 3`."""
+    try:
+        inner = inspect.unwrap(cast("Any", found.func if isinstance(found, partial) else found))
+        return line_of(inspect.getfile(inner), inspect.getsourcelines(inner)[1])
+    except (TypeError, ValueError, OSError):
+        return ""
+
+
+def _check_no_parameters(made: Callable[..., object], place: str) -> None:
+    try:
+        inspect.signature(made).bind()
+    except TypeError as error:
+        text = f"{place}: {getattr(made, '__name__', 'the function')} is called without arguments: {error}."
+        raise Mistake(one_line(text), "Give each of its parameters a default.") from error
+    except ValueError:  # it has no signature
+        return
+
+
+def _hint(made: object, value: object) -> str:
+    if inspect.isasyncgen(value):
+        return "Put @asynccontextmanager above the function; contextlib has it."
+    if inspect.isgenerator(value):
+        return "Put @contextmanager above the function; contextlib has it."
+    return "Return the agent from it." if made is value else "Yield the agent from it."
+
+
+# -- the time ----------------------------------------------------------------------------------------------------------
+
+
+class _TooLate(BaseException):
+    """The time is up. No `except Exception` of a stranger's file shall catch it."""
+
+
+@contextmanager
+def _alarm(late: Mistake, *, after_s: float) -> Generator[None]:
+    """Interrupt what blocks the whole loop, a little after the time of what does not.
+
+    Raises:
+        Mistake: it was interrupted.
+    """
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise _TooLate
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, after_s + 2 * _GRACE_S)
+    try:
+        yield
+    except _TooLate:
+        raise late from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+async def _give_up(task: asyncio.Task[None], late: Mistake) -> NoReturn:
+    """Cancel the task. Where it, or a thread, goes on all the same, end the process: nothing else could."""
+    task.cancel()
+    await asyncio.wait({task}, timeout=_GRACE_S)
+    others = [each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
+    if not task.done() or others:
+        print_error(late.message, late.hint)
+        sys.stderr.flush()
+        os._exit(USAGE)
+    if not task.cancelled():
+        task.exception()  # that it was late says more
+    raise late
