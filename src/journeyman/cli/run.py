@@ -87,11 +87,8 @@ def run(  # noqa: PLR0913 - one for each option, all by name
         pins: Refuse tools that are not as `journeyman mcp pin` has pinned them in this file.
         timeout: How many seconds a function or context manager may take to give the agent.
     """
-    if not durable and (detach or store is not None or id is not None):
-        option = "--store" if store is not None else "--id" if id is not None else "--detach"
-        raise Mistake(f"{option} is for a durable run.", "Add --durable.")
-    if durable and mcp is not None:
-        raise Mistake("--mcp is not for a durable run: it would go on without these tools.", "Give them in code.")
+    given = {"--store": store is not None, "--id": id is not None, "--detach": detach}
+    _check_options(durable=durable, given=[name for name, is_given in given.items() if is_given], mcp=mcp is not None)
     stdout = Stdout(drop_others=quiet)
     with AgentLoop(timeout) as loop:
         job = Job(
@@ -109,6 +106,14 @@ def run(  # noqa: PLR0913 - one for each option, all by name
         if durable:  # what else it needs is imported for it alone
             return resolve_name("journeyman.cli.durable:begin")(job, target, store=store, id=id, detach=detach)
         return perform(job)
+
+
+def _check_options(*, durable: bool, given: Sequence[str], mcp: bool) -> None:
+    """Raise a `Mistake` if options do not go together; `given` are those of durable runs."""
+    if given and not durable:
+        raise Mistake(f"{given[0]} is for a durable run.", "Add --durable.")
+    if durable and mcp:
+        raise Mistake("--mcp is not for a durable run: it would go on without these tools.", "Give them in code.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
