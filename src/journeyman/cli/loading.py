@@ -223,7 +223,12 @@ def _place(error: BaseException) -> str:
     """Say where in the user's file it happened: `agents.py, line 3`."""
     if isinstance(error, SyntaxError) and error.filename:
         return line_of(error.filename, error.lineno)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not (frame.filename.startswith("<frozen") or frame.filename in _MACHINERY)
+        and Path(frame.filename).parent.name != "importlib"
+    ]
     mine = [frame for frame in frames if frame.filename == frames[0].filename]
     return line_of(mine[-1].filename, mine[-1].lineno) if mine else ""
 
@@ -235,10 +240,6 @@ def place_of_raise(error: BaseException) -> str:
         if not is_ours and not any(Path(frame.filename).is_relative_to(folder) for folder in _INSTALLED):
             return line_of(frame.filename, frame.lineno)
     return ""
-
-
-def _is_machinery(filename: str) -> bool:
-    return filename.startswith("<frozen") or filename in _MACHINERY or Path(filename).parent.name == "importlib"
 
 
 def line_of(filename: str, number: int | None) -> str:
