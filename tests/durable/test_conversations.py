@@ -1,0 +1,55 @@
+"""The turns of a chat go on from a journal as runs do (K25, as far as chats keep their turns in a journal)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from journeyman import Chat, Host, Success
+from journeyman.store.store import Store
+from tests.durable.people import World, payer
+from tests.support.players import cancelled
+
+
+async def turn(path: Path, world: World) -> Success[str] | None:
+    """Let one process have the first turn of a chat. None: it died in mid-payment."""
+    world.reached.clear()
+    with Store(path) as store:
+        async with Chat(payer(world), host=Host(journal=store.journal("chat 7"))) as chat:
+            living = asyncio.ensure_future(chat.prompt("Pay."))
+            dying = asyncio.ensure_future(world.reached.wait())
+            await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)
+            dying.cancel()
+            if not living.done():
+                await cancelled(living)
+                return None
+            result = living.result()
+            assert isinstance(result, Success)
+            return result
+
+
+async def test_a_call_in_a_turn_that_was_under_way_is_unknown_in_every_later_life(tmp_path: Path) -> None:
+    # K25 of K4
+    world = World(hangs_in="B")
+    assert await turn(tmp_path / "chats.db", world) is None
+    second = await turn(tmp_path / "chats.db", world)
+    third = await turn(tmp_path / "chats.db", world)
+    assert second is not None
+    assert third is not None
+    assert world.paid == ["A", "B"]
+    told = [block.text for message in second.history for block in message.content if block.type == "tool_result"]
+    assert "whether it took effect is unknown" in told[1]
+    assert third.history == second.history
+
+
+async def test_a_turn_uses_as_much_in_two_lives_as_in_one(tmp_path: Path) -> None:
+    # K25 of K14
+    whole = await turn(tmp_path / "whole.db", World())
+    world = World(hangs_in="B")
+    assert await turn(tmp_path / "chats.db", world) is None
+    again = await turn(tmp_path / "chats.db", world)
+    assert whole is not None
+    assert again is not None
+    assert again.metadata.usage is not None
+    assert whole.metadata.usage is not None
+    assert again.metadata.usage.requests == whole.metadata.usage.requests == 3
