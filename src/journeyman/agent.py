@@ -562,7 +562,7 @@ _FUNCTIONS: Final = (
 def gate_problems(what: str, gate: object) -> Iterator[Problem]:
     """Give what is wrong with a gate, or with several."""
     for each in cast("Sequence[object]", gate) if isinstance(gate, list | tuple) else (gate,):
-        yield from lacking(what, each, "decide", hint="Pass a gate, such as Permissions(…), or a list of gates.")
+        yield from lacking(what, each, "decide", hint="Pass a gate, such as Permission(…), or a list of gates.")
 
 
 def host_problems(host: object) -> Iterator[Problem]:

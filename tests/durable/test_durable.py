@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ from journeyman.gate import Allow, Approval, Decision, Deny
 from journeyman.loop.calls import SKIPPED
 from journeyman.model import Request
 from journeyman.models.scripted import Answer, FromFunction, Scripted, call
+from journeyman.store.store import Store
 from tests.durable.people import AsksAbout, World, following, payer, until, when
 from tests.support.invariants_history import history_faults
 from tests.support.players import cancelled
@@ -684,9 +687,28 @@ async def test_a_run_costs_nothing_where_there_is_no_store() -> None:
     assert isinstance(result, Success)
 
 
-async def test_a_file_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     path.write_text("Dear diary")
     with pytest.raises(StoreError, match="is not a store"):
         async with Durable(path):
             pass
+
+
+async def test_a_store_of_the_format_before_keeps_what_it_has_and_takes_durable_runs(tmp_path: Path) -> None:
+    path, world = tmp_path / "runs.db", World()
+    with Store(path) as store:
+        first = await run(payer(world), "Pay.", host=Host(journal=store.journal("7")))
+    with closing(sqlite3.connect(path)) as connection:
+        for table in ("jm_runs", "jm_steps", "jm_signals"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("PRAGMA user_version = 1")
+        connection.commit()
+    async with Durable(path) as durable:
+        assert isinstance(await durable.run(payer(world), "Pay.", id="8"), Success)
+    with Store(path) as store:
+        again = await run(payer(world), "Pay.", host=Host(journal=store.journal("7")))
+    assert isinstance(first, Success)
+    assert isinstance(again, Success)
+    assert again.history == first.history
+    assert world.paid == ["A", "B", "A", "B"]
