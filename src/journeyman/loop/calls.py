@@ -180,8 +180,10 @@ async def _outcome(run: Run, use: ToolUse, reservation: Reservation | None) -> O
     else:
         outcome = await gated(run, tool, use, None if tool.resumes else reservation)
     is_decided = outcome.error in _DECIDED or (tool.resumes and outcome.error == "timeout")
-    run.calls.n_unstored += tool.resumes and not is_decided
-    return await _settled(run, reservation if is_decided else None, outcome)
+    if is_decided:
+        return await _settled(run, reservation, outcome)
+    run.calls.n_unstored += tool.resumes
+    return outcome
 
 
 _DECIDED: Final = frozenset(("denied", "over_budget"))
@@ -206,6 +208,8 @@ async def gated(run: Run, tool: Tool[..., Any], use: ToolUse, reservation: Reser
         return Outcome(replace(refused, content=told), "invalid_input")
     guard = run.guard
     if guard is None or not guard.gates:
+        if reservation is None:
+            return await executed(run, tool, use, arguments)
         return await _journalled(run, reservation, lambda: executed(run, tool, use, arguments))
     asked = GateRequest(
         path=run.path,
