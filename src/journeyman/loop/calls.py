@@ -208,8 +208,6 @@ async def gated(run: Run, tool: Tool[..., Any], use: ToolUse, reservation: Reser
         return Outcome(replace(refused, content=told), "invalid_input")
     guard = run.guard
     if guard is None or not guard.gates:
-        if reservation is None:
-            return await executed(run, tool, use, arguments)
         return await _journalled(run, reservation, lambda: executed(run, tool, use, arguments))
     asked = GateRequest(
         path=run.path,
