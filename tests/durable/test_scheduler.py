@@ -128,8 +128,9 @@ class Scheduler(RuleBasedStateMachine):  # noqa: PLR0904 - one for each thing th
         options = {"priority": priority, "wake": wake, "dedup": dedup, "queue": queue, "created": self.now}
         known = self.row(run)
         if known is None:
-            stored = self.alike(lambda engine: engine.add(a_row(run, name=f"{run}'s name", **options)))
-            assert stored.id == run or (dedup is not None and stored.dedup == dedup)
+            stored = self.each(lambda _: lambda engine: engine.add(a_row(run, name=f"{run}'s name", **options)))
+            assert all(self.plain(row, store) == self.plain(stored[0], 0) for store, row in enumerate(stored))
+            assert stored[0].id == run or (dedup is not None and stored[0].dedup == dedup)
         else:
             again = self.each(lambda _: lambda engine: engine.add(a_row("other", name=f"{run}'s name")))
             assert {row.id for row in again} == {run}
