@@ -7,12 +7,13 @@ from contextlib import suppress
 
 import pytest
 
-from journeyman import Result, Success
+from journeyman import Agent, Result, Success, tool
 from journeyman.durable.durable import Durable
 from journeyman.errors import StoreError
 from journeyman.gate import Allow
+from journeyman.models.scripted import call
 from tests.durable.processes import Stage, a_cut, found
-from tests.durable.world import World, asked, asking_agent, texts
+from tests.durable.world import World, asked, asking_agent, following, is_cancelled, texts
 from tests.support.clock import virtual_clock
 
 
@@ -42,6 +43,36 @@ async def test_a_store_that_cannot_be_reached_at_one_call_never_ends_a_run(stage
     assert texts(result) == ["did A"]
     assert world.done == ["A"]
     assert (await found(await stage.begin(), "run")).status == "done"
+
+
+@virtual_clock
+async def test_a_word_is_heard_although_the_store_was_away_when_it_was_to_be_read(stage: Stage) -> None:
+    # K22: that something has come is told once, and must not be forgotten when it cannot be read then
+    begun, n_failed = asyncio.Event(), 0
+
+    @tool(effect="pure")
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    agent = Agent(name="waiter", model=following([call("wait", id="w")]), tools=[wait])
+    process = stage.process()
+
+    async def fail(name: str) -> None:
+        nonlocal n_failed
+        if name == "signals" and begun.is_set() and not n_failed:
+            n_failed += 1
+            raise a_cut()
+
+    process.before = fail
+    async with Durable(process, now=stage.now) as durable, stage.durable() as other, asyncio.timeout(30):
+        living = asyncio.create_task(durable.run(agent, "Go.", id="run"))
+        await begun.wait()
+        await other.cancel("run", "not today")
+        assert is_cancelled(await living)
+    assert n_failed == 1
 
 
 async def _answering(durable: Durable) -> None:

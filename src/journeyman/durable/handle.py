@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent
-from journeyman.durable.hub import Hub
+from journeyman.durable.hub import Hub, result_of
 from journeyman.durable.journal import place_of
 from journeyman.durable.records import (
     Question,
@@ -28,7 +28,6 @@ from journeyman.durable.records import (
 )
 from journeyman.errors import RunBlocked, RunOver, RunUnknown, quoted
 from journeyman.gate import DECISION, Decision
-from journeyman.loop.results import load_result
 from journeyman.result import Result
 from journeyman.types import JsonObject
 
@@ -56,13 +55,13 @@ class Handle(Generic[Value]):
         """Wait until the run is over, and return how it ended. It is not driven here.
 
         Raises:
-            RunBlocked: it cannot go on by itself.
+            RunBlocked: it cannot go on by itself, or its result cannot be read.
         """
         while True:
             mark = self.hub.mark()
             row = await self._row()
             if row.result is not None:
-                return load_result(row.result, self._agent)
+                return result_of(row, self._agent)
             if row.status == "blocked":
                 raise RunBlocked(row.name or row.id, row.why or "")
             await self.hub.changed(since=mark)

@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, Final
 
+from journeyman.agent import Agent
 from journeyman.durable.drive import Drive, Program
 from journeyman.durable.engine import Engine
 from journeyman.durable.journal import Leaving
 from journeyman.durable.records import Row, Status, load_head
-from journeyman.errors import RunDiffers, RunInUse, RunUnknown, StoreError, name_and_words
+from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, RunInUse, RunUnknown, StoreError, name_and_words
 from journeyman.loop.results import load_result
 from journeyman.result import Result
 
@@ -93,8 +94,11 @@ class Hub:
         await asyncio.wait({since or self.mark()}, timeout=timeout_s)
 
     def notify(self) -> None:
-        """Let whoever waits for a change look now."""
+        """Let whoever waits for a change look now, since something was written here."""
         self._is_stale = True
+        self._wake()
+
+    def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
         changed.set_result(None)
 
@@ -108,15 +112,18 @@ class Hub:
         if not has_news and not self._is_stale:
             return False
         self._is_stale = False
-        signals = await self.engine.signals(after=self._newest_signal)
+        try:
+            signals = await self.engine.signals(after=self._newest_signal)
+        except BaseException:
+            self._is_stale = True  # that something has come is known only once
+            raise
         for signal in signals:
             self._newest_signal = max(self._newest_signal, signal.n)
             drive = self._drives.get(signal.run)
             if drive is not None:
                 drive.deliver(signal)
         if has_news:
-            self.notify()
-            self._is_stale = False
+            self._wake()
         return bool(signals)
 
     async def _poll(self) -> None:
@@ -165,7 +172,7 @@ class Hub:
         """Drive a run, if it may be; else say why not. `head` replaces what it was begun with."""
         row = await self.row(id)
         if row.result is not None:
-            return load_result(row.result, program.agent)
+            return result_of(row, program.agent)
         lacking = program.lacks(load_head(row))
         if lacking is not None:
             raise RunDiffers(row.name or row.id, lacking)
@@ -197,3 +204,15 @@ class Hub:
         if isinstance(outcome, Leaving) and outcome.error is not None:
             raise outcome.error
         return outcome
+
+
+def result_of(row: Row, agent: Agent[Any, Any] | None) -> Result[Any]:
+    """Return the stored result of a run that is over. Without the agent, its output is plain JSON.
+
+    Raises:
+        RunBlocked: it cannot be read, or its output no longer fits the agent's type.
+    """
+    try:
+        return load_result(row.result or b"", agent)
+    except (ValueError, InvalidArguments) as error:
+        raise RunBlocked(row.name or row.id, f"its stored result cannot be read: {error}") from error
