@@ -155,9 +155,9 @@ class MortalEngine(SqliteEngine):
         self.world.point(f"after {change.status}")
         return is_settled
 
-    async def signal(self, signal: Signal, *, wakes: bool = True) -> Taken:
+    async def signal(self, signal: Signal) -> Taken:
         self.world.point(f"before signal {signal.kind}")
-        taken = await super().signal(signal, wakes=wakes)
+        taken = await super().signal(signal)
         self.world.point(f"after signal {signal.kind}")
         return taken
 

@@ -132,8 +132,8 @@ class Process:  # noqa: PLR0904 - those of the port
     async def settle(self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None) -> bool:
         return await self._call(lambda: self.engine.settle(claim, change, now=now, n_signals=n_signals), "settle")
 
-    async def signal(self, signal: Signal, *, wakes: bool = True) -> Taken:
-        return await self._call(lambda: self.engine.signal(signal, wakes=wakes), "signal")
+    async def signal(self, signal: Signal) -> Taken:
+        return await self._call(lambda: self.engine.signal(signal), "signal")
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
         return await self._call(lambda: self.engine.signals(run=run, after=after), "signals")

@@ -104,8 +104,8 @@ async def test_a_run_is_not_given_back_over_a_signal_that_it_has_not_seen(stage:
     assert not await left.settle(claim, Change(status="waiting"), now=START, n_signals=0)
     assert (await found(left, "a")).status == "running"
     assert await left.settle(claim, Change(status="waiting"), now=START, n_signals=1)
-    assert await right.signal(a_signal("a", dedup="2"), wakes=False) == "taken"
-    assert (await found(left, "a")).status == "waiting", "this one was not to wake it"
+    assert await right.signal(a_signal("a", dedup="2")) == "taken"
+    assert (await found(left, "a")).status == "ready"
 
 
 async def test_a_run_with_a_delay_keeps_it_when_it_is_held_and_released(stage: Stage) -> None:

@@ -95,7 +95,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def signal(self, signal: Signal, *, wakes: bool = True) -> Taken:
+    async def signal(self, signal: Signal) -> Taken:
         """Store a signal, and make a run that waits ready; one that is held, if the signal is `release`."""
         ...
 

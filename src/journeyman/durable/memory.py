@@ -145,7 +145,7 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         self._put(settled(row, change, now=now))
         return True
 
-    async def signal(self, signal: Signal, *, wakes: bool = True) -> Taken:
+    async def signal(self, signal: Signal) -> Taken:
         row = self.memory.rows.get(signal.run)
         if row is None or row.status in OVER:
             return "over"
@@ -153,7 +153,7 @@ class InMemoryEngine:  # noqa: PLR0904 - those of the port
         if any((known.run, known.kind, known.dedup) == kind for known in self.memory.signals):
             return "known"
         self.memory.signals.append(signal._replace(n=next(self.memory.numbers)))
-        self._put(signalled(row, signal.kind, wakes=wakes))
+        self._put(signalled(row, signal.kind))
         return "taken"
 
     async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:

@@ -308,20 +308,20 @@ class Row:
     """Seconds since 1970."""
 
 
-def signalled(row: Row, kind: SignalKind, *, wakes: bool) -> Row:
+def signalled(row: Row, kind: SignalKind) -> Row:
     """Return a run as it is once it was sent a signal of this kind.
 
     What goes on because of it does so at once. A delay with which a run was started is no waiting: while it is held and
     when it is released, it stays; only `stop` ends it.
     """
-    status = woken(row.status, kind) if wakes else row.status
+    status = woken(row.status, kind)
     keeps_wake = status == row.status or {status, row.status} == {"ready", "held"}
     return replace(
         row,
         status=status,
         gen=row.gen + (status == "ready" != row.status),
         n_signals=row.n_signals + 1,
-        wake=row.wake if keeps_wake and not (wakes and kind == "stop") else None,
+        wake=row.wake if keeps_wake and kind != "stop" else None,
     )
 
 

@@ -223,7 +223,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
                     raise
         return await self._patiently(work, in_thread=is_synced)
 
-    async def signal(self, signal: Signal, *, wakes: bool = True) -> Taken:
+    async def signal(self, signal: Signal) -> Taken:
         def work(connection: Connection) -> Taken:
             row = _row_of(connection, signal.run)
             if row is None or row.status in OVER:
@@ -235,7 +235,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
             given = (signal.run, signal.kind, signal.dedup, json.dumps(signal.body), signal.at, signal.who)
             if connection.execute(add, given).rowcount != 1:
                 return "known"
-            _put(connection, signalled(row, signal.kind, wakes=wakes))
+            _put(connection, signalled(row, signal.kind))
             return "taken"
 
         return await self._written(work)
