@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from journeyman import (
 )
 from journeyman.durable import Durable, Handle, InMemoryEngine, Memory, Queue, RunInfo, Worker
 from journeyman.durable.engine import Engine
+from journeyman.durable.records import Change
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import RunBlocked, RunDiffers, RunInUse, RunOver, RunUnknown, StoreError
 from journeyman.events import RunResumed
@@ -130,6 +132,35 @@ async def test_a_call_that_was_under_way_is_not_made_again_and_the_model_is_told
         result = await durable.run(payer(world), "Pay.", id="7")
     assert world.paid == ["A", "B"]
     assert "whether it took effect is unknown" in results(result)[1]
+
+
+async def test_a_call_that_was_under_way_is_not_made_again_though_its_tool_may_be_called_twice_now(
+    process: Process,
+) -> None:
+    """What was stored counts, and not what the tool says of itself in a later life."""
+    world = World(hangs_in="B")
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(payer(world), "Pay.", id="7"))
+        await world.reached.wait()
+        await cancelled(living)
+        world.hangs_in = ""
+        changed = payer(world, tools=[replace(world.pay(), effect="idempotent")])
+        result = await durable.run(changed, "Pay.", id="7")
+    assert world.paid == ["A", "B"]
+    assert "whether it took effect is unknown" in results(result)[1]
+
+
+@pytest.mark.parametrize("stored", [b"", b"{", b"[1]", b'{"metadata": 3}', b'{"history": []}'])
+async def test_a_result_that_cannot_be_read_is_told_so(process: Process, stored: bytes) -> None:
+    async with process() as durable:
+        handle = await durable.start(payer(World()), "Pay.", id="7")
+        claim = await durable.hub.engine.claim(handle.id, now=NOW)
+        assert claim is not None
+        assert await durable.hub.engine.settle(claim, Change(status="done", result=stored), now=NOW)
+        with pytest.raises(RunBlocked, match="its stored result cannot be read"):
+            await handle.result()
+        with pytest.raises(RunBlocked, match="its stored result cannot be read"):
+            await durable.run(payer(World()), "Pay.", id="7")
 
 
 async def test_nobody_is_told_again_what_was_told_before(process: Process) -> None:

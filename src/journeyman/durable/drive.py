@@ -46,6 +46,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger("journeyman")
 _AGAIN_S: Final = 1.0
+_ANOTHERS: Final = "somebody else drives it now"
 _LOOK_S: Final = 1.0
 """How often a run is looked at when nothing calls for it."""
 
@@ -142,11 +143,15 @@ class Drive:
         self.seen.add(signal.n)
         match signal.kind:
             case "steer" if signal.n not in life.used_up:
-                self.receipts[signal.n] = self.inbox.put(str(signal.body.get("text")), "steering")
+                text = signal.body.get("text")
+                if isinstance(text, str) and text.strip():
+                    self.receipts[signal.n] = self.inbox.put(text, "steering")
+                else:
+                    _log.warning("What %s has sent to the run %s is no text, and not said.", signal.who, signal.run)
             case "approve" | "answer":
                 self.journal.answer(signal)
             case "stop":
-                self._stop(str(signal.body.get("reason")))
+                self._stop(str(signal.body.get("reason") or "cancelled"))
             case "hold" | "release":
                 self.is_held = signal.kind == "hold"
                 if self.is_held and not self.abort.aborted:
@@ -260,19 +265,19 @@ class Drive:
             life.close()
             return Leaving(how="held")
         life.open()
-        row = await self._read(self.engine.get) if self.is_doubtful() else None
-        if row is not None and row.epoch != self.claim.epoch:
-            return Leaving(how="fenced", why="somebody else drives it now")
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self.looked_s >= _LOOK_S:  # the process may have been stopped for a while
+            self.looked_s = now_s
+            if (taken := await self._taken_over()) is not None:
+                return taken
         is_stopping = self.abort.aborted or life.at_edge is not None
         return await self._suspended(run, life) if life.is_idle_for(self.linger_s) and not is_stopping else None
 
-    def is_doubtful(self) -> bool:
-        """Tell whether it is time to see whether the run is still ours, although nothing is written: the process may
-        have been stopped for a while, and another one have taken it."""
-        now_s = asyncio.get_running_loop().time()
-        is_due = now_s - self.looked_s >= _LOOK_S
-        self.looked_s = now_s if is_due else self.looked_s
-        return is_due
+    async def _taken_over(self) -> Leaving | None:
+        """Say whether another process drives the run now. One that writes nothing learns of it only so."""
+        row = await self._read(self.engine.get)
+        is_ours = row is not None and row.epoch == self.claim.epoch
+        return None if is_ours else Leaving(how="fenced", why=_ANOTHERS)
 
     async def _suspended(self, run: Run, life: Life) -> Leaving | None:
         """Give back a run that only waits. None: something has come for it meanwhile."""
@@ -286,11 +291,8 @@ class Drive:
             if await self._settled(change, n_signals=len(self.seen)):
                 return Leaving(how="suspended")
         life.open()
-        row = await self._read(self.engine.get)
-        if row is None or row.epoch != self.claim.epoch:
-            return Leaving(how="fenced", why="somebody else drives it now")
         await self._catch_up()
-        return None
+        return await self._taken_over()
 
     async def _catch_up(self) -> None:
         """Take in hand all signals that have come for the run."""
@@ -308,14 +310,12 @@ class Drive:
         late = [receipt.text for receipt in self.receipts.values() if receipt.status == "queued"]
         if late:
             _log.warning("%s: %s was said too late: the run had its answer", run.path[-1], ", ".join(map(repr, late)))
-        journal = self.journal
-        assert journal is not None
         status, why = ("done", None) if isinstance(result, Success) else ("failed", str(result.code))
         change = self._change(run, life, status, why=why)
         change = replace(change, result=dump_result(result, self.program.agent))
         if await self._settled(change):
             return result
-        return Leaving(how="fenced", why="somebody else drives it now")
+        return Leaving(how="fenced", why=_ANOTHERS)
 
     async def _gone(self, run: Run | None, leaving: Leaving) -> Leaving:
         """Give back a run that cannot go on here."""
@@ -339,7 +339,7 @@ class Drive:
         # Something was said that has not been seen here, perhaps that it is released: whoever drives it next sees it.
         change = replace(change, status="ready", why=None)
         is_ours = await self._settled(change)
-        return leaving if is_ours else Leaving(how="fenced", why="somebody else drives it now")
+        return leaving if is_ours else Leaving(how="fenced", why=_ANOTHERS)
 
     def _change(
         self, run: Run, life: Life, status: Status, *, why: str | None = None, wake: float | None = None
