@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast, get_args
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeForm, TypeVar
 
 from journeyman.budget import Budget, BudgetPolicy, Limits
 from journeyman.cancel import GRACE_S
 from journeyman.connect import name_problem
 from journeyman.errors import DefinitionError, Problem
-from journeyman.gate import Approver, Gate
+from journeyman.gate import Approver, Gate, GateWithDeps
 from journeyman.journal import Journal
 from journeyman.model import Model, Settings, ToolSpec, anthropic_problems
 from journeyman.output import TEXT, Output, Reflection, StopAfter, StopGuard
@@ -27,8 +28,11 @@ from journeyman.output import Stopping as Stopping
 from journeyman.output import StopVerdict as StopVerdict
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
 from journeyman.tools.check import (
+    AGENTS_ELSEWHERE,
     async_problems,
+    block_problems,
     function_problem,
+    gate_problems,
     is_count,
     lacking,
     limits_problems,
@@ -38,8 +42,18 @@ from journeyman.tools.check import (
     unknown_names,
 )
 from journeyman.tools.context import BackgroundTasks, States, own_copy
+from journeyman.tools.deps import (
+    NOT_DECLARED,
+    Bound,
+    declared,
+    deps_problems,
+    function_or_deps_problem,
+    lacks_deps,
+    takes_deps,
+    tool_deps_problems,
+)
 from journeyman.tools.schema import OutputSchema, output_schema, text_input
-from journeyman.tools.tools import TOOL_NAME, Middleware, Tool, tool_problems
+from journeyman.tools.tools import Middleware, Tool, reserved_problems, tool_problems
 from journeyman.types import JsonObject, Message, RunPath, Text, UserContent, frozen
 from journeyman.window import AnyStrategy, Compaction
 
@@ -51,33 +65,21 @@ NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _OUTPUT_DESCRIPTION = "Give the final output with this tool."
 _DRAFT_DESCRIPTION = "Propose the output with this tool; you will see it as others would, and may propose it again."
 
-_NAMES_ELSEWHERE: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("instructions", "system_prompt", "system_message", "role", "backstory"), "system"),
-    **dict.fromkeys(("output_type", "result_type", "response_format", "response_model", "output_schema"), "output"),
-    **dict.fromkeys(("deps_type", "deps", "context", "context_schema", "dependencies"), "run_state"),
-    **dict.fromkeys(("handoffs", "functions", "toolsets", "sub_agents", "subagents", "mcp_servers"), "tools"),
-    **dict.fromkeys(("output_guardrails", "output_validators", "guardrails"), "validators"),
-    **dict.fromkeys(("model_settings", "temperature", "max_tokens", "thinking", "tool_choice"), "settings"),
-    **dict.fromkeys(("max_turns", "max_steps", "max_iterations", "max_attempts", "usage_limits"), "limits"),
-    **dict.fromkeys(("history_processors", "context_manager", "memory"), "compaction"),
-    **dict.fromkeys(("handoff_description", "goal"), "description"),
-    **dict.fromkeys(("input_type", "input_schema", "args_schema"), "input"),
-    **dict.fromkeys(("hooks", "middleware"), "middlewares"),
-    **dict.fromkeys(("max_retries", "num_retries"), "retries"),
-    **{"llm": "model", "user_prompt": "prompt", "tool_use_behavior": "stop_after", "input_guardrails": "gate"},
-}
-"""What other libraries call the fields of an agent."""
-
 Out = TypeVar("Out", default=str, covariant=True)
 In = TypeVar("In", default=str, contravariant=True)
+Deps = TypeVar("Deps", default=object, contravariant=True)
 
 SystemMode: TypeAlias = Literal["append", "replace", "prepend"] | str
 """How a team host joins the system prompt with its own. Unknown words are kept and mean `append`; a single run uses the
 prompt as it is."""
 
 
-Validator: TypeAlias = Callable[[Contra], Awaitable[None] | None]
-"""Raises to reject an output: `Rejected(text, path=…)` or any exception, whose text the model reads."""
+Validator: TypeAlias = Callable[[Contra], Awaitable[None] | None] | Callable[[Contra, Deps], Awaitable[None] | None]
+"""Raises to reject an output: `Rejected(text, path=…)` or any exception, whose text the model reads. The run's deps
+come second, if it needs them."""
+
+Maker: TypeAlias = Callable[[Contra], Co | Awaitable[Co]] | Callable[[Contra, Deps], Co | Awaitable[Co]]
+"""Makes something for one run of its input, and of the run's deps, if it needs them."""
 
 
 @frozen
@@ -134,10 +136,11 @@ NOTHING_AROUND: Final = Host()
 
 # No slots: Python 3.11 cannot make a frozen generic dataclass with slots as `Agent[Report](…)`.
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Agent(Generic[Out, In]):
+class Agent(Generic[Out, In, Deps]):
     """An agent: who it is, what it may use, what it hands in, how that is checked, and how far it may go.
 
-    `Agent[Report]` hands in a `Report`; an agent without `output` answers with text.
+    `Agent[Report]` hands in a `Report`; an agent without `output` answers with text. Its functions take the run's deps
+    as one argument more, if they need one more.
 
     Raises:
         DefinitionError: when made, if anything is wrong with it; lists every problem.
@@ -151,23 +154,25 @@ class Agent(Generic[Out, In]):
     """What it is good for, for whoever delegates to it."""
     input: type[In] = str  # pyright: ignore[reportAssignmentType] - solves In when omitted
     """The type of the input. Checked before anything is sent."""
-    output: Output[Out] = TEXT  # pyright: ignore[reportAssignmentType] - solves Out when omitted
+    output: Output[Out, Deps] = TEXT  # pyright: ignore[reportAssignmentType] - solves Out when omitted
     """What it hands in. Left out, it answers with text."""
-    system: SystemPrompt | Callable[[In], SystemPrompt | Awaitable[SystemPrompt]] = ""
+    deps: TypeForm[Deps] | Bound = object  # pyright: ignore[reportAssignmentType] - solves Deps when omitted
+    """The type of what each run is given beside its input: `run(agent, …, deps=db)`. `with_deps` gives it to all."""
+    system: SystemPrompt | Maker[In, SystemPrompt, Deps] = ""
     """The system prompt; a function is called once for each run."""
     system_mode: SystemMode = "append"
-    prompt: Prompt | Callable[[In], Prompt | Awaitable[Prompt]] | None = None
+    prompt: Prompt | Maker[In, Prompt, Deps] | None = None
     """The first user message, built once for each run. None: a text input as it is, any other as JSON."""
-    error_prompt: ErrorPrompt = default_error_prompt
+    error_prompt: ErrorPrompt[Deps] = default_error_prompt
     """What the model reads after a failed validation; built once for each failed attempt that has a successor."""
     feedback: Literal["result", "text"] = "result"
     """Where it reads that: in the result of its last call, or in a text after the results."""
     nudge: bool = False
     """Remind a model that stops without handing in, instead of failing with `INVALID_RESPONSE`. Costs iterations."""
-    tools: Sequence[Tool[..., Any]] = ()
+    tools: Sequence[Tool[..., Any, Deps]] = ()
     tools_are_idempotent: bool = False
     """The effect of tools that declare none: `idempotent` if True, `once` if False."""
-    validators: Sequence[Validator[Out]] = ()
+    validators: Sequence[Validator[Out, Deps]] = ()
     """Checks after the schema, in order, up to the first that rejects."""
     limits: Limits = Limits()
     budget: Sequence[BudgetPolicy] = ()
@@ -177,14 +182,16 @@ class Agent(Generic[Out, In]):
     """How often a failed model request is repeated. None: 2 for a top-level run, 0 for a sub-agent."""
     max_result_chars: int | None = None
     """Cut tool results beyond this many characters, for tools that set no limit of their own, and reflections."""
-    run_state: Callable[[In], object] | None = None
+    run_state: Maker[In, object, Deps] | None = None
     """Makes the state that lives as long as the run."""
-    attempt_state: Callable[[In, Any], object] | Callable[[In, Any, int], object] | None = None
+    attempt_state: (
+        Callable[[In, Any], object] | Callable[[In, Any, int], object] | Callable[[In, Any, int, Deps], object] | None
+    ) = None
     """Makes the state of one attempt, from the input and the run's state; a third parameter, if it needs one, gets the
-    attempt's number."""
-    project: Callable[[States], object] | None = None
+    attempt's number, and a fourth the deps."""
+    project: Maker[States, object, Deps] | None = None
     """Makes `Success.state` of the final state; `States.number` is the number of the last attempt."""
-    gate: Gate | Sequence[Gate] | None = None
+    gate: Gate | GateWithDeps[Deps] | Sequence[Gate | GateWithDeps[Deps]] | None = None
     """Decides about every call before its effect; of several, all must let it through."""
     middlewares: Sequence[Middleware] = ()
     """Wrapped around every call of a tool; the first is outermost."""
@@ -195,7 +202,7 @@ class Agent(Generic[Out, In]):
     """Changes the messages of each request, after compaction. The history stays as it is."""
     stop_after: StopAfter = ()
     """Calls that end the run of an agent that answers with text."""
-    stop_guard: StopGuard | PerRun | None = None
+    stop_guard: StopGuard[Deps] | PerRun | None = None
     """May veto a normal stop of an agent that answers with text; `PerRun` makes one for each run."""
     on_message: OnMessage | None = None
     """Called with every message as it is committed, the prompt included, in order. A function with two required
@@ -209,7 +216,7 @@ class Agent(Generic[Out, In]):
 
         def __new__(cls, **given: object) -> Agent:
             names = [each.name for each in fields(cls) if each.init]
-            problems = unknown_names(given, names, _NAMES_ELSEWHERE, what="An agent")
+            problems = unknown_names(given, names, AGENTS_ELSEWHERE, what="An agent")
             if not problems:
                 return super().__new__(cls)
             try:  # what else is wrong is told with it
@@ -228,6 +235,19 @@ class Agent(Generic[Out, In]):
         if isinstance(self.metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
             object.__setattr__(self, "metadata", dict(self.metadata))
         object.__setattr__(self, "_plan", planned(self))
+
+    def with_deps(self, deps: Deps) -> Agent[Out, In]:
+        """Return this agent with deps for all its runs, where nobody could give them to each: as a member of a team,
+        with a worker, or behind a command.
+
+        Raises:
+            DefinitionError: they are not of the type that the agent declares.
+        """
+        if (lack := lacks_deps(deps, self.deps)) is not None:
+            raise DefinitionError(f"Agent {self.name!r}", [Problem("WRONG_DEPS", lack, "")])
+        bound = copy(self)
+        object.__setattr__(bound, "deps", Bound(declared(self.deps), deps))
+        return cast("Agent[Out, In]", bound)
 
     @property
     def plan(self) -> Plan[Out]:
@@ -251,6 +271,8 @@ class Plan(Generic[Co]):
     """The tools as the model sees them: output, helpers in order, submit."""
     output_name: str | None = None
     submit_name: str | None = None
+    takes_deps: frozenset[int] = frozenset()
+    """The `id` of each function and gate of the agent that takes the run's deps."""
 
     @property
     def terminator(self) -> str | None:
@@ -258,7 +280,7 @@ class Plan(Generic[Co]):
         return self.submit_name or self.output_name
 
 
-def planned(agent: Agent[Any, Any]) -> Plan[Any]:
+def planned(agent: Agent[Any, Any, Any]) -> Plan[Any]:
     """Check a definition and compile it.
 
     Raises:
@@ -282,12 +304,15 @@ def planned(agent: Agent[Any, Any]) -> Plan[Any]:
         raise DefinitionError(f"Agent {agent.name!r}", error.problems) from error
 
 
-def _compiled(agent: Agent[Any, Any]) -> Plan[Any]:
+def _compiled(agent: Agent[Any, Any, Any]) -> Plan[Any]:
     tools = {tool.name: tool for tool in agent.tools}
     helpers = tuple(tool.spec for tool in agent.tools)
     given = text_input() if agent.input is str else output_schema(agent.input, name="input")
+    gates = agent.gate if isinstance(agent.gate, Sequence) else (agent.gate,)
+    taking = {id(each) for each, n in _functions_of(agent) if takes_deps(each, n)}
+    taking |= {id(gate) for gate in gates if gate is not None and takes_deps(gate.decide, 1)}
     if agent.output is TEXT:
-        return Plan(input=given, tools=tools, specs=helpers)
+        return Plan(input=given, tools=tools, specs=helpers, takes_deps=frozenset(taking))
     output, reflection = agent.output, agent.output.reflecting()
     schema = output_schema(output.type, name=output.name)
     about = output.description.strip() or (_DRAFT_DESCRIPTION if reflection else _OUTPUT_DESCRIPTION)
@@ -305,13 +330,14 @@ def _compiled(agent: Agent[Any, Any]) -> Plan[Any]:
         specs=tuple(specs),
         output_name=output.name,
         submit_name=reflection.submit.name if reflection else None,
+        takes_deps=frozenset(taking),
     )
 
 
 # -- the checks -------------------------------------------------------------------------------------------------------
 
 
-def _check_sections(agent: Agent[Any, Any]) -> Iterator[Problem]:
+def _check_sections(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     for name, kind in _SECTIONS.items():
         value = getattr(agent, name)
         is_none = value is None and name in _MAY_BE_NONE
@@ -336,7 +362,7 @@ def _tools_hint(value: object) -> str:
     return ""
 
 
-def _check_name(agent: Agent[Any, Any]) -> Iterator[Problem]:
+def _check_name(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     if not isinstance(agent.name, str) or not NAME.fullmatch(agent.name):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
         yield Problem(
             "INVALID_NAME",
@@ -345,7 +371,7 @@ def _check_name(agent: Agent[Any, Any]) -> Iterator[Problem]:
         )
 
 
-def _check_model(agent: Agent[Any, Any]) -> Iterator[Problem]:
+def _check_model(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     if isinstance(agent.model, str):
         problem = name_problem(agent.model)
         if problem is not None:
@@ -360,18 +386,17 @@ def _check_model(agent: Agent[Any, Any]) -> Iterator[Problem]:
         )
 
 
-def _check_prompts(agent: Agent[Any, Any]) -> Iterator[Problem]:
+def _check_prompts(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     if isinstance(agent.prompt, str) and not agent.prompt.strip():
         yield Problem("EMPTY_PROMPT", "The prompt is blank.", "Leave it out to send the input itself.")
-    yield from function_problem("error_prompt", agent.error_prompt, "a Rejection", code="INVALID_PROMPT")
+    yield from function_or_deps_problem(
+        agent.deps, "error_prompt", agent.error_prompt, "a Rejection", code="INVALID_PROMPT"
+    )
     for name, kinds in (("system", Text), ("prompt", UserContent)):
         given = cast("object", getattr(agent, name))
-        for place, block in enumerate(cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()):
-            if not isinstance(block, kinds):
-                hint = f"Pass Text({block!r})." if isinstance(block, str) else "Pass blocks such as Text(…)."
-                yield Problem("INVALID_PROMPT", f"{name}[{place}] is {block!r}, not a block.", hint)
+        yield from block_problems(name, given, kinds)
         if not isinstance(given, str | list | tuple) and callable(given):
-            yield from function_problem(name, given, "the input", code="INVALID_PROMPT")
+            yield from function_or_deps_problem(agent.deps, name, given, "the input", code="INVALID_PROMPT")
     system = agent.system
     blank_text = isinstance(system, str) and system != "" and not system.strip()
     blocks = cast("Sequence[object]", system) if isinstance(system, Sequence) else ()
@@ -380,7 +405,7 @@ def _check_prompts(agent: Agent[Any, Any]) -> Iterator[Problem]:
         yield Problem("EMPTY_PROMPT", "The system prompt is blank, or a block of it is.", "Leave it out, or fill it.")
 
 
-def _check_tools(agent: Agent[Any, Any]) -> Iterator[Problem]:
+def _check_tools(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     seen: set[str] = set()
     model = agent.model
     provider = model.partition(":")[0] if isinstance(model, str) else getattr(model, "provider", None)
@@ -404,11 +429,12 @@ def _check_tools(agent: Agent[Any, Any]) -> Iterator[Problem]:
         else:
             seen.add(tool.name)
             yield from tool_problems(tool)
+            yield from tool_deps_problems(tool, deps=agent.deps, input=agent.input)
             if provider == "anthropic" and "anthropic" not in tool.spec.forms:
                 yield from anthropic_problems(tool.spec)
 
 
-def _check_output(agent: Agent[Any, Any]) -> Iterator[Problem]:
+def _check_output(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     if agent.output is TEXT:
         return
     reflection = agent.output.reflecting()
@@ -417,29 +443,13 @@ def _check_output(agent: Agent[Any, Any]) -> Iterator[Problem]:
         names.append(("submit", reflection.submit.name))
         if not reflection.submit.description.strip():
             yield Problem("EMPTY_DESCRIPTION", "The submit tool has a blank description.", "Say when to call it.")
-        yield from function_problem("The reflection", reflection.handler, "a draft", code="INVALID_REFLECTION")
-    yield from _check_reserved(names, {tool.name for tool in agent.tools if isinstance(tool, Tool)})  # pyright: ignore[reportUnnecessaryIsInstance]
+        yield from function_or_deps_problem(
+            agent.deps, "The reflection", reflection.handler, "a draft", code="INVALID_REFLECTION"
+        )
+    yield from reserved_problems(names, {tool.name for tool in agent.tools if isinstance(tool, Tool)})  # pyright: ignore[reportUnnecessaryIsInstance]
 
 
-def _check_reserved(names: Sequence[tuple[str, str]], helpers: set[str]) -> Iterator[Problem]:
-    taken = set(helpers)
-    for role, name in names:
-        if not TOOL_NAME.fullmatch(name):
-            yield Problem(
-                "INVALID_TOOL_NAME",
-                f"The {role} tool's name {name!r} is not 1 to 128 letters, digits, '_' or '-'.",
-                "Choose another name.",
-            )
-        if name in taken:
-            yield Problem(
-                "RESERVED_TOOL_NAME",
-                f"The {role} tool is named {name!r}, as another tool is.",
-                "Rename one of the two.",
-            )
-        taken.add(name)
-
-
-def _check_text_only(agent: Agent[Any, Any]) -> Iterator[Problem]:
+def _check_text_only(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     if agent.output is TEXT:
         if agent.nudge:
             yield Problem("INVALID_NUDGE", "nudge is set, but there is no output tool to remind of.", "Remove it.")
@@ -453,7 +463,7 @@ def _check_text_only(agent: Agent[Any, Any]) -> Iterator[Problem]:
             )
 
 
-def _check_stopping(agent: Agent[Any, Any]) -> Iterator[Problem]:
+def _check_stopping(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     names = [tool.name for tool in agent.tools if isinstance(tool, Tool)]  # pyright: ignore[reportUnnecessaryIsInstance]
     given = agent.stop_after or ()
     for each in (given,) if callable(given) else given:
@@ -466,22 +476,24 @@ def _check_stopping(agent: Agent[Any, Any]) -> Iterator[Problem]:
             yield Problem("INVALID_STOP_AFTER", wrong, hint)
 
 
-def _check_functions(agent: Agent[Any, Any]) -> Iterator[Problem]:
+def _check_functions(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
+    yield from deps_problems(agent.deps)
     for validator in agent.validators:
-        yield from function_problem("A validator", validator, "an output", code="INVALID_VALIDATOR")
+        yield from function_or_deps_problem(agent.deps, "A validator", validator, "an output", code="INVALID_VALIDATOR")
     for middleware in agent.middlewares or ():
         yield from function_problem("A middleware", middleware, "the call and what comes next", n=2)
     for name, n, least, takes in _FUNCTIONS:
         value = getattr(agent, name)
         if value is not None and not isinstance(value, PerRun):
-            yield from function_problem(name, value, takes, n=n, least=least)
+            deps = NOT_DECLARED if name in _NEVER_GIVEN_DEPS else agent.deps
+            yield from function_or_deps_problem(deps, name, value, takes, n=n, least=least)
     yield from async_problems("on_message", agent.on_message, code="INVALID_FUNCTION")
     if isinstance(agent.stop_guard, PerRun):
         takes = "the agent's name and its task"
-        yield from function_problem("PerRun", agent.stop_guard.factory, takes, n=2)
+        yield from function_or_deps_problem(agent.deps, "PerRun", agent.stop_guard.factory, takes, n=2)
 
 
-def _check_parts(agent: Agent[Any, Any]) -> Iterator[Problem]:
+def _check_parts(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     """Check what is made of objects of the user's own."""
     for policy in agent.budget or ():
         hint = "Pass objects with a name and a check(spent), or use Limits."
@@ -497,7 +509,7 @@ def _check_parts(agent: Agent[Any, Any]) -> Iterator[Problem]:
             yield Problem("INVALID_COMPACTION", f"A strategy of compaction is {strategy!r}.", hint)
 
 
-def _check_settings(agent: Agent[Any, Any]) -> Iterator[Problem]:
+def _check_settings(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
     yield from limits_problems(agent.limits, agent.retries)
     yield from settings_problems(agent.settings)
     longest = agent.max_result_chars
@@ -554,15 +566,21 @@ _FUNCTIONS: Final = (
     ("on_message", 2, 1, "a Message and, if it likes, what is known of it"),
 )
 """The functions of an agent: with how many arguments they are called, and how few they may take."""
+_NEVER_GIVEN_DEPS: Final = ("convert", "on_message")
+
+
+def _functions_of(agent: Agent[Any, Any, Any]) -> Iterator[tuple[object, int]]:
+    """Give what may take deps, with the number of its other arguments."""
+    yield from ((agent.system, 1), (agent.prompt, 1), (agent.error_prompt, 1))
+    yield from ((getattr(agent, name), n) for name, n, _, _ in _FUNCTIONS if name not in _NEVER_GIVEN_DEPS)
+    yield (agent.stop_guard.factory, 2) if isinstance(agent.stop_guard, PerRun) else (None, 1)
+    yield from ((validator, 1) for validator in agent.validators)
+    reflection = agent.output.reflecting()
+    if reflection is not None:
+        yield reflection.handler, 1
 
 
 # -- what surrounds a run ---------------------------------------------------------------------------------------------
-
-
-def gate_problems(what: str, gate: object) -> Iterator[Problem]:
-    """Give what is wrong with a gate, or with several."""
-    for each in cast("Sequence[object]", gate) if isinstance(gate, list | tuple) else (gate,):
-        yield from lacking(what, each, "decide", hint="Pass a gate, such as Permission(…), or a list of gates.")
 
 
 def host_problems(host: object) -> Iterator[Problem]:

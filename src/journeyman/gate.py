@@ -12,15 +12,16 @@ no `Guard` at all.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import field, fields, replace
-from typing import Final, Literal, Protocol, TypeAlias, cast, get_args, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast, get_args, runtime_checkable
 
 import orjson
 from pydantic import ValidationError
+from typing_extensions import TypeVar
 
 from journeyman.cancel import is_awaited, is_failure
 from journeyman.errors import log_caught, name_and_words
@@ -41,6 +42,8 @@ from journeyman.types import (
     record_class,
     value_class,
 )
+
+Needs = TypeVar("Needs", default=object, contravariant=True)
 
 Extent: TypeAlias = Literal["once", "session", "always"]
 """How far an approval reaches: this call; this session; every session."""
@@ -128,6 +131,14 @@ class Gate(Protocol):
 
     async def decide(self, request: GateRequest) -> Verdict:
         """Decide about one call. Raising denies it."""
+        ...
+
+
+class GateWithDeps(Protocol[Needs]):
+    """Decides about calls by what the run was given, as the rights of its user."""
+
+    async def decide(self, request: GateRequest, deps: Needs, /) -> Verdict:
+        """Decide about one call of a run with these deps, or of a run in it. Raising denies it."""
         ...
 
 
@@ -349,7 +360,7 @@ async def answer(approval: Approval, approve: Approver) -> Decision:
 class Guard:
     """What guards the calls of one run."""
 
-    posts: tuple[tuple[Gate, Gate], ...]
+    posts: tuple[tuple[object, Gate], ...]
     """Each gate as it was given, and as it is asked in this run."""
     approve: Approver | None
     stop: Callable[[str], None]
@@ -448,13 +459,24 @@ def seen_of(
 
 
 def guard_for(
-    gates: Iterable[Gate], approve: Approver | None, *, path: tuple[str, ...], stop: Callable[[str], None]
+    gates: Iterable[Gate | GateWithDeps[Any]],
+    approve: Approver | None,
+    *,
+    path: tuple[str, ...],
+    stop: Callable[[str], None],
+    deps: object = None,
+    takes_deps: Container[int] = (),
 ) -> Guard | None:
-    """Return what guards a run that is about to begin here."""
+    """Return what guards a run that is about to begin here. `takes_deps` holds the `id` of each gate that decides with
+    `deps`: those of this run, also about the calls of runs in it."""
     above = current_guard.get()
     inherited = () if above is None else above.posts
     known = [given for given, _ in inherited]
-    posts = [(gate, _posted(gate, path)) for gate in gates if not any(gate is each for each in known)]
+    posts: list[tuple[object, Gate]] = []
+    for gate in gates:
+        if not any(gate is each for each in known):
+            takes = id(gate) in takes_deps
+            posts.append((gate, _Informed(cast("GateWithDeps[Any]", gate), deps) if takes else _posted(gate, path)))
     posts += [(given, _posted(asked, path)) for given, asked in inherited]
     if above is not None:
         return Guard(posts=tuple(posts), approve=above.approve or approve, stop=above.stop)
@@ -463,8 +485,19 @@ def guard_for(
     return Guard(posts=tuple(posts), approve=approve, stop=stop)
 
 
-def _posted(gate: Gate, path: tuple[str, ...]) -> Gate:
-    return gate.for_run(path) if isinstance(gate, Remembers) else gate
+def _posted(gate: object, path: tuple[str, ...]) -> Gate:
+    return gate.for_run(path) if isinstance(gate, Remembers) else cast("Gate", gate)
+
+
+@frozen_in_order
+class _Informed:
+    """A gate that decides with deps, as it is asked in one run."""
+
+    gate: GateWithDeps[Any]
+    deps: Any = field(repr=False)
+
+    async def decide(self, request: GateRequest) -> Verdict:
+        return await self.gate.decide(request, self.deps)
 
 
 current_guard: ContextVar[Guard | None] = ContextVar("journeyman_guard", default=None)

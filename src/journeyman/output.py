@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Final, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Final, Generic, Literal, TypeAlias, cast
 
-from typing_extensions import TypeForm
+from typing_extensions import TypeForm, TypeVar
 
 from journeyman.types import RunPath, ToolResult, frozen, frozen_in_order
 
 T = TypeVar("T")
+Needs = TypeVar("Needs", default=object, contravariant=True)
+"""The type of the deps that a function takes as its last argument; it need not take any."""
+
+Renderer: TypeAlias = Callable[[T], str | Awaitable[str]] | Callable[[T, Needs], str | Awaitable[str]]
+"""Renders a draft as the model should see it; the run's deps come second, if it needs them."""
 
 
 @frozen
@@ -29,10 +34,10 @@ class Submit:
 
 # No slots: Python 3.11 cannot make a frozen generic dataclass with slots as `Output[Report](…)`.
 @dataclass(frozen=True)
-class Reflection(Generic[T]):
+class Reflection(Generic[T, Needs]):
     """Shows a proposed output back to the model, which may propose again before it submits."""
 
-    handler: Callable[[T], str | Awaitable[str]]
+    handler: Renderer[T, Needs]
     """Renders the draft as the model should see it. What it raises reaches the model as an error."""
     _: KW_ONLY
     submit: Submit = Submit()
@@ -45,7 +50,7 @@ class Reflection(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Output(Generic[T]):
+class Output(Generic[T, Needs]):
     """The type of an agent's output, and the tool whose arguments are the output."""
 
     type: TypeForm[T]
@@ -55,17 +60,19 @@ class Output(Generic[T]):
     name: str = "output"
     description: str = ""
     """What the model is told about the tool; a plain instruction when empty."""
-    reflection: Callable[[T], str | Awaitable[str]] | Reflection[T] | None = None
+    reflection: Renderer[T, Needs] | Reflection[T, Needs] | None = None
     """A function that renders the draft, or a `Reflection` with options. None: the first output is final."""
     strict: bool = False
     """Ask the provider to guarantee the schema, where it can do so without loss."""
 
-    def reflecting(self) -> Reflection[T] | None:
+    def reflecting(self) -> Reflection[T, Needs] | None:
         """Return the reflection with its options, if there is one."""
         reflection = self.reflection
         if reflection is None:
             return None
-        return cast("Reflection[T]", reflection) if isinstance(reflection, Reflection) else Reflection(reflection)
+        if isinstance(reflection, Reflection):
+            return cast("Reflection[T, Needs]", reflection)
+        return Reflection(reflection)
 
 
 TEXT: Final = Output(str)
@@ -107,16 +114,21 @@ class Escalate:
 
 
 StopVerdict: TypeAlias = KeepGoing | Escalate | None
-StopGuard: TypeAlias = Callable[[Stopping], StopVerdict | Awaitable[StopVerdict]]
-"""Asked on a normal stop of an agent that answers with text, before its validators. None lets it stop."""
+StopGuard: TypeAlias = (
+    Callable[[Stopping], StopVerdict | Awaitable[StopVerdict]]
+    | Callable[[Stopping, Needs], StopVerdict | Awaitable[StopVerdict]]
+)
+"""Asked on a normal stop of an agent that answers with text, before its validators. None lets it stop. The run's deps
+come second, if it needs them."""
 
 
 @frozen_in_order
 class PerRun:
     """Makes a stop guard for each run, so that a guard which counts or remembers shares nothing between runs."""
 
-    factory: Callable[[str, str], StopGuard | Awaitable[StopGuard | None] | None]
-    """Called as a run begins, with the agent's name and the task: the input as a text, or as JSON. None: no guard."""
+    factory: Callable[..., StopGuard | Awaitable[StopGuard | None] | None]
+    """Called as a run begins, with the agent's name and the task, the input as a text or as JSON; and with the run's
+    deps, if it needs three. None: no guard."""
 
 
 StopRule: TypeAlias = Callable[[str, ToolResult], bool | Awaitable[bool]]

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, cast
 
+from typing_extensions import TypeVar
+
 from journeyman.cancel import is_awaited
 from journeyman.result import ValidationReport
 from journeyman.types import Text, UserContent, frozen
+
+Needs = TypeVar("Needs", default=object, contravariant=True)
 
 Prompt: TypeAlias = str | Sequence[UserContent]
 """What the user's side says: a text, or blocks of text, pictures and documents."""
@@ -31,9 +35,11 @@ class Rejection:
     max_attempts: int
 
 
-ErrorPrompt: TypeAlias = Callable[[Rejection], str | Awaitable[str]]
-"""Makes what the model reads after a rejection. Where it gives nothing, or only blanks, the model reads what
-`default_error_prompt` makes, and the log has a warning."""
+ErrorPrompt: TypeAlias = (
+    Callable[[Rejection], str | Awaitable[str]] | Callable[[Rejection, Needs], str | Awaitable[str]]
+)
+"""Makes what the model reads after a rejection; the run's deps come second, if it needs them. Where it gives nothing,
+or only blanks, the model reads what `default_error_prompt` makes, and the log has a warning."""
 
 
 def default_error_prompt(rejection: Rejection) -> str:

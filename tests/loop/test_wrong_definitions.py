@@ -68,7 +68,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "a feedback": ({"feedback": "tool"}, ["INVALID_SECTION"], "'result' or 'text'"),
     "instructions": ({"instructions": "Be brief."}, ["UNKNOWN_NAME"], "Did you mean 'system'?"),
     "an output type": ({"output_type": Report}, ["UNKNOWN_NAME"], "Did you mean 'output'?"),
-    "dependencies": ({"deps_type": int}, ["UNKNOWN_NAME"], "Did you mean 'run_state'?"),
+    "dependencies": ({"deps_type": int}, ["UNKNOWN_NAME"], "Did you mean 'deps'?"),
     "a misspelt name": ({"validator": []}, ["UNKNOWN_NAME"], "Did you mean 'validators'?"),
 }
 

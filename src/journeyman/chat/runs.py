@@ -45,7 +45,7 @@ class Runs:
 
     def __init__(
         self,
-        agent: Agent[Any, Any],
+        agent: Agent[Any, Any, Any],
         *,
         host: Host | None,
         callbacks: Callbacks | None,

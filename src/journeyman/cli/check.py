@@ -20,6 +20,7 @@ from journeyman.loop.validation import layer_name
 from journeyman.model import Prefix, Settings, sent_tools
 from journeyman.output import TEXT
 from journeyman.prompt import SystemPrompt
+from journeyman.tools.deps import NOT_DECLARED, declared, deps_of_run, kind_name, lacks_deps
 from journeyman.tools.tools import Tool
 from journeyman.types import Text
 from journeyman.window import AnyStrategy, Compaction, estimate_prefix
@@ -42,7 +43,7 @@ def check(target: Annotated[str, Parameter(name="FILE:AGENT")], /, *, timeout: f
     stdout = Stdout()
     try:
         with AgentLoop(timeout) as loop:
-            agent = loop.agent(target)
+            agent = loop.definition(target)
             stdout.write_text("\n".join([*_definition(agent), "", *_tools(agent)]))
     except Misdefined as wrong:
         stdout.write_text("\n".join(_problems(wrong.place, wrong.error)))
@@ -62,7 +63,7 @@ def _problems(place: str, error: DefinitionError) -> Iterator[str]:
 # -- the definition ---------------------------------------------------------------------------------------------------
 
 
-def _definition(agent: Agent[Any, Any]) -> Iterator[str]:
+def _definition(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     yield _labelled(agent.name, agent.description)
     yield ""
     yield _labelled("model", _model(agent))
@@ -72,6 +73,9 @@ def _definition(agent: Agent[Any, Any]) -> Iterator[str]:
     yield _labelled("settings", one_line(", ".join(given), _SYSTEM_CHARS) or "the provider's defaults")
     yield _labelled("input", _type_name(agent.input))
     yield _labelled("output", _output(agent))
+    if agent.deps is not NOT_DECLARED:
+        missing = "" if lacks_deps(deps_of_run(None, agent.deps), agent.deps) is None else ", given to each run"
+        yield _labelled("deps", f"{kind_name(declared(agent.deps))}{missing}")
     if agent.validators:
         yield _labelled("validators", ", ".join(layer_name(validator) for validator in agent.validators))
     yield _labelled("limits", ", ".join(_limits(agent)))
@@ -89,7 +93,7 @@ def _labelled(label: str, text: str) -> str:
     return f"{label:<{_LABEL}} {text}".rstrip()
 
 
-def _model(agent: Agent[Any, Any]) -> str:
+def _model(agent: Agent[Any, Any, Any]) -> str:
     """Name the model, and say if it cannot be used here. Finding that out asks no model."""
     if not isinstance(agent.model, str):
         return f"{agent.model.provider}:{agent.model.name}"
@@ -100,7 +104,7 @@ def _model(agent: Agent[Any, Any]) -> str:
     return agent.model
 
 
-def _system(agent: Agent[Any, Any]) -> str:
+def _system(agent: Agent[Any, Any, Any]) -> str:
     """Show how the system prompt begins."""
     if callable(agent.system):
         return f"made for each run by {layer_name(agent.system)}"
@@ -129,7 +133,7 @@ def _compaction(given: object) -> str:
     return ", then ".join(each.name for each in strategies) + said
 
 
-def _prefix(agent: Agent[Any, Any]) -> str:
+def _prefix(agent: Agent[Any, Any, Any]) -> str:
     """Say about how many tokens each request begins with: the system prompt's and each tool's."""
     parts = {} if callable(agent.system) else {"system": Prefix(system=_texts(agent.system))}
     parts |= {spec.name: Prefix(tools=(spec,)) for spec in sent_tools(agent.plan.specs, loads_tools=False)}
@@ -139,7 +143,7 @@ def _prefix(agent: Agent[Any, Any]) -> str:
     return f"about {count(sum(tokens.values()), 'token')}{besides}{f': {told}' if told else ''}"
 
 
-def _output(agent: Agent[Any, Any]) -> str:
+def _output(agent: Agent[Any, Any, Any]) -> str:
     plan = agent.plan
     if agent.output is TEXT:
         return "text"
@@ -153,7 +157,7 @@ def _type_name(form: object) -> str:
     return form.__name__ if isinstance(form, type) else str(form).replace("typing.", "")
 
 
-def _limits(agent: Agent[Any, Any]) -> Iterator[str]:
+def _limits(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     limits = agent.limits
     yield count(limits.attempts, "attempt")
     yield f"{count(limits.iterations, 'iteration')} each"
@@ -178,7 +182,7 @@ def _tool(tool: Tool[..., Any]) -> str:
 # -- the tools, as the model sees them --------------------------------------------------------------------------------
 
 
-def _tools(agent: Agent[Any, Any]) -> Iterator[str]:
+def _tools(agent: Agent[Any, Any, Any]) -> Iterator[str]:
     yield "Input, as JSON Schema:" if agent.input is not str else "Input: any text."
     if agent.input is not str:
         yield to_json(_input_schema(agent), indent=2).decode()
@@ -191,7 +195,7 @@ def _tools(agent: Agent[Any, Any]) -> Iterator[str]:
         yield to_json(shown | ({"strict": True} if spec.strict else {}), indent=2).decode()
 
 
-def _input_schema(agent: Agent[Any, Any]) -> object:
+def _input_schema(agent: Agent[Any, Any, Any]) -> object:
     schema = agent.plan.input
     if not schema.is_wrapped:
         return schema.input_schema

@@ -21,7 +21,7 @@ class Demo(Protocol):
     """What the example gives."""
 
     @property
-    def agent(self) -> Agent[Any, Any]: ...
+    def agent(self) -> Agent[Any, Any, Any]: ...
     @property
     def question(self) -> str:
         """Asked when the user asks nothing."""

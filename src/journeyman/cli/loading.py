@@ -256,16 +256,16 @@ def _shown(origin: str) -> str:
 # -- the agents of a module -------------------------------------------------------------------------------------------
 
 
-def _agents_in(module: ModuleType) -> Mapping[str, Agent[Any, Any]]:
+def _agents_in(module: ModuleType) -> Mapping[str, Agent[Any, Any, Any]]:
     """Return the agents by the first name each has in the module."""
-    found: dict[int, tuple[str, Agent[Any, Any]]] = {}
+    found: dict[int, tuple[str, Agent[Any, Any, Any]]] = {}
     for name, value in vars(module).items():
         if isinstance(value, Agent):
             found.setdefault(id(value), (name, value))  # pyright: ignore[reportUnknownArgumentType] - a stranger's types
     return dict(found.values())
 
 
-def _only_agent(module: ModuleType, origin: str) -> Agent[Any, Any]:
+def _only_agent(module: ModuleType, origin: str) -> Agent[Any, Any, Any]:
     agents = _agents_in(module)
     match list(agents.values()):
         case [agent]:

@@ -27,6 +27,7 @@ from journeyman.cli.loading import find_object, is_context, kind_of, line_of, mi
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.screen import print_error
 from journeyman.errors import DefinitionError, McpUnavailable, PinsDiffer, name_and_words
+from journeyman.tools.deps import deps_of_run, lacks_deps
 
 if TYPE_CHECKING:
     from journeyman.mcp.tools import ServerTools
@@ -66,8 +67,20 @@ class AgentLoop:
         """Do some work in the loop."""
         return self.runner.run(work)
 
-    def agent(self, target: str, *, mcp: Path | None = None, pins: Path | None = None) -> Agent[Any, Any]:
-        """Return the agent that `target` names, open; with the tools of the servers that the file `mcp` lists.
+    def agent(self, target: str, *, mcp: Path | None = None, pins: Path | None = None) -> Agent[Any, Any, Any]:
+        """Return the agent that `target` names, open, for runs; with the tools of the servers that the file `mcp` lists.
+
+        Raises:
+            Mistake: there is none, opening it failed, or it lacks its deps.
+        """
+        agent = self.definition(target, mcp=mcp, pins=pins)
+        if (lack := lacks_deps(deps_of_run(None, agent.deps), agent.deps)) is not None:
+            text = f"{target}: {lack.partition('. ')[0]}, which no command can know."
+            raise Mistake(text, f"Name a function that returns {agent.name}.with_deps(…), or a context manager.")
+        return agent
+
+    def definition(self, target: str, *, mcp: Path | None = None, pins: Path | None = None) -> Agent[Any, Any, Any]:
+        """Return what `agent` returns, also without deps that it would need in a run.
 
         Raises:
             Mistake: there is none, or opening it failed.
@@ -120,7 +133,7 @@ class _OpenAgent:
         hint = "Fix what it waits for, or give it longer: --timeout SECONDS."
         return Mistake(f"{self._target} {what} within {self._timeout_s:g} s.", hint)
 
-    async def open(self) -> Agent[Any, Any]:
+    async def open(self) -> Agent[Any, Any, Any]:
         """Return the agent.
 
         Raises:
@@ -150,7 +163,7 @@ class _OpenAgent:
             await _give_up(self._task, self.late("is not closed"))
         self._task.result()
 
-    async def _live(self, opened: asyncio.Future[Agent[Any, Any]]) -> None:
+    async def _live(self, opened: asyncio.Future[Agent[Any, Any, Any]]) -> None:
         try:
             async with AsyncExitStack() as stack:
                 agent = await self._entered(stack)
@@ -164,7 +177,7 @@ class _OpenAgent:
                 raise
             raise self._mistake(error) from error
 
-    async def _entered(self, stack: AsyncExitStack) -> Agent[Any, Any]:
+    async def _entered(self, stack: AsyncExitStack) -> Agent[Any, Any, Any]:
         value = self._found
         if isinstance(value, Agent):
             return value  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
@@ -185,7 +198,7 @@ class _OpenAgent:
         text = f"{self._target}{f' ({place})' if place else ''} gives {given}, not an agent."
         raise Mistake(text, _hint(made, value))
 
-    async def _equipped(self, agent: Agent[Any, Any], file: Path, stack: AsyncExitStack) -> Agent[Any, Any]:
+    async def _equipped(self, agent: Agent[Any, Any, Any], file: Path, stack: AsyncExitStack) -> Agent[Any, Any, Any]:
         """Return the agent with the tools of MCP servers besides its own."""
         load_servers = resolve_name("journeyman.mcp.servers:load_servers")
         mcp = cast("Callable[..., AbstractAsyncContextManager[ServerTools]]", resolve_name("journeyman.mcp.tools:mcp"))

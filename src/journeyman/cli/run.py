@@ -120,7 +120,7 @@ def _check_options(*, durable: bool, given: Sequence[str], mcp: bool) -> None:
 class Job:
     """What the command line asks for."""
 
-    agent: Agent[Any, Any]
+    agent: Agent[Any, Any, Any]
     text: str
     """The input, not yet parsed."""
     stdout: Stdout
@@ -236,12 +236,12 @@ def _gathered(failure: Failure) -> Sequence[Line]:
     return [Line(indent=2, text=kept, style="dim"), Line(indent=2, mark="bar", text=one_line(answers[-1]), rows=4)]
 
 
-def output_text(agent: Agent[Any, Any], output: object) -> str:
+def output_text(agent: Agent[Any, Any, Any], output: object) -> str:
     """Return an output as people read it: a text as it is, anything else as indented JSON."""
     return output if isinstance(output, str) else to_json(output_json(agent, output), indent=2).decode()
 
 
-def output_json(agent: Agent[Any, Any], output: object) -> JsonValue:
+def output_json(agent: Agent[Any, Any, Any], output: object) -> JsonValue:
     """Return an output as plain JSON values."""
     return plain_output(output, None if agent.plan.output is None else agent.output.type)
 
@@ -280,7 +280,7 @@ def _bytes(file: Path, name: str) -> bytes:
         raise Mistake(f"{name} cannot be read: {reason}.", "Give a file that you may read.") from error
 
 
-def parse_input(agent: Agent[Any, Any], text: str) -> object:
+def parse_input(agent: Agent[Any, Any, Any], text: str) -> object:
     """Return `text` as the agent takes it: a text as it is, any other type from JSON.
 
     Raises:

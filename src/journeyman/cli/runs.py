@@ -397,7 +397,7 @@ def fork(
     return 0
 
 
-def _input_of(text: str | None, chosen: Agent[Any, Any] | None, info: RunInfo, loop: AgentLoop) -> object:
+def _input_of(text: str | None, chosen: Agent[Any, Any, Any] | None, info: RunInfo, loop: AgentLoop) -> object:
     """Return the input of a fork: for an agent that was named as it takes it, else as it is stored.
 
     Raises:

@@ -40,6 +40,7 @@ from journeyman.loop.record import Options, Run, detached
 from journeyman.loop.results import dump_result
 from journeyman.result import Result, Success
 from journeyman.tools.context import current_asker
+from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.types import Usage, record_class
 
 T = TypeVar("T")
@@ -55,14 +56,18 @@ _LOOK_S: Final = 1.0
 class Program:
     """What is not stored of a run, and comes from the program in each of its lives."""
 
-    agent: Agent[Any, Any]
+    agent: Agent[Any, Any, Any]
+    deps: object = field(default=None, repr=False)
     host: Host = NOTHING_AROUND
     callbacks: Callbacks | None = None
     on_event: Listener | None = None
     abort: Abort | None = None
 
     def lacks(self, head: Head) -> str | None:
-        """Say which of its gates a run would lose here; None if it loses none."""
+        """Say what a run would lack here: its deps, or a gate that it was begun with. None: nothing."""
+        lack = lacks_deps(deps_of_run(self.deps, self.agent.deps), self.agent.deps)
+        if lack is not None:
+            return lack
         missing = Counter(head.gates) - Counter(gates_of(self.agent, self.host))
         if not missing:
             return None
@@ -199,6 +204,7 @@ class Drive:
         life.taking = taken
         self.journal = RunJournal(life)
         options = Options(
+            deps=program.deps,
             max_attempts=head.max_attempts,
             callbacks=program.callbacks,
             listeners=() if program.on_event is None else (program.on_event,),

@@ -13,9 +13,9 @@ from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack, overload
 
-from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
+from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
 from journeyman.cancel import Abort
 from journeyman.durable.drive import Program
 from journeyman.durable.engine import Engine
@@ -46,12 +46,20 @@ from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, quoted
 from journeyman.events import Callbacks, Listener
 from journeyman.journal import as_json
 from journeyman.loop.attempts import run as run_once
+from journeyman.loop.record import RunOptions
 from journeyman.result import Result
+from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.types import Message
 
 LINGER_S: Final = 5.0
 _version: Final = cache(lambda: version("journeyman"))
 """Its metadata is a file, which takes longer to parse than a run to begin."""
+
+
+class DurableOptions(RunOptions, total=False):
+    """What `Durable.run` takes beside the agent, its input and the deps."""
+
+    id: str | None
 
 
 class Durable:
@@ -96,11 +104,18 @@ class Durable:
 
     # -- beginning and going on
 
+    @overload
+    async def run(self, agent: Agent[Out, In], input: In, **options: Unpack[DurableOptions]) -> Result[Out]: ...
+    @overload
+    async def run(
+        self, agent: Agent[Out, In, Deps], input: In, *, deps: Deps, **options: Unpack[DurableOptions]
+    ) -> Result[Out]: ...
     async def run(  # noqa: PLR0913 - one for each choice, all by name
         self,
-        agent: Agent[Out, In],
+        agent: Agent[Out, In, Any],
         input: In,
         *,
+        deps: object = None,
         id: str | None = None,
         max_attempts: int | None = None,
         callbacks: Callbacks | None = None,
@@ -114,7 +129,7 @@ class Durable:
 
         The run is driven here. While it waits for somebody, for longer than it lingers, it is a row in the store, and
         this waits for its end, whoever drives it then. If the surrounding task is cancelled, the run may be gone on
-        with by the same call.
+        with by the same call. `deps` are never stored: each call gives them anew.
 
         Raises:
             RunDiffers: there is a run with this id, of another agent, input or options, or with more gates.
@@ -123,11 +138,15 @@ class Durable:
             StoreError: the store cannot be read or written.
         """
         host = NOTHING_AROUND if host is None else host
-        program = self._program(agent, host=host, callbacks=callbacks, on_event=on_event, abort=abort)
+        program = self._usable(
+            Program(agent=agent, deps=deps, host=host, callbacks=callbacks, on_event=on_event, abort=abort)
+        )
         try:
             head = self._head(agent, input, max_attempts=max_attempts, history=history, host=host)
-        except InvalidArguments:  # it ends before anything was done
-            return await run_once(agent, input, max_attempts=max_attempts, history=history, host=host)
+        except InvalidArguments:
+            head = None
+        if head is None or lacks_deps(deps_of_run(deps, agent.deps), agent.deps):  # it ends before anything was done
+            return await run_once(agent, input, deps=deps, max_attempts=max_attempts, history=history, host=host)
         row = await self._begun(head, id=id)
         also: tuple[Status, ...] = ("waiting",)
         while True:
@@ -142,7 +161,7 @@ class Durable:
 
     async def start(  # noqa: PLR0913 - one for each choice, all by name
         self,
-        agent: Agent[Out, In],
+        agent: Agent[Out, In, Any],
         input: In,
         *,
         id: str | None = None,
@@ -156,7 +175,7 @@ class Durable:
         target: str = "",
         model: str = "",
     ) -> Handle[Out]:
-        """Store a run for a `Worker` to do, and return at once.
+        """Store a run for a `Worker` to do, and return at once. Deps are given by the worker.
 
         Args:
             agent: Its agent, which the worker knows by its name.
@@ -185,11 +204,12 @@ class Durable:
         row = await self._begun(head, id=id, queue=queue, priority=priority, wake=wake, dedup=dedup)
         return Handle(self.hub, row.id, agent)
 
-    async def resume(
+    async def resume(  # noqa: PLR0913 - one for each choice, all by name
         self,
         run: str,
-        agent: Agent[Any, Any],
+        agent: Agent[Any, Any, Any],
         *,
+        deps: object = None,
         steal: bool = False,
         accept: bool = False,
         callbacks: Callbacks | None = None,
@@ -202,6 +222,7 @@ class Durable:
         Args:
             run: Its id or name.
             agent: Its agent.
+            deps: What its tools and functions use, of the type that the agent declares.
             steal: Take it from a process that is alive, but stopped. What that one does meanwhile is not stored.
             accept: Take stored answers as they are, though they are to other questions than the agent asks now.
             callbacks: As for `run`.
@@ -214,7 +235,9 @@ class Durable:
         """
         row = await self.hub.row(run)
         around = NOTHING_AROUND if host is None else host
-        program = self._program(agent, host=around, callbacks=callbacks, on_event=on_event, abort=abort)
+        program = self._usable(
+            Program(agent=agent, deps=deps, host=around, callbacks=callbacks, on_event=on_event, abort=abort)
+        )
         head = load_head(row)
         if head.agent != agent.name:
             raise RunDiffers(run, f"it is one of the agent {head.agent!r}, not of {agent.name!r}")
@@ -232,7 +255,7 @@ class Durable:
         at: tuple[int, int],
         *,
         id: str | None = None,
-        agent: Agent[Any, Any] | None = None,
+        agent: Agent[Any, Any, Any] | None = None,
         input: object = None,
         target: str | None = None,
     ) -> Handle[Any]:
@@ -332,22 +355,20 @@ class Durable:
 
     # -- inside
 
-    def _program(
-        self,
-        agent: Agent[Any, Any],
-        *,
-        host: Host,
-        callbacks: Callbacks | None,
-        on_event: Listener | None,
-        abort: Abort | None,
-    ) -> Program:
+    def _usable(self, program: Program) -> Program:
         self.hub.check()
-        if host.journal is not None:
+        if program.host.journal is not None:
             raise ValueError("The host has a journal; a durable run has its own. Leave Host.journal out.")
-        return Program(agent=agent, host=host, callbacks=callbacks, on_event=on_event, abort=abort)
+        return program
 
     def _head(
-        self, agent: Agent[Any, Any], input: object, *, max_attempts: int | None, history: Sequence[Message], host: Host
+        self,
+        agent: Agent[Any, Any, Any],
+        input: object,
+        *,
+        max_attempts: int | None,
+        history: Sequence[Message],
+        host: Host,
     ) -> Head:
         self.hub.check()
         return Head(
@@ -436,7 +457,7 @@ def _copied(made: Row, head: Head, records: Sequence[Record]) -> Sequence[Record
     return [first, *[each._replace(run=made.id, epoch=0, about=None, crc=crc) for each, crc in copies]]
 
 
-def _input_text(agent: Agent[Any, Any] | None, input: object) -> str:
+def _input_text(agent: Agent[Any, Any, Any] | None, input: object) -> str:
     """Return an input as it is stored: a text as it is, any other as JSON.
 
     Raises:

@@ -38,7 +38,7 @@ Value = TypeVar("Value", default=Any, covariant=True)
 class Handle(Generic[Value]):
     """One durable run, from any process."""
 
-    def __init__(self, hub: Hub, id: str, agent: Agent[Any, Any] | None = None) -> None:
+    def __init__(self, hub: Hub, id: str, agent: Agent[Any, Any, Any] | None = None) -> None:
         """`Durable.get` and `Durable.start` make them."""
         self.id: Final = id
         self.hub: Final = hub

@@ -206,7 +206,7 @@ class Hub:
         return outcome
 
 
-def result_of(row: Row, agent: Agent[Any, Any] | None) -> Result[Any]:
+def result_of(row: Row, agent: Agent[Any, Any, Any] | None) -> Result[Any]:
     """Return the stored result of a run that is over. Without the agent, its output is plain JSON.
 
     Raises:

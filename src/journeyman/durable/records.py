@@ -233,7 +233,7 @@ def load_head(row: Row) -> Head:
         raise RunBlocked(row.id, f"what it was begun with cannot be read: {str(error).splitlines()[0]}") from error
 
 
-def gates_of(agent: Agent[Any, Any], host: Host) -> tuple[str, ...]:
+def gates_of(agent: Agent[Any, Any, Any], host: Host) -> tuple[str, ...]:
     """Return the names of the gates that the calls of a run would pass."""
     given: list[object] = []
     for gate in (agent.gate, host.gate):
@@ -242,7 +242,7 @@ def gates_of(agent: Agent[Any, Any], host: Host) -> tuple[str, ...]:
     return tuple(sorted(type(each).__qualname__ for each in given))
 
 
-def prints_of(agent: Agent[Any, Any]) -> dict[str, str]:
+def prints_of(agent: Agent[Any, Any, Any]) -> dict[str, str]:
     """Return digests of the parts of a definition that decide what a model is asked and how far a run goes."""
     given: Any = agent.compaction
     strategies: Any = getattr(given, "strategies", given)

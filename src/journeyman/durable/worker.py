@@ -32,14 +32,15 @@ class Queue:
 class Worker:
     """Drives runs of some agents: those that were started, those that wait no more, and those whose process has died.
 
-    What is not stored of a run, its gates above all, is what this worker gives it.
+    What is not stored of a run, its gates above all, is what this worker gives it; and the deps that its agents were
+    given: `agents=[analyst.with_deps(db)]`.
     """
 
     def __init__(
         self,
         durable: Durable,
         *,
-        agents: Sequence[Agent[Any, Any]],
+        agents: Sequence[Agent[Any, Any, Any]],
         slots: int = 10,
         queues: Mapping[str, Queue] | None = None,
         host: Host | None = None,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack, overload
 
-from journeyman.agent import NOTHING_AROUND, Agent, Host, In, Out
+from journeyman.agent import NOTHING_AROUND, Agent, Deps, Host, In, Out
 from journeyman.budget import UNLIMITED, Budget
 from journeyman.cancel import Abort, current_scope, is_awaited, is_cancellation, is_failure
 from journeyman.endings import AttemptsContext, Ending, ErrorCode, InvalidInputContext, IterationsContext, PromptContext
@@ -23,7 +23,18 @@ from journeyman.loop.calls import finish
 from journeyman.loop.conclude import announce, conclude, failed_inside, known_end, left_behind
 from journeyman.loop.iteration import iterate
 from journeyman.loop.prepare import Unprepared, begin, prepare
-from journeyman.loop.record import Attempt, Candidate, Finished, Options, Outcome, Run, current_path, current_run
+from journeyman.loop.record import (
+    Attempt,
+    Candidate,
+    Finished,
+    Options,
+    Outcome,
+    Run,
+    RunOptions,
+    applied,
+    current_path,
+    current_run,
+)
 from journeyman.loop.steps import decided, first_state, recall
 from journeyman.loop.validation import Verdict, validate
 from journeyman.model import opened
@@ -38,10 +49,15 @@ ACCEPTED = "Accepted."
 """The result of the call that handed in an output that passed."""
 
 
-async def run(
-    agent: Agent[Out, In],
+@overload
+async def run(agent: Agent[Out, In], input: In, **options: Unpack[RunOptions]) -> Result[Out]: ...
+@overload
+async def run(agent: Agent[Out, In, Deps], input: In, *, deps: Deps, **options: Unpack[RunOptions]) -> Result[Out]: ...
+async def run(  # noqa: PLR0913 - one for each option, all by name
+    agent: Agent[Out, In, Any],
     input: In,
     *,
+    deps: object = None,
     max_attempts: int | None = None,
     callbacks: Callbacks | None = None,
     on_event: Listener | None = None,
@@ -51,8 +67,9 @@ async def run(
 ) -> Result[Out]:
     """Run `agent` on `input`, and return how it ended.
 
-    `max_attempts` replaces `agent.limits.attempts` for this run. `history` is an earlier conversation to continue; what
-    could not be sent of it is repaired. `abort` ends the run with `Failure(EXECUTION_CANCELLED)`.
+    `deps` is what the agent's tools and functions use, of the type that it declares. `max_attempts` replaces
+    `agent.limits.attempts` for this run. `history` is an earlier conversation to continue; what could not be sent of it
+    is repaired. `abort` ends the run with `Failure(EXECUTION_CANCELLED)`.
 
     Wrong arguments end it, too: `Failure(INVALID_INPUT)` lists them all.
 
@@ -62,6 +79,7 @@ async def run(
     if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
         return _no_agent(agent)
     options = Options(
+        deps=deps,
         max_attempts=max_attempts,
         callbacks=callbacks,
         listeners=() if on_event is None else (on_event,),
@@ -72,10 +90,15 @@ async def run(
     return await carry_out(begin(agent, input, options))
 
 
-def run_sync(
-    agent: Agent[Out, In],
+@overload
+def run_sync(agent: Agent[Out, In], input: In, **options: Unpack[RunOptions]) -> Result[Out]: ...
+@overload
+def run_sync(agent: Agent[Out, In, Deps], input: In, *, deps: Deps, **options: Unpack[RunOptions]) -> Result[Out]: ...
+def run_sync(  # noqa: PLR0913 - see run
+    agent: Agent[Out, In, Any],
     input: In,
     *,
+    deps: object = None,
     max_attempts: int | None = None,
     callbacks: Callbacks | None = None,
     on_event: Listener | None = None,
@@ -94,6 +117,7 @@ def run_sync(
         run(
             agent,
             input,
+            deps=deps,
             max_attempts=max_attempts,
             callbacks=callbacks,
             on_event=on_event,
@@ -223,7 +247,7 @@ async def _begin_attempt(run: Run, attempt: int) -> None:
         given = (own_copy(run.input), isolated(run.states.run, "run"))
 
         async def made_state(_: Run) -> object:
-            state = make(*given, attempt) if numbered else make(*given)
+            state = applied(run, make, *given, attempt) if numbered else make(*given)
             return await state if is_awaited(state) else state
 
         state = await first_state(run, f"attempt/{attempt}/state", make, made_state)
@@ -267,7 +291,7 @@ async def _feedback(run: Run, verdict: Verdict) -> str:
     if run.attempt.number == run.max_attempts:
         return default_error_prompt(rejection)
     try:
-        given = run.agent.error_prompt(rejection)
+        given = applied(run, run.agent.error_prompt, rejection)
         given = await given if is_awaited(given) else given
         content = await made("" if given is None else given)  # pyright: ignore[reportUnnecessaryComparison] - users' code may not be typed
     except PromptBlank:

@@ -29,7 +29,7 @@ from journeyman.loop.steps import OutcomeCodec
 from journeyman.result import ToolKind
 from journeyman.tools.context import ToolContext
 from journeyman.tools.results import error_result, to_result
-from journeyman.tools.tools import Middleware, MiddlewareCall, Tool
+from journeyman.tools.tools import AnyTool, Middleware, MiddlewareCall
 from journeyman.tools.written import quoting
 from journeyman.types import Effect, ToolResult, ToolUse, Usage
 
@@ -190,7 +190,7 @@ _DECIDED: Final = frozenset(("denied", "over_budget"))
 """What others decided, who might decide differently another time."""
 
 
-def _effect(run: Run, tool: Tool[..., Any]) -> Effect:
+def _effect(run: Run, tool: AnyTool) -> Effect:
     """Say what the tool does to the world; where it does not say so itself, the agent does."""
     return tool.effect or ("idempotent" if run.agent.tools_are_idempotent else "once")
 
@@ -198,7 +198,7 @@ def _effect(run: Run, tool: Tool[..., Any]) -> Effect:
 # -- the gates --------------------------------------------------------------------------------------------------------
 
 
-async def gated(run: Run, tool: Tool[..., Any], use: ToolUse, reservation: Reservation | None) -> Outcome:
+async def gated(run: Run, tool: AnyTool, use: ToolUse, reservation: Reservation | None) -> Outcome:
     """Validate the arguments, ask the gates, and run the tool with what they let through."""
     try:
         arguments = tool.parse(use.malformed if use.malformed is not None else use.input_json)
@@ -290,12 +290,12 @@ def _timely(run: Run, approve: Approver, seconds: float) -> Approver:
 # -- the cache, the middlewares, the handler --------------------------------------------------------------------------
 
 
-def executed(run: Run, tool: Tool[..., Any], use: ToolUse, arguments: Arguments) -> Coroutine[object, object, Outcome]:
+def executed(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Coroutine[object, object, Outcome]:
     """Run the handler, or take its result from the cache."""
     return _cached(run, tool, use, arguments) if tool.cache else _executed(run, tool, use, arguments)
 
 
-async def _cached(run: Run, tool: Tool[..., Any], use: ToolUse, arguments: Arguments) -> Outcome:
+async def _cached(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Outcome:
     """Take the result from the cache; who comes first runs the handler, and shares its result if it succeeds."""
     cache = run.calls.cache if tool.cache == "run" else run.attempt.cache
     key = tool.cache_key(arguments)
@@ -315,7 +315,7 @@ async def _cached(run: Run, tool: Tool[..., Any], use: ToolUse, arguments: Argum
     return outcome
 
 
-async def _executed(run: Run, tool: Tool[..., Any], use: ToolUse, arguments: Arguments) -> Outcome:
+async def _executed(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Outcome:
     """Run the handler within its time, and adopt the states it set if it succeeded."""
     middlewares = run.agent.middlewares
     context = _context(run, tool, use) if tool.wants_context or middlewares else None
@@ -359,12 +359,13 @@ async def _within(run: Run, use: ToolUse, seconds: float, work: Coroutine[object
     return result
 
 
-def _context(run: Run, tool: Tool[..., Any], use: ToolUse) -> ToolContext:
+def _context(run: Run, tool: AnyTool, use: ToolUse) -> ToolContext[Any]:
     key, journal = run.key(f"call/{use.id}"), run.options.host.journal
     return ToolContext(
         tool=tool,
         tool_use_id=use.id,
         input=run.input,
+        deps=run.deps,
         agent=run.agent.name,
         path=run.path,
         attempt=run.attempt.number,
@@ -394,7 +395,7 @@ def _show_progress(run: Run, use: ToolUse, message: str, fraction: float | None)
 
 
 async def _through_middlewares(
-    run: Run, tool: Tool[..., Any], use: ToolUse, *, context: ToolContext, arguments: Arguments
+    run: Run, tool: AnyTool, use: ToolUse, *, context: ToolContext[Any], arguments: Arguments
 ) -> ToolResult:
     async def innermost(call: MiddlewareCall) -> ToolResult:
         return await _invoke(run, tool, use, context=call.context, arguments=call.arguments)
@@ -419,7 +420,7 @@ def _wrapped(
 
 
 async def _invoke(
-    run: Run, tool: Tool[..., Any], use: ToolUse, *, context: ToolContext | None, arguments: Arguments
+    run: Run, tool: AnyTool, use: ToolUse, *, context: ToolContext[Any] | None, arguments: Arguments
 ) -> ToolResult:
     """Call the handler, and make the model's answer of what it returns."""
     if tool.in_thread:

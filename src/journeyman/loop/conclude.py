@@ -27,7 +27,7 @@ from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
 from journeyman.history import History
 from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
-from journeyman.loop.record import Finished, Outcome, Run
+from journeyman.loop.record import Finished, Outcome, Run, applied
 from journeyman.loop.results import dump_result, load_result
 from journeyman.loop.steps import decided
 from journeyman.loop.validation import complete_layer
@@ -128,7 +128,7 @@ async def conclude(run: Run, ended: Finished | Ending | None) -> Result[Any]:
     state: object = None
     if isinstance(ended, Finished):
         try:
-            state = None if run.agent.project is None else run.agent.project(run.states.copied())
+            state = None if run.agent.project is None else applied(run, run.agent.project, run.states.copied())
             state = await state if is_awaited(state) else state
         except BaseException as error:
             if not is_failure(error):

@@ -24,7 +24,7 @@ from journeyman.endings import (
 from journeyman.errors import InvalidArguments, Rejected, log_caught, name_and_words
 from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
-from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated, Outcome, Run, current_run
+from journeyman.loop.record import Call, Candidate, HandIn, HandInTool, Iterated, Outcome, Run, applied, current_run
 from journeyman.loop.steps import decided
 from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_code
 from journeyman.output import Escalate, KeepGoing, Reflection, StopAfter, Stopping
@@ -39,7 +39,7 @@ _NO_PREVIEW: Final = "No preview can be made; submit or revise."
 SUPERSEDED = "Error: superseded by a later call in the same response."
 
 
-def hand_in_of(agent: Agent[Any, Any]) -> HandIn:
+def hand_in_of(agent: Agent[Any, Any, Any]) -> HandIn:
     """Return how `agent` hands in."""
     plan = agent.plan
     if plan.output is None or plan.output_name is None:
@@ -90,7 +90,7 @@ class SubmitHandIn:
     """With reflection: outputs are drafts that the model sees again; submit hands in the last one."""
 
     def __init__(
-        self, output_name: str, reflection: Reflection[Any], schema: OutputSchema[Any], agent: Agent[Any, Any]
+        self, output_name: str, reflection: Reflection[Any], schema: OutputSchema[Any], agent: Agent[Any, Any, Any]
     ) -> None:
         self.tools: Mapping[str, HandInTool] = {
             output_name: HandInTool("output", self._reflect),
@@ -137,7 +137,7 @@ class SubmitHandIn:
 
         async def preview(_: Run) -> ToolResult:
             try:
-                shown = self._reflection.handler(draft)
+                shown = applied(run, self._reflection.handler, draft)
                 return to_result(await shown if is_awaited(shown) else shown, max_chars=self._max_chars)
             except BaseException as error:
                 if not is_failure(error):
@@ -257,7 +257,7 @@ class TextHandIn:
 
         async def guarded(_: Run) -> KeepGoing | Escalate | None:
             try:
-                given: object = guard(stopping)
+                given: object = applied(run, guard, stopping)
                 verdict = cast("object", await given) if is_awaited(given) else given
             except BaseException as error:
                 if not is_failure(error):

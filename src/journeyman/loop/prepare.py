@@ -26,11 +26,11 @@ from journeyman.endings import (
 )
 from journeyman.errors import InvalidArguments, ModelUnavailable, Problem, name_and_words
 from journeyman.events import Callbacks, Listener, MessageCommitted, RunResumed
-from journeyman.gate import Gate, Guard, guard_for
+from journeyman.gate import Gate, GateWithDeps, Guard, guard_for
 from journeyman.history import History
 from journeyman.journal import Journal
 from journeyman.loop.hand_in import hand_in_of
-from journeyman.loop.record import Attempt, Calls, Children, Clock, Options, Run, current_path, current_run
+from journeyman.loop.record import Attempt, Calls, Children, Clock, Options, Run, applied, current_path, current_run
 from journeyman.loop.request import view_of
 from journeyman.loop.steps import CONTENT, TEXTS, decided, difference, first_state, recall
 from journeyman.loop.watch import Watch
@@ -48,6 +48,7 @@ from journeyman.output import PerRun, StopGuard
 from journeyman.prompt import PromptFailed, made
 from journeyman.tools.check import callback_problems, is_count, listener_problems, signal_problems
 from journeyman.tools.context import States, isolated, own_copy
+from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.tools.signature import positional_parameters
 from journeyman.tools.tools import TOOL_NAME
 from journeyman.types import JsonObject, Message, RunPath, Text, UserContent
@@ -56,7 +57,7 @@ UNKNOWN_MAX_TOKENS = 8_192
 """The longest answer asked for from a model whose maximum is not known."""
 
 
-def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
+def begin(agent: Agent[Any, Any, Any], input: object, options: Options) -> Run:
     """Open the record of one run. Nothing of it has happened yet."""
     options, wrong = _sound(options)
     above, origin = current_run.get(), options.origin
@@ -78,6 +79,7 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
         agent=agent,
         input=input,
         options=options,
+        deps=deps_of_run(options.deps, agent.deps),
         path=path,
         above=above,
         number=number,
@@ -103,7 +105,7 @@ def begin(agent: Agent[Any, Any], input: object, options: Options) -> Run:
 
 
 def _budget(
-    agent: Agent[Any, Any], options: Options, above: Run | None, *, now: float, wrong: list[str]
+    agent: Agent[Any, Any, Any], options: Options, above: Run | None, *, now: float, wrong: list[str]
 ) -> tuple[Budget, float]:
     """Return the budget of a run, and how many seconds it has worked in earlier lives; both count what the journal
     knows of them. Say in `wrong` why it cannot be read."""
@@ -193,7 +195,7 @@ def _history_of(messages: Sequence[Message] | History) -> tuple[History, Excepti
         return History(), error
 
 
-def _watch(agent: Agent[Any, Any], options: Options, path: RunPath, above: Watch | None) -> Watch | None:
+def _watch(agent: Agent[Any, Any, Any], options: Options, path: RunPath, above: Watch | None) -> Watch | None:
     above = above if above is not None and above.is_heard else options.watch_above
     if not options.listeners and options.callbacks is None and agent.on_message is None and above is None:
         return None
@@ -288,12 +290,13 @@ def _retired_tools(history: History) -> tuple[ToolSpec, ...]:
 
 
 def _checked_input(run: Run) -> object:
-    issues: tuple[str, ...] = ()
+    lack = lacks_deps(run.deps, run.agent.deps)
+    issues: tuple[str, ...] = () if lack is None else (lack,)
     cause: Exception | None = run.wrong_cause
     try:
         checked = run.agent.plan.input.check(run.input)
     except InvalidArguments as invalid:
-        checked, issues, cause = None, invalid.issues, cause or invalid
+        checked, issues, cause = None, (*issues, *invalid.issues), cause or invalid
     if issues or run.wrong:
         raise Unprepared(InvalidInputContext(issues=(*run.wrong, *issues)), cause) from cause
     return checked
@@ -315,7 +318,7 @@ async def _stop_guard(run: Run) -> StopGuard | None:
     given = run.agent.stop_guard
     if not isinstance(given, PerRun):
         return given
-    guard = await _made_by("stop_guard", given.factory, run.agent.name, run.task)
+    guard = await _made_by(run, "stop_guard", given.factory, run.agent.name, run.task)
     if guard is not None and not callable(guard):
         error = f"PerRun made {guard!r}, which is no function"
         raise Unprepared(InternalContext(where="Agent.stop_guard", error=error))
@@ -328,7 +331,7 @@ async def _run_state(run: Run) -> object:
         return None
 
     async def made_state(_: Run) -> object:
-        return await _made_by("run_state", make, own_copy(run.input))
+        return await _made_by(run, "run_state", make, own_copy(run.input))
 
     try:
         return isolated(await first_state(run, "state", make, made_state), "run")
@@ -336,10 +339,10 @@ async def _run_state(run: Run) -> object:
         raise Unprepared(InternalContext(where="Agent.run_state", error=name_and_words(error)), error) from error
 
 
-async def _made_by(where: str, make: Callable[..., object], *given: object) -> object:
+async def _made_by(run: Run, where: str, make: Callable[..., object], *given: object) -> object:
     """Return what a function of the agent makes for this run."""
     try:
-        value = make(*given)
+        value = applied(run, make, *given)
         return await value if is_awaited(value) else value
     except BaseException as error:
         if not is_failure(error):
@@ -352,7 +355,7 @@ async def _system(run: Run) -> tuple[Text, ...]:
     system = run.agent.system
     if system == "" or system == ():
         return ()
-    content = await _made("system", system, own_copy(run.input))
+    content = await _made(run, "system", system, own_copy(run.input))
     texts = tuple(block for block in content if isinstance(block, Text))
     if len(texts) < len(content):
         raise Unprepared(PromptContext(prompt="system", reason="it holds more than text"))
@@ -362,17 +365,17 @@ async def _system(run: Run) -> tuple[Text, ...]:
 async def _prompt(run: Run) -> tuple[UserContent, ...]:
     prompt, given = run.agent.prompt, own_copy(run.input)
     if prompt is not None:
-        return await _made("user", prompt, given)
+        return await _made(run, "user", prompt, given)
     if isinstance(given, str):
-        return (Text(given),) if given.strip() else await _made("user", given, given)
+        return (Text(given),) if given.strip() else await _made(run, "user", given, given)
     return (Text(run.agent.plan.input.dump(given).decode()),)
 
 
 async def _made(
-    which: Literal["system", "user"], prompt: str | Sequence[Any] | Callable[[Any], Any], given: object
+    run: Run, which: Literal["system", "user"], prompt: str | Sequence[Any] | Callable[..., Any], given: object
 ) -> tuple[UserContent, ...]:
     try:
-        value = prompt(given) if callable(prompt) else prompt
+        value = applied(run, prompt, given) if callable(prompt) else prompt
         return await made(await value if is_awaited(value) else value)
     except PromptFailed as failed:
         raise Unprepared(PromptContext(prompt=which, reason=failed.reason), failed) from failed
@@ -384,9 +387,10 @@ async def _made(
 
 
 def _guard(run: Run) -> Guard | None:
-    gates: list[Gate] = []
+    gates: list[Gate | GateWithDeps[Any]] = []
     for given in (run.agent.gate, run.options.host.gate):
         if given is not None:
             gates += given if isinstance(given, Sequence) else [given]
     approve = run.options.host.approve
-    return guard_for(gates, approve, path=run.path, stop=run.scope.stop)
+    taking = run.agent.plan.takes_deps
+    return guard_for(gates, approve, path=run.path, stop=run.scope.stop, deps=run.deps, takes_deps=taking)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field, fields, replace
 from functools import cache
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypedDict, TypeVar
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.budget import Budget, Ledger
@@ -28,9 +28,11 @@ from journeyman.model import Model, Response
 from journeyman.output import StopGuard
 from journeyman.result import AttemptRecord, ChildRecord, LayerOutcome, ToolKind, ValidationReport
 from journeyman.tools.context import States
-from journeyman.tools.tools import Tool
+from journeyman.tools.tools import AnyTool
 from journeyman.types import Message, RunPath, Text, ToolResult, ToolUse, UserContent, record_class, value_class
 from journeyman.window import View
+
+T = TypeVar("T")
 
 # -- what a caller says of a run --------------------------------------------------------------------------------------
 
@@ -46,10 +48,28 @@ class Origin:
     """Tells it from other runs of the same agent; None outside a run."""
 
 
+class StreamOptions(TypedDict, total=False):
+    """What `stream` and `run` take beside the agent, its input and the deps."""
+
+    max_attempts: int | None
+    callbacks: Callbacks | None
+    abort: Abort | None
+    history: Sequence[Message]
+    host: Host | None
+
+
+class RunOptions(StreamOptions, total=False):
+    """What `run` takes beside the agent, its input and the deps."""
+
+    on_event: Listener | None
+
+
 @record_class(kw_only=True)
 class Options:
     """What a caller may say about one run."""
 
+    deps: object = field(default=None, repr=False)
+    """What the agent's functions and tools use. None: what the agent was given for all its runs."""
     max_attempts: int | None = None
     callbacks: Callbacks | None = None
     listeners: Sequence[Listener] = ()
@@ -123,7 +143,7 @@ class Attempt:
 class Calls:
     """What has to be known before the next call."""
 
-    tools: Mapping[str, Tool[..., Any]]
+    tools: Mapping[str, AnyTool]
     """The tools that the model may call, by name; those that hand in are not among them."""
     announced: dict[str, ToolUse] = field(default_factory=lambda: {})
     """The calls that were announced and have not finished, by id."""
@@ -153,10 +173,12 @@ class Children:
 class Run:
     """One run. `prepare` sets what has no value at first."""
 
-    agent: Agent[Any, Any]
+    agent: Agent[Any, Any, Any]
     input: object
     """As it was given; once it was checked, as its type has it."""
     options: Options
+    deps: Any = field(repr=False)
+    """What the agent's functions and tools use, of the type that it declares."""
     path: RunPath
     above: Run | None
     """The run that started this one, and waits for it."""
@@ -185,7 +207,7 @@ class Run:
     """What is sent of the history."""
     guard: Guard | None = None
     """What guards the calls; None: there is neither a gate nor an approver."""
-    stop_guard: StopGuard | None = None
+    stop_guard: StopGuard[Any] | None = None
     """May veto a normal stop of an agent that answers with text."""
     states: States = field(default_factory=States)
     attempt: Attempt
@@ -296,6 +318,11 @@ class Run:
                 latency_s=self.clock.elapsed_s,
                 children=self.children.records(),
             )
+
+
+def applied(run: Run, function: Callable[..., T], *given: object) -> T:
+    """Call a function of the agent; with the run's deps, if it takes them."""
+    return function(*given, run.deps) if id(function) in run.agent.plan.takes_deps else function(*given)
 
 
 class _Told:

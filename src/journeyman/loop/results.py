@@ -41,7 +41,7 @@ class StoredError(Exception):
 _CONTEXTS: Final[Mapping[str, type[Context]]] = {each.__name__: each for each in get_args(Context)}
 
 
-def dump_result(result: Result[Any], agent: Agent[Any, Any]) -> bytes:
+def dump_result(result: Result[Any], agent: Agent[Any, Any, Any]) -> bytes:
     """Return a result as JSON."""
     document: Plain = {
         "metadata": _metadata(result.metadata),
@@ -64,7 +64,7 @@ def dump_result(result: Result[Any], agent: Agent[Any, Any]) -> bytes:
     return to_json(document, fallback=repr, inf_nan_mode="null")
 
 
-def load_result(data: bytes, agent: Agent[Any, Any] | None) -> Result[Any]:
+def load_result(data: bytes, agent: Agent[Any, Any, Any] | None) -> Result[Any]:
     """Return the result that `dump_result` has written. Without the agent, its output is plain JSON.
 
     Raises:
@@ -93,7 +93,7 @@ def load_result(data: bytes, agent: Agent[Any, Any] | None) -> Result[Any]:
 
 
 def _success(
-    document: Plain, metadata: Metadata, history: tuple[Message, ...], agent: Agent[Any, Any] | None
+    document: Plain, metadata: Metadata, history: tuple[Message, ...], agent: Agent[Any, Any, Any] | None
 ) -> Success[Any]:
     output, schema = document["output"], None if agent is None else agent.plan.output
     return Success(

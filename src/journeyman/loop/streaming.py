@@ -6,14 +6,15 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Any, Generic
+from typing import Any, Generic, Unpack, overload
 
 from typing_extensions import TypeVar
 
-from journeyman.agent import Agent, Host, In, Out
+from journeyman.agent import Agent, Deps, Host, In, Out
 from journeyman.cancel import Abort, ended
 from journeyman.events import Callbacks, Event
 from journeyman.loop.attempts import run
+from journeyman.loop.record import StreamOptions
 from journeyman.result import Result
 from journeyman.types import Message
 
@@ -81,10 +82,15 @@ class Events(Generic[Given]):
         return self._task.result()
 
 
+@overload
+def stream(agent: Agent[Out, In], input: In, **options: Unpack[StreamOptions]) -> Events[Out]: ...
+@overload
+def stream(agent: Agent[Out, In, Deps], input: In, *, deps: Deps, **options: Unpack[StreamOptions]) -> Events[Out]: ...
 def stream(
-    agent: Agent[Out, In],
+    agent: Agent[Out, In, Any],
     input: In,
     *,
+    deps: object = None,
     max_attempts: int | None = None,
     callbacks: Callbacks | None = None,
     abort: Abort | None = None,
@@ -101,6 +107,7 @@ def stream(
         return run(
             agent,
             input,
+            deps=deps,
             max_attempts=max_attempts,
             callbacks=callbacks,
             on_event=put,

@@ -14,13 +14,12 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from pydantic_core import from_json
 
-from journeyman.agent import Validator
 from journeyman.cancel import Abort, is_awaited, is_failure
 from journeyman.endings import Ending, ValidationContext
 from journeyman.errors import InvalidArguments, Rejected, log_caught, place_of, words_of
 from journeyman.events import LayerCompleted, LayerStarted
 from journeyman.journal import as_json
-from journeyman.loop.record import Candidate, Layer, Run
+from journeyman.loop.record import Candidate, Layer, Run, applied
 from journeyman.loop.steps import decided
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.context import own_copy
@@ -118,7 +117,7 @@ async def _schema_layer(run: Run, schema: OutputSchema[Any], candidate: Candidat
 
 
 async def _validators(run: Run, candidate: Candidate, value: object) -> None:
-    validators: Sequence[Callable[[Any], Any]] = run.agent.validators
+    validators: Sequence[Callable[..., Any]] = run.agent.validators
     schema = run.agent.plan.output
     pristine = None if schema is None else Pristine(value, schema.parse(candidate.raw), schema.dump)
     facts = Checking(
@@ -138,9 +137,9 @@ async def _validators(run: Run, candidate: Candidate, value: object) -> None:
 
 
 async def _judged(
-    validator: Callable[[Any], Any], value: object, pristine: Pristine[Any] | None, run: Run
+    validator: Callable[..., Any], value: object, pristine: Pristine[Any] | None, run: Run
 ) -> LayerOutcome:
-    outcome = await check(validator, value, pristine)
+    outcome = await check(run, validator, value, pristine)
     broken = broken_code(run, outcome.name, outcome.error)
     if broken is not None:
         raise broken from outcome.error
@@ -259,14 +258,14 @@ class Pristine(Generic[T]):
             return False
 
 
-async def check(validator: Validator[T], value: T, pristine: Pristine[T] | None) -> LayerOutcome:
+async def check(run: Run, validator: Callable[..., object], value: T, pristine: Pristine[T] | None) -> LayerOutcome:
     """Let one validator judge `value`. `pristine` sees whether it changed; None for values that cannot change.
 
     Raises:
         ValidatorBroken: it changed the value, or returned something.
     """
     name = layer_name(validator)
-    error = await _raised(validator, value, name)
+    error = await _raised(partial(applied, run, validator), value, name)
     if pristine is not None and pristine.is_changed():
         raise ValidatorBroken(name, "changed the output; validators only judge")
     return LayerOutcome(
@@ -279,9 +278,9 @@ async def check(validator: Validator[T], value: T, pristine: Pristine[T] | None)
     )
 
 
-async def _raised(validator: Validator[T], value: T, name: str) -> BaseException | None:
+async def _raised(judge: Callable[[T], object], value: T, name: str) -> BaseException | None:
     try:
-        verdict: object = validator(value)
+        verdict = judge(value)
         if is_awaited(verdict):
             verdict = await verdict
     except BaseException as error:

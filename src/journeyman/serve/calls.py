@@ -204,7 +204,13 @@ class Calls:
         self._waiting.clear()
 
     def start(
-        self, agent: Agent[Any, Any], value: object, call: ServedCall, host: Host, *, on_event: events.Listener | None
+        self,
+        agent: Agent[Any, Any, Any],
+        value: object,
+        call: ServedCall,
+        host: Host,
+        *,
+        on_event: events.Listener | None,
     ) -> None:
         """Start the run of a call, in a task of its own with a copy of the caller's context.
 

@@ -37,6 +37,7 @@ from journeyman.gate import Allow, Approval, Approver, Decision, Deny
 from journeyman.model import opened
 from journeyman.result import Failure, Result, Success
 from journeyman.serve.calls import MAX_CALLS, PATIENCE_S, Calls, Ended, Note, Questions, ServedCall, TooManyCalls
+from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.tools.schema import Fields, OutputSchema, Parameter
 from journeyman.types import JsonObject, Usage
 
@@ -61,7 +62,7 @@ Context: TypeAlias = ServerRequestContext[Calls, Any]
 
 
 def agent_server(
-    *agents: Agent[Any, Any],
+    *agents: Agent[Any, Any, Any],
     host: Host | None = None,
     on_event: Listener | None = None,
     abort: Abort | None = None,
@@ -99,12 +100,17 @@ def agent_server(
     )
 
 
-def _problems(agents: Sequence[Agent[Any, Any]], host: Host) -> list[Problem]:
+def _problems(agents: Sequence[Agent[Any, Any, Any]], host: Host) -> list[Problem]:
     names = [agent.name for agent in agents]
     problems = [
         Problem("DUPLICATE_AGENT_NAME", f"{names.count(name)} agents are called {name!r}.", "Rename all but one.")
         for name in dict.fromkeys(names)
         if names.count(name) > 1
+    ]
+    problems += [
+        Problem("MISSING_DEPS", f"{agent.name}: {lack.partition('. ')[0]}.", "Pass agent.with_deps(…).")
+        for agent in agents
+        if (lack := lacks_deps(deps_of_run(None, agent.deps), agent.deps)) is not None
     ]
     if not agents:
         problems.append(Problem("NO_AGENTS", "There is no agent to serve.", "Pass one or more."))
@@ -114,7 +120,7 @@ def _problems(agents: Sequence[Agent[Any, Any]], host: Host) -> list[Problem]:
     return problems
 
 
-async def _open_models(stack: AsyncExitStack, agents: Sequence[Agent[Any, Any]], host: Host) -> None:
+async def _open_models(stack: AsyncExitStack, agents: Sequence[Agent[Any, Any, Any]], host: Host) -> None:
     """Keep the connections of the models from run to run. A model that is not available fails the run that needs it."""
     for agent in agents:
         model = host.model or agent.model
@@ -264,7 +270,7 @@ def _decision(response: types.InputResponse) -> Decision:
 class ServedTool:
     """An agent, as clients see it."""
 
-    agent: Agent[Any, Any]
+    agent: Agent[Any, Any, Any]
     definition: types.Tool
     _parse: Callable[[str | bytes], object]
 
@@ -299,7 +305,7 @@ class ServedTool:
         return _result(text, {_OUTPUT: value} if schema.is_wrapped else value, success.metadata.usage)
 
 
-def served_tool(agent: Agent[Any, Any]) -> ServedTool:
+def served_tool(agent: Agent[Any, Any, Any]) -> ServedTool:
     """Return the agent as a tool."""
     schema, parse = _input(agent)
     definition = types.Tool(
@@ -311,7 +317,7 @@ def served_tool(agent: Agent[Any, Any]) -> ServedTool:
     return ServedTool(agent=agent, definition=definition, _parse=parse)
 
 
-def _input(agent: Agent[Any, Any]) -> tuple[JsonObject, Callable[[str | bytes], object]]:
+def _input(agent: Agent[Any, Any, Any]) -> tuple[JsonObject, Callable[[str | bytes], object]]:
     plan = agent.plan.input
     if not plan.is_wrapped and agent.input is not str:
         return plan.input_schema, plan.parse

@@ -114,21 +114,21 @@ SubagentCall: TypeAlias = SingleCall | ParallelCall | ChainCall | BackgroundCall
 # -- what the model sees ----------------------------------------------------------------------------------------------
 
 
-def description_of(agents: Mapping[str, Agent[Any, Any]], max_parallel: int | None) -> str:
+def description_of(agents: Mapping[str, Agent[Any, Any, Any]], max_parallel: int | None) -> str:
     """Return the text for the model, the same for the same agents in any order: it is part of a cached prefix."""
     most = "" if max_parallel is None else f", at most {max_parallel}"
     lines = [f"- {name}{_about(agents[name])}" for name in sorted(agents)]
     return _DESCRIPTION.format(most=most, agents="\n".join(lines))
 
 
-def _about(agent: Agent[Any, Any]) -> str:
+def _about(agent: Agent[Any, Any, Any]) -> str:
     about = f" ({agent.description.strip()})" if agent.description.strip() else ""
     if agent.input is str:
         return about
     return f"{about}; its task is JSON of this schema: {to_json(agent.plan.input.input_schema).decode()}"
 
 
-def schema_of(agents: Mapping[str, Agent[Any, Any]], max_parallel: int | None) -> JsonObject:
+def schema_of(agents: Mapping[str, Agent[Any, Any, Any]], max_parallel: int | None) -> JsonObject:
     """Return the JSON Schema of the arguments."""
     names: JsonObject = {"type": "string", "enum": [*sorted(agents)]}
     tasks = _items(names, "Tasks to do at the same time.")

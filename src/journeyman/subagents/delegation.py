@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -22,7 +22,7 @@ from pydantic_core import from_json, to_json
 
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.cancel import Abort
-from journeyman.errors import InvalidArguments, SubagentMisused, log_caught, words_of
+from journeyman.errors import InvalidArguments, SubagentMisused, log_caught, name_and_words, words_of
 from journeyman.events import Event, Listener, MessageCommitted, ModelResponded, ToolCalled, ToolFinished
 from journeyman.history import History
 from journeyman.inbox import current_inbox
@@ -48,6 +48,7 @@ from journeyman.subagents.results import (
 from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner, TeamSpawnRequest, spawned
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, TaskResult, Work
 from journeyman.tools.context import BackgroundTasks
+from journeyman.tools.deps import NOT_DECLARED, Bound, lacks_deps
 from journeyman.tools.tools import ToolContext
 from journeyman.types import Usage, dump_messages
 
@@ -71,9 +72,9 @@ class Assignment:
 class Delegation:
     """One call of the tool: where it was made, and what holds for all its tasks."""
 
-    agents: Mapping[str, Agent[Any, Any]]
+    agents: Mapping[str, Agent[Any, Any, Any]]
     """The sub-agents, by name."""
-    context: ToolContext | None
+    context: ToolContext[Any] | None
     """The call of the tool. None when a program made it."""
     model: Model | None
     """Used instead of the agents' own."""
@@ -81,13 +82,26 @@ class Delegation:
     """What surrounds the runs, outside a run."""
     abort: Abort | None = None
     listeners: Sequence[Listener] = ()
+    deps: object = field(default=None, repr=False)
+    """What the run above was given beside its input; or what a program gives."""
+    deps_of: Callable[[Any], object] | None = None
+    """Makes of them those of the sub-agents. None: they are the same."""
 
-    def named(self, name: str) -> Agent[Any, Any]:
-        """Return the sub-agent of that name, or raise a `SubagentMisused` that names those there are."""
+    def named(self, name: str) -> Agent[Any, Any, Any]:
+        """Return the sub-agent of that name, with its deps, or raise a `SubagentMisused` that names those there are."""
         agent = self.agents.get(name)
         if agent is None:
             raise SubagentMisused(f"There is no sub-agent {name!r}. There are: {', '.join(sorted(self.agents))}.")
-        return agent
+        if agent.deps is NOT_DECLARED or isinstance(agent.deps, Bound):
+            return agent
+        try:
+            deps = self.deps if self.deps_of is None else self.deps_of(self.deps)
+        except Exception as error:
+            log_caught("Subagents.deps", error)
+            raise SubagentMisused(f"Sub-agent {name!r} cannot begin: {name_and_words(error)}") from error
+        if (lack := lacks_deps(deps, agent.deps)) is not None:
+            raise SubagentMisused(f"Sub-agent {name!r} cannot begin: {lack}")
+        return agent.with_deps(deps)
 
     def assignment(self, agent: str, task: str, mode: DelegationMode, *, place: int = 0) -> Assignment:
         """Return a task, with the next number. Call it in the order of the tasks."""
@@ -105,7 +119,7 @@ class Delegation:
 
     async def do(self, given: Assignment, *, begun: Callable[[Run], object] = id) -> FinishedAssignment:
         """Let a sub-agent do its task; `begun` is given its run. Only a cancellation is raised."""
-        agent: Agent[Any, Any] | None = None
+        agent: Agent[Any, Any, Any] | None = None
         result: Result[Any] | SubagentMisused
         try:
             self.check_depth()
@@ -147,7 +161,7 @@ class Delegation:
         return Section(journal, f"{call}/{given.mode}/{given.place}")
 
 
-def input_of(agent: Agent[Any, Any], task: str) -> object:
+def input_of(agent: Agent[Any, Any, Any], task: str) -> object:
     """Return the input that a task is: the text, or the value of the JSON that it is. A `SubagentMisused` says that it
     does not fit the type of the agent's input."""
     if agent.input is str:

@@ -128,7 +128,7 @@ class FinishedAssignment:
 
     agent: str
     task: str
-    definition: Agent[Any, Any] | None = None
+    definition: Agent[Any, Any, Any] | None = None
     """The agent of that name. None when there is no such agent, or the task was never given to it."""
     result: Result[Any] | SubagentMisused
     """How its run ended, or why there was none."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any, Final
+from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from journeyman.agent import Agent, Host, host_problems
 from journeyman.cancel import Abort
 from journeyman.errors import DefinitionError, Problem, SubagentMisused, log_caught, name_and_words
 from journeyman.events import Listener
+from journeyman.loop.record import current_run
 from journeyman.model import Model
 from journeyman.result import Result
 from journeyman.subagents.calls import (
@@ -44,15 +45,32 @@ from journeyman.tools.check import (
     signal_problems,
 )
 from journeyman.tools.context import BackgroundTasks
-from journeyman.tools.tools import Tool, ToolContext
+from journeyman.tools.deps import NOT_DECLARED, Bound
+from journeyman.tools.tools import Needs, Tool, ToolContext
 from journeyman.types import Effect
+
+D = TypeVar("D")
 
 _WIRING: Final = ("tasks", "notify", "create_model", "background_output", "team")
 _EFFECTS: Final[tuple[Effect, ...]] = ("pure", "idempotent", "once")
 
 
-class Subagents(Tool[..., Any]):
+class SubagentsOptions(TypedDict, total=False):
+    """The options of `Subagents`; they are explained at its attributes."""
+
+    tasks: BackgroundTasks | None
+    notify: Notify | None
+    create_model: Callable[[str], Model | Awaitable[Model]] | None
+    background_output: str | PathLike[str] | OutputFactory | None
+    team: TeamSpawner | SpawnFunction | None
+    max_parallel: int | None
+    max_concurrency: int | None
+
+
+class Subagents(Tool[..., Any, Needs]):
     """The tool `subagent`: it lets these agents do work, one, several at once, or one after the other.
+
+    Those that declare deps are given the run's; or what `deps` makes of them.
 
     What the tool is cannot change; what it needs of the host may be set later: `subagents.tasks = tasks`.
 
@@ -75,11 +93,19 @@ class Subagents(Tool[..., Any]):
     """The most tasks that one parallel call may have; None for no limit."""
     max_concurrency: int | None
     """How many of them run at the same time; None for all."""
-    _agents: Mapping[str, Agent[Any, Any]]
+    _agents: Mapping[str, Agent[Any, Any, Any]]
+    _deps: Callable[[Any], object] | None
 
+    @overload
+    def __init__(self, *agents: Agent[Any, Any, Needs], **options: Unpack[SubagentsOptions]) -> None: ...
+    @overload
+    def __init__(
+        self, *agents: Agent[Any, Any, D], deps: Callable[[Needs], D], **options: Unpack[SubagentsOptions]
+    ) -> None: ...
     def __init__(
         self,
-        *agents: Agent[Any, Any],
+        *agents: Agent[Any, Any, Any],
+        deps: Callable[[Any], object] | None = None,
         tasks: BackgroundTasks | None = None,
         notify: Notify | None = None,
         create_model: Callable[[str], Model | Awaitable[Model]] | None = None,
@@ -90,6 +116,8 @@ class Subagents(Tool[..., Any]):
     ) -> None:
         wiring = (tasks, notify, create_model, background_output, team)
         problems = [*_problems(agents, {"max_parallel": max_parallel, "max_concurrency": max_concurrency})]
+        if deps is not None:
+            problems += function_problem("deps", deps, "the run's deps")
         for name, given in zip(_WIRING, wiring, strict=True):
             problems += _wiring_problems(name, given)
         if problems:
@@ -97,6 +125,7 @@ class Subagents(Tool[..., Any]):
         by_name = {agent.name: agent for agent in agents}
         self.__dict__.update(
             _agents=by_name,
+            _deps=deps,
             max_parallel=max_parallel,
             max_concurrency=max_concurrency,
             tasks=tasks,
@@ -126,12 +155,20 @@ class Subagents(Tool[..., Any]):
             raise DefinitionError("Subagents", problems)
         object.__setattr__(self, name, value)
 
+    @property
+    def asked_deps(self) -> tuple[object, ...]:
+        """The types of the deps that the agents ask for; none, if these are made for them."""
+        if self._deps is not None:
+            return ()
+        asked = [agent.deps for agent in self._agents.values()]
+        return tuple([each for each in asked if each is not NOT_DECLARED and not isinstance(each, Bound)])
+
     def __repr__(self) -> str:
         return f"<Subagents {', '.join(sorted(self._agents))}>"
 
     # -- for programs
 
-    def agent(self, name: str) -> Agent[Any, Any] | None:
+    def agent(self, name: str) -> Agent[Any, Any, Any] | None:
         """Return the definition of a sub-agent; None if there is none of that name."""
         return self._agents.get(name)
 
@@ -140,12 +177,14 @@ class Subagents(Tool[..., Any]):
         name: str,
         task: Any,  # noqa: ANN401 - the input of any agent
         *,
+        deps: object = None,
         model: Model | None = None,
         on_event: Listener | None = None,
         abort: Abort | None = None,
         host: Host | None = None,
     ) -> Result[Any]:
-        """Run the sub-agent `name` on `task`, and return how its run ended. In a tool it is a sub-agent of that run.
+        """Run the sub-agent `name` on `task`, and return how its run ended. In a tool it is a sub-agent of that run,
+        and has its deps, unless others are given.
 
         Raises:
             SubagentMisused: there is none of that name, it cannot begin here, or what was passed cannot be used.
@@ -156,10 +195,20 @@ class Subagents(Tool[..., Any]):
         if problems:
             raise SubagentMisused(" ".join(map(str, problems)))
         listeners = () if on_event is None else (on_event,)
-        made = Delegation(agents=self._agents, context=None, model=model, host=host, abort=abort, listeners=listeners)
+        above = current_run.get()
+        made = Delegation(
+            agents=self._agents,
+            context=None,
+            model=model,
+            host=host,
+            abort=abort,
+            listeners=listeners,
+            deps=above.deps if deps is None and above is not None else deps,
+            deps_of=self._deps,
+        )
         return await made.run(name, task)
 
-    async def execute(self, arguments: Mapping[str, object], context: ToolContext | None = None) -> SubagentResult:
+    async def execute(self, arguments: Mapping[str, object], context: ToolContext[Any] | None = None) -> SubagentResult:
         """Delegate as the arguments say, and return what came of it. The model gets the same as JSON.
 
         Raises:
@@ -169,7 +218,8 @@ class Subagents(Tool[..., Any]):
         """
         given = parsed(arguments)
         model = None if not given.model else await self._model(given.model)
-        delegation = Delegation(agents=self._agents, context=context, model=model)
+        deps = None if context is None else context.deps
+        delegation = Delegation(agents=self._agents, context=context, model=model, deps=deps, deps_of=self._deps)
         match chosen(given, self.max_parallel):
             case SingleCall() as call:
                 return await single(delegation, call)
@@ -190,7 +240,7 @@ class Subagents(Tool[..., Any]):
         """Return the arguments that the model wrote, checked."""
         return parsed(input_json).model_dump(exclude_none=True)
 
-    async def invoke(self, arguments: dict[str, object], context: ToolContext | None) -> str:
+    async def invoke(self, arguments: dict[str, object], context: ToolContext[Any] | None) -> str:
         """Delegate as the arguments say, and return what the model reads."""
         return (await self.execute(arguments, context)).to_json()
 
@@ -217,7 +267,7 @@ class Subagents(Tool[..., Any]):
 # -- the definition ---------------------------------------------------------------------------------------------------
 
 
-def _problems(agents: Sequence[Agent[Any, Any]], counts: Mapping[str, int | None]) -> Iterator[Problem]:
+def _problems(agents: Sequence[Agent[Any, Any, Any]], counts: Mapping[str, int | None]) -> Iterator[Problem]:
     if not agents:
         yield Problem("NO_AGENTS", "There is no agent.", "Pass at least one: Subagents(analyst, writer).")
     seen: set[str] = set()
@@ -251,7 +301,7 @@ def _wiring_problems(name: str, given: object) -> Iterator[Problem]:
                 yield from function_problem(name, given, "an id and a subject", n=2)
 
 
-def _riskiest(agents: Sequence[Agent[Any, Any]]) -> Effect:
+def _riskiest(agents: Sequence[Agent[Any, Any, Any]]) -> Effect:
     """Return the effect that is hardest to undo, of all tools of all agents."""
     defaults: dict[bool, Effect] = {True: "idempotent", False: "once"}
     effects: list[Effect] = [

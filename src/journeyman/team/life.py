@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from journeyman.agent import Agent, Host
+from journeyman.agent import Agent, Host, Maker
 from journeyman.budget import Exceeded, Spent
 from journeyman.cancel import is_awaited, is_failure
 from journeyman.chat.chat import Chat
@@ -44,7 +44,7 @@ class MemberLoop:
 
     member: Member
     post: PostOffice
-    agent: Agent[Any, Any]
+    agent: Agent[Any, Any, Any]
     """The agent as `in_team` made it."""
     host: Host
     questions: Questions
@@ -211,7 +211,7 @@ class _Pulse:
         return None
 
 
-def in_team(agent: Agent[Any, Any], member: Member, team: str, tools: Sequence[AnyTool]) -> Agent[Any, Any]:
+def in_team(agent: Agent[Any, Any, Any], member: Member, team: str, tools: Sequence[AnyTool]) -> Agent[Any, Any, Any]:
     """Return `agent` as the member: it has its name, knows of its team, and can write to the others.
 
     Raises:
@@ -237,9 +237,7 @@ def _team_words(name: str, team: str) -> str:
     )
 
 
-def _joined(
-    agent: Agent[Any, Any], words: str
-) -> SystemPrompt | Callable[[Any], SystemPrompt | Awaitable[SystemPrompt]]:
+def _joined(agent: Agent[Any, Any, Any], words: str) -> SystemPrompt | Maker[Any, SystemPrompt, Any]:
     """Return the agent's system prompt, joined with the team's words as its `system_mode` says."""
     given, mode = agent.system, agent.system_mode
     if mode == "replace":
@@ -252,8 +250,13 @@ def _joined(
     if not callable(given):
         return with_words(given)
 
-    async def joined(input: object) -> SystemPrompt:
-        made = given(input)
+    make: Callable[..., SystemPrompt | Awaitable[SystemPrompt]] = given
+
+    async def joined(*given: object) -> SystemPrompt:
+        made = make(*given)
         return with_words(await made if is_awaited(made) else made)
 
-    return joined
+    async def joined_with_deps(input: object, deps: object) -> SystemPrompt:
+        return await joined(input, deps)
+
+    return joined_with_deps if id(given) in agent.plan.takes_deps else joined

@@ -21,7 +21,7 @@ MAX_DEPTH: Final = 5
 class TeamSpawnRequest:
     """A member that is wanted."""
 
-    agent: Agent[Any, Any]
+    agent: Agent[Any, Any, Any]
     """The definition: it takes a text."""
     prompt: str
     """The first task. Only a member with a `history` may have an empty one: it then waits for mail."""

@@ -52,6 +52,24 @@ def unknown_names(
     ]
 
 
+AGENTS_ELSEWHERE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("instructions", "system_prompt", "system_message", "role", "backstory"), "system"),
+    **dict.fromkeys(("output_type", "result_type", "response_format", "response_model", "output_schema"), "output"),
+    **dict.fromkeys(("deps_type", "context", "context_schema", "context_type", "dependencies"), "deps"),
+    **dict.fromkeys(("handoffs", "functions", "toolsets", "sub_agents", "subagents", "mcp_servers"), "tools"),
+    **dict.fromkeys(("output_guardrails", "output_validators", "guardrails"), "validators"),
+    **dict.fromkeys(("model_settings", "temperature", "max_tokens", "thinking", "tool_choice"), "settings"),
+    **dict.fromkeys(("max_turns", "max_steps", "max_iterations", "max_attempts", "usage_limits"), "limits"),
+    **dict.fromkeys(("history_processors", "context_manager", "memory"), "compaction"),
+    **dict.fromkeys(("handoff_description", "goal"), "description"),
+    **dict.fromkeys(("input_type", "input_schema", "args_schema"), "input"),
+    **dict.fromkeys(("hooks", "middleware"), "middlewares"),
+    **dict.fromkeys(("max_retries", "num_retries"), "retries"),
+    **{"llm": "model", "user_prompt": "prompt", "tool_use_behavior": "stop_after", "input_guardrails": "gate"},
+}
+"""What other libraries call the fields of an agent."""
+
+
 # -- functions --------------------------------------------------------------------------------------------------------
 
 
@@ -94,6 +112,12 @@ def lacking(what: str, value: object, *names: str, hint: str) -> Iterator[Proble
         yield Problem("INVALID_ARGUMENT", f"{what} is {value!r}.", hint)
 
 
+def gate_problems(what: str, gate: object) -> Iterator[Problem]:
+    """Give what is wrong with a gate, or with several."""
+    for each in cast("Sequence[object]", gate) if isinstance(gate, list | tuple) else (gate,):
+        yield from lacking(what, each, "decide", hint="Pass a gate, such as Permission(…), or a list of gates.")
+
+
 def model_problems(what: str, model: object) -> Iterator[Problem]:
     """Give what is wrong with a model that takes the place of an agent's."""
     hint = "Pass a model, such as connect('provider:name') gives."
@@ -134,6 +158,14 @@ def async_problems(what: str, given: object, *, code: str = "INVALID_ARGUMENT") 
         name = getattr(given, "__qualname__", None) or repr(given)
         hint = "It is called, and not awaited: pass a plain function (def). What is awaited goes into Callbacks(…)."
         yield Problem(code, f"{what}, {name}, is an async function.", hint)
+
+
+def block_problems(what: str, given: object, kinds: Any) -> Iterator[Problem]:  # noqa: ANN401 - a class, or a union
+    """Give what is no block of content in a list of them."""
+    for place, block in enumerate(cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()):
+        if not isinstance(block, kinds):
+            hint = f"Pass Text({block!r})." if isinstance(block, str) else "Pass blocks such as Text(…)."
+            yield Problem("INVALID_PROMPT", f"{what}[{place}] is {block!r}, not a block.", hint)
 
 
 # -- limits and settings ----------------------------------------------------------------------------------------------

@@ -16,17 +16,19 @@ from decimal import Decimal
 from enum import Enum
 from hashlib import sha256
 from pathlib import PurePath
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, Unpack, cast, get_origin
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, Unpack, cast, get_origin
 from uuid import UUID
 
 from pydantic import BaseModel
-from typing_extensions import is_typeddict
+from typing_extensions import TypeVar, is_typeddict
 
 from journeyman.cancel import Abort
 from journeyman.tools.background import TaskOptions, Work
 from journeyman.types import record_class
 
 T = TypeVar("T")
+Given = TypeVar("Given", default=object, covariant=True)
+Asked = TypeVar("Asked", default=Any, covariant=True)
 
 
 Which: TypeAlias = Literal["run", "attempt"]
@@ -87,11 +89,16 @@ class _Named(Protocol):
     def cache(self) -> object: ...
 
 
-class ToolContext:
-    """What a tool may know and ask of its run. A parameter of this type is filled in, unseen by the model."""
+class ToolContext(Generic[Given, Asked]):
+    """What a tool may know and ask of its run. A parameter of this type is filled in, unseen by the model.
+
+    `ToolContext[Db]` has `deps` of type `Db`, and `ToolContext[Db, Question]` an `input` of type `Question`. Only an
+    agent with such `deps` and `input` may have the tool. Where it asks for deps, it is the first parameter: then type
+    checkers see it, too.
+    """
 
     __slots__ = (
-        *("agent", "path", "attempt", "iteration", "tool_use_id", "abort", "tasks"),
+        *("agent", "deps", "path", "attempt", "iteration", "tool_use_id", "abort", "tasks"),
         *("_activate", "_copies", "_given", "_input", "_key", "_name", "_progress", "_staged", "_states", "_tool"),
     )
 
@@ -106,6 +113,7 @@ class ToolContext:
         attempt: int,
         iteration: int,
         states: States,
+        deps: object = None,
         abort: Abort | None = None,
         progress: Callable[[str, float | None], None] | None = None,
         tasks: BackgroundTasks | None = None,
@@ -115,6 +123,8 @@ class ToolContext:
         """`name` returns what the call is known by in all lives of the run; None if nothing tells."""
         self.agent: Final = agent
         """The name of the agent."""
+        self.deps: Final = cast("Given", deps)
+        """What the run was given as `deps`: the object itself, shared by all calls. None: it was given none."""
         self.path: Final = path
         """The run, from the root down."""
         self.attempt: Final = attempt
@@ -139,11 +149,11 @@ class ToolContext:
         self._staged: dict[Which, object] | None = None
 
     @property
-    def input(self) -> Any:  # noqa: ANN401 - the input of any agent
+    def input(self) -> Asked:
         """The run's input: a copy for this call, or the value itself where it cannot change or be copied."""
         if not self._input:
             self._input.append(own_copy(self._given))
-        return self._input[0]
+        return cast("Asked", self._input[0])
 
     @property
     def depth(self) -> int:

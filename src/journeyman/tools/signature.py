@@ -36,6 +36,8 @@ class Signature:
     """What the model gives. Left out: the injected parameter, and what a partial has bound."""
     injected: str | None
     """The name of the parameter that takes the injected class."""
+    asked: tuple[object, ...]
+    """What stands in its brackets: `ToolContext[Db]` asks for `Db`."""
     is_async: bool
     problems: tuple[Problem, ...]
 
@@ -47,11 +49,17 @@ def read_signature(function: Function, inject: type) -> Signature:
     reader = _Reader(target, inject)
     declared = _open_parameters(function, reader.problems)
     parameters = [parameter for each in declared if (parameter := reader.read(each, described.parameters))]
+    asks = reader.asked[:1] not in ((), (object,), (Any,))
+    if asks and reader.injected not in positional_parameters(function)[:1]:
+        wrong = f"Its parameter {reader.injected!r} asks for deps, and is not the first."
+        hint = "Let it be the first: type checkers see only there what it asks for."
+        reader.problems.append(Problem("CONTEXT_NOT_FIRST", wrong, hint))
     return Signature(
         name=_name(function),
         description=described.description,
         parameters=tuple(parameters),
         injected=reader.injected,
+        asked=reader.asked,
         is_async=is_async(function),
         problems=tuple(reader.problems),
     )
@@ -63,12 +71,13 @@ def is_async(function: Function) -> bool:
     return inspect.iscoroutinefunction(underlying(function, unwrap=False))
 
 
-def injected_parameter(function: Function, inject: type) -> str | None:
-    """Return the name of the parameter that `read_signature` would find to be injected, whatever else there is."""
+def injected_parameter(function: Function, inject: type) -> tuple[str | None, tuple[object, ...]]:
+    """Return the name of the parameter that `read_signature` would find to be injected, and what stands in its
+    brackets, whatever else there is."""
     reader = _Reader(underlying(function), inject)
     for declared in _open_parameters(function):
         reader.read(declared, {})
-    return reader.injected
+    return reader.injected, reader.asked
 
 
 def positional_parameters(function: Function) -> list[str]:
@@ -142,6 +151,7 @@ class _Reader:
     def __init__(self, target: object, inject: type) -> None:
         self.problems: list[Problem] = []
         self.injected: str | None = None
+        self.asked: tuple[object, ...] = ()
         self._inject = inject
         self._globals: dict[str, object] = getattr(target, "__globals__", {})
 
@@ -158,11 +168,12 @@ class _Reader:
             hint = "Import it where the function is defined, outside TYPE_CHECKING."
             self.problems.append(Problem("UNRESOLVED_ANNOTATION", wrong, hint))
             return None
-        if self._is_injected(annotation):
+        asked = self._asked_in(annotation)
+        if asked is not None:
             if self.injected is not None:
                 wrong = f"Parameters {self.injected!r} and {name!r} both take a {self._inject.__name__}."
                 self.problems.append(Problem("DUPLICATE_CONTEXT", wrong, "Keep one of them."))
-            self.injected = name
+            self.injected, self.asked = name, asked
             return None
         description = descriptions.get(name, "")
         return Parameter(name=name, annotation=annotation, default=declared.default, description=description)
@@ -184,12 +195,14 @@ class _Reader:
             frame = frame.f_back
         return names
 
-    def _is_injected(self, annotation: object) -> bool:
+    def _asked_in(self, annotation: object) -> tuple[object, ...] | None:
+        """Return what stands in the brackets of the injected class; None: it is another one."""
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
         if get_origin(annotation) in (Union, types.UnionType):
-            return {*get_args(annotation)} == {self._inject, types.NoneType}
-        return annotation is self._inject
+            kinds = [each for each in get_args(annotation) if each is not types.NoneType]
+            annotation = kinds[0] if len(kinds) == 1 else None
+        return get_args(annotation) if self._inject in (annotation, get_origin(annotation)) else None
 
 
 def _evaluated(annotation: object, names: dict[str, object]) -> object:

@@ -9,13 +9,27 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Final, Generic, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    Unpack,
+    cast,
+    overload,
+)
 
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
+from typing_extensions import TypeVar
 
 from journeyman.errors import DefinitionError, Problem
 from journeyman.model import ToolSpec
@@ -27,6 +41,8 @@ from journeyman.types import READY_TOOLS, Effect, JsonObject, ReadyTool, ToolRes
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
+Needs = TypeVar("Needs", default=object, contravariant=True)
+D = TypeVar("D")
 
 
 CacheScope: TypeAlias = Literal["attempt", "run"]
@@ -42,7 +58,7 @@ class MiddlewareCall:
     tool_name: str
     arguments: dict[str, object]
     """As the tool will get them. What a middleware changes here, those inside it and the tool see."""
-    context: ToolContext
+    context: ToolContext[Any]
 
     @property
     def tool_use_id(self) -> str:
@@ -79,19 +95,21 @@ class _Binding:
     """How a tool's arguments are checked, and how they reach its handler."""
 
     arguments: Arguments
-    call: Callable[[dict[str, object], ToolContext | None], object]
+    call: Callable[[dict[str, object], ToolContext[Any] | None], object]
     is_async: bool
     """True when the handler is known to return an awaitable."""
     wants_context: bool
     """False when the handler has no place for a `ToolContext`."""
+    asked: tuple[object, ...] = ()
+    """What its `ToolContext` asks for: the type of the deps, and that of the input."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tool(Generic[P, R]):
+class Tool(Generic[P, R, Needs]):
     """Something that a model may call. Called as a function, it is the function.
 
     Given a JSON Schema, the handler takes the arguments as one dict, and the `ToolContext` if it has a parameter of
-    that type or a second one.
+    that type or a second one. `Needs` is the type of the deps that its context asks for.
     """
 
     name: str
@@ -176,11 +194,21 @@ class Tool(Generic[P, R]):
         return self._binding.is_async
 
     @property
+    def asked_deps(self) -> tuple[object, ...]:
+        """The types of the deps that it asks for; none: it takes any."""
+        return self._binding.asked[:1]
+
+    @property
+    def asked_input(self) -> object:
+        """The type of the run's input that it asks for; Any: it takes any."""
+        return self._binding.asked[1] if len(self._binding.asked) > 1 else Any
+
+    @property
     def may_be_quoted(self) -> bool:
         """False when what the model wrote may hold secrets, so that no error may repeat it."""
         return self._binding.arguments.may_be_quoted
 
-    def invoke(self, arguments: dict[str, object], context: ToolContext | None) -> object:
+    def invoke(self, arguments: dict[str, object], context: ToolContext[Any] | None) -> object:
         """Call the handler with parsed arguments. What it returns may have to be awaited."""
         return self._binding.call(arguments, context)
 
@@ -189,16 +217,18 @@ class Tool(Generic[P, R]):
         return f"{self.name}:{canonical(arguments)}"
 
 
-AnyTool: TypeAlias = Tool[..., object]
+AnyTool: TypeAlias = Tool[..., object, Any]
 
 
 def _bound_raw(schema: JsonObject, handler: Callable[..., object]) -> _Binding:
     given = RawSchema(schema if isinstance(schema, dict) else {})  # pyright: ignore[reportUnnecessaryIsInstance] - users' code may not be typed
-    return _Binding(given, _raw_call(handler), is_async(handler), wants_context=True)
+    name, asked = injected_parameter(handler, ToolContext)
+    return _Binding(given, _raw_call(handler, name), is_async(handler), wants_context=True, asked=asked)
 
 
-def _raw_call(handler: Callable[..., object]) -> Callable[[dict[str, object], ToolContext | None], object]:
-    name = injected_parameter(handler, ToolContext)
+def _raw_call(
+    handler: Callable[..., object], name: str | None
+) -> Callable[[dict[str, object], ToolContext[Any] | None], object]:
     by_position = positional_parameters(handler)
     if name is None:
         return handler if len(by_position) > 1 else lambda arguments, context: handler(arguments)
@@ -209,23 +239,46 @@ def _raw_call(handler: Callable[..., object]) -> Callable[[dict[str, object], To
 
 def _typed_call(
     function: Callable[..., object], injected: str | None
-) -> Callable[[dict[str, object], ToolContext | None], object]:
+) -> Callable[[dict[str, object], ToolContext[Any] | None], object]:
     if injected is None:
         return lambda arguments, context: function(**arguments)
     return lambda arguments, context: function(**arguments, **{injected: context})
 
 
+class Decorator(Protocol):
+    """Makes a tool of a function."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[ToolContext[D, Any], P], R], /
+    ) -> Tool[Concatenate[ToolContext[D, Any], P], R, D]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    function: Callable[Concatenate[ToolContext[D, Any], P], R],
+    /,
+    *,
+    name: str = ...,
+    description: str = ...,
+    **options: Unpack[ToolOptions],
+) -> Tool[Concatenate[ToolContext[D, Any], P], R, D]: ...
 @overload
 def tool(
     function: Callable[P, R], /, *, name: str = ..., description: str = ..., **options: Unpack[ToolOptions]
 ) -> Tool[P, R]: ...
 @overload
+def tool(*, name: str = ..., description: str = ..., **options: Unpack[ToolOptions]) -> Decorator: ...
 def tool(
-    *, name: str = ..., description: str = ..., **options: Unpack[ToolOptions]
-) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-def tool(
-    function: Callable[P, R] | None = None, /, *, name: str = "", description: str = "", **options: Unpack[ToolOptions]
-) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    **options: Unpack[ToolOptions],
+) -> Tool[..., Any, Any] | Decorator:
     """Make a tool of a function: `@tool`, `@tool(parallel=True)`, or `tool(function, name="search")`.
 
     Name and description come from the function and its docstring unless they are given. Each parameter needs a type;
@@ -235,23 +288,25 @@ def tool(
         DefinitionError: it lists everything that is wrong with the function or the options.
     """
 
-    def decorate(function: Callable[P, R]) -> Tool[P, R]:
+    def decorate(function: Callable[..., Any], /) -> Tool[..., Any, Any]:
         return _made(function, name, description, options)
 
     return decorate if function is None else decorate(function)
 
 
-def _made(function: Callable[P, R], name: str, description: str, options: ToolOptions) -> Tool[P, R]:
+def _made(function: Callable[P, R], name: str, description: str, options: ToolOptions) -> Tool[P, R, Any]:
     signature = read_signature(function, ToolContext)
     fields, problems = _compiled(signature)
     call = _typed_call(function, signature.injected)
-    made = Tool(
+    made: Tool[P, R, Any] = Tool(
         name or signature.name,
         description or signature.description,
         fields.input_schema,
         function,
         **options,
-        _binding=_Binding(fields, call, signature.is_async, wants_context=signature.injected is not None),
+        _binding=_Binding(
+            fields, call, signature.is_async, wants_context=signature.injected is not None, asked=signature.asked
+        ),
     )
     problems += tool_problems(made)
     if problems:
@@ -284,6 +339,25 @@ def _name_problems(name: str) -> list[Problem]:
         hint = "Use 1 to 128 of the characters a-z, A-Z, 0-9, _ and -."
         return [Problem("INVALID_TOOL_NAME", f"Providers do not take {name!r} as the name of a tool.", hint)]
     return []
+
+
+def reserved_problems(names: Sequence[tuple[str, str]], helpers: Collection[str]) -> Iterator[Problem]:
+    """Give what is wrong with the names of the tools that hand in, each with its role, beside those of the helpers."""
+    taken = set(helpers)
+    for role, name in names:
+        if not TOOL_NAME.fullmatch(name):
+            yield Problem(
+                "INVALID_TOOL_NAME",
+                f"The {role} tool's name {name!r} is not 1 to 128 letters, digits, '_' or '-'.",
+                "Choose another name.",
+            )
+        if name in taken:
+            yield Problem(
+                "RESERVED_TOOL_NAME",
+                f"The {role} tool is named {name!r}, as another tool is.",
+                "Rename one of the two.",
+            )
+        taken.add(name)
 
 
 def _option_problems(tool: AnyTool) -> Iterator[Problem]:

@@ -62,7 +62,7 @@ class Asking:
     """What waits for the user, oldest first. It all happens in the thread of the chat."""
 
     def __init__(
-        self, agent: Agent[Any, Any], answer: Callable[[str, Decision | str], None], show: Callable[[Prompt], None]
+        self, agent: Agent[Any, Any, Any], answer: Callable[[str, Decision | str], None], show: Callable[[Prompt], None]
     ) -> None:
         """`answer` takes an id and its answer. `show` takes what the input line is for from now on."""
         self._agent = agent

@@ -107,7 +107,7 @@ def _tell_how_to_go_on(target: str, sessions: SessionFile) -> None:
     PlainScreen(stderr_console()).say([Line(text=text, style="dim", rows=3)])
 
 
-def _gate(agent: Agent[Any, Any], target: str, mode: Mode | None) -> Permission | None:
+def _gate(agent: Agent[Any, Any, Any], target: str, mode: Mode | None) -> Permission | None:
     """Return the gate around the agent: for one without a gate of its own, or where a mode is asked for."""
     if mode is None and agent.gate:
         return None
@@ -121,7 +121,7 @@ def _gate(agent: Agent[Any, Any], target: str, mode: Mode | None) -> Permission 
 # -- in a terminal ----------------------------------------------------------------------------------------------------
 
 
-def _converse(loop: AgentLoop, agent: Agent[Any, Any], host: Host, sessions: SessionFile, *, debug: bool) -> int:
+def _converse(loop: AgentLoop, agent: Agent[Any, Any, Any], host: Host, sessions: SessionFile, *, debug: bool) -> int:
     view = View()
     dialog = Dialog(agent, view, sessions)
     # Closing the loop may wait for a thread of the user's. The terminal ends the process then.
@@ -138,7 +138,7 @@ def _converse(loop: AgentLoop, agent: Agent[Any, Any], host: Host, sessions: Ses
     return dialog.exit_code
 
 
-async def _conversed_in_terminal(agent: Agent[Any, Any], host: Host, dialog: Dialog, terminal: Terminal) -> None:
+async def _conversed_in_terminal(agent: Agent[Any, Any, Any], host: Host, dialog: Dialog, terminal: Terminal) -> None:
     async with dialog.sessions.opened(agent, host, dialog.hear) as chat:
         dialog.say(list(_greeting(agent, host, dialog.sessions, chat)))
         dialog.attach(chat)
@@ -179,7 +179,7 @@ def _writable(path: Path) -> Path | None:
     return path
 
 
-def _greeting(agent: Agent[Any, Any], host: Host, sessions: SessionFile, chat: Chat[Any, Any]) -> Iterator[Line]:
+def _greeting(agent: Agent[Any, Any, Any], host: Host, sessions: SessionFile, chat: Chat[Any, Any]) -> Iterator[Line]:
     model = host.model or agent.model
     name = model if isinstance(model, str) else f"{model.provider}:{model.name}"
     yield Line(name=agent.name, text=f"· {name}")
@@ -211,7 +211,7 @@ def _converse_plainly(loop: AgentLoop, plain: _Plain, host: Host, *, debug: bool
 class _Plain:
     """A chat with nobody who answers."""
 
-    def __init__(self, agent: Agent[Any, Any], sessions: SessionFile, stdout: Stdout) -> None:
+    def __init__(self, agent: Agent[Any, Any, Any], sessions: SessionFile, stdout: Stdout) -> None:
         self.agent: Final = agent
         self.view: Final = View()
         self.dialog: Final = Dialog(agent, self.view, sessions, shows_answers=False)

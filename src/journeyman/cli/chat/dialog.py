@@ -43,7 +43,7 @@ class Dialog:
     """What goes on between the user and one chat."""
 
     def __init__(
-        self, agent: Agent[Any, Any], view: View, sessions: SessionFile, *, shows_answers: bool = True
+        self, agent: Agent[Any, Any, Any], view: View, sessions: SessionFile, *, shows_answers: bool = True
     ) -> None:
         self.view: Final = view
         self.sessions: Final = sessions

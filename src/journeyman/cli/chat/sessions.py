@@ -46,7 +46,9 @@ class SessionFile:
         return self.given or data_folder() / "sessions.sqlite"
 
     @asynccontextmanager
-    async def opened(self, agent: Agent[Any, Any], host: Host, on_event: Listener) -> AsyncGenerator[Chat[Any, Any]]:
+    async def opened(
+        self, agent: Agent[Any, Any, Any], host: Host, on_event: Listener
+    ) -> AsyncGenerator[Chat[Any, Any]]:
         """Open the chat. What goes on in its background ends with it; it is told of what ends before.
 
         Raises:
@@ -66,7 +68,7 @@ class SessionFile:
                 self.id, self.notice = chat.session.id, chat.session.notice or ""
             yield chat
 
-    def _wanted(self, agent: Agent[Any, Any]) -> str | None:
+    def _wanted(self, agent: Agent[Any, Any, Any]) -> str | None:
         if self.given is None:
             make_folder(self.path.parent)
         if self.resume != LATEST:

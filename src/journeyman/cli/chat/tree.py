@@ -38,7 +38,7 @@ _MESSAGES_RECALLED: Final = 12
 class ChatTree:
     """Makes lines of events, and knows the line that the model is writing."""
 
-    def __init__(self, agent: Agent[Any, Any], *, shows_answers: bool = True) -> None:
+    def __init__(self, agent: Agent[Any, Any, Any], *, shows_answers: bool = True) -> None:
         """Without `shows_answers`, the model's words are shown where calls follow, and when they are complete."""
         self._agent = agent
         self._shows_answers = shows_answers
