@@ -71,6 +71,7 @@ check: $(VENV_STAMP) ## The gate: format, lint, types, dependencies, architectur
 	step $(BIN)/ruff format --check .; \
 	step $(BIN)/ruff check .; \
 	step $(BIN)/pyright --project pyproject.toml --pythonpath $(BIN)/python; \
+	step $(BIN)/mypy; \
 	step $(BIN)/deptry --no-ansi src; \
 	step $(BIN)/pytest --randomly-seed=$(SEED) tests/test_architecture.py tests/test_names.py tests/test_repository.py; \
 	step $(BIN)/python -m tests.support.called_once; \

@@ -7,7 +7,7 @@ import os
 from typing import Literal
 
 from journeyman import Agent, Callbacks, run_sync, tool
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import Answer, Scripted, call
 
 PER_METRE = {"metre": 1.0, "foot": 3.28084, "yard": 1.09361}
 
@@ -32,7 +32,7 @@ def divide(dividend: float, divisor: float) -> float:
     return dividend / divisor
 
 
-answers = [
+answers: list[Answer] = [
     [call("convert", value=100, source="yard"), call("convert", value=100, source="ell")],
     [call("divide", dividend=91.44, divisor=0), call("divide", dividend=91.44, divisor=4), call("multiply", a=2, b=2)],
     "100 yards are 91.44 metres; a quarter of that is 22.86 metres.",

@@ -8,7 +8,7 @@ import os
 from pydantic import BaseModel
 
 from journeyman import Agent, Callbacks, Limits, Output, Reflection, Submit, run_sync
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import Answer, Scripted, call
 
 
 class Stop(BaseModel):
@@ -34,7 +34,7 @@ def plan(**minutes: int) -> dict[str, object]:
     return {"stops": [{"place": place, "minutes": value} for place, value in minutes.items()]}
 
 
-answers = [
+answers: list[Answer] = [
     call("plan", plan(museum=120, market=45, harbour=60)),
     call("plan", plan(museum=90, market=30, harbour=60)),
     call("hand_in"),

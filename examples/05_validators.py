@@ -8,7 +8,7 @@ import os
 from pydantic import BaseModel
 
 from journeyman import Agent, Failure, Limits, Output, Rejected, Success, run_sync, validation_context
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import Answer, Scripted, call
 
 AWAY = {"Ada": {"mon"}, "Bob": {"tue", "wed"}, "Cleo": {"thu"}}
 
@@ -32,7 +32,7 @@ async def fair(rota: Rota) -> None:
         raise ValueError(f"Somebody works twice (attempt {validation_context().attempt}).")
 
 
-answers = [
+answers: list[Answer] = [
     call("output", mon="Ada", tue="Bob", wed="Cleo"),
     call("output", mon="Cleo", tue="Ada", wed="Cleo"),
     call("output", mon="Bob", tue="Ada", wed="Cleo"),

@@ -8,7 +8,7 @@ import os
 
 from journeyman import Agent, Limits, ToolContext, ToolResult, run_sync, tool
 from journeyman.events import Event, ToolCalled, ToolFinished, ToolProgress
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import Answer, Scripted, call
 
 DEGREES = {"Bern": 21, "Oslo": 14, "Rome": 29}
 
@@ -21,7 +21,7 @@ async def forecast(city: str, ctx: ToolContext) -> str:
     return f"{city}: {DEGREES[city]} degrees"
 
 
-answers = [
+answers: list[Answer] = [
     [call("forecast", city="Bern"), call("forecast", city="Oslo"), call("forecast", city="Paris")],
     [call("forecast", city="Rome"), call("forecast", city="Bern")],
     "Rome is the warmest.",

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 
 from journeyman import Agent, Callbacks, Success, ToolContext, run_sync, tool
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import Answer, Scripted, call
 
 PRICES = {"bread": 4.20, "cheese": 7.80, "wine": 19.50}
 
@@ -39,7 +39,7 @@ def prices() -> dict[str, float]:
     return PRICES
 
 
-answers = [
+answers: list[Answer] = [
     call("prices"),
     [call("buy", item="bread"), call("buy", item="wine"), call("buy", item="cheese")],
     "Bread and cheese it is.",

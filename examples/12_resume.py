@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from journeyman import Agent, Host, InMemoryJournal, dump_messages, load_messages, run_sync, tool
-from journeyman.models.scripted import FromFunction, Scripted, call
+from journeyman.models.scripted import Answer, FromFunction, Scripted, call
 
 # -- a stored conversation --------------------------------------------------------------------------------------------
 
@@ -40,7 +40,11 @@ def pay(amount: float) -> str:
     raise KeyboardInterrupt  # here the process dies
 
 
-answers = [call("reserve", seat="7C", id="a"), call("pay", amount=120, id="b"), "Please check whether 120 was paid."]
+answers: list[Answer] = [
+    call("reserve", seat="7C", id="a"),
+    call("pay", amount=120, id="b"),
+    "Please check whether 120 was paid.",
+]
 agent = Agent(name="clerk", model=Scripted(answers), tools=[reserve, pay])
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from journeyman import Agent, run_sync
 from journeyman.events import Event, ToolCalled, ToolFinished
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import Answer, Scripted, call
 from journeyman.toolbox import Workspace
 
 PROGRAM = """\
@@ -19,7 +19,7 @@ echo "mean: $((total / $#))"
 """
 MENDED = 'echo "mean: $((total / ($# > 0 ? $# : 1)))"'
 
-answers = [
+answers: list[Answer] = [
     call("edit", path="mean.sh", old_text='echo "mean: $((total / $#))"', new_text=MENDED),
     [call("bash", command="bash mean.sh 2>&1 | grep -o 'division by 0'"), call("read", path="mean.sh")],
     call("edit", path="mean.sh", old_text='echo "mean: $((total / $#))"', new_text=MENDED),

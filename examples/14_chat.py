@@ -4,7 +4,7 @@ import asyncio
 
 from journeyman import Agent, Chat, Event, ask_user, tool
 from journeyman.events import QuestionAsked, ToolCalled, ToolFinished
-from journeyman.models.scripted import Scripted, call
+from journeyman.models.scripted import Answer, Scripted, call
 
 searching, found = asyncio.Event(), asyncio.Event()
 
@@ -25,7 +25,7 @@ async def book(hotel: str) -> str:
     return f"booked {hotel}"
 
 
-answers = [
+answers: list[Answer] = [
     [call("search", city="Oslo"), call("book", hotel="Grand")],
     call("ask_user", question="Which one?", options=["Grand", "Harbour"]),
     "The Harbour it is. Shall I book?",

@@ -124,7 +124,7 @@ class Table:
         """Return how many rows have this value, compared as text, in this column; None is an empty cell."""
         sql = f"SELECT COUNT(*) FROM {quoted(self.name)} WHERE CAST({quoted(column)} AS TEXT) IS ?"
         with self._reading(MAX_SECONDS) as connection:
-            return connection.execute(sql, (value,)).fetchone()[0]
+            return int(connection.execute(sql, (value,)).fetchone()[0])
 
     def describe(self) -> Description:
         """Say what is in the table."""

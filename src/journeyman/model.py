@@ -49,7 +49,7 @@ class Settings:
     `cache_mark`; `off` nothing (a cache write costs more than a plain read, so one-shot runs may want it off)."""
     tool_choice: ToolChoice = "auto"
     stop_sequences: tuple[str, ...] = ()
-    extra: JsonObject = field(default_factory=dict[str, object])  # type: ignore[arg-type]
+    extra: JsonObject = field(default_factory=dict[str, object])  # pyright: ignore[reportAssignmentType]
     """Further fields of the provider's request body, sent as they are."""
 
 

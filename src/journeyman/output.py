@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Final, Generic, Literal, TypeAlias, cast
+from typing import Any, Final, Generic, Literal, TypeAlias, cast
 
 from typing_extensions import TypeForm, TypeVar
 
@@ -126,7 +126,10 @@ come second, if it needs them."""
 class PerRun:
     """Makes a stop guard for each run, so that a guard which counts or remembers shares nothing between runs."""
 
-    factory: Callable[..., StopGuard | Awaitable[StopGuard | None] | None]
+    factory: (
+        Callable[[str, str], StopGuard | Awaitable[StopGuard | None] | None]
+        | Callable[[str, str, Any], StopGuard | Awaitable[StopGuard | None] | None]
+    )
     """Called as a run begins, with the agent's name and the task, the input as a text or as JSON; and with the run's
     deps, if it needs three. None: no guard."""
 

@@ -160,7 +160,7 @@ async def test_the_limits_that_a_run_overrides_are_those_that_are_told(stage: St
 
 async def test_a_snapshot_cannot_be_changed(stage: Stage) -> None:  # A27
     def change(context: CallbackContext, *given: object) -> None:
-        context.attempt = 5  # type: ignore[misc]
+        context.attempt = 5  # pyright: ignore[reportAttributeAccessIssue] - this is the test
 
     callbacks = Callbacks(on_iteration_start=change)
     result = await run(talker(stage.model(["Done."])), "Go.", callbacks=callbacks)

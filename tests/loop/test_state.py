@@ -261,7 +261,7 @@ async def test_asking_for_the_wrong_type_is_an_error_result(stage: Stage) -> Non
 async def test_the_position_in_the_run_is_not_the_tools_to_change(stage: Stage) -> None:  # X1, X2
     @tool(thread=False)
     def cheat(context: ToolContext) -> None:
-        context.attempt = 99  # type: ignore[misc] - this is the test
+        context.attempt = 99  # pyright: ignore[reportAttributeAccessIssue] - this is the test
 
     @tool(thread=False)
     def where(context: ToolContext) -> str:

@@ -60,7 +60,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "an error prompt": ({"error_prompt": of_none}, ["INVALID_PROMPT"], "a Rejection"),
     "a validator": ({"validators": [of_none]}, ["INVALID_VALIDATOR"], "of_none, cannot be called with an output"),
     "a validator of two": ({"validators": [of_two]}, ["INVALID_VALIDATOR"], "and no more"),
-    "a reflection": ({"output": Output(Report, reflection=Reflection(of_two))}, ["INVALID_REFLECTION"], "a draft"),  # pyright: ignore[reportArgumentType]
+    "a reflection": ({"output": Output(Report, reflection=Reflection(of_two))}, ["INVALID_REFLECTION"], "a draft"),  # pyright: ignore[reportArgumentType, reportUnknownArgumentType]
     "an agent as tool": ({"tools": [HELPER]}, ["INVALID_TOOL"], "tools=[Subagents(agent)]"),
     "an agent as tools": ({"tools": HELPER}, ["INVALID_SECTION"], "Subagents(agent)"),
     "an unentered server": ({"tools": Tasks()}, ["INVALID_SECTION"], "async with mcp(…) as tools"),
@@ -118,7 +118,8 @@ def test_a_function_that_may_take_more_or_less_is_accepted() -> None:  # D44
 
 @pytest.mark.parametrize("name", ["callbacks", "on_event", "host", "abort", "history", "max_attempts"])
 async def test_a_wrong_argument_is_a_failure_and_no_exception(stage: Stage, name: str) -> None:  # D44, R38
-    failure = failed(await run(talker(stage.model(["Never."])), "Go.", **{name: 3.5}))  # pyright: ignore[reportArgumentType]
+    wrong: Any = {name: 3.5}
+    failure = failed(await run(talker(stage.model(["Never."])), "Go.", **wrong))
     assert (failure.code, failure.history, stage.n_requests) == ("INVALID_INPUT", (), 0)
     assert name in failure.error.message
 

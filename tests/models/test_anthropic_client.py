@@ -281,7 +281,7 @@ async def test_credentials_that_are_missing_are_a_fault_of_the_credentials() -> 
         error = await failure_of(AnthropicClientModel("claude-sonnet-5-5", client=client))
     assert (error.kind, error.usage) == ("auth", Usage())
     assert "no token in reach" in str(error)
-    vertex = AsyncAnthropicVertex(region="global", project_id=None, access_token=KEY)  # type: ignore[arg-type]
+    vertex = AsyncAnthropicVertex(region="global", project_id=None, access_token=KEY)  # pyright: ignore[reportArgumentType]
     async with vertex:
         error = await failure_of(AnthropicClientModel("claude-sonnet-5-5", client=vertex))
     assert error.kind == "bad_request"

@@ -7,10 +7,10 @@ import gc
 import re
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -305,8 +305,10 @@ def test_files_of_a_result_follow_its_words() -> None:
 def test_a_file_that_the_model_cannot_read_is_left_out_of_a_result_with_a_word() -> None:
     blind = ModelProfile(supports_image_input=False, supports_document_input=False)
     result = Message("user", (ToolResult((Text("see"), PIXEL, PAPER), tool_use_id="c"),))
-    ((part,),) = [message.parts for message in Encoder("bridge:x", blind).messages([result], marks=False)]
-    assert part.content == (  # type: ignore[union-attr]
+    ((part,),) = [
+        cast("Sequence[Any]", message.parts) for message in Encoder("bridge:x", blind).messages([result], marks=False)
+    ]
+    assert part.content == (
         "see\n[This image is left out: the model cannot read it.]\n"
         "Document 'Plan'\n[This document is left out: the model cannot read it.]"
     )
@@ -328,10 +330,10 @@ def test_a_result_has_the_name_of_its_tool_and_ids_that_every_provider_takes() -
     asked, answered = Encoder("bridge:x", ModelProfile()).messages(
         [call, Message("user", (ToolResult("9", tool_use_id="functions.query:0"),))], marks=False
     )
-    (sent,), (result,) = asked.parts, answered.parts
-    assert (sent.tool_name, result.tool_name) == ("que_ry", "que_ry")  # type: ignore[union-attr]
-    assert sent.tool_call_id == result.tool_call_id  # type: ignore[union-attr]
-    assert re.fullmatch(r"id_[0-9a-f]{24}", result.tool_call_id)  # type: ignore[union-attr]
+    (sent,), (result,) = cast("Sequence[Any]", asked.parts), cast("Sequence[Any]", answered.parts)
+    assert (sent.tool_name, result.tool_name) == ("que_ry", "que_ry")
+    assert sent.tool_call_id == result.tool_call_id
+    assert re.fullmatch(r"id_[0-9a-f]{24}", result.tool_call_id)
 
 
 def test_a_message_that_continues_is_joined_to_the_one_before() -> None:

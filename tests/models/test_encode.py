@@ -496,7 +496,7 @@ WRONG_BUDGET = "budget of 1023 is not between 1024 and max_tokens, which is 6400
         (CHAT, Settings(extra={"stream": []}), "Settings.extra has ['stream']"),
         (GPT, Settings(extra={"input": []}), "Settings.extra has ['input']"),
         (GPT, Settings(extra={"previous_response_id": "r"}), "Settings.extra has ['previous_response_id']"),
-        *[(model, Settings(extra={"x": {1, 2}}), "cannot be written as JSON") for model in MODELS],  # type: ignore[dict-item]
+        *[(model, Settings(extra={"x": {1, 2}}), "cannot be written as JSON") for model in MODELS],  # pyright: ignore[reportArgumentType]
     ],
 )
 def test_settings_that_the_api_would_refuse_are_refused_before_anything_is_sent(

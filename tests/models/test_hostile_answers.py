@@ -205,7 +205,7 @@ def test_a_long_answer_that_was_asked_for_is_taken() -> None:
 @pytest.mark.parametrize("n", range(6))
 def test_a_negative_use_is_refused(n: int) -> None:
     names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "cost")
-    usage = Usage(requests=1, **{names[n]: -1})  # type: ignore[arg-type]  # one of them is a float
+    usage = Usage(requests=1, **{names[n]: -1})  # pyright: ignore[reportArgumentType]  # one of them is a float
     for part in (UsageSeen(usage), ResponseStarted("m", "i", usage), ResponseFinished("end_turn", usage=usage)):
         collector = Collector()
         with pytest.raises(UnusableAnswer, match="reports a negative use"):

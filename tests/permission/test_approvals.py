@@ -102,7 +102,7 @@ async def test_outside_of_the_roots_every_approval_shrinks_to_one_call(workshop:
     assert len(approver.asked) == 2
 
 
-@pytest.mark.parametrize("answer", ["yes", True, None, Allow("forever"), Allow(["once"])])  # type: ignore[arg-type]
+@pytest.mark.parametrize("answer", ["yes", True, None, Allow("forever"), Allow(["once"])])  # pyright: ignore[reportArgumentType]
 async def test_an_answer_that_is_none_is_a_denial(workshop: Workshop, answer: object) -> None:
     approver = Approver(answer)  # pyright: ignore[reportArgumentType] - what an approver may give
     gate = Permission(roots=[workshop.root])

@@ -199,7 +199,7 @@ def test_a_tool_acts_as_a_ready_one_or_none() -> None:
     async def run_it(command: str) -> None: ...
 
     with pytest.raises(DefinitionError, match=r"It acts as 'sh', which is no ready tool\. There are read, ls, grep"):
-        tool(run_it, acts_as="sh")  # pyright: ignore[reportArgumentType] - what users may write
+        tool(run_it, acts_as="sh")  # pyright: ignore[reportCallIssue, reportArgumentType] - what users may write
 
 
 def test_what_a_call_resembles_is_told_beside_what_it_is() -> None:

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Final
+from typing import Final, cast
 
 import genai_prices
 from genai_prices import types as theirs
@@ -77,9 +77,9 @@ def table(day: date) -> dict[str, object]:
 def text(day: date) -> str:
     """Return the table as it is stored: one line for each model, so that a change can be read."""
     whole = table(day)
-    prices = whole.pop("prices")
+    prices = cast("dict[str, object]", whole.pop("prices"))
     head = json.dumps(whole, indent=1, ensure_ascii=False).removesuffix("\n}")
-    lines = (f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in dict(prices).items())  # type: ignore[call-overload]
+    lines = (f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in prices.items())
     return f'{head},\n "prices": {{\n' + ",\n".join(lines) + "\n }\n}\n"
 
 

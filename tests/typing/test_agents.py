@@ -120,7 +120,7 @@ async def test_the_input_is_the_one_that_was_declared() -> None:  # R67
     agent = Agent(name="a", model=scripted("Hello.", "Hello."), input=Question, prompt=prompt)
     assert_type(agent, Agent[str, Question])
     assert_type(await run(agent, Question("moles")), Success[str] | Failure)
-    await run(agent, "moles")  # pyright: ignore[reportArgumentType] - not a question
+    await run(agent, "moles")  # type: ignore[misc]  # pyright: ignore[reportArgumentType] - not a question
 
 
 async def test_both_may_be_declared() -> None:  # R67
@@ -164,26 +164,26 @@ def test_reflection_and_submit_cannot_be_parted() -> None:  # R10, R17
     assert_type(Reflection(preview, submit=Submit(name="hand_in")), Reflection[Report])
     assert Output(Report, reflection=preview_later).reflecting() is not None
     with pytest.raises(TypeError):
-        Output(Report, submit=Submit())  # pyright: ignore[reportCallIssue] - no submit without a reflection
+        Output(Report, submit=Submit())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no submit without a reflection
     with pytest.raises(TypeError):
-        Reflection(submit=Submit())  # pyright: ignore[reportCallIssue] - no reflection without a handler
+        Reflection(submit=Submit())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no reflection without a handler
 
 
 def test_a_reflection_takes_the_output() -> None:  # R10, R22, R67
-    Output(Report, reflection=is_text)  # pyright: ignore[reportArgumentType] - it takes a text
-    Output(Report, reflection=len)  # pyright: ignore[reportArgumentType] - it gives a number
-    Output(str, reflection=is_text)  # pyright: ignore[reportArgumentType] - it gives nothing
+    Output(Report, reflection=is_text)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - it takes a text
+    Output(Report, reflection=len)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - it gives a number
+    Output(str, reflection=is_text)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - it gives nothing
 
 
 def test_a_validator_takes_the_output_and_gives_nothing() -> None:  # R67
-    Agent(name="a", model="a:b", output=Output(Report), validators=[is_text])  # pyright: ignore[reportArgumentType]
-    Agent(name="a", model="a:b", output=Output(Report), validators=[preview])  # pyright: ignore[reportArgumentType]
+    Agent(name="a", model="a:b", output=Output(Report), validators=[is_text])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    Agent(name="a", model="a:b", output=Output(Report), validators=[preview])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
     Agent(name="a", model="a:b", validators=[is_text])
 
 
 def test_tools_are_tools_and_not_functions() -> None:  # R67
     with pytest.raises(DefinitionError):
-        Agent(name="a", model="a:b", tools=[preview])  # pyright: ignore[reportArgumentType] - not decorated
+        Agent(name="a", model="a:b", tools=[preview])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType] - not decorated
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------
@@ -203,9 +203,9 @@ async def test_a_decorated_function_stays_what_it_was() -> None:  # R67
     assert_type(add(1, b=2), int)
     assert add(1) == 2
     with pytest.raises(TypeError):
-        add("1")  # pyright: ignore[reportArgumentType] - not a number
+        add("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - not a number
     with pytest.raises(TypeError):
-        add()  # pyright: ignore[reportCallIssue] - no number
+        add()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no number
     later: Callable[[str, ToolContext], Awaitable[list[str]]] = query
     assert later is query
 
@@ -222,7 +222,7 @@ def test_tools_of_any_signature_go_together() -> None:  # R18, R67
 
 def test_options_of_a_tool_are_checked() -> None:  # R67
     with pytest.raises(DefinitionError):
-        tool(preview, effect="sometimes")  # pyright: ignore[reportArgumentType] - no effect
+        tool(preview, effect="sometimes")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType] - no effect
 
 
 async def test_state_has_the_type_that_was_asked_for() -> None:  # R67
@@ -258,7 +258,7 @@ async def test_callbacks_are_typed() -> None:  # R31, R32, R67
     agent = Agent(name="a", model=scripted(call("add", a=1), "Done."), tools=[add])
     await run(agent, "Go.", callbacks=callbacks)
     assert told == ["1 add {'a': 1}", "False 2"]
-    Callbacks(on_tool_call=wrong)  # pyright: ignore[reportArgumentType] - too few, of another type
+    Callbacks(on_tool_call=wrong)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - too few, of another type
 
 
 def test_what_a_validator_may_know_is_typed() -> None:  # X10
@@ -277,7 +277,7 @@ def test_prompts_are_typed() -> None:  # X16
         return len(question.about)
 
     Agent(name="a", model="a:b", input=Question, system=system, prompt=prompt)
-    Agent(name="a", model="a:b", input=Question, prompt=counted)  # pyright: ignore[reportArgumentType] - a number
+    Agent(name="a", model="a:b", input=Question, prompt=counted)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - a number
     Agent(name="a", model="a:b", system=system)  # pyright: ignore[reportArgumentType] - of another input
 
 

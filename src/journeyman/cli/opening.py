@@ -68,7 +68,7 @@ class AgentLoop:
         return self.runner.run(work)
 
     def agent(self, target: str, *, mcp: Path | None = None, pins: Path | None = None) -> Agent[Any, Any, Any]:
-        """Return the agent that `target` names, open, for runs; with the tools of the servers that the file `mcp` lists.
+        """Return the agent that `target` names, open; with the tools of the servers that `mcp` lists.
 
         Raises:
             Mistake: there is none, opening it failed, or it lacks its deps.

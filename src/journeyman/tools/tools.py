@@ -245,9 +245,15 @@ def _typed_call(
     return lambda arguments, context: function(**arguments, **{injected: context})
 
 
+class _NoContext:
+    """Taken by parameters of type `object` or `Any` alone: by this, type checkers tell them from a `ToolContext`."""
+
+
 class Decorator(Protocol):
     """Makes a tool of a function."""
 
+    @overload
+    def __call__(self, function: Callable[Concatenate[_NoContext, P], R], /) -> Tool[Concatenate[Any, P], R]: ...
     @overload
     def __call__(
         self, function: Callable[Concatenate[ToolContext[D, Any], P], R], /
@@ -256,6 +262,15 @@ class Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
 
 
+@overload
+def tool(
+    function: Callable[Concatenate[_NoContext, P], R],
+    /,
+    *,
+    name: str = ...,
+    description: str = ...,
+    **options: Unpack[ToolOptions],
+) -> Tool[Concatenate[Any, P], R]: ...
 @overload
 def tool(
     function: Callable[Concatenate[ToolContext[D, Any], P], R],

@@ -15,7 +15,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from pydantic_core import from_json
 
@@ -127,17 +127,12 @@ class AnthropicClientModel:
         from anthropic import AsyncStream, Timeout  # noqa: PLC0415 - an optional package, and 1.4 s to import
 
         # A redirect that is followed would take the key along.
-        options: dict[str, object] = {"headers": dict(self.headers), "max_retries": 0, "follow_redirects": False}
+        options: Any = {"headers": dict(self.headers), "max_retries": 0, "follow_redirects": False}
         if (timeouts := self.timeouts) is not None:
             options["timeout"] = Timeout(timeouts.idle_s, connect=timeouts.connect_s)
         try:
             return await self.client.post(
-                "/v1/messages",
-                body=body,
-                options=options,  # type: ignore[arg-type]
-                cast_to=object,
-                stream=True,
-                stream_cls=AsyncStream[object],
+                "/v1/messages", body=body, options=options, cast_to=object, stream=True, stream_cls=AsyncStream[object]
             )
         except Exception as error:  # noqa: BLE001 - whatever class a client or its credentials raise
             failure = _failure(error, self.client, begun=False)
@@ -165,7 +160,7 @@ def from_environment(
         ModelUnavailable: there is no key, the client is not an asynchronous one, or more is given than it takes.
     """
     if client is None:
-        return with_a_key(name, headers=headers, timeouts=timeouts, price=price, **more)  # type: ignore[arg-type]
+        return with_a_key(name, headers=headers, timeouts=timeouts, price=price, **more)  # pyright: ignore[reportArgumentType]
     if more:
         raise ModelUnavailable(
             f"With client=, the model {name!r} takes no {', '.join(sorted(more))}.",
