@@ -7,10 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
+from journeyman.errors import StoreError, quoted
 from journeyman.inbox import Queue
 from journeyman.types import NOTHING_USED, Message, ToolResult, Usage, UserContent, frozen
+
+MOST_ID_CHARS: Final = 200
+
+
+def check_session_id(id: object) -> None:
+    """Check an id of somebody's choosing.
+
+    Raises:
+        StoreError: it cannot be the id of a session.
+    """
+    if not isinstance(id, str):
+        fault = "is not a text"
+    elif not id.strip():
+        fault = "is blank"
+    elif len(id) > MOST_ID_CHARS:
+        fault = f"has {len(id):,} characters"
+    elif not id.isprintable() or id != id.strip():
+        fault = "has a blank at an end, or a character that cannot be shown"
+    elif set(id) & {"/", "\\"} or set(id) == {"."}:
+        fault = "is like a path"
+    else:
+        return
+    hint = (
+        f"Give 1 to {MOST_ID_CHARS} characters that can be shown, without slashes and not only dots, as in 'user-42'."
+    )
+    shown = quoted(id if len(id) <= 40 else f"{id[:40]}…") if isinstance(id, str) else repr(id)
+    raise StoreError(f"The session id {shown} {fault}.", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +122,12 @@ class Session(Protocol):
 class Sessions(Protocol):
     """Many stored conversations."""
 
-    def session(self, id: str | None = None, *, agent: str, any_agent: bool = False) -> Session:
-        """Open a session of the agent called `agent`: a new one, or the one with this id.
+    def session(self, id: str | None = None, *, agent: str, any_agent: bool = False, create: bool = False) -> Session:
+        """Open a session of the agent called `agent`: a new one, or the one with this id, which `create` makes if there
+        is none.
 
         Raises:
-            StoreError: there is none, or it is another agent's, unless `any_agent`.
+            StoreError: there is none, it is another agent's, unless `any_agent`, or the id cannot be one.
             SessionInUse: somebody has it open.
         """
         ...

@@ -104,20 +104,38 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         callbacks: Callbacks | None = None,
         on_event: Listener | None = None,
         any_agent: bool = False,
+        create: bool = False,
     ) -> AsyncGenerator[Chat[ChatOut, ChatIn]]:
-        """Chat with `agent` in a session of the file `place`: `async with Chat.open(agent, "chats.db") as chat:`.
+        """Chat with `agent` in a session kept at `place`: `async with Chat.open(agent, "chats.db") as chat:`.
 
-        `id` is that of an earlier session; None begins one, called `chat.session.id`. Whatever is said, queued or
-        answered is in the file before anything comes of it.
+        Whatever is said, queued or answered is kept before anything comes of it.
+
+        Args:
+            agent: Whom to chat with.
+            place: The path of a file, `sqlite:PATH`, an open `Store`, or an open `Durable`, which keeps sessions in the
+                file of its runs: the conversation outlives the process; a turn that was cut off is gone on with by
+                `continue_`, and is no durable run.
+            id: That of an earlier session; None begins one, called `chat.session.id`.
+            host: What surrounds the chat.
+            callbacks: As for `run`.
+            on_event: Hears every event.
+            any_agent: Also open what another agent has said.
+            create: Begin the session with this id if there is none. It may have up to 200 characters that can be
+                shown, but no slashes, and not only dots.
 
         Raises:
-            StoreError: the file cannot be used, there is no such session, or it is another agent's, unless `any_agent`.
-            SessionInUse: somebody has the session open.
+            DefinitionError: sessions cannot be kept at `place`.
+            StoreError: the place cannot be used, there is no such session, it is another agent's, or the id is no id.
+            SessionInUse: somebody has the session open, or begins it at this moment.
         """
         if isinstance(place, str | os.PathLike):
-            session = connect_session(os.fspath(place), id, agent=agent.name, any_agent=any_agent)
+            where = os.fspath(place)
+            session = connect_session(where, id, agent=agent.name, any_agent=any_agent, create=create)
+        elif not hasattr(place, "session"):  # users' code may not be typed
+            problem = Problem("INVALID_ARGUMENT", f"The place is {place!r}.", "Pass a path, a Store, or a Durable.")
+            raise DefinitionError("Chat.open", [problem])
         else:
-            session = place.session(id, agent=agent.name, any_agent=any_agent)
+            session = place.session(id, agent=agent.name, any_agent=any_agent, create=create)
         with closing(session):
             async with Chat(agent, host=host, callbacks=callbacks, on_event=on_event, session=session) as chat:
                 yield chat

@@ -42,9 +42,12 @@ class Redacted:
         self._sessions = sessions
         self._redact = tuple(redact)
 
-    def session(self, id: str | None = None, *, agent: str, any_agent: bool = False) -> RedactedSession:
+    def session(
+        self, id: str | None = None, *, agent: str, any_agent: bool = False, create: bool = False
+    ) -> RedactedSession:
         """Open a session, as `Store.session` does."""
-        return RedactedSession(self._sessions.session(id, agent=agent, any_agent=any_agent), Redactor(self._redact))
+        session = self._sessions.session(id, agent=agent, any_agent=any_agent, create=create)
+        return RedactedSession(session, Redactor(self._redact))
 
 
 class RedactedSession:
