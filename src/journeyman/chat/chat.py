@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
+from functools import partial
 from threading import get_ident
 from typing import Any, Final, Generic, cast
 
@@ -23,9 +24,10 @@ from journeyman.chat.runs import Runs
 from journeyman.chat.turn import ChatState, Hold, Turn
 from journeyman.connect import connect, connect_session
 from journeyman.errors import ChatBusy, ChatHeld, DefinitionError, ModelUnavailable, NothingToContinue, Problem
-from journeyman.events import Callbacks, Listener, TurnEnded
+from journeyman.events import Callbacks, Event, Listener, TurnEnded
 from journeyman.gate import Decision
 from journeyman.inbox import Inbox, Queue, Receipt
+from journeyman.loop.streaming import Events
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, opened
 from journeyman.result import Failure, Result, Success
@@ -185,6 +187,25 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         self._check_free()
         return self._begin(input, goes_on=False)
 
+    def stream(self, input: In) -> Events[Out]:
+        """Say `input`, and show every event of the turn as it happens, up to its `TurnEnded`.
+
+        Use it as `async with chat.stream(input) as events:`, iterate over `events`, then read `events.result`. Leaving
+        the block early aborts the turn and waits for its end; the chat goes on. Entering it raises what `start` raises.
+        """
+
+        def start(put: Listener) -> tuple[asyncio.Task[Result[Out]], Callable[[], None]]:
+            def show(event: Event) -> None:
+                put(event)
+                if isinstance(event, TurnEnded) and event.path == self._path:
+                    unsubscribe()
+
+            turn = self.start(input)
+            unsubscribe = self.subscribe(show)  # before the turn does anything
+            return cast("asyncio.Task[Result[Out]]", turn.task), partial(turn.abort, "the stream was left")
+
+        return Events(start)
+
     async def continue_(self) -> Result[Out]:
         """Go on without a prompt: with what waits in a queue, or where the last turn was interrupted.
 
@@ -245,7 +266,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         self._inbox.put_back()
         self._inbox.close()
         self._turn, self._last = None, result
-        self._watch.show(TurnEnded(path=self._path, result=result))
+        self._watch.show(TurnEnded(path=self._path, result=result, usage=turn.usage))
 
     # -- saying
 

@@ -129,6 +129,7 @@ class Runs:
     def _end(self, turn: Turn[Any]) -> None:
         used = turn.used()
         turn.run = None
+        turn.spent += used
         self.usage += used
         self.keep()
 
