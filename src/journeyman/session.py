@@ -51,6 +51,16 @@ class Waiting:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class TurnStart:
+    """Where a turn begins in a conversation. To undo the turn is to end the conversation there."""
+
+    position: int
+    """How many messages there were."""
+    n_blocks: int
+    """How many blocks the last of them held: what the turn says may have become part of it."""
+
+
 @frozen
 class Snapshot:
     """A conversation as it was when it was last written."""
@@ -63,6 +73,8 @@ class Snapshot:
     """The texts that had been queued and not said, oldest first."""
     usage: Usage = NOTHING_USED
     n_runs: int = 0
+    turns: tuple[TurnStart, ...] = ()
+    """The turns that can be undone, oldest first."""
 
 
 @frozen
@@ -80,6 +92,10 @@ class Step:
     usage: Usage | None = None
     """The usage of all turns so far; None when it has not changed."""
     n_runs: int = 0
+    turns: Sequence[TurnStart] | None = None
+    """The turns from number `n_turns` on; None when none has begun and none was undone."""
+    n_turns: int = 0
+    """How many turns there were before `turns`. Those that stood behind them are undone."""
 
 
 class Session(Protocol):

@@ -23,7 +23,15 @@ from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs
 from journeyman.chat.turn import ChatState, Hold, Turn
 from journeyman.connect import connect, connect_session
-from journeyman.errors import ChatBusy, ChatHeld, DefinitionError, ModelUnavailable, NothingToContinue, Problem
+from journeyman.errors import (
+    ChatBusy,
+    ChatHeld,
+    DefinitionError,
+    ModelUnavailable,
+    NothingToContinue,
+    NothingToUndo,
+    Problem,
+)
 from journeyman.events import Callbacks, Event, Listener, TurnEnded
 from journeyman.gate import Decision
 from journeyman.inbox import Inbox, Queue, Receipt
@@ -218,13 +226,34 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         has_texts = self._is_at_rest() and self._inbox.pick_up()
         if self._is_at_rest() and not has_texts:
             raise NothingToContinue("The model has nothing to answer, and no text waits. Use prompt().")
-        turn = self._begin(self._runs.input, goes_on=True)
+        turn = self._begin(self._runs.input, goes_on=True, is_new=has_texts or not self._runs.turns)
         await turn.stopped()
         return await turn
+
+    def undo(self) -> None:
+        """Hide the last turn: what began it, and all that followed until it ended, also in the session.
+
+        Nothing is deleted, what was used stays counted, and what tools have done is not undone. The queues stay; what
+        was said of them in that turn is hidden, too. What `continue_` has added without a new text belongs to the turn
+        that it goes on with. Again, it hides the turn before. `replace` and `reset` leave nothing to undo.
+
+        Raises:
+            NothingToUndo: no turn is there.
+            ChatBusy: a turn goes on.
+            StoreError: the session could not be written. The turn is hidden here, and there with the next step.
+        """
+        self._check_idle()
+        self._last, last = None, self._last
+        if not self._runs.undo():
+            self._last = last
+            raise NothingToUndo("There is no turn to undo: none has said anything, or all are undone.")
 
     def _check_free(self) -> None:
         if self._holds:
             raise ChatHeld("The chat is held, so no turn may begin. Try again when it was released.")
+        self._check_idle()
+
+    def _check_idle(self) -> None:
         if self._open is None:
             raise RuntimeError("The chat is not open. Use it inside 'async with Chat(agent) as chat:'.")
         if get_ident() != self._thread:
@@ -236,7 +265,9 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         """Tell whether the conversation came to a natural stop, so that only something new can make it go on."""
         return isinstance(self._last, Success) or not self._runs.history.expects_answer
 
-    def _begin(self, input: Any, *, goes_on: bool) -> Turn[Out]:  # noqa: ANN401 - `In` may not stand here
+    def _begin(self, input: Any, *, goes_on: bool, is_new: bool = True) -> Turn[Out]:  # noqa: ANN401 - `In` may not stand here
+        if is_new:
+            self._runs.begin_turn()
         self._turn = turn = Turn[Out](self.agent.name)
         self._last = None
         self._inbox.open()

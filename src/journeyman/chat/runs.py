@@ -26,7 +26,7 @@ from journeyman.loop.prepare import begin
 from journeyman.loop.record import Options, current_path, current_run
 from journeyman.model import Model
 from journeyman.result import Result
-from journeyman.session import Session, Snapshot, Step
+from journeyman.session import Session, Snapshot, Step, TurnStart
 from journeyman.tools.context import current_asker
 from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolResult, ToolUse, Usage, UserContent
 
@@ -66,6 +66,8 @@ class Runs:
         self.history = self.writer.loaded(history, self._closing)
         self.usage = self.writer.usage
         self.n_runs = self.writer.n_runs
+        self.turns: list[TurnStart] = [*self.writer.turns]
+        """Where the turns began that can be undone, oldest first."""
         self._callbacks = callbacks
         self._questions = questions
         self._numbers = count(1)
@@ -135,16 +137,45 @@ class Runs:
 
     def keep(self, more: Usage = NOTHING_USED) -> None:
         """Keep what is new. `more` is what the run that goes on has used."""
-        self.writer.write(self.history, self.usage + more, self.n_runs)
+        self.writer.write(self.history, self.usage + more, self.n_runs, self.turns)
+
+    def begin_turn(self) -> None:
+        """Note where a turn begins, so that it can be undone."""
+        messages = self.history.messages
+        end = len(messages)
+        if not self.history.may_say:  # what was begun at the provider may be left out of what is sent from now on
+            while end and messages[end - 1].role == "user":
+                end -= 1
+            while end and messages[end - 1].role == "assistant":
+                end -= 1
+        start = TurnStart(end, len(messages[end - 1].content) if end else 0)
+        if self.turns[-1:] != [start]:  # nothing was said in a turn that began in the same place
+            self.turns.append(start)
+
+    def undo(self) -> bool:
+        """Hide the last turn that has said anything. False: there is none."""
+        before = self.history.messages
+        while self.turns:
+            start = self.turns.pop()
+            messages = list(before[: start.position])
+            if messages:
+                last = messages[-1]
+                messages[-1] = replace(last, content=last.content[: start.n_blocks])
+            if len(messages) < len(before) or messages[-1:] != [*before[-1:]]:
+                self.history = History(messages, closing=self._closing)
+                self.history.changed_from = _first_difference(before, self.history.messages)
+                self.keep()
+                return True
+        return False
 
     def replace(self, messages: Sequence[Message]) -> None:
-        """Go on from another conversation."""
-        self.history = History(messages, closing=self._closing)
+        """Go on from another conversation, whose turns are not known."""
+        self.history, self.turns = History(messages, closing=self._closing), []
         self.keep()
 
     def reset(self) -> None:
         """Forget the conversation, the queues and the usage, and let go of background work."""
-        self.history, self.input, self.usage = History(), "", NOTHING_USED
+        self.history, self.input, self.usage, self.turns = History(), "", NOTHING_USED, []
         self.inbox.conversation = object()
         self.writer.clear()
         self.keep()
@@ -167,6 +198,8 @@ class SessionWriter:
         """What all turns have used, as the session knows it."""
         self.n_runs = snapshot.n_runs
         """How many runs there were, as the session knows it."""
+        self.turns: Sequence[TurnStart] = snapshot.turns
+        """The turns that can be undone, as the session knows them."""
         self._numbers: dict[Receipt, int] = {}
         """The texts that wait, as the session knows them, with their numbers there."""
 
@@ -180,12 +213,10 @@ class SessionWriter:
         snapshot = self._snapshot
         said = (Message("user", snapshot.staged),) if snapshot.staged else ()
         history = History((*snapshot.messages, *said) or given, closing=closing)
-        pairs = zip(snapshot.messages, history.messages, strict=False)
-        different = (number for number, (stored, loaded) in enumerate(pairs) if stored != loaded)
-        history.changed_from = next(different, min(len(snapshot.messages), len(history.messages)))
+        history.changed_from = _first_difference(snapshot.messages, history.messages)
         return history
 
-    def write(self, history: History, usage: Usage, n_runs: int) -> None:
+    def write(self, history: History, usage: Usage, n_runs: int, turns: Sequence[TurnStart]) -> None:
         """Write what is new, or raise a `StoreError`. Call it in the chat's own thread only."""
         if self.session is None:
             return
@@ -193,6 +224,9 @@ class SessionWriter:
             position, total = history.changed_from, len(history.messages)
             has_changed = position < total or total < self._n_messages
             staged, known = history.staged, set(map(id, self._staged))
+            n_turns = min(len(turns), len(self.turns))
+            while n_turns and turns[n_turns - 1] is not self.turns[n_turns - 1]:
+                n_turns -= 1
             step = Step(
                 position=position,
                 messages=history.messages[position:] if has_changed else None,
@@ -200,12 +234,14 @@ class SessionWriter:
                 gone=self._gone("delivered", "withdrawn"),
                 usage=None if (usage, n_runs) == (self.usage, self.n_runs) else usage,
                 n_runs=n_runs,
+                turns=turns[n_turns:] if n_turns < max(len(turns), len(self.turns)) else None,
+                n_turns=n_turns,
             )
-            if has_changed or step.staged or step.gone or step.usage is not None:
+            if has_changed or step.staged or step.gone or (step.usage, step.turns) != (None, None):
                 self._write(self.session, step)
                 history.changed_from = self._n_messages = total
                 self._staged = list(staged)
-                self.usage, self.n_runs = usage, n_runs
+                self.usage, self.n_runs, self.turns = usage, n_runs, tuple(turns)
 
     def clear(self, *queues: Queue) -> tuple[str, ...]:
         """Withdraw what waits, and return it; raise a `StoreError` if that could not be written. Any thread may."""
@@ -233,3 +269,9 @@ class SessionWriter:
 
     def _gone(self, *statuses: str) -> list[int]:
         return [number for receipt, number in self._numbers.items() if receipt.status in statuses]
+
+
+def _first_difference(before: Sequence[Message], after: Sequence[Message]) -> int:
+    """Return the position of the first message that is not the same in both, or where the shorter one ends."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((position for position, (old, new) in pairs if old != new), min(len(before), len(after)))

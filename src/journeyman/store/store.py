@@ -150,12 +150,13 @@ class Store:
         Raises:
             StoreError: there is no such session, or it has fewer messages.
         """
-        head, messages = self._read(lambda: self._head(id)), self.snapshot(id).messages
+        head, snapshot = self._read(lambda: self._head(id)), self.snapshot(id)
+        messages, turns = snapshot.messages, [turn for turn in snapshot.turns if turn.position < at]
         if not 0 < at <= len(messages):
             what = f"Session {id} cannot be branched at message {at}: it has {len(messages)}."
             raise StoreError(what, hint="Give one of these.")
         log = Log(self._file, Head(self._free_id(), head.agent, time.time(), parent=id))
-        log.append([*lines_of(Step(position=0, messages=messages[:at]))])
+        log.append([*lines_of(Step(position=0, messages=messages[:at], turns=turns))])
         return log.head.id
 
     def snapshot(self, id: str) -> Snapshot:
