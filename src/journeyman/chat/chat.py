@@ -40,7 +40,7 @@ from journeyman.loop.watch import Watch
 from journeyman.model import Model, opened
 from journeyman.result import Failure, Result, Success
 from journeyman.session import Session, Sessions
-from journeyman.tools.check import callback_problems, listener_problems
+from journeyman.tools.check import callback_problems, listener_problems, model_problems
 from journeyman.types import Message, Usage
 
 Out = TypeVar("Out", default=str, covariant=True)
@@ -247,6 +247,34 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         if not self._runs.undo():
             self._last = last
             raise NothingToUndo("There is no turn to undo: none has said anything, or all are undone.")
+
+    async def use(self, model: Model | str) -> None:
+        """Go on with another model, which may be another provider's, from the next turn until the chat is left.
+
+        It is opened, and the one before it is closed; no turn begins meanwhile. If it cannot be opened, the chat goes
+        on with the one before. A session does not keep it.
+
+        Raises:
+            ModelUnavailable: there is no model of that name here.
+            DefinitionError: it is no model.
+            ChatBusy: a turn goes on.
+            ChatHeld: the chat is held.
+        """
+        self._check_free()
+        if problems := [] if isinstance(model, str) else [*model_problems("The model", model or "")]:
+            raise DefinitionError("Chat.use", problems)
+        self._holds += 1
+        try:
+            stack = AsyncExitStack()
+            model = connect(model) if isinstance(model, str) else model
+            await stack.enter_async_context(opened(model))
+            before, self._open = self._open, stack
+            self._runs.use(model)
+            if before is None:  # the chat was left meanwhile
+                before, self._open = stack, None
+            await before.aclose()
+        finally:
+            self._holds -= 1
 
     def _check_free(self) -> None:
         if self._holds:

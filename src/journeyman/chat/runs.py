@@ -29,6 +29,7 @@ from journeyman.result import Result
 from journeyman.session import Session, Snapshot, Step, TurnStart
 from journeyman.tools.context import current_asker
 from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolResult, ToolUse, Usage, UserContent
+from journeyman.window import CompactedView
 
 BOTH: Final[tuple[Queue, Queue]] = ("steering", "follow_ups")
 
@@ -138,6 +139,12 @@ class Runs:
     def keep(self, more: Usage = NOTHING_USED) -> None:
         """Keep what is new. `more` is what the run that goes on has used."""
         self.writer.write(self.history, self.usage + more, self.n_runs, self.turns)
+
+    def use(self, model: Model) -> None:
+        """Go on with another model."""
+        self.host = replace(self.host, model=model)
+        if isinstance(self.history.view, CompactedView):
+            self.history.view.ceiling_tokens = None  # that of the model before
 
     def begin_turn(self) -> None:
         """Note where a turn begins, so that it can be undone."""
