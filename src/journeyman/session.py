@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from journeyman.errors import StoreError, quoted
 from journeyman.inbox import Queue
 from journeyman.types import NOTHING_USED, Message, ToolResult, Usage, UserContent, frozen
+from journeyman.window import SentView
 
 MOST_ID_CHARS: Final = 200
 
@@ -75,6 +76,8 @@ class Snapshot:
     n_runs: int = 0
     turns: tuple[TurnStart, ...] = ()
     """The turns that can be undone, oldest first."""
+    view: SentView | None = None
+    """What is sent in place of the first messages; None when they are sent as they are."""
 
 
 @frozen
@@ -96,6 +99,10 @@ class Step:
     """The turns from number `n_turns` on; None when none has begun and none was undone."""
     n_turns: int = 0
     """How many turns there were before `turns`. Those that stood behind them are undone."""
+    view: SentView | None = None
+    """What is sent from now on in place of the first messages. Where `has_view`, None: they are sent as they are."""
+    has_view: bool = False
+    """True when `view` is another than before."""
 
 
 class Session(Protocol):

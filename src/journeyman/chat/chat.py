@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, cast
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Host, host_problems
-from journeyman.cancel import call_in
+from journeyman.cancel import call_in, ended
 from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs
 from journeyman.chat.turn import ChatState, Hold, Turn
@@ -32,7 +32,7 @@ from journeyman.errors import (
     NothingToUndo,
     Problem,
 )
-from journeyman.events import Callbacks, Event, Listener, TurnEnded
+from journeyman.events import Callbacks, ContextCompacted, Event, Listener, TurnEnded
 from journeyman.gate import Decision
 from journeyman.inbox import Inbox, Queue, Receipt
 from journeyman.loop.streaming import Events
@@ -247,6 +247,30 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         if not self._runs.undo():
             self._last = last
             raise NothingToUndo("There is no turn to undo: none has said anything, or all are undone.")
+
+    async def compact(self) -> ContextCompacted:
+        """Make what is sent of the conversation half as long now, as far as the agent's strategies can, and return what
+        they did: `before_tokens`, `after_tokens`, and their `steps`, which say what went wrong.
+
+        `messages` stay as they are. The session keeps what is sent in their place, and a chat that is opened again goes
+        on with that. What the strategies use is counted in `usage`. No turn begins meanwhile; cancelling this cancels
+        them.
+
+        Raises:
+            DefinitionError: the agent has no strategies.
+            ModelUnavailable: the chat has no model.
+            ChatBusy: a turn goes on.
+            ChatHeld: the chat is held.
+            StoreError: the session could not be written.
+        """
+        self._check_free()
+        self._holds += 1
+        try:
+            task = asyncio.create_task(self._runs.compact(), name=f"compaction of chat {self.agent.name}")
+            await ended(task, on_cancel=task.cancel)
+            return task.result()
+        finally:
+            self._holds -= 1
 
     async def use(self, model: Model | str) -> None:
         """Go on with another model, which may be another provider's, from the next turn until the chat is left.

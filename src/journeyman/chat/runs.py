@@ -16,20 +16,22 @@ from typing import Any, Final
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.chat.questions import Questions, current_questions
 from journeyman.chat.turn import Turn
+from journeyman.connect import connect
 from journeyman.errors import StoreError
-from journeyman.events import Callbacks, Listener
+from journeyman.events import Callbacks, ContextCompacted, Listener
 from journeyman.history import History
 from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
 from journeyman.journal import Section
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
 from journeyman.loop.record import Options, current_path, current_run
-from journeyman.model import Model
+from journeyman.loop.request import compact
+from journeyman.model import Model, Prefix
 from journeyman.result import Result
 from journeyman.session import Session, Snapshot, Step, TurnStart
 from journeyman.tools.context import current_asker
 from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolResult, ToolUse, Usage, UserContent
-from journeyman.window import CompactedView
+from journeyman.window import CompactedView, Compaction, SentView
 
 BOTH: Final[tuple[Queue, Queue]] = ("steering", "follow_ups")
 
@@ -140,6 +142,20 @@ class Runs:
         """Keep what is new. `more` is what the run that goes on has used."""
         self.writer.write(self.history, self.usage + more, self.n_runs, self.turns)
 
+    async def compact(self) -> ContextCompacted:
+        """Make what is sent of the conversation shorter now."""
+        self.n_runs += 1
+        current_path.set(self._above)
+        current_run.set(self._run_above)
+        run = begin(self.agent, self.input, self._options(Turn(self.agent.name), goes_on=True))
+        model = self.host.model or self.agent.model
+        run.model = connect(model) if isinstance(model, str) else model
+        try:
+            return await compact(run)
+        finally:
+            self.usage += run.ledger.usage
+            self.keep()
+
     def use(self, model: Model) -> None:
         """Go on with another model."""
         self.host = replace(self.host, model=model)
@@ -169,8 +185,9 @@ class Runs:
                 last = messages[-1]
                 messages[-1] = replace(last, content=last.content[: start.n_blocks])
             if len(messages) < len(before) or messages[-1:] != [*before[-1:]]:
-                self.history = History(messages, closing=self._closing)
+                view, self.history = self.history.view, History(messages, closing=self._closing)
                 self.history.changed_from = _first_difference(before, self.history.messages)
+                self.writer.bring_view(self.history, view)
                 self.keep()
                 return True
         return False
@@ -209,6 +226,10 @@ class SessionWriter:
         """The turns that can be undone, as the session knows them."""
         self._numbers: dict[Receipt, int] = {}
         """The texts that wait, as the session knows them, with their numbers there."""
+        self._kept_view: SentView | None = snapshot.view
+        """What is sent in place of the first messages, as the session knows it."""
+        self._sent: list[Message] | None = None
+        """The list of messages in which it is sent; another one is another view."""
 
         for text in snapshot.waiting:
             self._numbers[inbox.put(text.text, text.queue)] = text.number
@@ -221,11 +242,30 @@ class SessionWriter:
         said = (Message("user", snapshot.staged),) if snapshot.staged else ()
         history = History((*snapshot.messages, *said) or given, closing=closing)
         history.changed_from = _first_difference(snapshot.messages, history.messages)
+        if snapshot.view is not None and history.messages:
+            self._show_again(history, snapshot.view)
         return history
+
+    def bring_view(self, history: History, view: object) -> None:
+        """Let a history that ends earlier have the last view that was kept of the longer one, if it fits."""
+        kept = self._kept_view if isinstance(view, CompactedView) else None
+        if kept is not None and history.changed_from >= kept.position:
+            self._show_again(history, kept)
+
+    def _show_again(self, history: History, kept: SentView) -> None:
+        history.view = view = CompactedView(Prefix(), Compaction(()))
+        view.restore(kept)
+        self._kept_view, self._sent = kept, view.messages
 
     def write(self, history: History, usage: Usage, n_runs: int, turns: Sequence[TurnStart]) -> None:
         """Write what is new, or raise a `StoreError`. Call it in the chat's own thread only."""
+        view = history.view if isinstance(history.view, CompactedView) and history.view.is_compacted else None
+        sent, kept = None if view is None else view.messages, self._kept_view
+        has_view = sent is not self._sent
+        if has_view:
+            kept = None if view is None else view.kept()
         if self.session is None:
+            self._kept_view, self._sent = kept, sent
             return
         with self._lock:
             position, total = history.changed_from, len(history.messages)
@@ -243,12 +283,16 @@ class SessionWriter:
                 n_runs=n_runs,
                 turns=turns[n_turns:] if n_turns < max(len(turns), len(self.turns)) else None,
                 n_turns=n_turns,
+                view=kept,
+                has_view=has_view,
             )
-            if has_changed or step.staged or step.gone or (step.usage, step.turns) != (None, None):
+            is_new = has_changed or has_view or step.usage is not None or step.turns is not None
+            if is_new or step.staged or step.gone:
                 self._write(self.session, step)
                 history.changed_from = self._n_messages = total
                 self._staged = list(staged)
                 self.usage, self.n_runs, self.turns = usage, n_runs, tuple(turns)
+                self._kept_view, self._sent = kept, sent
 
     def clear(self, *queues: Queue) -> tuple[str, ...]:
         """Withdraw what waits, and return it; raise a `StoreError` if that could not be written. Any thread may."""
