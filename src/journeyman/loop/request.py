@@ -197,7 +197,7 @@ async def compact(run: Run) -> ContextCompacted:
     view = view_of(run, known.prefix if isinstance(known, CompactedView) else Prefix(tools=run.agent.plan.specs))
     if not isinstance(view, CompactedView):
         hint = "Give it some: Agent(compaction=[ClearToolResults(), Summarise()])."
-        problem = Problem("NO_STRATEGIES", f"The agent {run.agent.name!r} has no strategies to compact with.", hint)
+        problem = Problem("INVALID_COMPACTION", f"The agent {run.agent.name!r} has no strategies to compact with.", hint)
         raise DefinitionError("Chat.compact", [problem])
     view.follow(run.history.messages)
     return await _compact(run, view, "asked", view.tokens // 2, step="compact")
