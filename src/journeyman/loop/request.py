@@ -196,8 +196,9 @@ async def compact(run: Run) -> ContextCompacted:
     known = run.history.view
     view = view_of(run, known.prefix if isinstance(known, CompactedView) else Prefix(tools=run.agent.plan.specs))
     if not isinstance(view, CompactedView):
+        what = f"The agent {run.agent.name!r} has no strategies to compact with."
         hint = "Give it some: Agent(compaction=[ClearToolResults(), Summarise()])."
-        problem = Problem("INVALID_COMPACTION", f"The agent {run.agent.name!r} has no strategies to compact with.", hint)
+        problem = Problem("INVALID_COMPACTION", what, hint)
         raise DefinitionError("Chat.compact", [problem])
     view.follow(run.history.messages)
     return await _compact(run, view, "asked", view.tokens // 2, step="compact")
