@@ -181,3 +181,16 @@ async def test_what_cannot_be_shortened_is_said_and_nothing_changes() -> None:
         assert done.before_tokens == done.after_tokens > 0
         assert [step.saved_tokens for step in done.steps] == [0]
         assert isinstance(done, ContextCompacted)
+
+
+async def test_leaving_the_chat_ends_a_compaction_before_its_session_is_closed(path: Path, door: Door) -> None:
+    talker = Talker(door)
+    async with Chat.open(talker.agent(), path, id="a", create=True) as chat:
+        for text in ("1.", "2.", "3."):
+            await chat.prompt(text)
+        compacting = asyncio.ensure_future(chat.compact())
+        await door.reached.wait()
+    with pytest.raises(asyncio.CancelledError):
+        await compacting
+    async with Chat.open(talker.agent(), path, id="a") as chat:
+        assert len(chat.messages) == 6

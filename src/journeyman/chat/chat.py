@@ -100,6 +100,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         self._holds = 0
         self._turn: Turn[Out] | None = None
         self._last: Result[Out] | None = None
+        self._compaction: asyncio.Task[ContextCompacted] | None = None
 
     # -- opening and leaving
 
@@ -165,6 +166,9 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         stack, self._open = self._open, None
         try:
             await self._stop("the chat was left")
+            if self._compaction is not None:
+                self._compaction.cancel()
+                await ended(self._compaction)
         finally:
             self._runs.writer.leave()
             if stack is not None:
@@ -266,7 +270,8 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         self._check_free()
         self._holds += 1
         try:
-            task = asyncio.create_task(self._runs.compact(), name=f"compaction of chat {self.agent.name}")
+            work = self._runs.compact()
+            self._compaction = task = asyncio.create_task(work, name=f"compaction of chat {self.agent.name}")
             await ended(task, on_cancel=task.cancel)
             return task.result()
         finally:
