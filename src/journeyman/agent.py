@@ -156,7 +156,7 @@ class Agent(Generic[Out, In, Deps]):
     """The type of the input. Checked before anything is sent."""
     output: Output[Out, Deps] = TEXT  # pyright: ignore[reportAssignmentType] - solves Out when omitted
     """What it hands in. Left out, it answers with text."""
-    deps: TypeForm[Deps] | Bound = object  # pyright: ignore[reportAssignmentType] - solves Deps when omitted
+    deps: TypeForm[Deps] = object  # pyright: ignore[reportAssignmentType] - solves Deps when omitted
     """The type of what each run is given beside its input: `run(agent, …, deps=db)`. `with_deps` gives it to all."""
     system: SystemPrompt | Maker[In, SystemPrompt, Deps] = ""
     """The system prompt; a function is called once for each run."""

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
-from journeyman.errors import ModelUnavailable, Problem
+from journeyman.errors import ModelUnavailable, Problem, StoreError
 from journeyman.model import Model
 
 if TYPE_CHECKING:
@@ -102,18 +102,23 @@ def connect(name: str, **options: object) -> Connected:
     return held_open(made)  # a model of another package
 
 
-def connect_session(place: str, id: str | None, *, agent: str, any_agent: bool) -> Session:
+def connect_session(
+    place: str, id: str | None, *, agent: str, any_agent: bool = False, create: bool = False
+) -> Session:
     """Return the session with this id, or a new one: `place` is a file, or the name of a kind of store, a colon, and
-    where it is.
+    where it is. `create` makes the session with this id if there is none.
 
     Raises:
-        StoreError: there is no such session, or the store cannot be opened.
+        StoreError: there is no such session, the store cannot be opened, or there are no stores of that kind.
     """
     kind, _, where = place.partition(":")
+    if where.startswith("//") and kind not in _STORES:
+        hint = f"Give the path of a file, or a place of one of these kinds: {', '.join(sorted(_STORES))}."
+        raise StoreError(f"There are no stores of the kind {kind!r}.", hint=hint)
     target = _STORES.get(kind) if where else None
     module, _, function = (target or _STORES["sqlite"]).partition(":")
     opener = cast("Callable[..., Session]", getattr(import_module(module), function))
-    return opener(where if target else place, id, agent=agent, any_agent=any_agent)
+    return opener(where if target else place, id, agent=agent, any_agent=any_agent, create=create)
 
 
 def _maker(provider: str) -> Maker | None:

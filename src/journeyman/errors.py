@@ -18,6 +18,7 @@
     ├── SubagentMisused       a delegation cannot be carried out as it was asked for; becomes an error result
     ├── SubagentFailed        a sub-agent's run failed; `failure` is its `Failure`
     ├── NothingToContinue     a chat's last word is the model's, and nothing waits
+    ├── NothingToUndo         no turn of a chat has said anything, or all are undone
     ├── TeamError             a team cannot do what it was asked: a name is taken or unknown, it is closed, …
     ├── RunDiffers            a durable run has this id, and is of another agent, input or options
     ├── RunInUse              a durable run is driven elsewhere
@@ -388,6 +389,10 @@ class ChatHeld(JourneymanError):
 
 class NothingToContinue(JourneymanError):
     """The model has nothing to answer: its own words are the last, and no text waits. Prompt the chat instead."""
+
+
+class NothingToUndo(JourneymanError):
+    """No turn of the chat is there that could be undone: none has said anything, or all are undone."""
 
 
 class TeamError(JourneymanError):

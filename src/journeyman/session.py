@@ -7,10 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
+from journeyman.errors import StoreError, quoted
 from journeyman.inbox import Queue
 from journeyman.types import NOTHING_USED, Message, ToolResult, Usage, UserContent, frozen
+from journeyman.window import SentView
+
+MOST_ID_CHARS: Final = 200
+
+
+def check_session_id(id: object) -> None:
+    """Check an id of somebody's choosing.
+
+    Raises:
+        StoreError: it cannot be the id of a session.
+    """
+    if not isinstance(id, str):
+        fault = "is not a text"
+    elif not id.strip():
+        fault = "is blank"
+    elif len(id) > MOST_ID_CHARS:
+        fault = f"has {len(id):,} characters"
+    elif not id.isprintable() or id != id.strip():
+        fault = "has a blank at an end, or a character that cannot be shown"
+    elif set(id) & {"/", "\\"} or set(id) == {"."}:
+        fault = "is like a path"
+    else:
+        return
+    hint = (
+        f"Give 1 to {MOST_ID_CHARS} characters that can be shown, without slashes and not only dots, as in 'user-42'."
+    )
+    shown = quoted(id if len(id) <= 40 else f"{id[:40]}…") if isinstance(id, str) else repr(id)
+    raise StoreError(f"The session id {shown} {fault}.", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +50,16 @@ class Waiting:
     """Names the text in its session. An older text has a smaller number."""
     queue: Queue
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStart:
+    """Where a turn begins in a conversation. To undo the turn is to end the conversation there."""
+
+    position: int
+    """How many messages there were."""
+    n_blocks: int
+    """How many blocks the last of them held: what the turn says may have become part of it."""
 
 
 @frozen
@@ -35,6 +74,10 @@ class Snapshot:
     """The texts that had been queued and not said, oldest first."""
     usage: Usage = NOTHING_USED
     n_runs: int = 0
+    turns: tuple[TurnStart, ...] = ()
+    """The turns that can be undone, oldest first."""
+    view: SentView | None = None
+    """What is sent in place of the first messages; None when they are sent as they are."""
 
 
 @frozen
@@ -52,6 +95,14 @@ class Step:
     usage: Usage | None = None
     """The usage of all turns so far; None when it has not changed."""
     n_runs: int = 0
+    turns: Sequence[TurnStart] | None = None
+    """The turns from number `n_turns` on; None when none has begun and none was undone."""
+    n_turns: int = 0
+    """How many turns there were before `turns`. Those that stood behind them are undone."""
+    view: SentView | None = None
+    """What is sent from now on in place of the first messages. Where `has_view`, None: they are sent as they are."""
+    has_view: bool = False
+    """True when `view` is another than before."""
 
 
 class Session(Protocol):
@@ -94,11 +145,12 @@ class Session(Protocol):
 class Sessions(Protocol):
     """Many stored conversations."""
 
-    def session(self, id: str | None = None, *, agent: str, any_agent: bool = False) -> Session:
-        """Open a session of the agent called `agent`: a new one, or the one with this id.
+    def session(self, id: str | None = None, *, agent: str, any_agent: bool = False, create: bool = False) -> Session:
+        """Open a session of the agent called `agent`: a new one, or the one with this id, which `create` makes if there
+        is none.
 
         Raises:
-            StoreError: there is none, or it is another agent's, unless `any_agent`.
+            StoreError: there is none, it is another agent's, unless `any_agent`, or the id cannot be one.
             SessionInUse: somebody has it open.
         """
         ...

@@ -297,6 +297,18 @@ class WholeView:
         self._covered, self._reported = len(history), usage
 
 
+@frozen
+class SentView:
+    """A view that a compaction made, as a session keeps it."""
+
+    position: int
+    """How many messages of the history it stands for."""
+    last: Message
+    """The last of these, which may have grown since."""
+    messages: Sequence[Message]
+    """What is sent in their place."""
+
+
 class CompactedView:
     """The view that the last compaction made, and all that was said since. It belongs to one history."""
 
@@ -323,6 +335,8 @@ class CompactedView:
         self._anchored_at = 0
         self._n_failures = 0
         """Compactions in a row that saved nothing."""
+        self.is_compacted = False
+        """True when something else than the history is sent."""
 
     @property
     def tokens(self) -> int:
@@ -334,6 +348,19 @@ class CompactedView:
         prefix_tokens = estimate_prefix(prefix)
         self._anchor += prefix_tokens - self._prefix_tokens
         self.prefix, self.compaction, self._prefix_tokens = prefix, compaction, prefix_tokens
+
+    def kept(self) -> SentView | None:
+        """Return what a session keeps of it; None when the history is sent."""
+        if self._last is None or not self.is_compacted:
+            return None
+        return SentView(position=self._covered, last=self._last, messages=tuple(self.messages))
+
+    def restore(self, kept: SentView) -> None:
+        """Be the view again that a session has kept."""
+        self._covered, self._last = kept.position, kept.last
+        self.messages, self.is_compacted = list(kept.messages), True
+        self._estimate = self._anchored_at = sum(map(estimate_message, self.messages))
+        self._anchor = self._prefix_tokens + self._estimate
 
     def follow(self, history: Sequence[Message]) -> None:
         """Add what the history has grown by."""
@@ -350,7 +377,7 @@ class CompactedView:
         last, now = self._last, history[self._covered - 1] if len(history) >= self._covered else None
         mine = self.messages[-1]
         if last is None or now is None or last.role != now.role or now.content[: len(last.content)] != last.content:
-            self.messages, self._covered, self._estimate = [], 0, 0
+            self.messages, self._covered, self._estimate, self.is_compacted = [], 0, 0, False
             self._anchor, self._anchored_at = self._prefix_tokens, 0
             return
         grown = replace(mine, content=(*mine.content, *now.content[len(last.content) :]))
@@ -381,7 +408,7 @@ class CompactedView:
         self.messages = list(messages)
         self._estimate = sum(map(estimate_message, self.messages))
         self._anchor, self._anchored_at = int((self._prefix_tokens + self._estimate) * ratio), self._estimate
-        self._n_failures = 0
+        self._n_failures, self.is_compacted = 0, True
 
     # -- the breaker
 

@@ -398,7 +398,7 @@ async def test_the_caller_and_each_function_have_an_input_of_their_own(stage: St
         return made
 
     @tool(thread=False)
-    def look_in(context: ToolContext) -> str:
+    def look_in(context: ToolContext[object, Basket]) -> str:
         """Look into the basket."""
         return spoils("tool")(context.input) + str(context.input.items)
 

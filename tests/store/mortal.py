@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from journeyman import Agent, Chat, Host, run, tool
+from journeyman.errors import SessionInUse
 from journeyman.models.scripted import FromFunction, Scripted, call
 from journeyman.store.store import Store
 
@@ -88,6 +89,16 @@ async def hammer(path: Path) -> None:
                 tell(f"text {number}.")
 
 
+async def claim(path: Path) -> None:
+    """Begin a session that others begin, too, and hold it until the standard input ends."""
+    try:
+        async with Chat.open(echo(), path, id="user-42", create=True):
+            tell("mine")
+            sys.stdin.read()
+    except SessionInUse:
+        tell("in use")
+
+
 if __name__ == "__main__":
-    what = {"chat": chat, "journal": journal, "hammer": hammer}[sys.argv[1]]
+    what = {"chat": chat, "journal": journal, "hammer": hammer, "claim": claim}[sys.argv[1]]
     asyncio.run(what(Path(sys.argv[2])))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -87,6 +87,21 @@ async def test_a_session_is_locked_while_its_process_lives_and_free_when_it_died
         assert [message.role for message in store.messages(id)] == ["user", "assistant", "user"]
     with Store(path) as store:
         store.session(id, agent="clerk").close()
+
+
+async def test_of_processes_that_begin_the_same_session_at_once_one_gets_it(warm: Warm, path: Path) -> None:
+    program = ROOT / "tests" / "store" / "mortal.py"
+    (theirs, ours), (held, gate) = os.pipe(), os.pipe()
+    with ExitStack() as stack:
+        printed = stack.enter_context(open(theirs, "rb"))  # noqa: PTH123
+        for _ in range(3):
+            streams = (held, ours, 2)
+            stack.enter_context(warm.start(["claim", path], streams, ROOT, os.environ, program=program))
+        os.close(ours)
+        os.close(held)
+        told = [Program(0, printed).line() for _ in range(3)]
+        os.close(gate)  # whoever has the session has held it until now
+    assert sorted(told) == ["in use", "in use", "mine"]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -10,33 +10,71 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
+from functools import partial
 from threading import get_ident
-from typing import Any, Final, Generic, cast
+from typing import Any, Final, Generic, TypeAlias, TypedDict, Unpack, cast, overload
 
 from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Host, host_problems
-from journeyman.cancel import call_in
+from journeyman.cancel import call_in, ended
 from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs
 from journeyman.chat.turn import ChatState, Hold, Turn
 from journeyman.connect import connect, connect_session
-from journeyman.errors import ChatBusy, ChatHeld, DefinitionError, ModelUnavailable, NothingToContinue, Problem
-from journeyman.events import Callbacks, Listener, TurnEnded
+from journeyman.errors import (
+    ChatBusy,
+    ChatHeld,
+    DefinitionError,
+    ModelUnavailable,
+    NothingToContinue,
+    NothingToUndo,
+    Problem,
+)
+from journeyman.events import Callbacks, ContextCompacted, Event, Listener, TurnEnded
 from journeyman.gate import Decision
 from journeyman.inbox import Inbox, Queue, Receipt
+from journeyman.loop.streaming import Events
 from journeyman.loop.watch import Watch
 from journeyman.model import Model, opened
 from journeyman.result import Failure, Result, Success
 from journeyman.session import Session, Sessions
-from journeyman.tools.check import callback_problems, listener_problems
+from journeyman.tools.check import callback_problems, listener_problems, model_problems
+from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.types import Message, Usage
 
 Out = TypeVar("Out", default=str, covariant=True)
 In = TypeVar("In", default=str, contravariant=True)
 ChatOut = TypeVar("ChatOut", default=str)
 ChatIn = TypeVar("ChatIn", default=str)
+ChatDeps = TypeVar("ChatDeps", default=object)
+
+Place: TypeAlias = str | os.PathLike[str] | Sessions
+"""Where sessions are kept: a path, a URL, or what opens them."""
+
+
+class OpenOptions(TypedDict, total=False):
+    """What `Chat.open` takes beside the agent, the place and the deps."""
+
+    id: str | None
+    host: Host | None
+    callbacks: Callbacks | None
+    on_event: Listener | None
+    any_agent: bool
+    create: bool
+
+
+class ChatOptions(TypedDict, total=False):
+    """What `Chat` takes beside the agent and the deps."""
+
+    host: Host | None
+    history: Sequence[Message]
+    callbacks: Callbacks | None
+    on_event: Listener | None
+    inbox: Inbox | None
+    questions: Questions | None
+    session: Session | None
 
 
 class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that can be done to a conversation
@@ -45,10 +83,15 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
     Leaving the block stops what runs and waits for it.
     """
 
-    def __init__(
+    @overload
+    def __init__(self, agent: Agent[Out, In], **options: Unpack[ChatOptions]) -> None: ...
+    @overload
+    def __init__(self, agent: Agent[Out, In, ChatDeps], *, deps: ChatDeps, **options: Unpack[ChatOptions]) -> None: ...
+    def __init__(  # noqa: PLR0913 - one for each option, all by name
         self,
-        agent: Agent[Out, In],
+        agent: Agent[Out, In, Any],
         *,
+        deps: object = None,
         host: Host | None = None,
         history: Sequence[Message] = (),
         callbacks: Callbacks | None = None,
@@ -57,26 +100,26 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         questions: Questions | None = None,
         session: Session | None = None,
     ) -> None:
-        """`history` is an earlier conversation. Calls in it without a result are closed, by their declared effect.
-        `inbox` and `questions` replace the chat's own, for a host that takes texts or asks elsewhere. `session` keeps
-        the conversation; see `open`.
+        """`deps` are for every turn. `history` is an earlier conversation; calls in it without a result are closed, by
+        their declared effect. `inbox` and `questions` replace the chat's own, for a host that takes texts or asks
+        elsewhere. `session` keeps the conversation; see `open`.
 
         Raises:
             DefinitionError: what is given cannot be used; it lists every problem.
         """
-        problems = [*_problems(agent, history), *host_problems(host), *callback_problems(callbacks)]
+        problems = [*_problems(agent, deps, history), *host_problems(host), *callback_problems(callbacks)]
         if on_event is not None:
             problems += listener_problems(on_event)
         if problems:
             raise DefinitionError("Chat", problems)
-        self.agent: Final = agent
+        self.agent: Final = agent if deps is None else agent.with_deps(deps)
         self._path = (agent.name,)
         self._listeners = [] if on_event is None else [on_event]
         self._watch = Watch(path=self._path, listeners=self._listeners)
         self._questions = questions or Questions(self._watch)
         self._inbox = inbox or Inbox()
         self._runs = Runs(
-            agent,
+            self.agent,
             host=host,
             callbacks=callbacks,
             listeners=self._listeners,
@@ -90,36 +133,68 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         self._holds = 0
         self._turn: Turn[Out] | None = None
         self._last: Result[Out] | None = None
+        self._compaction: asyncio.Task[ContextCompacted] | None = None
 
     # -- opening and leaving
 
+    @overload
+    @staticmethod
+    def open(
+        agent: Agent[ChatOut, ChatIn], place: Place, **options: Unpack[OpenOptions]
+    ) -> AbstractAsyncContextManager[Chat[ChatOut, ChatIn]]: ...
+    @overload
+    @staticmethod
+    def open(
+        agent: Agent[ChatOut, ChatIn, ChatDeps], place: Place, *, deps: ChatDeps, **options: Unpack[OpenOptions]
+    ) -> AbstractAsyncContextManager[Chat[ChatOut, ChatIn]]: ...
     @staticmethod
     @asynccontextmanager
-    async def open(
-        agent: Agent[ChatOut, ChatIn],
-        place: str | os.PathLike[str] | Sessions,
+    async def open(  # noqa: PLR0913 - one for each option, all by name
+        agent: Agent[ChatOut, ChatIn, Any],
+        place: Place,
         *,
+        deps: object = None,
         id: str | None = None,
         host: Host | None = None,
         callbacks: Callbacks | None = None,
         on_event: Listener | None = None,
         any_agent: bool = False,
+        create: bool = False,
     ) -> AsyncGenerator[Chat[ChatOut, ChatIn]]:
-        """Chat with `agent` in a session of the file `place`: `async with Chat.open(agent, "chats.db") as chat:`.
+        """Chat with `agent` in a session kept at `place`: `async with Chat.open(agent, "chats.db") as chat:`.
 
-        `id` is that of an earlier session; None begins one, called `chat.session.id`. Whatever is said, queued or
-        answered is in the file before anything comes of it.
+        Whatever is said, queued or answered is kept before anything comes of it.
+
+        Args:
+            agent: Whom to chat with.
+            place: The path of a file, `sqlite:PATH`, an open `Store`, or an open `Durable`, which keeps sessions in the
+                file of its runs: the conversation outlives the process; a turn that was cut off is gone on with by
+                `continue_`, and is no durable run.
+            deps: What the agent's tools and functions use, in every turn. They are never kept.
+            id: That of an earlier session; None begins one, called `chat.session.id`.
+            host: What surrounds the chat.
+            callbacks: As for `run`.
+            on_event: Hears every event.
+            any_agent: Also open what another agent has said.
+            create: Begin the session with this id if there is none. It may have up to 200 characters that can be
+                shown, but no slashes, and not only dots.
 
         Raises:
-            StoreError: the file cannot be used, there is no such session, or it is another agent's, unless `any_agent`.
-            SessionInUse: somebody has the session open.
+            DefinitionError: sessions cannot be kept at `place`.
+            StoreError: the place cannot be used, there is no such session, it is another agent's, or the id is no id.
+            SessionInUse: somebody has the session open, or begins it at this moment.
         """
         if isinstance(place, str | os.PathLike):
-            session = connect_session(os.fspath(place), id, agent=agent.name, any_agent=any_agent)
+            where = os.fspath(place)
+            session = connect_session(where, id, agent=agent.name, any_agent=any_agent, create=create)
+        elif not hasattr(place, "session"):  # users' code may not be typed
+            problem = Problem("INVALID_ARGUMENT", f"The place is {place!r}.", "Pass a path, a Store, or a Durable.")
+            raise DefinitionError("Chat.open", [problem])
         else:
-            session = place.session(id, agent=agent.name, any_agent=any_agent)
+            session = place.session(id, agent=agent.name, any_agent=any_agent, create=create)
         with closing(session):
-            async with Chat(agent, host=host, callbacks=callbacks, on_event=on_event, session=session) as chat:
+            options = ChatOptions(host=host, callbacks=callbacks, on_event=on_event, session=session)
+            async with Chat[ChatOut, ChatIn](agent, deps=deps, **options) as chat:
                 yield chat
 
     async def __aenter__(self) -> Chat[Out, In]:
@@ -137,6 +212,9 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         stack, self._open = self._open, None
         try:
             await self._stop("the chat was left")
+            if self._compaction is not None:
+                self._compaction.cancel()
+                await ended(self._compaction)
         finally:
             self._runs.writer.leave()
             if stack is not None:
@@ -167,6 +245,25 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         self._check_free()
         return self._begin(input, goes_on=False)
 
+    def stream(self, input: In) -> Events[Out]:
+        """Say `input`, and show every event of the turn as it happens, up to its `TurnEnded`.
+
+        Use it as `async with chat.stream(input) as events:`, iterate over `events`, then read `events.result`. Leaving
+        the block early aborts the turn and waits for its end; the chat goes on. Entering it raises what `start` raises.
+        """
+
+        def start(put: Listener) -> tuple[asyncio.Task[Result[Out]], Callable[[], None]]:
+            def show(event: Event) -> None:
+                put(event)
+                if isinstance(event, TurnEnded) and event.path == self._path:
+                    unsubscribe()
+
+            turn = self.start(input)
+            unsubscribe = self.subscribe(show)  # before the turn does anything
+            return cast("asyncio.Task[Result[Out]]", turn.task), partial(turn.abort, "the stream was left")
+
+        return Events(start)
+
     async def continue_(self) -> Result[Out]:
         """Go on without a prompt: with what waits in a queue, or where the last turn was interrupted.
 
@@ -179,13 +276,87 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         has_texts = self._is_at_rest() and self._inbox.pick_up()
         if self._is_at_rest() and not has_texts:
             raise NothingToContinue("The model has nothing to answer, and no text waits. Use prompt().")
-        turn = self._begin(self._runs.input, goes_on=True)
+        turn = self._begin(self._runs.input, goes_on=True, is_new=has_texts or not self._runs.turns)
         await turn.stopped()
         return await turn
+
+    def undo(self) -> None:
+        """Hide the last turn: what began it, and all that followed until it ended, also in the session.
+
+        Nothing is deleted, what was used stays counted, and what tools have done is not undone. The queues stay; what
+        was said of them in that turn is hidden, too. What `continue_` has added without a new text belongs to the turn
+        that it goes on with. Again, it hides the turn before. `replace` and `reset` leave nothing to undo.
+
+        Raises:
+            NothingToUndo: no turn is there.
+            ChatBusy: a turn goes on.
+            StoreError: the session could not be written. The turn is hidden here, and there with the next step.
+        """
+        self._check_idle()
+        self._last, last = None, self._last
+        if not self._runs.undo():
+            self._last = last
+            raise NothingToUndo("There is no turn to undo: none has said anything, or all are undone.")
+
+    async def compact(self) -> ContextCompacted:
+        """Make what is sent of the conversation half as long now, as far as the agent's strategies can, and return what
+        they did: `before_tokens`, `after_tokens`, and their `steps`, which say what went wrong.
+
+        `messages` stay as they are. The session keeps what is sent in their place, and a chat that is opened again goes
+        on with that. What the strategies use is counted in `usage`. No turn begins meanwhile; cancelling this cancels
+        them.
+
+        Raises:
+            DefinitionError: the agent has no strategies.
+            ModelUnavailable: the chat has no model.
+            ChatBusy: a turn goes on.
+            ChatHeld: the chat is held.
+            StoreError: the session could not be written.
+        """
+        self._check_free()
+        self._holds += 1
+        try:
+            work = self._runs.compact()
+            self._compaction = task = asyncio.create_task(work, name=f"compaction of chat {self.agent.name}")
+            await ended(task, on_cancel=task.cancel)
+            return task.result()
+        finally:
+            self._holds -= 1
+
+    async def use(self, model: Model | str) -> None:
+        """Go on with another model, which may be another provider's, from the next turn until the chat is left.
+
+        It is opened, and the one before it is closed; no turn begins meanwhile. If it cannot be opened, the chat goes
+        on with the one before. A session does not keep it.
+
+        Raises:
+            ModelUnavailable: there is no model of that name here.
+            DefinitionError: it is no model.
+            ChatBusy: a turn goes on.
+            ChatHeld: the chat is held.
+        """
+        self._check_free()
+        if problems := [] if isinstance(model, str) else [*model_problems("The model", model or "")]:
+            raise DefinitionError("Chat.use", problems)
+        self._holds += 1
+        try:
+            stack = AsyncExitStack()
+            model = connect(model) if isinstance(model, str) else model
+            await stack.enter_async_context(opened(model))
+            before, self._open = self._open, stack
+            self._runs.use(model)
+            if before is None:  # the chat was left meanwhile
+                before, self._open = stack, None
+            await before.aclose()
+        finally:
+            self._holds -= 1
 
     def _check_free(self) -> None:
         if self._holds:
             raise ChatHeld("The chat is held, so no turn may begin. Try again when it was released.")
+        self._check_idle()
+
+    def _check_idle(self) -> None:
         if self._open is None:
             raise RuntimeError("The chat is not open. Use it inside 'async with Chat(agent) as chat:'.")
         if get_ident() != self._thread:
@@ -197,7 +368,9 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         """Tell whether the conversation came to a natural stop, so that only something new can make it go on."""
         return isinstance(self._last, Success) or not self._runs.history.expects_answer
 
-    def _begin(self, input: Any, *, goes_on: bool) -> Turn[Out]:  # noqa: ANN401 - `In` may not stand here
+    def _begin(self, input: Any, *, goes_on: bool, is_new: bool = True) -> Turn[Out]:  # noqa: ANN401 - `In` may not stand here
+        if is_new:
+            self._runs.begin_turn()
         self._turn = turn = Turn[Out](self.agent.name)
         self._last = None
         self._inbox.open()
@@ -227,7 +400,7 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
         self._inbox.put_back()
         self._inbox.close()
         self._turn, self._last = None, result
-        self._watch.show(TurnEnded(path=self._path, result=result))
+        self._watch.show(TurnEnded(path=self._path, result=result, usage=turn.usage))
 
     # -- saying
 
@@ -421,9 +594,12 @@ async def _opened(model: Model | str, stack: AsyncExitStack) -> Model | None:
     return model
 
 
-def _problems(agent: object, history: object) -> Iterator[Problem]:
+def _problems(agent: object, deps: object, history: object) -> Iterator[Problem]:
+    declared: object = getattr(agent, "deps", None)
     if not isinstance(agent, Agent):
         yield Problem("INVALID_ARGUMENT", f"The agent is {agent!r}.", "Pass an Agent(name=…, model=…).")
+    elif (lack := lacks_deps(deps_of_run(deps, declared), declared)) is not None:
+        yield Problem("WRONG_DEPS", lack, "")
     messages = cast("Sequence[object]", history) if isinstance(history, Sequence) else (history,)
     wrong = next((message for message in messages if not isinstance(message, Message)), None)
     if wrong is not None:

@@ -16,19 +16,22 @@ from typing import Any, Final
 from journeyman.agent import NOTHING_AROUND, Agent, Host
 from journeyman.chat.questions import Questions, current_questions
 from journeyman.chat.turn import Turn
+from journeyman.connect import connect
 from journeyman.errors import StoreError
-from journeyman.events import Callbacks, Listener
+from journeyman.events import Callbacks, ContextCompacted, Listener
 from journeyman.history import History
 from journeyman.inbox import Inbox, Queue, Receipt, current_inbox
 from journeyman.journal import Section
 from journeyman.loop.attempts import carry_out
 from journeyman.loop.prepare import begin
 from journeyman.loop.record import Options, current_path, current_run
-from journeyman.model import Model
+from journeyman.loop.request import compact
+from journeyman.model import Model, Prefix
 from journeyman.result import Result
-from journeyman.session import Session, Snapshot, Step
+from journeyman.session import Session, Snapshot, Step, TurnStart
 from journeyman.tools.context import current_asker
 from journeyman.types import NOTHING_USED, Effect, Message, RunPath, ToolResult, ToolUse, Usage, UserContent
+from journeyman.window import CompactedView, Compaction, SentView
 
 BOTH: Final[tuple[Queue, Queue]] = ("steering", "follow_ups")
 
@@ -66,6 +69,8 @@ class Runs:
         self.history = self.writer.loaded(history, self._closing)
         self.usage = self.writer.usage
         self.n_runs = self.writer.n_runs
+        self.turns: list[TurnStart] = [*self.writer.turns]
+        """Where the turns began that can be undone, oldest first."""
         self._callbacks = callbacks
         self._questions = questions
         self._numbers = count(1)
@@ -129,21 +134,72 @@ class Runs:
     def _end(self, turn: Turn[Any]) -> None:
         used = turn.used()
         turn.run = None
+        turn.spent += used
         self.usage += used
         self.keep()
 
     def keep(self, more: Usage = NOTHING_USED) -> None:
         """Keep what is new. `more` is what the run that goes on has used."""
-        self.writer.write(self.history, self.usage + more, self.n_runs)
+        self.writer.write(self.history, self.usage + more, self.n_runs, self.turns)
+
+    async def compact(self) -> ContextCompacted:
+        """Make what is sent of the conversation shorter now."""
+        self.n_runs += 1
+        current_path.set(self._above)
+        current_run.set(self._run_above)
+        run = begin(self.agent, self.input, self._options(Turn(self.agent.name), goes_on=True))
+        model = self.host.model or self.agent.model
+        run.model = connect(model) if isinstance(model, str) else model
+        try:
+            return await compact(run)
+        finally:
+            self.usage += run.ledger.usage
+            self.keep()
+
+    def use(self, model: Model) -> None:
+        """Go on with another model."""
+        self.host = replace(self.host, model=model)
+        if isinstance(self.history.view, CompactedView):
+            self.history.view.ceiling_tokens = None  # that of the model before
+
+    def begin_turn(self) -> None:
+        """Note where a turn begins, so that it can be undone."""
+        messages = self.history.messages
+        end = len(messages)
+        if not self.history.may_say:  # what was begun at the provider may be left out of what is sent from now on
+            while end and messages[end - 1].role == "user":
+                end -= 1
+            while end and messages[end - 1].role == "assistant":
+                end -= 1
+        start = TurnStart(end, len(messages[end - 1].content) if end else 0)
+        if self.turns[-1:] != [start]:  # nothing was said in a turn that began in the same place
+            self.turns.append(start)
+
+    def undo(self) -> bool:
+        """Hide the last turn that has said anything. False: there is none."""
+        before = self.history.messages
+        while self.turns:
+            start = self.turns.pop()
+            messages = list(before[: start.position])
+            if messages:
+                last = messages[-1]
+                messages[-1] = replace(last, content=last.content[: start.n_blocks])
+            if len(messages) < len(before) or messages[-1:] != [*before[-1:]]:
+                view, self.history = self.history.view, History(messages, closing=self._closing)
+                self.history.changed_from = _first_difference(before, self.history.messages)
+                self.writer.bring_view(self.history, view)
+                self.keep()
+                return True
+        return False
 
     def replace(self, messages: Sequence[Message]) -> None:
-        """Go on from another conversation."""
-        self.history = History(messages, closing=self._closing)
+        """Go on from another conversation, whose turns are not known."""
+        self.history, self.turns = History(messages, closing=self._closing), []
         self.keep()
 
     def reset(self) -> None:
         """Forget the conversation, the queues and the usage, and let go of background work."""
-        self.history, self.input, self.usage = History(), "", NOTHING_USED
+        self.history, self.input, self.usage, self.turns = History(), "", NOTHING_USED, []
         self.inbox.conversation = object()
         self.writer.clear()
         self.keep()
@@ -166,8 +222,14 @@ class SessionWriter:
         """What all turns have used, as the session knows it."""
         self.n_runs = snapshot.n_runs
         """How many runs there were, as the session knows it."""
+        self.turns: Sequence[TurnStart] = snapshot.turns
+        """The turns that can be undone, as the session knows them."""
         self._numbers: dict[Receipt, int] = {}
         """The texts that wait, as the session knows them, with their numbers there."""
+        self._kept_view: SentView | None = snapshot.view
+        """What is sent in place of the first messages, as the session knows it."""
+        self._sent: list[Message] | None = None
+        """The list of messages in which it is sent; another one is another view."""
 
         for text in snapshot.waiting:
             self._numbers[inbox.put(text.text, text.queue)] = text.number
@@ -179,19 +241,39 @@ class SessionWriter:
         snapshot = self._snapshot
         said = (Message("user", snapshot.staged),) if snapshot.staged else ()
         history = History((*snapshot.messages, *said) or given, closing=closing)
-        pairs = zip(snapshot.messages, history.messages, strict=False)
-        different = (number for number, (stored, loaded) in enumerate(pairs) if stored != loaded)
-        history.changed_from = next(different, min(len(snapshot.messages), len(history.messages)))
+        history.changed_from = _first_difference(snapshot.messages, history.messages)
+        if snapshot.view is not None and history.messages:
+            self._show_again(history, snapshot.view)
         return history
 
-    def write(self, history: History, usage: Usage, n_runs: int) -> None:
+    def bring_view(self, history: History, view: object) -> None:
+        """Let a history that ends earlier have the last view that was kept of the longer one, if it fits."""
+        kept = self._kept_view if isinstance(view, CompactedView) else None
+        if kept is not None and history.changed_from >= kept.position:
+            self._show_again(history, kept)
+
+    def _show_again(self, history: History, kept: SentView) -> None:
+        history.view = view = CompactedView(Prefix(), Compaction(()))
+        view.restore(kept)
+        self._kept_view, self._sent = kept, view.messages
+
+    def write(self, history: History, usage: Usage, n_runs: int, turns: Sequence[TurnStart]) -> None:
         """Write what is new, or raise a `StoreError`. Call it in the chat's own thread only."""
+        view = history.view if isinstance(history.view, CompactedView) and history.view.is_compacted else None
+        sent, kept = None if view is None else view.messages, self._kept_view
+        has_view = sent is not self._sent
+        if has_view:
+            kept = None if view is None else view.kept()
         if self.session is None:
+            self._kept_view, self._sent = kept, sent
             return
         with self._lock:
             position, total = history.changed_from, len(history.messages)
             has_changed = position < total or total < self._n_messages
             staged, known = history.staged, set(map(id, self._staged))
+            n_turns = min(len(turns), len(self.turns))
+            while n_turns and turns[n_turns - 1] is not self.turns[n_turns - 1]:
+                n_turns -= 1
             step = Step(
                 position=position,
                 messages=history.messages[position:] if has_changed else None,
@@ -199,12 +281,18 @@ class SessionWriter:
                 gone=self._gone("delivered", "withdrawn"),
                 usage=None if (usage, n_runs) == (self.usage, self.n_runs) else usage,
                 n_runs=n_runs,
+                turns=turns[n_turns:] if n_turns < max(len(turns), len(self.turns)) else None,
+                n_turns=n_turns,
+                view=kept,
+                has_view=has_view,
             )
-            if has_changed or step.staged or step.gone or step.usage is not None:
+            is_new = has_changed or has_view or step.usage is not None or step.turns is not None
+            if is_new or step.staged or step.gone:
                 self._write(self.session, step)
                 history.changed_from = self._n_messages = total
                 self._staged = list(staged)
-                self.usage, self.n_runs = usage, n_runs
+                self.usage, self.n_runs, self.turns = usage, n_runs, tuple(turns)
+                self._kept_view, self._sent = kept, sent
 
     def clear(self, *queues: Queue) -> tuple[str, ...]:
         """Withdraw what waits, and return it; raise a `StoreError` if that could not be written. Any thread may."""
@@ -232,3 +320,9 @@ class SessionWriter:
 
     def _gone(self, *statuses: str) -> list[int]:
         return [number for receipt, number in self._numbers.items() if receipt.status in statuses]
+
+
+def _first_difference(before: Sequence[Message], after: Sequence[Message]) -> int:
+    """Return the position of the first message that is not the same in both, or where the shorter one ends."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((position for position, (old, new) in pairs if old != new), min(len(before), len(after)))

@@ -61,6 +61,8 @@ class Turn(NeverAwaited, Generic[Out]):
         """The task that does the work; None before it begins."""
         self.run: Run | None = None
         """The run that goes on; None between two runs."""
+        self.spent = NOTHING_USED
+        """What those of its runs have used that have ended."""
         self.is_over = False
         """True once the chat is idle again, which is before anybody is told."""
         self._chat_name = chat_name
@@ -108,6 +110,16 @@ class Turn(NeverAwaited, Generic[Out]):
         """Let the chat tell of a turn that was cancelled before it began: that happens in this step of the loop."""
         if not self.is_over:
             await asyncio.sleep(0)
+
+    @property
+    def usage(self) -> Usage:
+        """What all runs of this turn have used so far, steering and follow-ups included, however they ended."""
+        return self.spent + self.used()
+
+    @property
+    def cost(self) -> float | None:
+        """That in US dollars; None when the price of anything is unknown."""
+        return self.usage.cost
 
     def used(self) -> Usage:
         """Return what the run that goes on has used."""

@@ -42,12 +42,14 @@ from journeyman.durable.records import (
 )
 from journeyman.durable.records import record as made_record
 from journeyman.durable.sqlite import SqliteEngine
-from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, quoted
+from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, StoreError, quoted
 from journeyman.events import Callbacks, Listener
 from journeyman.journal import as_json
 from journeyman.loop.attempts import run as run_once
 from journeyman.loop.record import RunOptions
 from journeyman.result import Result
+from journeyman.session import Session
+from journeyman.store.store import open_session
 from journeyman.tools.deps import deps_of_run, lacks_deps
 from journeyman.types import Message
 
@@ -352,6 +354,24 @@ class Durable:
         if not dry:
             await self.hub.engine.forget([row.id for row in found])
         return tuple(map(info_of, found))
+
+    # -- chats
+
+    def session(self, id: str | None = None, *, agent: str, any_agent: bool = False, create: bool = False) -> Session:
+        """Open a session of a chat in the file of the runs: `Chat.open(agent, durable, id="user-42", create=True)`.
+
+        The conversation is kept there, as `Store.session` keeps it. Its turns are no durable runs.
+
+        Raises:
+            StoreError: as for `Store.session`; or the runs are in no file.
+            SessionInUse: somebody has it open.
+        """
+        self.hub.check()
+        engine = self.hub.engine
+        if isinstance(engine, SqliteEngine):
+            return open_session(str(engine.path), id, agent=agent, any_agent=any_agent, create=create)
+        hint = "Give Chat.open the path of a file instead."
+        raise StoreError(f"{type(engine).__name__} keeps runs, and no sessions of chats.", hint=hint)
 
     # -- inside
 

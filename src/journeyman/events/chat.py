@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from journeyman.result import Failure, Success
-from journeyman.types import JsonObject, RunPath, frozen
+from journeyman.types import NOTHING_USED, JsonObject, RunPath, Usage, frozen
 
 
 @frozen
@@ -68,3 +68,5 @@ class TurnEnded:
     path: RunPath
     result: Success[object] | Failure | None
     """Of the turn's last run; None when the turn was cancelled from outside."""
+    usage: Usage = NOTHING_USED
+    """What all runs of the turn have used."""

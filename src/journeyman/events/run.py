@@ -180,9 +180,9 @@ class ContextCompacted:
     path: RunPath
     attempt: int
     iteration: int
-    reason: Literal["threshold", "overflow", "breaker"]
-    """It was longer than the threshold; the provider said so; or it was left out this time, because it had failed three
-    times in a row."""
+    reason: Literal["threshold", "overflow", "breaker", "asked"]
+    """It was longer than the threshold; the provider said so; it was left out this time, because it had failed three
+    times in a row; or `Chat.compact` asked for it."""
     before_tokens: int
     """The size of the request, about; in tokens."""
     after_tokens: int

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, cast
 from pydantic_core import from_json
 
 from journeyman.cancel import is_failure
-from journeyman.errors import log_caught, name_and_words
+from journeyman.errors import DefinitionError, Problem, log_caught, name_and_words
 from journeyman.events import CompactionStep, ContextCompacted
 from journeyman.history import encodable
 from journeyman.loop.record import Run
@@ -150,7 +150,7 @@ _SHORTEST_ANSWER_TOKENS: Final = 1_024
 _UNKNOWN_THRESHOLD_TOKENS: Final = 64_000
 """What strategies are told to be the threshold where the window is not known."""
 
-Reason = Literal["threshold", "overflow", "breaker"]
+Reason = Literal["threshold", "overflow", "breaker", "asked"]
 
 
 def view_of(run: Run, prefix: Prefix) -> View:
@@ -183,7 +183,25 @@ async def shrink(run: Run, view: CompactedView, *, step: str) -> bool:
     view.was_too_long()
     threshold = _threshold(run, view) or view.tokens
     excess_tokens = max(view.tokens - threshold * 4 // 5, view.tokens // 2)
-    return await _compact(run, view, "overflow", excess_tokens, step=f"{step}/shrink")
+    compacted = await _compact(run, view, "overflow", excess_tokens, step=f"{step}/shrink")
+    return any(each.saved_tokens for each in compacted.steps)
+
+
+async def compact(run: Run) -> ContextCompacted:
+    """Make what is sent of the run's history half as long, if the strategies can, before anything is said in the run.
+
+    Raises:
+        DefinitionError: the agent has no strategies.
+    """
+    known = run.history.view
+    view = view_of(run, known.prefix if isinstance(known, CompactedView) else Prefix(tools=run.agent.plan.specs))
+    if not isinstance(view, CompactedView):
+        what = f"The agent {run.agent.name!r} has no strategies to compact with."
+        hint = "Give it some: Agent(compaction=[ClearToolResults(), Summarise()])."
+        problem = Problem("INVALID_COMPACTION", what, hint)
+        raise DefinitionError("Chat.compact", [problem])
+    view.follow(run.history.messages)
+    return await _compact(run, view, "asked", view.tokens // 2, step="compact")
 
 
 def room_for_answer(run: Run, view: CompactedView, max_tokens: int) -> int:
@@ -254,8 +272,8 @@ class _Shortening:
         self.usage += usage
 
 
-async def _compact(run: Run, view: CompactedView, reason: Reason, excess_tokens: int, *, step: str) -> bool:
-    """Let the strategies save `excess_tokens`. Return whether they have saved any."""
+async def _compact(run: Run, view: CompactedView, reason: Reason, excess_tokens: int, *, step: str) -> ContextCompacted:
+    """Let the strategies save `excess_tokens`. Return what they did, once it is told."""
     before_tokens, threshold = view.tokens, _threshold(run, view)
     work = _Shortening(run, view, view.messages, threshold or _UNKNOWN_THRESHOLD_TOKENS, step)
     try:
@@ -264,20 +282,23 @@ async def _compact(run: Run, view: CompactedView, reason: Reason, excess_tokens:
             if excess_tokens <= 0:
                 break
     finally:
-        is_shorter = work.messages is not view.messages
-        if is_shorter:
+        if work.messages is not view.messages:
             view.rewrite(without_stale_thinking(view.messages, work.messages))
-        elif reason != "breaker":
+        elif reason not in ("breaker", "asked"):
             view.failed()
-    await run.tell(
-        ContextCompacted,
+    compacted = ContextCompacted(
+        path=run.path,
+        attempt=run.attempt.number,
+        iteration=run.attempt.iteration,
         reason=reason,
         before_tokens=before_tokens,
         after_tokens=view.tokens,
         steps=tuple(work.steps),
         usage=work.usage,
     )
-    return is_shorter
+    if run.watch is not None:
+        await run.watch.tell(compacted, run.place)
+    return compacted
 
 
 def _size(messages: Sequence[Message]) -> int:

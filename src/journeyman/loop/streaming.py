@@ -1,10 +1,10 @@
-"""A run as a stream of events, and then its result."""
+"""A run, or a turn of a chat, as a stream of events, and then its result."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Any, Generic, Unpack, overload
 
@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Deps, Host, In, Out
 from journeyman.cancel import Abort, ended
-from journeyman.events import Callbacks, Event
+from journeyman.events import Callbacks, Event, Listener
 from journeyman.loop.attempts import run
 from journeyman.loop.record import StreamOptions
 from journeyman.result import Result
@@ -22,28 +22,32 @@ Given = TypeVar("Given", default=str)
 
 
 class Events(Generic[Given]):
-    """The events of one run, in order, while it goes on; then its result.
+    """The events of one run, or of one turn of a chat, in order, while it goes on; then its result.
 
-    Entering the block starts the run, in a task of its own with a copy of the caller's context. Leaving it early
-    cancels the run and awaits it.
+    Entering the block starts it, in a task of its own with a copy of the caller's context. Leaving it early stops it,
+    and awaits its end: a run is cancelled, a turn is aborted.
     """
 
-    def __init__(self, start: Callable[[Callable[[Event], None]], Coroutine[Any, Any, Result[Given]]]) -> None:
+    def __init__(self, start: Callable[[Listener], tuple[asyncio.Task[Result[Given]], Callable[[], object]]]) -> None:
+        """`start` begins what is shown, gives the listener its events, and returns its task, and what stops it."""
         self._start = start
+        self._stop: Callable[[], object] | None = None
         self._waiting: deque[Event] = deque()
         self._news = asyncio.Event()
         self._task: asyncio.Task[Result[Given]] | None = None
 
     async def __aenter__(self) -> Events[Given]:
-        self._task = asyncio.create_task(self._start(self._put))
+        if self._task is not None:
+            raise RuntimeError("The stream was entered before. Make another one.")
+        self._task, self._stop = self._start(self._put)
         self._task.add_done_callback(self._end)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
+        if self._task is not None and self._stop is not None and not self._task.done():
+            self._stop()
             await ended(self._task)
 
     def _end(self, task: asyncio.Task[Result[Given]]) -> None:
@@ -56,7 +60,7 @@ class Events(Generic[Given]):
         self._news.set()
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        """Give every event, up to `RunSucceeded` or `RunFailed`."""
+        """Give every event, up to `RunSucceeded` or `RunFailed`, or to the `TurnEnded` of a turn."""
         return self
 
     async def __anext__(self) -> Event:
@@ -71,11 +75,12 @@ class Events(Generic[Given]):
 
     @property
     def result(self) -> Result[Given]:
-        """How the run ended.
+        """How it ended.
 
         Raises:
             RuntimeError: it has not ended.
             asyncio.CancelledError: it was cancelled.
+            StoreError: what a turn has said could not be stored.
         """
         if self._task is None or not self._task.done():
             raise RuntimeError("The run has not ended. Iterate over all events first, inside the block.")
@@ -103,8 +108,8 @@ def stream(
     run as `run` makes, with the same options.
     """
 
-    def start(put: Callable[[Event], None]) -> Coroutine[Any, Any, Result[Out]]:
-        return run(
+    def start(put: Listener) -> tuple[asyncio.Task[Result[Out]], Callable[[], object]]:
+        work = run(
             agent,
             input,
             deps=deps,
@@ -115,5 +120,7 @@ def stream(
             history=history,
             host=host,
         )
+        task = asyncio.create_task(work)
+        return task, task.cancel
 
     return Events(start)

@@ -14,13 +14,16 @@ from zlib import crc32
 from pydantic import ValidationError
 
 from journeyman.inbox import Queue
-from journeyman.session import Snapshot, Step, Waiting
+from journeyman.session import Snapshot, Step, TurnStart, Waiting
 from journeyman.types import NOTHING_USED, Message, Text, ToolResult, Usage, UserContent, adapter_of, load_messages
+from journeyman.window import SentView
 
-Kind: TypeAlias = Literal["message", "cut", "staged", "waiting", "gone", "used", "title"]
+Kind: TypeAlias = Literal["message", "cut", "staged", "waiting", "gone", "used", "title", "turns", "view"]
 """`message`: the message at `position`, which is now the last of the conversation. `cut`: the conversation ends before
 `position`. `staged`: what the next message will hold. `waiting`, `gone`: texts in the queues. `used`: the usage and the
-number of runs so far. `title`: the name of the session in lists."""
+number of runs so far. `title`: the name of the session in lists. `turns`: where the turns from number `position` on
+begin; those that were known from there on are undone. `view`: a list of what is sent in place of the first `position`
+messages; an empty one: they are sent themselves."""
 
 _TITLE_CHARS: Final = 80
 
@@ -98,6 +101,12 @@ def lines_of(step: Step) -> Iterator[Line]:
     if step.usage is not None:
         used = Used(step.usage, step.n_runs)
         yield Line("used", step.position, adapter_of(Used).dump_json(used, exclude_none=True, exclude_defaults=True))
+    if step.turns is not None:
+        yield Line("turns", step.n_turns, adapter_of(list[TurnStart]).dump_json([*step.turns]))
+    if step.has_view:
+        views = [] if step.view is None else [step.view]
+        position = 0 if step.view is None else step.view.position
+        yield Line("view", position, adapter_of(list[SentView]).dump_json(views, exclude_none=True))
 
 
 def queued(text: str, queue: Queue) -> Line:
@@ -129,6 +138,8 @@ class _Sum:
     staged: list[UserContent | ToolResult] = field(default_factory=list[UserContent | ToolResult])
     waiting: dict[int, Queued] = field(default_factory=dict[int, Queued])
     used: Used = field(default_factory=lambda: Used(NOTHING_USED, 0))
+    turns: list[TurnStart] = field(default_factory=list[TurnStart])
+    view: list[SentView] = field(default_factory=list[SentView])
 
     def add(self, record: Record) -> None:
         match record.kind:
@@ -148,6 +159,10 @@ class _Sum:
                     self.waiting.pop(number, None)
             case "used":
                 self.used = adapter_of(Used).validate_json(record.body)
+            case "turns":
+                self.turns[record.position :] = adapter_of(list[TurnStart]).validate_json(record.body)
+            case "view":
+                self.view = adapter_of(list[SentView]).validate_json(record.body)
             case _:
                 adapter_of(str).validate_json(record.body)
 
@@ -175,6 +190,8 @@ def added_up(records: Sequence[Record]) -> Snapshot:
         waiting=tuple([Waiting(n, text.queue, text.text) for n, text in total.waiting.items()]),
         usage=total.used.usage,
         n_runs=total.used.runs,
+        turns=tuple(total.turns),
+        view=next(iter(total.view), None),
     )
 
 

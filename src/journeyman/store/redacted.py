@@ -42,9 +42,12 @@ class Redacted:
         self._sessions = sessions
         self._redact = tuple(redact)
 
-    def session(self, id: str | None = None, *, agent: str, any_agent: bool = False) -> RedactedSession:
+    def session(
+        self, id: str | None = None, *, agent: str, any_agent: bool = False, create: bool = False
+    ) -> RedactedSession:
         """Open a session, as `Store.session` does."""
-        return RedactedSession(self._sessions.session(id, agent=agent, any_agent=any_agent), Redactor(self._redact))
+        session = self._sessions.session(id, agent=agent, any_agent=any_agent, create=create)
+        return RedactedSession(session, Redactor(self._redact))
 
 
 class RedactedSession:
@@ -70,20 +73,21 @@ class RedactedSession:
         return self._session.add(self._text(text), queue)
 
     def write(self, step: Step) -> None:
-        messages = step.messages
-        if messages is not None:
-            messages = [
-                Message(message.role, tuple([self._block(block) for block in message.content]), message.continues)
-                for message in messages
-            ]
-        staged = tuple([self._staged(block) for block in step.staged])
-        self._session.write(replace(step, messages=messages, staged=staged))
+        messages = None if step.messages is None else [self._message(message) for message in step.messages]
+        staged, view = tuple([self._staged(block) for block in step.staged]), step.view
+        if view is not None:
+            sent = tuple([self._message(message) for message in view.messages])
+            view = replace(view, last=self._message(view.last), messages=sent)
+        self._session.write(replace(step, messages=messages, staged=staged, view=view))
 
     def close(self) -> None:
         self._session.close()
 
     def __repr__(self) -> str:
         return f"<RedactedSession {self._session!r}>"
+
+    def _message(self, message: Message) -> Message:
+        return Message(message.role, tuple([self._block(block) for block in message.content]), message.continues)
 
     def _block(self, block: Block) -> Block:
         match block:

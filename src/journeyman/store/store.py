@@ -23,7 +23,7 @@ from pydantic_core import from_json, to_json
 from journeyman.errors import StoreError
 from journeyman.history import History
 from journeyman.inbox import Queue
-from journeyman.session import Session, Sessions, Snapshot, Step
+from journeyman.session import Session, Sessions, Snapshot, Step, check_session_id
 from journeyman.store.file import Damaged, File, Lock, damaged
 from journeyman.store.journal import EventLog, FileJournal
 from journeyman.store.log import Line, Record, Used, crc_of, first_crc, lines_of, queued, readable
@@ -93,27 +93,40 @@ class Store:
 
     # -- sessions
 
-    def session(self, id: str | None = None, *, agent: str, any_agent: bool = False) -> FileSession:
-        """Open a session of the agent called `agent`: a new one, or the one with this id.
+    def session(
+        self, id: str | None = None, *, agent: str, any_agent: bool = False, create: bool = False
+    ) -> FileSession:
+        """Open a session of the agent called `agent`: a new one, or the one with this id, which `create` makes if there
+        is none: an id has 1 to 200 characters that can be shown, no slashes, and not only dots.
 
         Raises:
-            StoreError: there is none, or it is another agent's, unless `any_agent`.
+            StoreError: there is none, it is another agent's, unless `any_agent`, or the id cannot be one.
             SessionInUse: somebody has it open.
         """
-        if id is None:
-            head = Head(self._free_id(), agent, time.time())
-            return FileSession(Log(self._file, head), self._lock(head.id), Snapshot(), self.notice)
-        return self._read(lambda: self._resumed(id, agent=agent, any_agent=any_agent))
+        if id is not None:
+            check_session_id(id)
+            return self._read(lambda: self._named(id, agent=agent, any_agent=any_agent, create=create))
+        head = Head(self._free_id(), agent, time.time())
+        return FileSession(Log(self._file, head), self._lock(head.id), Snapshot(), self.notice)
 
-    def _resumed(self, id: str, *, agent: str, any_agent: bool) -> FileSession:
-        head = self._head(id)
-        if head.agent not in ("", agent) and not any_agent:
-            raise StoreError(
-                f"Session {id} is one of the agent {head.agent!r}, not of {agent!r}.",
-                hint="Open it with that agent, or give any_agent=True to go on with this one.",
-            )
+    def _named(self, id: str, *, agent: str, any_agent: bool, create: bool) -> FileSession:
+        def found() -> Head | None:
+            head = self._found(id)
+            if head is None and not create:
+                raise self._unknown(id, or_else=" To begin one of this id, give create=True.")
+            if head is not None and head.agent not in ("", agent) and not any_agent:
+                raise StoreError(
+                    f"Session {id} is one of the agent {head.agent!r}, not of {agent!r}.",
+                    hint="Open it with that agent, or give any_agent=True to go on with this one.",
+                )
+            return head
+
+        found()
         lock = self._lock(id)
         try:
+            head = found()  # until the lock was taken, somebody may have made it, or deleted it
+            if head is None:
+                return FileSession(Log(self._file, Head(id, agent, time.time())), lock, Snapshot(), self.notice)
             records = self._records(id)
             good, snapshot = readable(records, id)
             # Records that the index does not know count, too: whatever is written would not fit to them.
@@ -137,12 +150,13 @@ class Store:
         Raises:
             StoreError: there is no such session, or it has fewer messages.
         """
-        head, messages = self._read(lambda: self._head(id)), self.snapshot(id).messages
+        head, snapshot = self._read(lambda: self._head(id)), self.snapshot(id)
+        messages, turns = snapshot.messages, [turn for turn in snapshot.turns if turn.position < at]
         if not 0 < at <= len(messages):
             what = f"Session {id} cannot be branched at message {at}: it has {len(messages)}."
             raise StoreError(what, hint="Give one of these.")
         log = Log(self._file, Head(self._free_id(), head.agent, time.time(), parent=id))
-        log.append([*lines_of(Step(position=0, messages=messages[:at]))])
+        log.append([*lines_of(Step(position=0, messages=messages[:at], turns=turns))])
         return log.head.id
 
     def snapshot(self, id: str) -> Snapshot:
@@ -215,7 +229,9 @@ class Store:
     # -- inside
 
     def _lock(self, id: str) -> Lock:
-        return Lock(self.path, id, what=f"Session {id} in {self.path}")
+        # The journal of the run "7" has the lock "run 7", which an id of somebody's choosing might be, too.
+        name = f"session {id}" if " " in id else id
+        return Lock(self.path, name, what=f"Session {id} in {self.path}")
 
     def _free_id(self) -> str:
         while True:
@@ -227,13 +243,20 @@ class Store:
         return [Head(*row) for row in self._file.rows("SELECT id, agent, created, parent FROM sessions ORDER BY n")]
 
     def _head(self, id: str) -> Head:
+        head = self._found(id)
+        if head is None:
+            raise self._unknown(id)
+        return head
+
+    def _found(self, id: str) -> Head | None:
         rows = self._file.rows("SELECT id, agent, created, parent FROM sessions WHERE id = ?", (id,))
-        if rows:
-            return Head(*rows[0])
+        return Head(*rows[0]) if rows else None
+
+    def _unknown(self, id: str, *, or_else: str = "") -> StoreError:
         known = [head.id for head in self._heads()]
         close = get_close_matches(id, known, n=1) or known[-1:]
         hint = f"Did you mean {close[0]}? It has {len(known)}." if close else "It has none yet: leave the id out."
-        raise StoreError(f"{self.path} has no session {id!r}.", hint=hint)
+        return StoreError(f"{self.path} has no session {id!r}.", hint=f"{hint}{or_else}")
 
     def _records(self, id: str) -> list[Record]:
         query = "SELECT n, kind, position, body, crc FROM records WHERE session = ? ORDER BY n"
@@ -332,11 +355,11 @@ class FileSession:
         return f"<FileSession {self.id} in {self._log.file.path}>"
 
 
-def open_session(path: str, id: str | None, *, agent: str, any_agent: bool) -> FileSession:
+def open_session(path: str, id: str | None, *, agent: str, any_agent: bool, create: bool) -> FileSession:
     """Open a session of the store at `path`, which is closed with it."""
     store = Store(path)
     try:
-        session = store.session(id, agent=agent, any_agent=any_agent)
+        session = store.session(id, agent=agent, any_agent=any_agent, create=create)
     except BaseException:
         store.close()
         raise

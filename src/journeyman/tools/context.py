@@ -28,7 +28,7 @@ from journeyman.types import record_class
 
 T = TypeVar("T")
 Given = TypeVar("Given", default=object, covariant=True)
-Asked = TypeVar("Asked", default=Any, covariant=True)
+Asked = TypeVar("Asked", default=object, covariant=True)
 
 
 Which: TypeAlias = Literal["run", "attempt"]

@@ -200,8 +200,8 @@ class Tool(Generic[P, R, Needs]):
 
     @property
     def asked_input(self) -> object:
-        """The type of the run's input that it asks for; Any: it takes any."""
-        return self._binding.asked[1] if len(self._binding.asked) > 1 else Any
+        """The type of the run's input that it asks for; `object`: it takes any."""
+        return self._binding.asked[1] if len(self._binding.asked) > 1 else object
 
     @property
     def may_be_quoted(self) -> bool:
