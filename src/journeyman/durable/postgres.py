@@ -81,6 +81,10 @@ _CLAIM: Final = (
     " AND epoch = %s::bigint AND gen = %s::bigint AND n_signals = %s::bigint AND status = %s::text RETURNING id"
 )
 """Changes a run only if it is as it was read."""
+_UNCLAIM: Final = (
+    "UPDATE jm_runs SET status = 'ready', owner = NULL, gen = gen + 1 WHERE id = %s::text AND epoch = %s::bigint"
+    f" RETURNING {_TELL}"
+)
 _GIVEN_BACK: Final = (
     *("status", "owner", "why", "wake", "asked", "used_s", "tokens", "cost", "attempt", "iteration", "deaths"),
     *("result", "ended"),
@@ -193,19 +197,14 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
     # -- runs
 
     async def add(self, row: Row, records: Sequence[Record] = ()) -> Row:
-        async def work(connection: Connection, is_again: bool) -> Row:
-            by_name, by_id = "name = %s::text OR (agent = %s::text AND dedup = %s::text)", "id = %s::text"
-            while True:
-                async with connection.transaction():
-                    if await _all(connection, _ADD_RUN, [*_row_values(row), self.owner]):
-                        if records:
-                            async with connection.cursor() as cursor:
-                                await cursor.executemany(_ADD_STEP.encode(), [_written_out(each) for each in records])
-                        return row
-                known = await _rows(connection, f"WHERE {by_name}", [row.name, row.agent, row.dedup])
-                known = known or await _rows(connection, f"WHERE {by_id}", [row.id])
+        async def work(connection: Connection, _: bool) -> Row:
+            while not await self._added(connection, row, records):
+                where = "WHERE name = %s::text OR (agent = %s::text AND dedup = %s::text)"
+                known = await _rows(connection, where, [row.name, row.agent, row.dedup])
+                known = known or await _rows(connection, "WHERE id = %s::text", [row.id])
                 if known:
                     return known[0]
+            return row
 
         return await self._written(work)
 
@@ -270,14 +269,13 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
 
         async def work(connection: Connection, _: bool) -> Claim | None:
             nonlocal tried, claim
-            while True:
-                row = await _found(connection, id)
-                if row is not None and tried is not None and (row.epoch, row.owner) == (tried.epoch, self.owner):
+            while (row := await _found(connection, id)) is not None:
+                if tried is not None and (row.epoch, row.owner) == (tried.epoch, self.owner):
                     claim = Claim(row, row.epoch)  # only the answer was lost
                     return claim
-                died = row is not None and row.status == "running" and not steal
+                died = row.status == "running" and not steal
                 is_dead = steal or (died and row.owner not in await self._alive(connection, {row.owner}))
-                if row is None or not is_free(row, now=now, also=also, owner_is_dead=is_dead):
+                if not is_free(row, now=now, also=also, owner_is_dead=is_dead):
                     return None
                 after = await self._claimed(connection, row, died=died, head=head)
                 async with connection.transaction():
@@ -288,13 +286,15 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
                 if is_done:
                     claim = Claim(after, after.epoch) if after.status == "running" else None
                     return claim
+            return None
 
         try:
             async with self._claiming:
                 return await self._written(work)
         except asyncio.CancelledError:
             if claim is not None:  # nobody will drive it
-                await self._unclaim(claim)
+                given = [_shown(id), claim.epoch, self.owner]
+                await self._written(lambda connection, _: _all(connection, _UNCLAIM, given))
             raise
 
     async def note(self, claim: Claim, asked: bytes | None) -> None:
@@ -357,7 +357,9 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
         body = json.dumps(signal.body).encode()
         where = [_shown(each) for each in (signal.run, signal.kind, signal.dedup)]
         given = [signal.at, _shown(signal.who)]
-        query = f"SELECT {_SIGNAL_COLUMNS} FROM jm_signals WHERE run = %s::text AND kind = %s::text AND dedup = %s::text"
+        query = (
+            f"SELECT {_SIGNAL_COLUMNS} FROM jm_signals WHERE run = %s::text AND kind = %s::text AND dedup = %s::text"
+        )
 
         async def work(connection: Connection, is_again: bool) -> Taken:
             from psycopg.errors import UniqueViolation  # noqa: PLC0415 - an optional package
@@ -406,6 +408,15 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
         for _, claim, record in list(self._soon):
             await _all(connection, _WRITE_SYNCED, [*_written_out(record), _shown(claim.row.id), claim.epoch])
 
+    async def _added(self, connection: Connection, row: Row, records: Sequence[Record]) -> bool:
+        async with connection.transaction():
+            if not await _all(connection, _ADD_RUN, [*map(_shown, astuple(row)), self.owner]):
+                return False
+            if records:
+                async with connection.cursor() as cursor:
+                    await cursor.executemany(_ADD_STEP.encode(), [_written_out(each) for each in records])
+            return True
+
     async def _alive(self, connection: Connection, owners: Collection[str | None]) -> Collection[str | None]:
         """Return those of some owners that live."""
         if not set(owners) - {self.owner}:
@@ -442,14 +453,6 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
             head=row.head if head is None else head,
         )
 
-    async def _unclaim(self, claim: Claim) -> None:
-        change = (
-            "UPDATE jm_runs SET status = 'ready', owner = NULL, gen = gen + 1 WHERE id = %s::text AND epoch = %s::bigint"
-            f" RETURNING {_TELL}"
-        )
-        given = [_shown(claim.row.id), claim.epoch, self.owner]
-        await self._written(lambda connection, _: _all(connection, change, given))
-
 
 # -- values ------------------------------------------------------------------------------------------------------------
 
@@ -468,10 +471,6 @@ def _restored(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
     if not isinstance(value, str) or _SIGN not in value:
         return value
     return _SIGN.join([part.replace(f"{_SIGN}0", "\0") for part in value.split(_SIGN * 2)])
-
-
-def _row_values(row: Row) -> list[Any]:
-    return [_shown(each) for each in astuple(row)]
 
 
 def _row_of(stored: Sequence[Any]) -> Row:

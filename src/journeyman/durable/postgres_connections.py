@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
@@ -225,9 +226,7 @@ class Connections:
 
         given: dict[str, Any] = {**_DEFAULTS, "application_name": f"journeyman {self._owner}"}
         given |= {**conninfo_to_dict(self._url), **instead, "client_encoding": "UTF8"}
-        return await AsyncConnection.connect(
-            "", autocommit=True, prepare_threshold=self._prepare_threshold, **given
-        )
+        return await AsyncConnection.connect("", autocommit=True, prepare_threshold=self._prepare_threshold, **given)
 
     async def _hold_again(self) -> None:
         async with self._holding:
@@ -283,9 +282,7 @@ class Connections:
                 return StoreError(f"{self.place} could not be {what}: {text}.", hint=hint, may_pass=True)
             case psycopg.OperationalError() | psycopg.InterfaceError() | psycopg.errors.ReadOnlySqlTransaction():
                 hint = "Look whether the database runs, and at the URL: its host, database, user and password."
-                fault = StoreError(
-                    f"{self.place} could not be {what}: {text}.", hint=hint, may_pass=True, is_busy=True
-                )
+                fault = StoreError(f"{self.place} could not be {what}: {text}.", hint=hint, may_pass=True, is_busy=True)
                 return fault
             case psycopg.ProgrammingError() | psycopg.DataError() | UnicodeError():
                 hint = "Nothing was written."
@@ -309,20 +306,20 @@ def owner_of(number: int) -> str:
 
 def check_installed() -> None:
     """Raise a `StoreError` if the package that speaks to Postgres is not installed."""
-    try:
-        import psycopg  # noqa: F401, PLC0415 - an optional package
-    except ImportError as error:
+    if find_spec("psycopg") is None:
         raise StoreError(
             "Durable runs in Postgres need the package psycopg, which is not installed.",
             hint="Install it: pip install 'journeyman[postgres]'",
-        ) from error
+        )
 
 
 async def _prepare(connection: Connection, place: str) -> None:
     """Make the tables, if they are not there. However many do so at once: one makes them, the others wait for that."""
     server = connection.info.server_version
     if server < OLDEST_SERVER:
-        raise StoreError(f"{place} is of Postgres {server // 10000}.", hint="Version 13 is the oldest that can be used.")
+        raise StoreError(
+            f"{place} is of Postgres {server // 10000}.", hint="Version 13 is the oldest that can be used."
+        )
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise StoreError(
