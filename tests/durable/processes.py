@@ -265,7 +265,11 @@ class MortalPostgresEngine(PostgresEngine):
         async def connected(**instead: str) -> Any:  # noqa: ANN401 - of the driver
             if self.is_dead:
                 raise asyncio.CancelledError
-            return await connect(**instead)
+            connection = await connect(**instead)
+            if self.is_dead:
+                connection.pgconn.finish()
+                raise asyncio.CancelledError
+            return connection
 
         self.connections.connected = connected
         await super().open()
@@ -326,6 +330,14 @@ async def found(engine: Engine, id: str) -> Row:
     row = await engine.get(id)
     assert row is not None
     return row
+
+
+async def heard(engine: Engine) -> bool:
+    """Wait until an engine has news: from another process they come when they come."""
+    async with asyncio.timeout(10):
+        while not engine.has_news():
+            await asyncio.sleep(0)
+    return True
 
 
 async def ready_ids(engine: Engine, *, now: float = START, queues: tuple[str, ...] = (), limit: int = 9) -> list[str]:

@@ -141,9 +141,8 @@ class PostgresServer:
 
     def kill_connections(self, where: str, *given: object) -> None:
         """End what the server does for some connections, and wait until it has ended."""
-        chosen = f"FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND {where}"
-        self.execute(f"SELECT pg_terminate_backend(pid) {chosen}", *given)
-        while self.execute(f"SELECT pid {chosen}", *given):
+        others = f"FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND {where}"
+        while self.execute(f"SELECT pg_terminate_backend(pid) {others}", *given):
             time.sleep(0.001)  # to let the server wait for it takes a tenth of a second
 
     def restart(self) -> None:

@@ -210,8 +210,9 @@ class Connections:
         self._give_back(connection)
         if not is_lost:
             return
-        while self._free:
-            self._free.pop().pgconn.finish()
+        for each in self._free:
+            each.pgconn.finish()
+        self._free.clear()
         async with self._holding:
             if self._held is not None and not self._held.closed:
                 try:
