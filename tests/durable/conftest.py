@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from journeyman.durable.postgres_connections import ddl
 from tests.durable.processes import Stage, in_file, in_memory, in_postgres
 from tests.support.postgres import NoPostgres, PostgresServer
 
@@ -22,17 +23,20 @@ def postgres() -> Iterator[PostgresServer]:
     server.stop()
 
 
+@pytest.fixture
+def database(postgres: PostgresServer) -> Iterator[str]:
+    """The address of a database, in which the tables are."""
+    name = postgres.database(ddl())
+    yield postgres.url(name)
+    postgres.drop(name)
+
+
 @pytest.fixture(params=["memory", "file", "postgres"])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     """A store, for each engine that there is."""
     if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        database = server.database()
-        made = in_postgres(server, database)
-        yield made
-        made.close()
-        server.drop(database)
-        return
-    made = in_memory() if request.param == "memory" else in_file(tmp_path / "runs.db")
+        made = in_postgres(request.getfixturevalue("postgres"), request.getfixturevalue("database"))
+    else:
+        made = in_memory() if request.param == "memory" else in_file(tmp_path / "runs.db")
     yield made
     made.close()

@@ -275,12 +275,12 @@ class MortalPostgresEngine(PostgresEngine):
         await super().open()
 
 
-def in_postgres(server: PostgresServer, database: str) -> Stage:
+def in_postgres(server: PostgresServer, url: str) -> Stage:
     """Return a store in a database. A process is dead when its connections are gone."""
     engines: dict[str, MortalPostgresEngine] = {}
 
     def make() -> MortalPostgresEngine:
-        engine = MortalPostgresEngine(server.url(database), grace_s=0.0)
+        engine = MortalPostgresEngine(url, grace_s=0.0)
         engines[engine.owner] = engine
         return engine
 

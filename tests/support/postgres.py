@@ -47,6 +47,7 @@ class PostgresServer:
         if sys.platform != "linux":
             raise NoPostgres(f"these tests start Postgres on Linux only, and this is {sys.platform}")
         self._user: dict[str, Any] = {}
+        self._templates: dict[str, str] = {}
         self.folder = Path(tempfile.mkdtemp(prefix="jmpg", dir="/tmp"))  # the path of a socket has 107 characters
         try:
             if os.geteuid() == 0:
@@ -123,9 +124,16 @@ class PostgresServer:
         given = {"host": str(self.folder), "user": "tests", **parameters}
         return f"postgresql:///{database}?{'&'.join(f'{name}={quote(value)}' for name, value in given.items())}"
 
-    def database(self, template: str = "template1") -> str:
-        """Make a database, and return its name."""
+    def database(self, tables: str = "") -> str:
+        """Make a database, in which these statements were made, and return its name."""
         name = f"t{secrets.token_hex(6)}"
+        template = self._templates.get(tables)
+        if template is None:
+            self.execute(f"CREATE DATABASE {name}")
+            with psycopg.connect(self.url(name), autocommit=True) as connection:
+                connection.execute(tables.encode())
+            self._templates[tables] = template = name
+            name = f"t{secrets.token_hex(6)}"
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
 
