@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -293,10 +293,12 @@ class SchedulerOnBoth(Scheduler):
 class SchedulerOnPostgres(Scheduler):
     """Processes on a store in memory, and the same on one in a database."""
 
-    def __init__(self, server: PostgresServer) -> None:
+    server: ClassVar[PostgresServer]
+
+    def __init__(self) -> None:
         super().__init__()
-        self.server, self.database = server, server.database(ddl())
-        self.stages.append(in_postgres(server, server.url(self.database)))
+        self.database = self.server.database(ddl())
+        self.stages.append(in_postgres(self.server, self.server.url(self.database)))
 
     def teardown(self) -> None:
         super().teardown()
@@ -312,4 +314,8 @@ TestSchedulerOnBoth.settings = settings(max_examples=_EXAMPLES // 6, stateful_st
 
 def test_processes_on_a_database_answer_as_those_in_memory(postgres: PostgresServer) -> None:
     few = settings(max_examples=max(3, _EXAMPLES // 20), stateful_step_count=25, deadline=None)
-    run_state_machine_as_test(lambda: SchedulerOnPostgres(postgres), settings=few)
+
+    class OnThisServer(SchedulerOnPostgres):
+        server = postgres
+
+    run_state_machine_as_test(OnThisServer, settings=few)

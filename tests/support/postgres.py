@@ -7,6 +7,7 @@ started it, however that ends. Each test has a database of its own.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import pwd
@@ -170,6 +171,60 @@ class PostgresServer:
             self._server.kill()
             self._server.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class DeafSocket:
+    """Stands between a process and a server: an answer that it swallows is lost with its connection."""
+
+    def __init__(self, server: PostgresServer, database: str) -> None:
+        self._to = str(server.folder / ".s.PGSQL.5432")
+        self.folder = Path(tempfile.mkdtemp(prefix="jmpg", dir="/tmp"))
+        self.url = f"postgresql:///{database}?host={quote(str(self.folder))}&user=tests"
+        self.n_heard = 0
+        """How many answers it has brought since it was last told which one to swallow."""
+        self.swallows: int | None = None
+        """The number of the answer, from 0, that it swallows."""
+        self.n_swallowed = 0
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> DeafSocket:
+        self._server = await asyncio.start_unix_server(self._serve, self.folder / ".s.PGSQL.5432")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for each in self._serving:
+            each.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+        shutil.rmtree(self.folder)
+
+    def swallow(self, number: int | None) -> None:
+        self.n_heard, self.swallows = 0, number
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        from_server, to_server = await asyncio.open_unix_connection(self._to)
+        asking = asyncio.create_task(_pass_on(reader, to_server))
+        try:
+            while said := await from_server.read(1 << 20):
+                n, self.n_heard = self.n_heard, self.n_heard + 1
+                if n == self.swallows:
+                    self.n_swallowed += 1
+                    break
+                writer.write(said)
+        finally:
+            asking.cancel()
+            writer.close()
+            to_server.close()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while said := await reader.read(1 << 20):
+        writer.write(said)
+    writer.close()
 
 
 def _ends_with(prctl: Callable[[int, int], int]) -> Callable[[], object]:
