@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from journeyman import Agent, Success, tool
 from journeyman.durable import Durable, PostgresEngine, ddl
@@ -217,7 +218,7 @@ WORKS: dict[str, tuple[Work, object]] = {
 async def test_a_lost_answer_changes_nothing(postgres: PostgresServer, database: str, name: str, lost: int) -> None:
     # K22: what was done is done once, and is not taken for another's
     work, expected = WORKS[name]
-    async with DeafSocket(postgres, psycopg.conninfo.conninfo_to_dict(database)["dbname"]) as between:
+    async with DeafSocket(postgres, str(conninfo_to_dict(database)["dbname"])) as between:
         engine = await opened(between.url)
         await engine.add(a_row("a"))
         between.swallow(lost)

@@ -175,7 +175,7 @@ class Connections:
                     return await work(connection, is_again)
             except Exception as error:
                 fault = self._explained(error, "used")
-                if not fault.is_busy or not self._is_open or loop.time() > until:
+                if not fault.may_pass or not self._is_open or loop.time() > until:
                     raise fault from error
             is_again = is_again or is_begun
             await asyncio.sleep(wait_s)
@@ -264,12 +264,12 @@ class Connections:
         return StoreError(f"{self.place} was closed.", hint="Open another Durable on it.")
 
     def _explained(self, error: BaseException, what: str) -> StoreError:
-        """Return what went wrong as a `StoreError`: busy if the database is away, and may be there again."""
+        """Return what went wrong as a `StoreError`, which may pass if the database is away."""
         if isinstance(error, StoreError):
             return error
         import psycopg  # noqa: PLC0415 - an optional package
 
-        text = " ".join(str(error).split())
+        text, may_pass = " ".join(str(error).split()), False
         match error:
             case psycopg.errors.InsufficientPrivilege():
                 hint = (
@@ -279,19 +279,17 @@ class Connections:
             case psycopg.errors.UndefinedTable() | psycopg.errors.UndefinedColumn():
                 hint = "Its tables are not those that this version made. Look at the tables jm_* there."
             case psycopg.errors.DiskFull():
-                hint = "The disk of the database is full. Make room: nothing was lost that was written before."
-                return StoreError(f"{self.place} could not be {what}: {text}.", hint=hint, may_pass=True)
+                may_pass, hint = True, "Make room on its disk: nothing was lost that was written before."
             case psycopg.OperationalError() | psycopg.InterfaceError() | psycopg.errors.ReadOnlySqlTransaction():
+                may_pass = True
                 hint = "Look whether the database runs, and at the URL: its host, database, user and password."
-                fault = StoreError(f"{self.place} could not be {what}: {text}.", hint=hint, may_pass=True, is_busy=True)
-                return fault
             case psycopg.ProgrammingError() | psycopg.DataError() | UnicodeError():
                 hint = "Nothing was written."
             case psycopg.Error() | OSError():
                 hint = "Look at the log of the database."
             case _:
                 raise error
-        return StoreError(f"{self.place} could not be {what}: {text}.", hint=hint)
+        return StoreError(f"{self.place} could not be {what}: {text}.", hint=hint, may_pass=may_pass)
 
 
 def lock_number(owner: str) -> int:
