@@ -84,7 +84,12 @@ class Durable:
         Raises:
             ValueError: `store` is neither a path nor one of the forms.
         """
-        engine = _engine_at(store) if isinstance(store, str | os.PathLike) else store
+        if isinstance(store, str) and store.partition("://")[0] in SCHEMES:
+            engine: Engine = PostgresEngine(store)
+        elif isinstance(store, str | os.PathLike):
+            engine = SqliteEngine(path_of(store, forms="a path, sqlite:PATH, or postgresql://…"))
+        else:
+            engine = store
         self.hub: Final = Hub(engine, linger_s=linger_s, strict=strict, now=now)
         self._app: Final = app
 
@@ -393,13 +398,6 @@ class Durable:
 # -- forms and differences ---------------------------------------------------------------------------------------------
 
 _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")
-
-
-def _engine_at(store: str | os.PathLike[str]) -> Engine:
-    """Return the engine for a URL or a path."""
-    if isinstance(store, str) and store.partition("://")[0] in SCHEMES:
-        return PostgresEngine(store)
-    return SqliteEngine(path_of(store, forms="a path, sqlite:PATH, or postgresql://…"))
 
 
 def path_of(store: str | os.PathLike[str], *, forms: str = "a path, or sqlite:PATH") -> str:

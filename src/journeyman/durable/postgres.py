@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_log = logging.getLogger("journeyman")
 _BYTES: Final = ("head", "asked", "result")
 _FLOATS: Final = ("created", "wake", "used_s", "cost", "ended")
 _TEXTS: Final = ("id", "name", "parent", "agent", "app", "queue", "dedup", "status", "owner", "why")
@@ -278,11 +280,13 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
                 if not is_free(row, now=now, also=also, owner_is_dead=is_dead):
                     return None
                 after = await self._claimed(connection, row, died=died, head=head)
+                new = [_shown(getattr(after, each)) for each in _CLAIMED]
+                old = [_shown(id), row.epoch, row.gen, row.n_signals, row.status]
                 async with connection.transaction():
                     if at_once is not None and await self._is_full(connection, row, at_once):
                         return None
                     tried = after
-                    is_done = await _all(connection, _CLAIM, _claim_values(after, row))
+                    is_done = await _all(connection, _CLAIM, [*new, *old])
                 if is_done:
                     claim = Claim(after, after.epoch) if after.status == "running" else None
                     return claim
@@ -405,8 +409,12 @@ class PostgresEngine:  # noqa: PLR0904 - those of the port
 
     async def _write_again(self, connection: Connection) -> None:
         """Write what may have been lost with the database, if the claims still hold."""
+        n_lost = 0
         for _, claim, record in list(self._soon):
-            await _all(connection, _WRITE_SYNCED, [*_written_out(record), _shown(claim.row.id), claim.epoch])
+            given = [*_written_out(record), _shown(claim.row.id), claim.epoch]
+            n_lost += len(await _all(connection, _WRITE_SYNCED, given))
+        if n_lost:
+            _log.warning("%s had lost %d steps, which were written again.", self.connections.place, n_lost)
 
     async def _added(self, connection: Connection, row: Row, records: Sequence[Record]) -> bool:
         async with connection.transaction():
@@ -475,11 +483,6 @@ def _restored(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
 
 def _row_of(stored: Sequence[Any]) -> Row:
     return Row(**dict(zip(_COLUMNS, map(_restored, stored), strict=True)))
-
-
-def _claim_values(after: Row, before: Row) -> list[Any]:
-    new = [_shown(getattr(after, each)) for each in _CLAIMED]
-    return [*new, _shown(before.id), before.epoch, before.gen, before.n_signals, before.status]
 
 
 def _written_out(record: Record) -> list[Any]:

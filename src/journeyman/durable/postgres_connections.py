@@ -62,6 +62,7 @@ _AGAIN_S, _SELDOM_S = 0.02, 0.5
 _POLL_S: Final = 1.0
 """So often a process looks for news of which nobody has told it."""
 _MOST_LENT: Final = 3
+_READ_ONLY: Final = "25006"
 _PREPARE_AFTER: Final = 5
 """A statement is prepared on a connection when it was made so often there."""
 _DEFAULTS: Final = {
@@ -102,7 +103,11 @@ class Connections:
         `on_renewed` is called with a connection before anything else when the one that is held was lost: what was not
         on the disk then may be lost, too.
         """
-        self._url, options = _taken_apart(url)
+        address, _, query = url.partition("?")
+        given = parse_qsl(query, keep_blank_values=True)
+        others = urlencode([each for each in given if each[0] not in _OURS], quote_via=quote)
+        options = {name: value for name, value in given if name in _OURS}
+        self._url = f"{address}?{others}" if others else address
         self._direct = _direct(options.get("direct"))
         self._prepare_threshold = _threshold(options.get("prepare_threshold"))
         self._owner, self._on_renewed = owner, on_renewed
@@ -184,15 +189,16 @@ class Connections:
     @asynccontextmanager
     async def _lent(self) -> AsyncGenerator[Connection]:
         if not self._is_open:
-            raise self._closed()
+            raise StoreError(f"{self.place} was closed.", hint="Open another Durable on it.")
         async with self._room:
             if self._held is None or self._held.closed:
                 await self._hold_again()
             connection = self._free.pop() if self._free else await self.connected()
             try:
                 yield connection
-            except BaseException:
-                await self._look_after(connection)
+            except BaseException as error:
+                # What was the primary may be a copy now, which can only be read.
+                await self._look_after(connection, is_lost=getattr(error, "sqlstate", None) == _READ_ONLY)
                 raise
             self._give_back(connection)
 
@@ -204,11 +210,11 @@ class Connections:
         else:
             connection.pgconn.finish()
 
-    async def _look_after(self, connection: Connection) -> None:
+    async def _look_after(self, connection: Connection, *, is_lost: bool) -> None:
         """Give a connection back that has failed. If it is lost, so may be the others."""
-        is_lost = connection.closed
+        is_broken = connection.closed
         self._give_back(connection)
-        if not is_lost:
+        if not is_lost and not is_broken:
             return
         for each in self._free:
             each.pgconn.finish()
@@ -218,6 +224,8 @@ class Connections:
                 try:
                     await self._held.execute(b"SELECT 1")
                 except Exception:  # noqa: BLE001 - whatever it is, the connection cannot be used
+                    is_lost = True
+                if is_lost:
                     self._held.pgconn.finish()
 
     async def connected(self, **instead: str) -> Connection:
@@ -259,9 +267,6 @@ class Connections:
             connection.pgconn.finish()
             raise
         return connection
-
-    def _closed(self) -> StoreError:
-        return StoreError(f"{self.place} was closed.", hint="Open another Durable on it.")
 
     def _explained(self, error: BaseException, what: str) -> StoreError:
         """Return what went wrong as a `StoreError`, which may pass if the database is away."""
@@ -351,14 +356,6 @@ async def _version(connection: Connection) -> int | None:
 
 _OURS: Final = ("direct", "prepare_threshold")
 """The parameters of a URL that are not Postgres's own."""
-
-
-def _taken_apart(url: str) -> tuple[str, dict[str, str]]:
-    """Return a URL without our own parameters, and these."""
-    address, _, query = url.partition("?")
-    given = parse_qsl(query, keep_blank_values=True)
-    others = urlencode([each for each in given if each[0] not in _OURS], quote_via=quote)
-    return f"{address}?{others}" if others else address, {name: value for name, value in given if name in _OURS}
 
 
 def _direct(given: str | None) -> dict[str, str]:
