@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -14,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 from journeyman import Agent, Success, tool
 from journeyman.durable import Durable, PostgresEngine, ddl
 from journeyman.durable.engine import Engine
-from journeyman.durable.records import BEGUN, MOST_BYTES, Change
+from journeyman.durable.records import BEGUN, MOST_BYTES, Change, Signal
 from journeyman.errors import StoreError
 from journeyman.models.scripted import Scripted, call
 from tests.durable.processes import START, a_row, a_signal, a_step, claimed, found, ready_ids
@@ -103,6 +104,17 @@ async def test_statements_are_not_prepared_where_the_url_says_so(database: str) 
     await engine.close()
 
 
+async def test_a_pooler_is_refused_unless_the_database_itself_is_named(postgres: PostgresServer, database: str) -> None:
+    name = str(conninfo_to_dict(database)["dbname"])
+    async with DeafSocket(postgres, name, hides_number=True) as pooler:
+        with pytest.raises(StoreError, match=r"is a pooler.*direct=HOST:PORT"):
+            await opened(pooler.url)
+        engine = await opened(f"{pooler.url}&prepare_threshold=none&direct={quote(str(postgres.folder))}:5432")
+        await engine.add(a_row("a"))
+        assert (await claimed(engine, "a")).epoch == 1
+        await engine.close()
+
+
 # -- what it keeps -----------------------------------------------------------------------------------------------------
 
 
@@ -146,6 +158,43 @@ async def test_a_body_of_the_greatest_length_comes_back(database: str) -> None:
     assert await engine.write(claim, step) == "written"
     assert await engine.records("a") == [step]
     await engine.close()
+
+
+async def test_who_reads_signals_as_they_come_misses_none_however_many_write_at_once(database: str) -> None:
+    writers, reader = [await opened(database) for _ in range(3)], await opened(database)
+    for n in range(12):
+        await reader.add(a_row(f"run{n}"))
+    seen: list[Signal] = []
+    said = [(writer, a_signal(f"run{n}", dedup=str(k))) for k, writer in enumerate(writers * 5) for n in range(12)]
+    writing = asyncio.gather(*[writer.signal(each) for writer, each in said])
+    while len(seen) < len(said):
+        is_last = writing.done()
+        seen += await reader.signals(after=seen[-1].n if seen else 0)
+        assert not is_last or len(seen) == len(said), "each was stored before this was asked"
+    assert await writing == ["taken"] * len(said)
+    assert (await found(reader, "run0")).n_signals == 15
+    for each in (*writers, reader):
+        await each.close()
+
+
+async def test_a_claim_that_is_cancelled_leaves_the_run_to_others(database: str) -> None:
+    left, right = await opened(database), await opened(database)
+    await left.add(a_row("a", tokens=7))
+    for n in range(60):
+        claiming = asyncio.create_task(left.claim("a", now=START))
+        for _ in range(n):
+            await asyncio.sleep(0)
+        claiming.cancel()
+        try:
+            claim = await claiming
+        except asyncio.CancelledError:
+            row = await found(right, "a")
+            assert (row.status, row.owner, row.tokens) == ("ready", None, 7)
+        else:
+            assert claim is not None
+            break
+    await left.close()
+    await right.close()
 
 
 # -- when it is away ---------------------------------------------------------------------------------------------------

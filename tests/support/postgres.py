@@ -176,7 +176,9 @@ class PostgresServer:
 class DeafSocket:
     """Stands between a process and a server: an answer that it swallows is lost with its connection."""
 
-    def __init__(self, server: PostgresServer, database: str) -> None:
+    def __init__(self, server: PostgresServer, database: str, *, hides_number: bool = False) -> None:
+        """`hides_number`: it tells another number of the server's process than the true one, as poolers do."""
+        self._hides_number = hides_number
         self._to = str(server.folder / ".s.PGSQL.5432")
         self.folder = Path(tempfile.mkdtemp(prefix="jmpg", dir="/tmp"))
         self.url = f"postgresql:///{database}?host={quote(str(self.folder))}&user=tests"
@@ -214,6 +216,8 @@ class DeafSocket:
                 if n == self.swallows:
                     self.n_swallowed += 1
                     break
+                if self._hides_number and (at := said.find(b"K\0\0\0\x0c")) >= 0:
+                    said = said[: at + 5] + b"\x7f\0\0\0" + said[at + 9 :]
                 writer.write(said)
         finally:
             asking.cancel()
