@@ -274,7 +274,7 @@ class Connections:
             return error
         import psycopg  # noqa: PLC0415 - an optional package
 
-        text, may_pass = " ".join(str(error).split()), False
+        text, may_pass = " ".join(str(error).split()).rstrip(".?"), False
         match error:
             case psycopg.errors.InsufficientPrivilege():
                 hint = (
