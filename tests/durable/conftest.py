@@ -7,12 +7,36 @@ from pathlib import Path
 
 import pytest
 
-from tests.durable.processes import Stage, in_file, in_memory
+from journeyman.durable.postgres_connections import ddl
+from tests.durable.processes import Stage, in_file, in_memory, in_postgres
+from tests.support.postgres import NoPostgres, PostgresServer
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A server of these tests."""
+    try:
+        server = PostgresServer()
+    except NoPostgres as error:
+        pytest.skip(f"no Postgres can be had: {error}")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> Iterator[str]:
+    """The address of a database, in which the tables are."""
+    name = postgres.database(ddl())
+    yield postgres.url(name)
+    postgres.drop(name)
+
+
+@pytest.fixture(params=["memory", "file", "postgres"])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     """A store, for each engine that there is."""
-    made = in_memory() if request.param == "memory" else in_file(tmp_path / "runs.db")
+    if request.param == "postgres":
+        made = in_postgres(request.getfixturevalue("postgres"), request.getfixturevalue("database"))
+    else:
+        made = in_memory() if request.param == "memory" else in_file(tmp_path / "runs.db")
     yield made
     made.close()

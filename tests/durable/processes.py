@@ -16,6 +16,7 @@ from journeyman import Agent, Result
 from journeyman.durable.durable import Durable
 from journeyman.durable.engine import Engine, Taken, Written
 from journeyman.durable.memory import InMemoryEngine, Memory
+from journeyman.durable.postgres import PostgresEngine
 from journeyman.durable.records import (
     DONE,
     Change,
@@ -31,6 +32,8 @@ from journeyman.durable.records import (
 )
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import StoreError
+from tests.support.clock import VirtualClock
+from tests.support.postgres import PostgresServer
 
 T = TypeVar("T")
 
@@ -45,7 +48,7 @@ async def at_once(_: str) -> None:
 class Process:  # noqa: PLR0904 - those of the port
     """The engine of one process. Once that is dead, nothing reaches the store any more."""
 
-    def __init__(self, engine: Engine, *, die: Callable[[str], None]) -> None:
+    def __init__(self, engine: Engine, *, die: Callable[[str], None], is_elsewhere: bool = False) -> None:
         self.engine = engine
         self.owner = engine.owner
         self.before: Callable[[str], Awaitable[None]] = at_once
@@ -55,6 +58,7 @@ class Process:  # noqa: PLR0904 - those of the port
         self.is_open = False
         self.is_dead = False
         self._die = die
+        self._is_elsewhere = is_elsewhere
 
     def kill(self) -> None:
         """Let the process be dead, in the middle of whatever it does."""
@@ -65,14 +69,29 @@ class Process:  # noqa: PLR0904 - those of the port
         if self.is_dead:
             raise asyncio.CancelledError
         await self.before(name)
-        done = await work()
+        async with self._time_stands_still():
+            done = await work()
         await self.after(name)
         if self.is_dead:
             raise asyncio.CancelledError
         return done
 
+    @asynccontextmanager
+    async def _time_stands_still(self) -> AsyncGenerator[None]:
+        """Hold a virtual clock, if the answer comes from another process."""
+        loop = asyncio.get_running_loop()
+        clock = loop if self._is_elsewhere and isinstance(loop, VirtualClock) else None
+        if clock is not None:
+            clock.n_working += 1
+        try:
+            yield
+        finally:
+            if clock is not None:
+                clock.n_working -= 1
+
     async def open(self) -> None:
-        await self.engine.open()
+        async with self._time_stands_still():
+            await self.engine.open()
         self.is_open = True
 
     async def close(self) -> None:
@@ -158,6 +177,8 @@ class Stage:
     make: Callable[[], Engine]
     die: Callable[[str], None]
     """Makes an owner look dead to the others."""
+    is_elsewhere: bool = False
+    """True when another process answers for the store."""
     skipped_s: float = 0.0
     """How far the wall clock is before that of the event loop."""
     processes: list[Process] = field(default_factory=list[Process])
@@ -168,7 +189,7 @@ class Stage:
 
     def process(self) -> Process:
         """Begin a process, which has not opened the store yet."""
-        process = Process(self.make(), die=self.die)
+        process = Process(self.make(), die=self.die, is_elsewhere=self.is_elsewhere)
         self.processes.append(process)
         return process
 
@@ -233,6 +254,43 @@ def in_file(path: Path) -> Stage:
     )
 
 
+class MortalPostgresEngine(PostgresEngine):
+    """An engine whose process may die: then it makes no connection any more."""
+
+    is_dead = False
+
+    async def open(self) -> None:
+        connect = self.connections.connected
+
+        async def connected(**instead: str) -> Any:  # noqa: ANN401 - of the driver
+            if self.is_dead:
+                raise asyncio.CancelledError
+            connection = await connect(**instead)
+            if self.is_dead:
+                connection.pgconn.finish()
+                raise asyncio.CancelledError
+            return connection
+
+        self.connections.connected = connected
+        await super().open()
+
+
+def in_postgres(server: PostgresServer, url: str) -> Stage:
+    """Return a store in a database. A process is dead when its connections are gone."""
+    engines: dict[str, MortalPostgresEngine] = {}
+
+    def make() -> MortalPostgresEngine:
+        engine = MortalPostgresEngine(url, grace_s=0.0)
+        engines[engine.owner] = engine
+        return engine
+
+    def die(owner: str) -> None:
+        engines[owner].is_dead = True
+        server.kill_connections("application_name = %s", f"journeyman {owner}")
+
+    return Stage(make=make, die=die, is_elsewhere=True)
+
+
 # -- what is stored ----------------------------------------------------------------------------------------------------
 
 
@@ -272,6 +330,14 @@ async def found(engine: Engine, id: str) -> Row:
     row = await engine.get(id)
     assert row is not None
     return row
+
+
+async def heard(engine: Engine) -> bool:
+    """Wait until an engine has news: from another process they come when they come."""
+    async with asyncio.timeout(10):
+        while not engine.has_news():  # noqa: ASYNC110 - the port is asked, and tells nobody
+            await asyncio.sleep(0)
+    return True
 
 
 async def ready_ids(engine: Engine, *, now: float = START, queues: tuple[str, ...] = (), limit: int = 9) -> list[str]:

@@ -10,15 +10,17 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from journeyman.durable.engine import MOST_DEATHS, Engine
+from journeyman.durable.postgres_connections import ddl
 from journeyman.durable.records import OPEN, OVER, Change, Claim, Record, Row, SignalKind, Status
-from tests.durable.processes import START, Stage, a_row, a_signal, a_step, in_file, in_memory
+from tests.durable.processes import START, Stage, a_row, a_signal, a_step, in_file, in_memory, in_postgres
+from tests.support.postgres import PostgresServer
 
 T = TypeVar("T")
 
@@ -288,8 +290,32 @@ class SchedulerOnBoth(Scheduler):
         self.folder.cleanup()
 
 
+class SchedulerOnPostgres(Scheduler):
+    """Processes on a store in memory, and the same on one in a database."""
+
+    server: ClassVar[PostgresServer]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.database = self.server.database(ddl())
+        self.stages.append(in_postgres(self.server, self.server.url(self.database)))
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.server.drop(self.database)
+
+
 _EXAMPLES: Final = settings.get_profile("journeyman").max_examples
 TestScheduler = Scheduler.TestCase
 TestScheduler.settings = settings(max_examples=_EXAMPLES // 2, stateful_step_count=40, deadline=None)
 TestSchedulerOnBoth = SchedulerOnBoth.TestCase
 TestSchedulerOnBoth.settings = settings(max_examples=_EXAMPLES // 6, stateful_step_count=30, deadline=None)
+
+
+def test_processes_on_a_database_answer_as_those_in_memory(postgres: PostgresServer) -> None:
+    few = settings(max_examples=max(3, _EXAMPLES // 20), stateful_step_count=25, deadline=None)
+
+    class OnThisServer(SchedulerOnPostgres):
+        server = postgres
+
+    run_state_machine_as_test(OnThisServer, settings=few)

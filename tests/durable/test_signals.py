@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from journeyman.durable.records import OVER, Change, SignalKind, Status
-from tests.durable.processes import START, Stage, a_row, a_signal, a_step, claimed, found, ready_ids
+from tests.durable.processes import START, Stage, a_row, a_signal, a_step, claimed, found, heard, ready_ids
 
 DONE_CHANGE = Change(status="done", result=b"{}")
 
@@ -218,15 +218,15 @@ async def test_the_number_of_the_last_signal_is_not_used_again_when_it_is_forgot
 async def test_what_another_process_writes_is_news(stage: Stage) -> None:
     left, right = await stage.begin(), await stage.begin()
     await left.add(a_row("a"))
-    right.has_news()
+    assert await heard(right)
     assert not right.has_news()
     claim = await claimed(left, "a")
-    assert right.has_news()
+    assert await heard(right)
     assert not right.has_news()
     assert await left.signal(a_signal("a")) == "taken"
-    assert right.has_news()
+    assert await heard(right)
     assert await left.settle(claim, DONE_CHANGE, now=START)
-    assert right.has_news()
+    assert await heard(right)
     await left.get("a")
     await left.records("a")
     assert not right.has_news(), "reading is none"

@@ -8,10 +8,24 @@ if TYPE_CHECKING:
     from journeyman.durable.durable import Durable
     from journeyman.durable.handle import Handle
     from journeyman.durable.memory import InMemoryEngine, Memory
+    from journeyman.durable.postgres import PostgresEngine
+    from journeyman.durable.postgres_connections import ddl
     from journeyman.durable.records import Question, RunInfo, Status
     from journeyman.durable.worker import Queue, Worker
 
-__all__ = ["Durable", "Handle", "InMemoryEngine", "Memory", "Question", "Queue", "RunInfo", "Status", "Worker"]
+__all__ = [
+    "Durable",
+    "Handle",
+    "InMemoryEngine",
+    "Memory",
+    "PostgresEngine",
+    "Question",
+    "Queue",
+    "RunInfo",
+    "Status",
+    "Worker",
+    "ddl",
+]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
@@ -20,6 +34,8 @@ if not TYPE_CHECKING:
             "durable": "Durable",
             "handle": "Handle",
             "memory": "InMemoryEngine Memory",
+            "postgres": "PostgresEngine",
+            "postgres_connections": "ddl",
             "records": "Question RunInfo Status",
             "worker": "Queue Worker",
         },

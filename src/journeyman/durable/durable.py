@@ -22,6 +22,8 @@ from journeyman.durable.engine import Engine
 from journeyman.durable.handle import Handle, is_before
 from journeyman.durable.hub import Hub
 from journeyman.durable.journal import Leaving, place_of
+from journeyman.durable.postgres import PostgresEngine
+from journeyman.durable.postgres_connections import SCHEMES
 from journeyman.durable.records import (
     DONE,
     Head,
@@ -67,7 +69,8 @@ class DurableOptions(RunOptions, total=False):
 class Durable:
     """Durable runs in one store: `async with Durable("runs.db") as durable: await durable.run(agent, "…", id="7")`.
 
-    The store is a SQLite file, which several processes may share. It is used from one event loop.
+    The store is a SQLite file, which several processes may share, or a Postgres database, which several machines may
+    share: `Durable("postgresql://…")`. It is used from one event loop.
     """
 
     def __init__(
@@ -79,10 +82,10 @@ class Durable:
         strict: bool = False,
         now: Callable[[], float] = wall_clock,
     ) -> None:
-        """`store` is the path of a file, which is made if it is not there, or an engine.
+        """`store` is the path of a file, which is made if it is not there, the URL of a database, or an engine.
 
         Args:
-            store: The path of a file, `sqlite:PATH`, or an engine.
+            store: The path of a file, `sqlite:PATH`, `postgresql://…`, or an engine.
             app: A label of the program that begins runs; `list` shows it.
             linger_s: How long a run that only waits for somebody stays in memory, in seconds.
             strict: Block a run whose agent is not as it was begun with, instead of going on while its steps fit.
@@ -91,7 +94,12 @@ class Durable:
         Raises:
             ValueError: `store` is neither a path nor one of the forms.
         """
-        engine = SqliteEngine(path_of(store)) if isinstance(store, str | os.PathLike) else store
+        if isinstance(store, str) and store.partition("://")[0] in SCHEMES:
+            engine: Engine = PostgresEngine(store)
+        elif isinstance(store, str | os.PathLike):
+            engine = SqliteEngine(path_of(store, forms="a path, sqlite:PATH, or postgresql://…"))
+        else:
+            engine = store
         self.hub: Final = Hub(engine, linger_s=linger_s, strict=strict, now=now)
         self._app: Final = app
 
@@ -433,8 +441,8 @@ class Durable:
 _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")
 
 
-def path_of(store: str | os.PathLike[str]) -> str:
-    """Return the path of the file that a store is.
+def path_of(store: str | os.PathLike[str], *, forms: str = "a path, or sqlite:PATH") -> str:
+    """Return the path of the file that a store is. `forms` are those that may be given instead, for the message.
 
     Raises:
         ValueError: it is of another form.
@@ -443,11 +451,9 @@ def path_of(store: str | os.PathLike[str]) -> str:
     if text.startswith("sqlite:"):
         text = text.removeprefix("sqlite:")
     elif isinstance(store, str) and (found := _SCHEME.match(text)):
-        raise ValueError(
-            f"The store {quoted(text[:80])} cannot be used: there is no kind {found[1]!r}. Give a path, or sqlite:PATH."
-        )
+        raise ValueError(f"The store {quoted(text[:80])} cannot be used: there is no kind {found[1]!r}. Give {forms}.")
     if not text.strip() or "\0" in text:
-        raise ValueError(f"The store {quoted(text[:80])} cannot be used: it is no path. Give a path, or sqlite:PATH.")
+        raise ValueError(f"The store {quoted(text[:80])} cannot be used: it is no path. Give {forms}.")
     return text
 
 

@@ -1,0 +1,520 @@
+"""Durable runs in Postgres, which processes on many machines may share.
+
+What decides who writes is one statement each time, so that nothing is locked while a process thinks, is stopped or
+dies. What a run goes on from is on the disk before its writer goes on, but for steps that may be done again: those are
+on the disk soon, and are written again when the database has lost them.
+
+A process is alive while it is connected: it holds a lock there, which ends with its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import astuple, fields, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+
+from journeyman.cancel import ended
+from journeyman.durable.engine import MOST_DEATHS, Engine, Taken, Written
+from journeyman.durable.memory import killer, settled
+from journeyman.durable.postgres_connections import CHANNEL, HELD, Connections, owner_of
+from journeyman.durable.records import (
+    OPEN,
+    OVER,
+    Change,
+    Claim,
+    Record,
+    Row,
+    Signal,
+    SignalKind,
+    Status,
+    is_free,
+    signalled,
+)
+
+if TYPE_CHECKING:
+    from journeyman.durable.postgres_connections import Connection
+
+T = TypeVar("T")
+
+_log = logging.getLogger("journeyman")
+_BYTES: Final = ("head", "asked", "result")
+_FLOATS: Final = ("created", "wake", "used_s", "cost", "ended")
+_TEXTS: Final = ("id", "name", "parent", "agent", "app", "queue", "dedup", "status", "owner", "why")
+
+
+def _mark(column: str) -> str:
+    """Return the place of a value in a statement."""
+    if column in _BYTES:
+        return "%b::bytea"
+    return "%s::text" if column in _TEXTS else "%s::float8" if column in _FLOATS else "%s::bigint"
+
+
+_COLUMNS: Final = tuple(each.name for each in fields(Row))
+_LIST: Final = ", ".join(_COLUMNS)
+_TELL: Final = f"pg_notify('{CHANNEL}', %s::text)"
+_ADD_RUN: Final = (
+    f"INSERT INTO jm_runs ({_LIST}) VALUES ({', '.join(map(_mark, _COLUMNS))}) ON CONFLICT DO NOTHING RETURNING {_TELL}"
+)
+_STEP: Final = "run, key, kind, about, effect, epoch, at, used_s, body, crc"
+_STEP_MARKS: Final = (
+    "%s::text, %s::text, %s::smallint, %b::bytea, %s::text, %s::bigint, %s::float8, %s::float8, %b::bytea, %s::bigint"
+)
+_ADD_STEP: Final = f"INSERT INTO jm_steps ({_STEP}) VALUES ({_STEP_MARKS}) ON CONFLICT DO NOTHING"
+_SOON: Final = "set_config('synchronous_commit', 'off', true) = 'off'"
+"""Lets a statement end before what it writes is on the disk."""
+_WRITE: Final = (
+    f"INSERT INTO jm_steps ({_STEP}) SELECT {_STEP_MARKS} FROM jm_runs WHERE id = %s::text AND epoch = %s::bigint"
+)
+_ONCE: Final = " ON CONFLICT DO NOTHING RETURNING n"
+_WRITE_SYNCED: Final = f"{_WRITE}{_ONCE}"
+_WRITE_SOON: Final = f"{_WRITE} AND {_SOON}{_ONCE}"
+_KNOWN: Final = (
+    f"SELECT r.epoch, {', '.join(f's.{each}' for each in _STEP.split(', '))} FROM jm_runs r LEFT JOIN jm_steps s"
+    " ON s.run = %s::text AND s.key = %s::text AND s.kind = %s::smallint WHERE r.id = %s::text"
+)
+_CLAIMED: Final = ("status", "owner", "epoch", "lives", "deaths", "n_steps", "wake", "why", "head")
+_CLAIM: Final = (
+    f"UPDATE jm_runs SET {', '.join(f'{each} = {_mark(each)}' for each in _CLAIMED)} WHERE id = %s::text"
+    " AND epoch = %s::bigint AND gen = %s::bigint AND n_signals = %s::bigint AND status = %s::text RETURNING id"
+)
+"""Changes a run only if it is as it was read."""
+_UNCLAIM: Final = (
+    "UPDATE jm_runs SET status = 'ready', owner = NULL, gen = gen + 1 WHERE id = %s::text AND epoch = %s::bigint"
+    f" RETURNING {_TELL}"
+)
+_GIVEN_BACK: Final = (
+    *("status", "owner", "why", "wake", "asked", "used_s", "tokens", "cost", "attempt", "iteration", "deaths"),
+    *("result", "ended"),
+)
+_SETTLE: Final = (
+    f"UPDATE jm_runs SET {', '.join(f'{each} = {_mark(each)}' for each in _GIVEN_BACK)}, gen = gen + %s::bigint"
+    " WHERE id = %s::text AND epoch = %s::bigint AND (%s::bigint IS NULL OR n_signals = %s::bigint)"
+    f" RETURNING {_TELL}"
+)
+_ALIVE: Final = f"SELECT number FROM ({HELD}) AS held"
+_QUEUE_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('journeyman queue ' || %s::text, 0))"
+_IS_YOUNG: Final = "pg_postmaster_start_time() > now() - make_interval(secs => %s::float8)"
+"""Tells whether the database was started so short a time ago that those who live may not have connected again."""
+_NUMBER_LOCK: Final = 0x6A6D_0002
+_OWNERS: Final = "SELECT DISTINCT owner FROM jm_runs WHERE status = 'running' AND owner IS NOT NULL"
+_FREE: Final = (
+    "SELECT r.id FROM place p CROSS JOIN LATERAL (SELECT id FROM jm_runs WHERE status = 'ready' AND agent = p.agent"
+    " AND queue = p.queue AND (wake IS NULL OR wake <= %(now)s::float8)"
+    " ORDER BY priority DESC, created, id LIMIT %(limit)s) r"
+)
+_WHICH: Final = "agent = ANY(%(agents)s::text[]) AND (%(all)s::bool OR queue = ANY(%(queues)s::text[]))"
+_READY: Final = f"""
+WITH RECURSIVE place(agent, queue) AS (
+    SELECT agent, queue FROM unnest(%(agents)s::text[]) AS agent, unnest(%(queues)s::text[]) AS queue
+    UNION ALL (
+        SELECT agent, (SELECT min(r.queue) FROM jm_runs r WHERE r.status = 'ready' AND r.agent = a.agent)
+        FROM unnest(%(agents)s::text[]) AS a(agent) WHERE %(all)s::bool
+    )
+), next(agent, queue) AS (
+    SELECT agent, queue FROM place
+    UNION
+    SELECT agent, (
+        SELECT min(r.queue) FROM jm_runs r WHERE r.status = 'ready' AND r.agent = next.agent AND r.queue > next.queue)
+    FROM next WHERE next.queue IS NOT NULL AND %(all)s::bool
+)
+SELECT {_LIST} FROM jm_runs WHERE id = ANY(ARRAY(
+    {_FREE.replace("place p", "next p")}
+    UNION ALL
+    (SELECT id FROM jm_runs WHERE status = 'waiting' AND wake <= %(now)s::float8 AND {_WHICH}
+        ORDER BY priority DESC, created, id LIMIT %(limit)s)
+    UNION ALL
+    (SELECT id FROM jm_runs WHERE status = 'running' AND owner = ANY(%(dead)s::text[]) AND {_WHICH}
+        ORDER BY priority DESC, created, id LIMIT %(limit)s)
+)) ORDER BY priority DESC, created, id LIMIT %(limit)s
+"""
+"""By agent and queue: however many wait for others, none of those is looked at. `next` goes from queue to queue."""
+
+
+def _told(kind: SignalKind) -> str:
+    """Return the statement that stores a signal, and makes of its run what `signalled` says."""
+    after = {status: signalled(replace(_PROBE, status=status), kind) for status in OPEN}
+    status = " ".join(f"WHEN '{each}' THEN '{row.status}'" for each, row in after.items())
+    gen = ", ".join([f"'{each}'" for each, row in after.items() if row.gen] or ["''"])
+    wakes = ", ".join([f"'{each}'" for each, row in after.items() if row.wake is None] or ["''"])
+    return (
+        f"WITH told AS (UPDATE jm_runs SET n_signals = n_signals + 1, status = CASE status {status} END,"
+        f" gen = gen + (status IN ({gen}))::int, wake = CASE WHEN status IN ({wakes}) THEN NULL ELSE wake END"
+        f" WHERE id = %s::text AND status NOT IN ('done', 'failed') AND NOT EXISTS"
+        " (SELECT FROM jm_signals WHERE run = %s::text AND kind = %s::text AND dedup = %s::text) RETURNING id),"
+        # One at a time until the end of the transaction: who has read a number must have read all before it.
+        f" queued AS MATERIALIZED (SELECT id, pg_advisory_xact_lock({_NUMBER_LOCK}) FROM told)"
+        " INSERT INTO jm_signals (run, kind, dedup, body, at, who)"
+        " SELECT id, %s::text, %s::text, %b::bytea, %s::float8, %s::text FROM queued"
+        f" RETURNING {_TELL}"
+    )
+
+
+_PROBE: Final = Row(id="", name=None, agent="", head=b"", created=0.0, status="ready", wake=0.0)
+_SIGNAL: Final[Mapping[SignalKind, str]] = {kind: _told(kind) for kind in get_args(SignalKind)}
+_SIGNAL_COLUMNS: Final = "n, run, kind, dedup, body, at, who"
+_FORGET: Final = (
+    "WITH gone AS (DELETE FROM jm_runs WHERE id = ANY(%s::text[]) AND status IN ('done', 'failed') RETURNING id),"
+    " steps AS (DELETE FROM jm_steps WHERE run IN (SELECT id FROM gone)),"
+    " signals AS (DELETE FROM jm_signals WHERE run IN (SELECT id FROM gone)) SELECT count(*) FROM gone"
+)
+_KEPT_S: Final = 5.0
+"""So long what was written without waiting for the disk is kept: Postgres writes it within a second."""
+GRACE_S: Final = 10.0
+
+
+class PostgresEngine:  # noqa: PLR0904 - those of the port
+    """An engine on a database, in which the tables are made if they are not there."""
+
+    def __init__(self, url: str, *, grace_s: float = GRACE_S) -> None:
+        """Raise a `ValueError` if an option of the URL cannot be used.
+
+        Args:
+            url: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`, with the parameters that Postgres knows, and two of
+                ours: `prepare_threshold=none` behind a pooler in transaction mode, and `direct=HOST:PORT`, the
+                database itself, for the one connection of a process that is held.
+            grace_s: For so many seconds after the database was started, nobody is taken for dead.
+        """
+        self.owner = owner_of(secrets.randbits(64))
+        self._grace_s: Final = grace_s
+        self._claiming: Final = asyncio.Lock()
+        """One claim at a time, so that one whose answer was lost is known by its epoch."""
+        self._soon: deque[tuple[float, Claim, Record]] = deque()
+        """What was written without waiting for the disk, with the time of the event loop."""
+        self.connections: Final = Connections(url, owner=self.owner, on_renewed=self._write_again)
+
+    async def open(self) -> None:
+        await self.connections.open()
+
+    async def close(self) -> None:
+        self.connections.close()
+
+    def has_news(self) -> bool:
+        return self.connections.has_news()
+
+    # -- runs
+
+    async def add(self, row: Row, records: Sequence[Record] = ()) -> Row:
+        async def work(connection: Connection, _: bool) -> Row:
+            while not await self._added(connection, row, records):
+                where = "WHERE name = %s::text OR (agent = %s::text AND dedup = %s::text)"
+                known = await _rows(connection, where, [row.name, row.agent, row.dedup])
+                known = known or await _rows(connection, "WHERE id = %s::text", [row.id])
+                if known:
+                    return known[0]
+            return row
+
+        return await self._written(work)
+
+    async def get(self, id: str) -> Row | None:
+        where = "WHERE id = %s::text OR name = %s::text ORDER BY id = %s::text DESC LIMIT 1"
+        found = await self._read(lambda connection: _rows(connection, where, [id, id, id]))
+        return found[0] if found else None
+
+    async def rows(
+        self,
+        *,
+        statuses: Collection[Status] = (),
+        agent: str | None = None,
+        prefix: str = "",
+        ended_before: float | None = None,
+        limit: int = 100,
+    ) -> Sequence[Row]:
+        where, given = ["true"], list[object]()
+        if statuses:
+            where.append("status = ANY(%s::text[])")
+            given.append(list(statuses))
+        if agent is not None:
+            where.append("agent = %s::text")
+            given.append(agent)
+        if prefix:
+            where.append("(id ^@ %s::text OR name ^@ %s::text)")
+            given += [prefix] * 2
+        if ended_before is not None:
+            where.append("ended < %s::float8")
+            given.append(ended_before)
+        query = f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT %s::bigint"
+        return await self._read(lambda connection: _rows(connection, query, [*given, limit]))
+
+    async def ready(self, *, now: float, agents: Collection[str], queues: Collection[str], limit: int) -> Sequence[Row]:
+        async def work(connection: Connection) -> Sequence[Row]:
+            owners = [owner for (owner,) in await _all(connection, _OWNERS)]
+            alive = await self._alive(connection, owners)
+            given = {
+                "now": now,
+                "agents": _shown(list(agents)),
+                "queues": _shown(list(queues)),
+                "all": not queues,
+                "limit": limit,
+                "dead": [owner for owner in owners if owner not in alive],
+            }
+            return [_row_of(each) for each in await _all(connection, _READY, given)]
+
+        return await self._read(work)
+
+    async def claim(
+        self,
+        id: str,
+        *,
+        now: float,
+        also: Collection[Status] = (),
+        steal: bool = False,
+        at_once: int | None = None,
+        head: bytes | None = None,
+    ) -> Claim | None:
+        tried: Row | None = None
+        claim: Claim | None = None
+
+        async def work(connection: Connection, _: bool) -> Claim | None:
+            nonlocal tried, claim
+            while (row := await _found(connection, id)) is not None:
+                if tried is not None and (row.epoch, row.owner) == (tried.epoch, self.owner):
+                    claim = Claim(row, row.epoch)  # only the answer was lost
+                    return claim
+                died = row.status == "running" and not steal
+                is_dead = steal or (died and row.owner not in await self._alive(connection, {row.owner}))
+                if not is_free(row, now=now, also=also, owner_is_dead=is_dead):
+                    return None
+                after = await self._claimed(connection, row, died=died, head=head)
+                new = [_shown(getattr(after, each)) for each in _CLAIMED]
+                old = [_shown(id), row.epoch, row.gen, row.n_signals, row.status]
+                async with connection.transaction():
+                    if at_once is not None and await self._is_full(connection, row, at_once):
+                        return None
+                    tried = after
+                    is_done = await _all(connection, _CLAIM, [*new, *old])
+                if is_done:
+                    claim = Claim(after, after.epoch) if after.status == "running" else None
+                    return claim
+            return None
+
+        try:
+            async with self._claiming:
+                return await self._written(work)
+        except asyncio.CancelledError:
+            if claim is not None:  # nobody will drive it
+                given = [_shown(id), claim.epoch, self.owner]
+                await self._written(lambda connection, _: _all(connection, _UNCLAIM, given))
+            raise
+
+    async def note(self, claim: Claim, asked: bytes | None) -> None:
+        change = (
+            f"UPDATE jm_runs SET asked = %b::bytea WHERE id = %s::text AND epoch = %s::bigint AND {_SOON} RETURNING"
+            f" {_TELL}"
+        )
+        given = [asked, _shown(claim.row.id), claim.epoch, self.owner]
+        await self._written(lambda connection, _: _all(connection, change, given))
+
+    async def settle(self, claim: Claim, change: Change, *, now: float, n_signals: int | None = None) -> bool:
+        after = settled(claim.row, change, now=now)
+        values = [_shown(getattr(after, each)) for each in _GIVEN_BACK]
+        is_ready = int(change.status == "ready")
+        given = [*values, is_ready, _shown(claim.row.id), claim.epoch, n_signals, n_signals, self.owner]
+
+        async def work(connection: Connection, is_again: bool) -> bool:
+            if is_again:
+                row = await _found(connection, claim.row.id)
+                if row is not None and (row.epoch, row.owner) == (claim.epoch, None):
+                    return True  # only the answer was lost
+            return bool(await _all(connection, _SETTLE, given))
+
+        return await self._written(work)
+
+    async def forget(self, ids: Collection[str]) -> int:
+        given = [_shown(list(ids))]
+        found = await self._written(lambda connection, _: _all(connection, _FORGET, given))
+        return found[0][0]
+
+    # -- steps and signals
+
+    async def records(self, id: str) -> Sequence[Record]:
+        query = f"SELECT {_STEP} FROM jm_steps WHERE run = %s::text ORDER BY n"
+        found = await self._read(lambda connection: _all(connection, query, [_shown(id)]))
+        return [_record_of(each) for each in found]
+
+    async def write(self, claim: Claim, record: Record, *, is_synced: bool = False) -> Written:
+        given = [*_written_out(record), _shown(claim.row.id), claim.epoch]
+
+        async def work(connection: Connection, is_again: bool) -> Written:
+            if await _all(connection, _WRITE_SYNCED if is_synced else _WRITE_SOON, given):
+                return "written"
+            # An epoch only grows: what is read after the write is as true as what was read with it.
+            found = await _all(connection, _KNOWN, [*given[:3], given[-2]])
+            if not found or found[0][0] != claim.epoch:
+                return "fenced"
+            is_ours = is_again and found[0][2] is not None and _record_of(found[0][1:]) == record
+            return "written" if is_ours else "taken"
+
+        written = await self._written(work)
+        if written == "written" and not is_synced:
+            now_s = asyncio.get_running_loop().time()
+            self._soon.append((now_s, claim, record))
+            while self._soon[0][0] < now_s - _KEPT_S:
+                self._soon.popleft()
+        return written
+
+    async def signal(self, signal: Signal) -> Taken:
+        body = json.dumps(signal.body).encode()
+        where = [_shown(each) for each in (signal.run, signal.kind, signal.dedup)]
+        given = [signal.at, _shown(signal.who)]
+        query = (
+            f"SELECT {_SIGNAL_COLUMNS} FROM jm_signals WHERE run = %s::text AND kind = %s::text AND dedup = %s::text"
+        )
+
+        async def work(connection: Connection, is_again: bool) -> Taken:
+            from psycopg.errors import UniqueViolation  # noqa: PLC0415 - an optional package
+
+            while True:
+                values = [where[0], *where, *where[1:], body, *given, self.owner]
+                try:
+                    if await _all(connection, _SIGNAL[signal.kind], values):
+                        return "taken"
+                except UniqueViolation:  # the same was stored in this moment
+                    continue
+                row = await _found(connection, signal.run)
+                if row is None or row.status in OVER:
+                    return "over"
+                known = await _all(connection, query, where)
+                if known:
+                    is_ours = is_again and _signal_of(known[0])._replace(n=0) == signal._replace(n=0)
+                    return "taken" if is_ours else "known"
+
+        return await self._written(work)
+
+    async def signals(self, *, run: str | None = None, after: int = 0) -> Sequence[Signal]:
+        of_run = "" if run is None else " AND run = %s::text"
+        query = f"SELECT {_SIGNAL_COLUMNS} FROM jm_signals WHERE n > %s::bigint{of_run} ORDER BY n"
+        given = [after] if run is None else [after, _shown(run)]
+        return [_signal_of(each) for each in await self._read(lambda connection: _all(connection, query, given))]
+
+    # -- inside
+
+    async def _read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        return await self.connections.patiently(lambda connection, _: work(connection))
+
+    async def _written(self, work: Callable[[Connection, bool], Awaitable[T]]) -> T:
+        """Do `work`, also if the waiting is cancelled: what it writes counts."""
+        writing = asyncio.ensure_future(self.connections.patiently(work))
+        try:
+            await ended(writing)
+        except asyncio.CancelledError:
+            if not writing.cancelled():
+                writing.exception()
+            raise
+        return writing.result()
+
+    async def _write_again(self, connection: Connection) -> None:
+        """Write what may have been lost with the database, if the claims still hold."""
+        n_lost = 0
+        for _, claim, record in list(self._soon):
+            given = [*_written_out(record), _shown(claim.row.id), claim.epoch]
+            n_lost += len(await _all(connection, _WRITE_SYNCED, given))
+        if n_lost:
+            _log.warning("%s had lost %d steps, which were written again.", self.connections.place, n_lost)
+
+    async def _added(self, connection: Connection, row: Row, records: Sequence[Record]) -> bool:
+        async with connection.transaction():
+            if not await _all(connection, _ADD_RUN, [*map(_shown, astuple(row)), self.owner]):
+                return False
+            if records:
+                async with connection.cursor() as cursor:
+                    await cursor.executemany(_ADD_STEP.encode(), [_written_out(each) for each in records])
+            return True
+
+    async def _alive(self, connection: Connection, owners: Collection[str | None]) -> Collection[str | None]:
+        """Return those of some owners that live."""
+        if not set(owners) - {self.owner}:
+            return owners
+        if (await _all(connection, f"SELECT {_IS_YOUNG}", [self._grace_s]))[0][0]:
+            return owners
+        numbers = await _all(connection, _ALIVE)
+        return {self.owner, *[owner_of(number) for (number,) in numbers]}.intersection(owners)
+
+    async def _is_full(self, connection: Connection, row: Row, at_once: int) -> bool:
+        """Tell whether as many runs of a queue go on as may. Nobody else asks until the end of the transaction."""
+        await _all(connection, _QUEUE_LOCK, [_shown(row.queue)])
+        busy = "SELECT owner FROM jm_runs WHERE status = 'running' AND queue = %s::text AND id <> %s::text"
+        owners = [owner for (owner,) in await _all(connection, busy, [_shown(row.queue), row.id])]
+        alive = await self._alive(connection, set(owners))
+        return sum([owner in alive for owner in owners]) >= at_once
+
+    async def _claimed(self, connection: Connection, row: Row, *, died: bool, head: bytes | None) -> Row:
+        """Return a run as it is once it is claimed; or blocked, if it takes its processes down."""
+        n_steps = (await _all(connection, "SELECT count(*) FROM jm_steps WHERE run = %s::text", [_shown(row.id)]))[0][0]
+        deaths = (row.deaths + 1 if n_steps == row.n_steps else 1) if died else 0
+        if deaths >= MOST_DEATHS:
+            return replace(row, status="blocked", why=killer(deaths), owner=None, deaths=0)
+        return replace(
+            row,
+            status="running",
+            owner=self.owner,
+            epoch=row.epoch + 1,
+            lives=row.lives + 1,
+            deaths=deaths,
+            n_steps=n_steps,
+            wake=None,
+            why=None,
+            head=row.head if head is None else head,
+        )
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+_SIGN: Final = "␛"
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
+    """Return a value as Postgres can keep it: its texts have no NUL."""
+    if isinstance(value, str):
+        return value.replace(_SIGN, _SIGN * 2).replace("\0", f"{_SIGN}0") if "\0" in value or _SIGN in value else value
+    return [_shown(each) for each in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _restored(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
+    """Return a value that was made by `_shown`."""
+    if not isinstance(value, str) or _SIGN not in value:
+        return value
+    return _SIGN.join([part.replace(f"{_SIGN}0", "\0") for part in value.split(_SIGN * 2)])
+
+
+def _row_of(stored: Sequence[Any]) -> Row:
+    return Row(**dict(zip(_COLUMNS, map(_restored, stored), strict=True)))
+
+
+def _written_out(record: Record) -> list[Any]:
+    return [_shown(each) for each in record]
+
+
+def _record_of(stored: Sequence[Any]) -> Record:
+    return Record(*map(_restored, stored))
+
+
+def _signal_of(stored: Sequence[Any]) -> Signal:
+    n, run, kind, dedup, body, at, who = map(_restored, stored)
+    return Signal(n, run, kind, dedup, json.loads(body), at, who)
+
+
+async def _all(
+    connection: Connection, query: str, given: Sequence[object] | Mapping[str, object] = ()
+) -> list[tuple[Any, ...]]:
+    cursor = connection.cursor(binary=True)
+    await cursor.execute(query.encode(), given or None)
+    return await cursor.fetchall() if cursor.description else []
+
+
+async def _found(connection: Connection, id: str) -> Row | None:
+    found = await _rows(connection, "WHERE id = %s::text", [id])
+    return found[0] if found else None
+
+
+async def _rows(connection: Connection, where: str, given: Sequence[Any]) -> list[Row]:
+    found = await _all(connection, f"SELECT {_LIST} FROM jm_runs {where}", [_shown(each) for each in given])
+    return [_row_of(each) for each in found]
+
+
+if TYPE_CHECKING:
+    _engine: type[Engine] = PostgresEngine

