@@ -477,7 +477,7 @@ def _check_stopping(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
 
 
 def _check_functions(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:
-    yield from deps_problems(agent.deps)
+    yield from deps_problems(agent.deps, agent.gate)
     for validator in agent.validators:
         yield from function_or_deps_problem(agent.deps, "A validator", validator, "an output", code="INVALID_VALIDATOR")
     for middleware in agent.middlewares or ():

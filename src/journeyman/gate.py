@@ -493,11 +493,11 @@ def _posted(gate: object, path: tuple[str, ...]) -> Gate:
 class _Informed:
     """A gate that decides with deps, as it is asked in one run."""
 
-    gate: GateWithDeps[Any]
+    asked: GateWithDeps[Any]
     deps: Any = field(repr=False)
 
     async def decide(self, request: GateRequest) -> Verdict:
-        return await self.gate.decide(request, self.deps)
+        return await self.asked.decide(request, self.deps)
 
 
 current_guard: ContextVar[Guard | None] = ContextVar("journeyman_guard", default=None)

@@ -264,7 +264,7 @@ def test_8_a_prompt_that_takes_another_type() -> None:
 
 
 def test_9_a_gate_that_decides_by_another_type() -> None:
-    with pytest.raises(DefinitionError, match="OfDb, takes deps of type Db, and the agent's are Mail"):
+    with pytest.raises(DefinitionError, match=r"OfDb\.decide, takes deps of type Db, and the agent's are Mail"):
         Agent(name="a", model="a:b", deps=Mail, gate=OfDb())  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
 
 

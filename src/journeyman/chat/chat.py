@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from functools import partial
 from threading import get_ident
-from typing import Any, Final, Generic, TypeAlias, TypedDict, Unpack, cast, overload
+from typing import Any, Final, Generic, TypeAlias, Unpack, cast, overload
 
 from typing_extensions import TypeVar
 
@@ -21,7 +21,7 @@ from journeyman.agent import Agent, Host, host_problems
 from journeyman.cancel import call_in, ended
 from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs
-from journeyman.chat.turn import ChatState, Hold, Turn
+from journeyman.chat.turn import ChatOptions, ChatState, Hold, OpenOptions, Turn
 from journeyman.connect import connect, connect_session
 from journeyman.errors import (
     ChatBusy,
@@ -50,31 +50,8 @@ ChatOut = TypeVar("ChatOut", default=str)
 ChatIn = TypeVar("ChatIn", default=str)
 ChatDeps = TypeVar("ChatDeps", default=object)
 
-Place: TypeAlias = str | os.PathLike[str] | Sessions
+SessionPlace: TypeAlias = str | os.PathLike[str] | Sessions
 """Where sessions are kept: a path, a URL, or what opens them."""
-
-
-class OpenOptions(TypedDict, total=False):
-    """What `Chat.open` takes beside the agent, the place and the deps."""
-
-    id: str | None
-    host: Host | None
-    callbacks: Callbacks | None
-    on_event: Listener | None
-    any_agent: bool
-    create: bool
-
-
-class ChatOptions(TypedDict, total=False):
-    """What `Chat` takes beside the agent and the deps."""
-
-    host: Host | None
-    history: Sequence[Message]
-    callbacks: Callbacks | None
-    on_event: Listener | None
-    inbox: Inbox | None
-    questions: Questions | None
-    session: Session | None
 
 
 class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that can be done to a conversation
@@ -140,18 +117,18 @@ class Chat(Generic[Out, In]):  # noqa: PLR0904 - one verb for each thing that ca
     @overload
     @staticmethod
     def open(
-        agent: Agent[ChatOut, ChatIn], place: Place, **options: Unpack[OpenOptions]
+        agent: Agent[ChatOut, ChatIn], place: SessionPlace, **options: Unpack[OpenOptions]
     ) -> AbstractAsyncContextManager[Chat[ChatOut, ChatIn]]: ...
     @overload
     @staticmethod
     def open(
-        agent: Agent[ChatOut, ChatIn, ChatDeps], place: Place, *, deps: ChatDeps, **options: Unpack[OpenOptions]
+        agent: Agent[ChatOut, ChatIn, ChatDeps], place: SessionPlace, *, deps: ChatDeps, **options: Unpack[OpenOptions]
     ) -> AbstractAsyncContextManager[Chat[ChatOut, ChatIn]]: ...
     @staticmethod
     @asynccontextmanager
     async def open(  # noqa: PLR0913 - one for each option, all by name
         agent: Agent[ChatOut, ChatIn, Any],
-        place: Place,
+        place: SessionPlace,
         *,
         deps: object = None,
         id: str | None = None,

@@ -3,23 +3,51 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from threading import RLock
-from typing import Final, Generic
+from typing import Final, Generic, TypedDict
 
 from typing_extensions import TypeVar
 
+from journeyman.agent import Host
 from journeyman.cancel import Abort, NeverAwaited, ended, is_done_for
+from journeyman.chat.questions import Questions
 from journeyman.endings import Ending
+from journeyman.events import Callbacks, Listener
+from journeyman.inbox import Inbox
 from journeyman.loop.record import Run
 from journeyman.result import CallbackError, Result
-from journeyman.types import NOTHING_USED, ToolUse, Usage
+from journeyman.session import Session
+from journeyman.types import NOTHING_USED, Message, ToolUse, Usage
 
 Out = TypeVar("Out", default=str, covariant=True)
 
 ABORTED: Final = "[The user stopped the work here.]"
 """What the model reads after an abort that interrupted it, in front of whatever is said next."""
+
+
+class OpenOptions(TypedDict, total=False):
+    """What `Chat.open` takes beside the agent, the place and the deps."""
+
+    id: str | None
+    host: Host | None
+    callbacks: Callbacks | None
+    on_event: Listener | None
+    any_agent: bool
+    create: bool
+
+
+class ChatOptions(TypedDict, total=False):
+    """What `Chat` takes beside the agent and the deps."""
+
+    host: Host | None
+    history: Sequence[Message]
+    callbacks: Callbacks | None
+    on_event: Listener | None
+    inbox: Inbox | None
+    questions: Questions | None
+    session: Session | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

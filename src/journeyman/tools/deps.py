@@ -7,7 +7,7 @@ Type checkers see most of what is checked here. What cannot be told while a prog
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
@@ -129,13 +129,17 @@ def _annotated(function: Callable[..., object], place: int) -> object:
 # -- what an agent declares -------------------------------------------------------------------------------------------
 
 
-def deps_problems(deps: object) -> Iterator[Problem]:
-    """Give what is wrong with the type that an agent declares for its deps."""
+def deps_problems(deps: object, gate: object) -> Iterator[Problem]:
+    """Give what is wrong with the type that an agent declares for its deps, and with gates that decide with them."""
     kind = declared(deps)
     if not isinstance(kind, type) and kind is not Any and get_origin(kind) is None:
         wrong = f"deps is of type {type(kind).__name__}, and no type itself."
         hint = "Declare the type, Agent(deps=Db), and give the object to each run, run(agent, …, deps=db)."
         yield Problem("INVALID_DEPS", wrong, hint)
+    for each in cast("Sequence[object]", gate) if isinstance(gate, list | tuple) else (gate,):
+        decide = getattr(each, "decide", None)
+        if takes_deps(decide, 1):
+            yield from function_or_deps_problem(deps, "The gate", decide, "a request", code="INVALID_GATE")
 
 
 def tool_deps_problems(tool: AnyTool, *, deps: object, input: object) -> Iterator[Problem]:
