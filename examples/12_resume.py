@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from journeyman import Agent, Host, InMemoryJournal, dump_messages, load_messages, run_sync, tool
-from journeyman.models.scripted import Answer, FromFunction, Scripted, call
+from journeyman.models.scripted import FromFunction, Scripted, call
 
 # -- a stored conversation --------------------------------------------------------------------------------------------
 
@@ -40,12 +40,8 @@ def pay(amount: float) -> str:
     raise KeyboardInterrupt  # here the process dies
 
 
-answers: list[Answer] = [
-    call("reserve", seat="7C", id="a"),
-    call("pay", amount=120, id="b"),
-    "Please check whether 120 was paid.",
-]
-agent = Agent(name="clerk", model=Scripted(answers), tools=[reserve, pay])
+calls = [call("reserve", seat="7C", id="a"), call("pay", amount=120, id="b")]
+agent = Agent(name="clerk", model=Scripted([*calls, "Please check whether 120 was paid."]), tools=[reserve, pay])
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:

@@ -126,7 +126,7 @@ def problem_codes() -> set[str]:
                     codes.add(code)
                 case ast.Call(func=ast.Name("Problem"), args=[ast.JoinedStr(), *_]):
                     codes |= {f"INVALID_MAX_{name}" for name in ("ATTEMPTS", "ITERATIONS", "PARALLEL_CALLS")}
-                case ast.Call(func=ast.Name("function_problem" | "_choice")):
+                case ast.Call(func=ast.Name("function_problem" | "function_or_deps_problem" | "_choice")):
                     keywords = [each.value for each in node.keywords if each.arg == "code"]
                     codes |= {str(each.value) for each in keywords if isinstance(each, ast.Constant)}
                 case _:

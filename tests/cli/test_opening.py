@@ -112,6 +112,19 @@ def closes_badly():
     yield made("bad")
     raise RuntimeError('cannot close')
 
+class Db:
+    name = "shop"
+
+def matches(text, db):
+    assert db.name == "shop"
+
+needy = Agent(name="needy", model=Scripted(["I have it."], repeat=True), deps=Db, validators=[matches])
+
+@asynccontextmanager
+async def with_db():
+    yield needy.with_deps(Db())
+    print("closed")
+
 @asynccontextmanager
 async def never_closes():
     yield made("stuck")
@@ -160,6 +173,17 @@ def test_every_command_takes_what_gives_an_agent(folder: Path, warm: Warm) -> No
     resumed = warm("resume", "one", cwd=folder)
     assert (resumed.code, resumed.stdout) == (0, "I am async.\n")
     assert "closed" in resumed.stderr
+
+
+def test_an_agent_has_the_deps_that_the_file_opens_for_it(folder: Path, warm: Warm) -> None:
+    done = warm("run", "agents.py:with_db", "hi", cwd=folder)
+    assert (done.code, done.stdout, done.stderr.splitlines()[-1]) == (0, "I have it.\n", "closed")
+    lacks = warm("run", "agents.py:needy", "hi", cwd=folder)
+    assert (lacks.code, lacks.stdout) == (2, "")
+    assert "agents.py:needy: deps are missing: the agent needs Db, which no command can know." in lacks.stderr
+    assert "Name a function that returns needy.with_deps(…), or a context manager." in lacks.stderr
+    assert "deps         Db, given to each run\n" in warm("check", "agents.py:needy", cwd=folder).stdout
+    assert "deps         Db\n" in warm("check", "agents.py:with_db", cwd=folder).stdout
 
 
 def test_the_problems_of_an_agent_that_a_function_defines_wrongly_are_listed(folder: Path, warm: Warm) -> None:

@@ -31,11 +31,17 @@ def database(postgres: PostgresServer) -> Iterator[str]:
     postgres.drop(name)
 
 
+@pytest.fixture
+def emptied(postgres: PostgresServer) -> str:
+    """The address of a database with empty tables, in which nobody else is: the same for all tests."""
+    return postgres.url(postgres.emptied(ddl(), "jm_runs", "jm_steps", "jm_signals"))
+
+
 @pytest.fixture(params=["memory", "file", "postgres"])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     """A store, for each engine that there is."""
     if request.param == "postgres":
-        made = in_postgres(request.getfixturevalue("postgres"), request.getfixturevalue("database"))
+        made = in_postgres(request.getfixturevalue("postgres"), request.getfixturevalue("emptied"))
     else:
         made = in_memory() if request.param == "memory" else in_file(tmp_path / "runs.db")
     yield made

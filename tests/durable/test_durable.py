@@ -58,10 +58,10 @@ def process(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Dur
     kinds: dict[str, Callable[[], Engine]] = {
         "memory": lambda: InMemoryEngine(memory),
         "sqlite": lambda: SqliteEngine(tmp_path / "runs.db"),
-        "postgres": lambda: PostgresEngine(request.getfixturevalue("database"), grace_s=0.0),
+        "postgres": lambda: PostgresEngine(request.getfixturevalue("emptied"), grace_s=0.0),
     }
     if request.param == "postgres":
-        request.getfixturevalue("database")
+        request.getfixturevalue("emptied")
 
     def opened(**options: Any) -> Durable:  # noqa: ANN401 - of `Durable`
         engine = kinds[request.param]()
@@ -102,6 +102,40 @@ async def test_the_same_id_is_the_same_run_and_its_result_is_stored(process: Pro
         1,
         first.metadata.usage and first.metadata.usage.total_tokens,
     )
+
+
+async def test_deps_are_given_anew_in_each_life_and_a_run_that_lacks_them_waits_for_who_has_them(
+    process: Process,
+) -> None:
+    class Db:
+        """What is never stored."""
+
+    seen, world = list[object](), World(hangs_in="B")
+
+    def matches(text: str, db: Db) -> None:
+        seen.append(db)
+
+    agent = replace(payer(world), deps=Db, validators=[matches])
+    first, second = Db(), Db()
+    async with process() as durable:
+        living = asyncio.create_task(durable.run(agent, "Pay.", id="7", deps=first))
+        await world.reached.wait()
+        await cancelled(living)
+        world.hangs_in = ""
+        unbound: Any = agent
+        with pytest.raises(RunDiffers, match="deps are missing: the agent needs Db"):
+            await durable.resume("7", unbound)
+        with pytest.raises(RunDiffers, match="deps are of type int, and the agent needs Db"):
+            await durable.resume("7", unbound, deps=3)
+        await Worker(durable, agents=[unbound]).run(until_idle=True)
+        assert not (await (await durable.get("7")).info()).is_over
+        handle = await durable.start(agent, "Pay.", id="8")
+        assert isinstance(await durable.run(unbound, "Pay.", id="9"), Failure)
+        assert [info.name for info in await durable.list()] == ["8", "7"]
+        await Worker(durable, agents=[agent.with_deps(second)]).run(until_idle=True)
+        assert isinstance(await handle.result(), Success)
+        assert isinstance(await durable.run(agent, "Pay.", id="7", deps=first), Success)
+    assert seen == [second, second]
 
 
 class Report(BaseModel):

@@ -63,7 +63,12 @@ class Scheduler(RuleBasedStateMachine):  # noqa: PLR0904 - one for each thing th
         number = self.alive[0] if process is None else process
 
         async def all_of_them() -> list[T]:
-            return [await work(n)(stage.processes[number].engine) for n, stage in enumerate(self.stages)]
+            done: list[T] = []
+            for n, stage in enumerate(self.stages):
+                # Where another process answers, a dead one has no connection: what it sent before comes late.
+                sender = number if number in self.alive or not stage.is_elsewhere else self.alive[0]
+                done.append(await work(n)(stage.processes[sender].engine))
+            return done
 
         return self.runner.run(all_of_them())
 

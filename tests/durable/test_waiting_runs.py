@@ -88,9 +88,10 @@ async def test_an_answer_that_comes_while_no_process_is_there_is_taken_by_the_ne
 @pytest.mark.parametrize("seed", range(10))
 @virtual_clock
 async def test_no_answer_is_lost_that_races_with_the_suspension_of_its_run(stage: Stage, seed: int) -> None:
-    # K8: 40 races for each seed and engine
+    # K8: 40 races for each seed and engine; 8 where each takes a while
     random, world, process = Random(seed), World(), stage.process()
-    answers: list[Answer] = [[do("once", f"A{n}"), do("idempotent", f"B{n}")] for n in range(20)]
+    n_answers = 4 if stage.is_elsewhere else 20
+    answers: list[Answer] = [[do("once", f"A{n}"), do("idempotent", f"B{n}")] for n in range(n_answers)]
     agent = replace(asking_agent(world), model=following([*answers, "Done."]), limits=Limits(iterations=30))
 
     async def take_a_while(_: str) -> None:
@@ -111,7 +112,7 @@ async def test_no_answer_is_lost_that_races_with_the_suspension_of_its_run(stage
         stop.set()
         await working
         assert isinstance(await handle.result(), Success)
-    assert sorted(world.done) == sorted(f"{kind}{n}" for kind in "AB" for n in range(20))
+    assert sorted(world.done) == sorted(f"{kind}{n}" for kind in "AB" for n in range(n_answers))
 
 
 # -- stops -------------------------------------------------------------------------------------------------------------

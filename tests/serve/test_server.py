@@ -351,6 +351,10 @@ def test_what_is_wrong_with_a_server_is_said_at_once() -> None:
     with pytest.raises(DefinitionError) as caught:
         agent_server(echo, twin, host=Host(journal=InMemoryJournal()))
     assert [problem.code for problem in caught.value.problems] == ["DUPLICATE_AGENT_NAME", "SHARED_JOURNAL"]
+    needy = Agent(name="needy", model=Scripted(["Hi."]), deps=int)
+    with pytest.raises(DefinitionError, match=r"needy: deps are missing: the agent needs int\. Pass agent\.with_deps"):
+        agent_server(needy)
+    assert agent_server(needy.with_deps(3)).name == "needy"
     assert "2 agents are called 'echo'. Rename all but one." in str(caught.value)
     with pytest.raises(DefinitionError, match="There is no agent to serve"):
         agent_server()

@@ -49,6 +49,7 @@ class PostgresServer:
             raise NoPostgres(f"these tests start Postgres on Linux only, and this is {sys.platform}")
         self._user: dict[str, Any] = {}
         self._templates: dict[str, str] = {}
+        self._kept: psycopg.Connection[Any] | None = None
         self.folder = Path(tempfile.mkdtemp(prefix="jmpg", dir="/tmp"))  # the path of a socket has 107 characters
         try:
             if os.geteuid() == 0:
@@ -95,7 +96,8 @@ class PostgresServer:
             raise NoPostgres(f"{command[0]} failed: {done.stderr.strip()[-300:]}")
 
     def _start(self) -> None:
-        settings = ["listen_addresses=", f"unix_socket_directories={self.folder}", "fsync=off", "max_connections=200"]
+        settings = ["listen_addresses=", f"unix_socket_directories={self.folder}", "max_connections=200"]
+        settings += ["fsync=off", "full_page_writes=off", "autovacuum=off"]  # nothing here is to outlive the tests
         given = [word for each in settings for word in ("-c", each)]
         log = self.folder / "log"
         with log.open("wb") as said:
@@ -138,6 +140,16 @@ class PostgresServer:
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
 
+    def emptied(self, tables: str, *names: str) -> str:
+        """Return a database, with these tables, that is made once and emptied each time: a new one takes ten times as
+        long. Nobody else is connected to it."""
+        if self._kept is None or self._kept.closed:
+            self._kept = psycopg.connect(self.url(self.database(tables)), autocommit=True)
+        database = self._kept.info.dbname
+        self.kill_connections("datname = %s AND pid <> %s", database, self._kept.info.backend_pid)
+        self._kept.execute(f"TRUNCATE {', '.join(names)} RESTART IDENTITY".encode())
+        return database
+
     def drop(self, database: str) -> None:
         self.execute(f"DROP DATABASE {database} WITH (FORCE)")
 
@@ -157,6 +169,8 @@ class PostgresServer:
     def restart(self) -> None:
         """Stop it as a power cut of the database would, and start it again."""
         self._connection.close()
+        if self._kept is not None:
+            self._kept.close()
         self._server.send_signal(signal.SIGQUIT)
         self._server.wait(_START_S)
         self._start()
@@ -164,6 +178,8 @@ class PostgresServer:
     def stop(self) -> None:
         """Stop it, and remove all that it had."""
         self._connection.close()
+        if self._kept is not None:
+            self._kept.close()
         self._server.send_signal(signal.SIGINT)
         try:
             self._server.wait(_START_S)
