@@ -6,11 +6,13 @@ import asyncio
 
 from benchmarks import hand_written, ours
 from benchmarks.measuring import Effort, Row, compared, taking_turns
+from journeyman.errors import count
 
 
 def measure(effort: Effort) -> list[Row]:
-    """Measure a usual run and a long one."""
+    """Measure a run of one iteration, a usual one and a long one."""
     return [
+        _compared(1, effort.rounds(3_000)),
         _compared(effort.size(20), effort.rounds(600), target="≤ 5"),
         _compared(effort.size(200), effort.rounds(80)),
     ]
@@ -20,7 +22,7 @@ def _compared(iterations: int, rounds: int, target: str = "") -> Row:
     contenders = {"journeyman": ours.in_process(iterations), "by hand": hand_written.in_process(iterations)}
     costs = asyncio.run(taking_turns(contenders, rounds=rounds, per=iterations))
     return compared(
-        f"in process, {iterations} iterations",
+        f"in process, {count(iterations, 'iteration')}",
         costs,
         ours="journeyman",
         reference="by hand",
