@@ -184,3 +184,23 @@ async def test_a_repair_says_which_steps_are_lost_and_does_nothing_twice_that_mu
         assert len(journal.steps()) == 38
         with pytest.raises(OutcomeUnknown):
             await journal.reserve("step/3", effect="once").step(work, codec=TypedCodec[str](str))
+
+
+def test_damage_that_cannot_be_repaired_as_the_file_is_closed_is_logged(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    id = filled(path)
+    other, store = Store(path), Store(path)
+    with closing(other.session(agent="echo")):
+        session = store.session(id, agent="echo")
+        size = path.stat().st_size
+        with path.open("r+b") as file:
+            file.seek(4096)
+            file.write(b"\xff" * (size - 4096))
+        with pytest.raises(StoreError):
+            session.write(Step(position=N, messages=[Message("user", (Text("more"),))], usage=Usage(), n_runs=1))
+        session.close()
+        store.close()
+        assert "is damaged, and could not be repaired as it was closed" in caplog.text
+        assert damaged_files(path) == []  # somebody has a session of it open
+    other.close()

@@ -12,9 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import warnings
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import astuple, fields
 from pathlib import Path
 from sqlite3 import Connection
@@ -26,7 +24,7 @@ from journeyman.durable.memory import killer, settled
 from journeyman.durable.records import OVER, Change, Claim, Record, Row, Signal, Status, is_free, signalled
 from journeyman.errors import StoreError
 from journeyman.store.file import Lock, is_held
-from journeyman.store.repair import StoreRepaired, opened, rescue
+from journeyman.store.repair import opened, rescue_on_close
 
 T = TypeVar("T")
 
@@ -69,8 +67,7 @@ class SqliteEngine:  # noqa: PLR0904 - those of the port
         self._lock.release()
         self._file.close()
         if self._file.is_damaged:
-            with suppress(StoreError, OSError):  # if it cannot be repaired now, whoever opens it next is told
-                warnings.warn(StoreRepaired(rescue(self.path)), stacklevel=2)
+            rescue_on_close(self.path)
 
     # -- runs
 

@@ -6,6 +6,7 @@ to the first whose checksum is wrong.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sqlite3
 import struct
@@ -18,11 +19,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
+from journeyman.errors import StoreError, name_and_words
 from journeyman.errors import count as count_of
 from journeyman.store.file import APPLICATION, BUSY_S, MAGIC, Damaged, File, check_free, not_a_store
 from journeyman.store.journal import crc_of_step
 from journeyman.store.log import Record, readable
 
+_log = logging.getLogger("journeyman")
 _COLUMNS: Final = {
     "sessions": "id, agent, created, parent",
     "records": "session, kind, position, at, body, crc",
@@ -72,6 +75,18 @@ def opened(path: Path, *, busy_s: float = BUSY_S) -> tuple[File, str | None]:
         notice = rescue(path)
     warnings.warn(StoreRepaired(notice), stacklevel=3)
     return File(path, busy_s=busy_s), notice
+
+
+def rescue_on_close(path: Path) -> str | None:
+    """Rescue a store that turned out to be damaged as it is closed, and return what was said about it. None: it cannot
+    be done now, which is logged; whoever opens it next does it."""
+    try:
+        notice = rescue(path)
+    except (StoreError, OSError) as error:
+        _log.warning("%s is damaged, and could not be repaired as it was closed: %s", path, name_and_words(error))
+        return None
+    warnings.warn(StoreRepaired(notice), stacklevel=3)
+    return notice
 
 
 def rescue(path: Path) -> str:

@@ -12,7 +12,6 @@ import secrets
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -27,7 +26,7 @@ from journeyman.session import Session, Sessions, Snapshot, Step, check_session_
 from journeyman.store.file import Damaged, File, Lock, damaged
 from journeyman.store.journal import EventLog, FileJournal
 from journeyman.store.log import Line, Record, Used, crc_of, first_crc, lines_of, queued, readable
-from journeyman.store.repair import StoreRepaired, opened, rescue
+from journeyman.store.repair import StoreRepaired, opened, rescue, rescue_on_close
 from journeyman.types import NOTHING_USED, Message, Usage, adapter_of, dump_messages
 
 T = TypeVar("T")
@@ -217,8 +216,7 @@ class Store:
             journal.close()
         self._file.close()
         if self._file.is_damaged:  # which turned out when it was written to
-            with suppress(StoreError, OSError):  # if it cannot be repaired now, whoever opens it next does it
-                self._rescued().close()
+            self.notice = rescue_on_close(self.path) or self.notice
 
     def __enter__(self) -> Store:
         return self
