@@ -116,11 +116,20 @@ class Grant:
 class Budget:
     """One level of spending."""
 
-    def __init__(self, allowance: Allowance | Limits, *, scope: str, now: float, parent: Budget | None = None) -> None:
-        """`allowance` may be a run's `Limits`; `scope` names the level in failures; `now` is the event loop's clock."""
+    def __init__(
+        self, allowance: Allowance | Limits, *, scope: str, now: float | None = None, parent: Budget | None = None
+    ) -> None:
+        """`allowance` may be a run's `Limits`; `scope` names the level in failures. Its seconds begin at `now` on the
+        event loop's clock, which is when it is made unless something else is given.
+
+        Raises:
+            RuntimeError: seconds are limited, `now` is not given, and no event loop is running.
+        """
         self.allowance = allowance
         self.scope = scope
         self.parent = parent
+        if now is None:
+            now = 0.0 if allowance.seconds is None else asyncio.get_running_loop().time()
         self.own_deadline = None if allowance.seconds is None else now + allowance.seconds
         """When time is up here, on the event loop's clock; None for never."""
         ends = [] if self.own_deadline is None else [self.own_deadline]

@@ -1,0 +1,208 @@
+"""The programs that a new user writes first, each unchanged and as a process of its own, against aimock."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.aimock.server import Play, answer, call, refusal
+from tests.support.messages_answers import Answer, tool_use
+from tests.support.messages_answers import answer as message
+from tests.support.messages_api import MessagesApi
+from tests.support.messages_json import Json
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXTRACT = EXAMPLES / "extraction" / "extract.py"
+ASSISTANT = EXAMPLES / "assistant" / "assistant.py"
+CREW = EXAMPLES / "first_crew" / "crew.py"
+SERVICE = EXAMPLES / "service" / "service.py"
+
+# Whoever runs the tests may ignore Ctrl-C, and processes inherit that.
+_START = """
+import runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program of the examples, in a folder of its own, and what its model answers."""
+
+    play: Play
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        model = f"anthropic:{self.play.model}"
+        return environment(ANTHROPIC_BASE_URL=self.play.url, ANTHROPIC_API_KEY="sk-aimock-any-key", MODEL=model)
+
+    def run(self, path: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run it to its end."""
+        return subprocess.run(
+            command(path, *words),
+            cwd=self.folder,
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    @contextmanager
+    def running(self, path: Path, *words: str, **more: str) -> Generator[subprocess.Popen[str]]:
+        """Start it, and let it go on beside the test."""
+        started = subprocess.Popen(
+            command(path, *words),
+            cwd=self.folder,
+            env=self.environment | more,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with started:
+            try:
+                yield started
+            finally:
+                started.kill()
+
+
+def command(path: Path, *words: str) -> list[str]:
+    return [sys.executable, "-W", "error", "-c", _START, str(path), *words]
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC_")}
+    return {**kept, "PYTHONUTF8": "1", **more}
+
+
+@pytest.fixture
+def program(play: Play, tmp_path: Path) -> Program:
+    return Program(Play(play.name, play.url, model=f"of-{play.name}"), tmp_path)
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+# -- extraction --------------------------------------------------------------------------------------------------------
+
+
+def invoices(n: int) -> dict[str, dict[str, Any]]:
+    """Return what stands in each of `n` invoices, by the name of the file. They are the same each time."""
+    dice = random.Random(13)
+    names = ("Harbour Bakery", "Lindgren & Söner", "Okafor", "„Zum Löwen“")
+    return {
+        f"{number}.txt": {
+            "number": f"A-{number}",
+            "customer": dice.choice(names),
+            "total": dice.randrange(100, 999_999) / 100,
+        }
+        for number in range(1001, 1001 + n)
+    }
+
+
+def write(folder: Path, records: Mapping[str, Mapping[str, Any]]) -> Path:
+    documents = folder / "documents"
+    documents.mkdir()
+    for name, record in records.items():
+        text = f"Invoice {record['number']}\nFor {record['customer']}\nTotal {record['total']:.2f}\n"
+        (documents / name).write_text(text, encoding="utf-8")
+    return documents
+
+
+def test_two_hundred_documents_are_extracted_though_some_fail_and_ctrl_c_stops_it(program: Program) -> None:
+    records = invoices(200)
+    folder = write(program.folder, records)
+    names = list(records)
+    wrong_once, wrong_always, refused, no_text, held_up = (names[at] for at in (17, 42, 99, 110, 5))
+    (folder / no_text).write_bytes(b"Invoice \xff")
+    for name, record in records.items():
+        asked, id = f"Invoice {record['number']}", f"call_{record['number']}"
+        wrong, right = call("output", id, **record | {"total": 1.5}), call("output", id, **record)
+        if name == wrong_once:
+            program.play.answers(answer(asked, wrong), answer(f"#{id}", call("output", f"{id}_2", **record)))
+        elif name == wrong_always:
+            again = [call("output", f"{id}_{n}", **record | {"total": 1.5}) for n in (2, 3)]
+            program.play.answers(answer(asked, wrong), answer(f"#{id}", again[0]), answer(f"#{id}_2", again[1]))
+        elif name == refused:
+            program.play.answers(refusal(asked, 400, "invalid_request_error"))
+        elif name == held_up:
+            program.play.answers(answer(asked, right, latency=5_000), answer(asked, right))
+        else:
+            program.play.answers(answer(asked, right))
+
+    with program.running(EXTRACT, str(folder)) as stopped:
+        assert stopped.stdout is not None
+        first = [stopped.stdout.readline() for _ in range(30)]
+        stopped.send_signal(signal.SIGINT)
+        rest, said = stopped.communicate()
+    assert (stopped.returncode, said) == (1, "Stopped. Start it again to go on.\n")
+    assert re.search(r"^\d+ of 200 documents were asked about: [\d,]+ in, [\d,]+ out, cost unknown\n\Z", rest, re.M)
+    written = lines_of(program.folder / "records.jsonl")
+    assert 20 < len(written) < 200
+    assert {f"{line['document']}: done\n" for line in written} >= {line for line in first if line.endswith("done\n")}
+
+    done = program.run(EXTRACT, str(folder))
+    assert (done.stderr, done.returncode) == ("", 0)
+    found = lines_of(program.folder / "records.jsonl")
+    assert found[: len(written)] == written
+    failures = {line["document"]: (line["code"], line["why"]) for line in lines_of(program.folder / "failures.jsonl")}
+    assert set(failures) == {wrong_always, refused, no_text}
+    assert [failures[name][0] for name in (wrong_always, refused, no_text)] == [
+        "MAX_ATTEMPTS_EXCEEDED",
+        "API_ERROR",
+        "UNREADABLE",
+    ]
+    assert "'1.50' does not stand in the document." in failures[wrong_always][1]
+    assert len(found) == 197
+    assert {line["document"]: line["record"] for line in found} == {
+        name: record for name, record in records.items() if name not in failures
+    }
+    assert f"{no_text}: 'utf-8' codec can't decode" in done.stdout
+
+
+async def test_sixteen_documents_are_extracted_at_a_time(tmp_path: Path) -> None:
+    records = invoices(40)
+    by_number = {record["number"]: record for record in records.values()}
+    folder = write(tmp_path, records)
+    full, under_way, most = asyncio.Event(), 0, 0
+
+    async def reply(request: Json) -> Answer:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        if under_way == 16:
+            full.set()
+        await full.wait()
+        under_way -= 1
+        text = cast("list[dict[str, Any]]", request["messages"])[0]["content"][0]["text"]
+        return message(tool_use("output", by_number[text.split()[1]]))
+
+    async with MessagesApi(reply) as api:
+        process = await asyncio.create_subprocess_exec(
+            *command(EXTRACT, str(folder)),
+            cwd=tmp_path,
+            env=environment(ANTHROPIC_BASE_URL=api.url, ANTHROPIC_API_KEY="key-of-a-test"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        said, wrong = await process.communicate()
+    assert (wrong, process.returncode) == (b"", 0)
+    assert said.decode().splitlines()[-1].startswith("40 of 40 documents were asked about: ")
+    assert most == 16
+    assert len(lines_of(tmp_path / "records.jsonl")) == 40
