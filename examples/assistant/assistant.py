@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from journeyman import Agent, Event, Host, Success, ToolContext, run, tool
+from journeyman import Agent, Event, Host, JourneymanError, Success, ToolContext, run, tool
 from journeyman.events import ToolFinished
 from journeyman.gate import Allow, Approval, Decision, Deny
 from journeyman.mcp import Stdio, mcp
@@ -73,4 +73,7 @@ async def main(prompt: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    try:
+        asyncio.run(main(sys.argv[1]))
+    except JourneymanError as error:  # the server of git does not start, for example
+        sys.exit(str(error))

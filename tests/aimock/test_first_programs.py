@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import os
 import random
@@ -11,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -206,3 +207,117 @@ async def test_sixteen_documents_are_extracted_at_a_time(tmp_path: Path) -> None
     assert said.decode().splitlines()[-1].startswith("40 of 40 documents were asked about: ")
     assert most == 16
     assert len(lines_of(tmp_path / "records.jsonl")) == 40
+
+
+# -- a coding assistant ------------------------------------------------------------------------------------------------
+
+
+def test_the_assistant_asks_before_it_changes_anything_and_is_denied_what_is_forbidden(program: Program) -> None:
+    subprocess.run(["git", "init", "-q", "-b", "main", str(program.folder)], check=True)
+    (program.folder / "mean.py").write_text("print(sum([2, 4]) / 3)\n", encoding="utf-8")
+    program.play.answers(
+        answer("Mend mean.py.", call("git_status", "call_1", repo_path="."), call("read", "call_2", path="mean.py")),
+        answer("#call_2", call("edit", "call_3", path="mean.py", old_text="/ 3", new_text="/ 2")),
+        answer("#call_3", call("bash", "call_4", command="git push origin main")),
+        answer("#call_4", call("bash", "call_5", command="rm mean.py")),
+        answer("#call_5", call("note", "call_6", text="mean.py: divide by the number of values.")),
+        answer("#call_6", "It prints the mean now."),
+    )
+    done = program.run(ASSISTANT, "Mend mean.py.", stdin="y\nn\n")
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert done.stdout == (
+        "  git_status: Repository status:\n"
+        "  read: 1\tprint(sum([2, 4]) / 3)\n"
+        "  ? edit 'mean.py': the mode is balanced, and no rule allows it. [y/n] "
+        "  edit: Edited mean.py: 1 place, at line 1.\n"
+        "  bash: Error: denied: the rule Bash(git push *) forbids it.\n"
+        "  ? bash 'rm mean.py': the mode is balanced, and no rule allows it. [y/n] "
+        "  bash: Error: denied: The user said no.\n"
+        "  note: Noted.\n"
+        "It prints the mean now.\n"
+    )
+    assert (program.folder / "NOTES.md").read_text(encoding="utf-8") == "mean.py: divide by the number of values.\n"
+    assert (program.folder / "mean.py").read_text(encoding="utf-8") == "print(sum([2, 4]) / 2)\n"
+
+
+# -- a crew ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_crew_goes_on_without_a_scout_that_fails(program: Program) -> None:
+    notes = {"apples.md": "Ripe apples are picked at noon.\n", "keys.md": "# Keys\n\nLost keys: ask the gardener.\n"}
+    for name, text in notes.items():
+        (program.folder / name).write_text(text, encoding="utf-8")
+    tasks = [{"agent": "scout", "task": task} for task in ("When are apples picked?", "Who has lost keys?", "Why?")]
+    written = {"agent": "writer", "task": "Write: at noon; the gardener."}
+    program.play.answers(
+        answer("Apples and keys?", call("subagent", "call_1", tasks=tasks)),
+        answer(tasks[0]["task"], call("search", "call_2", words="APPLES picked")),
+        answer("#call_2", call("output", "call_3", answer="At noon.", source="apples.md:1")),
+        answer(tasks[1]["task"], call("search", "call_4", words="keys gardener")),
+        answer("#call_4", call("output", "call_5", answer="The gardener.", source="keys.md:3")),
+        refusal(tasks[2]["task"], 400, "invalid_request_error"),
+        answer("#call_1", call("subagent", "call_6", **written)),
+        answer(written["task"], "At noon, says the gardener."),
+        answer("#call_6", "Apples: at noon. Keys: the gardener."),
+    )
+    done = program.run(CREW, ".", "Apples and keys?")
+    assert (done.stderr, done.returncode) == ("", 0)
+    *shown, answered, used = done.stdout.splitlines()
+    assert sorted(shown[:3]) == ["  scout#1 begins", "  scout#2 begins", "  scout#3 begins"]
+    failed, *ended = sorted(shown[3:6], key=lambda line: "fails" not in line)
+    assert failed.startswith("  scout#3 fails: API_ERROR: The model call failed (bad_request, status 400): ")
+    assert sorted(ended) == [
+        "  scout#1 ends: answer='At noon.' source='apples.md:1'",
+        "  scout#2 ends: answer='The gardener.' source='keys.md:3'",
+    ]
+    assert shown[6:] == ["  writer#4 begins", "  writer#4 ends: At noon, says the gardener."]
+    assert answered == "Apples: at noon. Keys: the gardener."
+    assert used.startswith("1 attempt, 3 iterations, 2 calls, 80 in, 40 out, cost unknown, ")
+
+
+def test_a_crew_whose_lead_cannot_be_asked_says_why(program: Program) -> None:
+    program.play.answers(refusal("Anything?", 401, "authentication_error"))
+    done = program.run(CREW, ".", "Anything?")
+    assert done.returncode == 1
+    assert done.stderr.startswith("API_ERROR: The model call failed (auth, status 401): ")
+    assert done.stderr.count("\n") == 1
+
+
+# -- a chat service ----------------------------------------------------------------------------------------------------
+
+
+def test_the_service_answers_and_stops_a_turn_whose_client_has_left(program: Program) -> None:
+    long = answer("Tell me a story.", "Once upon a time. " * 50, latency=100)
+    program.play.answers(answer("Who am I?", "You are Ada."), answer("I am Ada.", "Hello, Ada."), long)
+    with program.running(SERVICE, PORT="0") as service:
+        assert service.stderr is not None
+        address = next(found[1] for line in service.stderr if (found := re.search(r"running on http://(\S+)", line)))
+        assert said(address, "I am Ada.") == "Hello, Ada."
+        with prompted(address, "Tell me a story.") as response:
+            first = json.loads(response.readline()[6:])["text"]
+        while not (answered := said(address, "Who am I?")):
+            pass  # 409: the turn is being stopped
+        assert answered == "You are Ada."
+    sent: str = program.play.asked()[-1]["body"]["messages"][-1]["content"]
+    assert sent.startswith("Tell me a story.[The user stopped the work here.]\n[Your answer broke off. ")
+    assert f"of it:]\n{first}" in sent
+
+
+@contextmanager
+def prompted(address: str, text: str) -> Generator[http.client.HTTPResponse]:
+    with closing(http.client.HTTPConnection(address)) as connection:
+        connection.request("POST", "/chats/ada", json.dumps({"text": text}), {"Content-Type": "application/json"})
+        yield connection.getresponse()
+
+
+def said(address: str, text: str) -> str:
+    """Return what the service answers; nothing, if it refuses the prompt for now."""
+    with prompted(address, text) as response:
+        assert response.status in (200, 409)
+        events = [json.loads(line[6:]) for line in response if line.startswith(b"data: ")]
+    return "".join(event.get("text", "") for event in events)
+
+
+@pytest.mark.parametrize("program", [EXTRACT, ASSISTANT, CREW], ids=lambda path: path.stem)
+def test_a_first_program_is_short(program: Path) -> None:
+    assert len(program.read_text(encoding="utf-8").splitlines()) < 80
