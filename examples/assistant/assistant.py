@@ -74,6 +74,6 @@ async def main(prompt: str) -> None:
 
 if __name__ == "__main__":
     try:
-        asyncio.run(main(sys.argv[1]))
+        asyncio.run(main(" ".join(sys.argv[1:]) or "What is in this folder?"))
     except JourneymanError as error:  # the server of git does not start, for example
         sys.exit(str(error))

@@ -71,9 +71,9 @@ async def extract(paths: list[Path]) -> None:
 
 if __name__ == "__main__":
     RECORDS.touch()
-    FAILURES.unlink(missing_ok=True)  # what failed is tried again
+    FAILURES.write_text("")  # what failed is tried again
     done = {json.loads(line)["document"] for line in RECORDS.read_text(encoding="utf-8").splitlines()}
     try:
-        asyncio.run(extract([path for path in sorted(Path(sys.argv[1]).glob("*.txt")) if path.name not in done]))
+        asyncio.run(extract([path for path in sorted(Path(*sys.argv[1:]).glob("*.txt")) if path.name not in done]))
     except KeyboardInterrupt:
         sys.exit("Stopped. Start it again to go on.")

@@ -1,6 +1,7 @@
 """A first crew: a lead sends scouts into a folder of notes, several at a time, and a writer tells what they found.
 
-Run it: `python examples/first_crew/crew.py docs "How does a run end?"`, with ANTHROPIC_API_KEY (or another MODEL).
+Run it in docs, for example: `python ../examples/first_crew/crew.py "How does a run end?"`, with ANTHROPIC_API_KEY (or
+another MODEL).
 """
 
 import asyncio
@@ -66,14 +67,13 @@ def show(event: Event) -> None:
             pass
 
 
-async def main(folder: Path, question: str) -> None:
-    async with stream(lead, question, deps=folder) as events:
+async def main(question: str) -> None:
+    async with stream(lead, question, deps=Path.cwd()) as events:
         async for event in events:
             show(event)
     print(f"\n{events.result.metadata}")
-    if isinstance(events.result, Failure):
-        sys.exit(str(events.result.error))
+    sys.exit(str(events.result.error) if isinstance(events.result, Failure) else 0)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(main(" ".join(sys.argv[1:]) or "What is in these notes?"))

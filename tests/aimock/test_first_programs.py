@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
 import os
@@ -15,15 +14,11 @@ from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from tests.aimock.server import Play, answer, call, refusal
-from tests.support.messages_answers import Answer, tool_use
-from tests.support.messages_answers import answer as message
-from tests.support.messages_api import MessagesApi
-from tests.support.messages_json import Json
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EXTRACT = EXAMPLES / "extraction" / "extract.py"
@@ -177,36 +172,23 @@ def test_two_hundred_documents_are_extracted_though_some_fail_and_ctrl_c_stops_i
     assert f"{no_text}: 'utf-8' codec can't decode" in done.stdout
 
 
-async def test_sixteen_documents_are_extracted_at_a_time(tmp_path: Path) -> None:
-    records = invoices(40)
-    by_number = {record["number"]: record for record in records.values()}
-    folder = write(tmp_path, records)
-    full, under_way, most = asyncio.Event(), 0, 0
-
-    async def reply(request: Json) -> Answer:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
-        if under_way == 16:
-            full.set()
-        await full.wait()
-        under_way -= 1
-        text = cast("list[dict[str, Any]]", request["messages"])[0]["content"][0]["text"]
-        return message(tool_use("output", by_number[text.split()[1]]))
-
-    async with MessagesApi(reply) as api:
-        process = await asyncio.create_subprocess_exec(
-            *command(EXTRACT, str(folder)),
-            cwd=tmp_path,
-            env=environment(ANTHROPIC_BASE_URL=api.url, ANTHROPIC_API_KEY="key-of-a-test"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+def test_sixteen_documents_are_sent_at_a_time_and_none_that_the_budget_of_all_does_not_pay_for(
+    program: Program,
+) -> None:
+    records = invoices(20)
+    folder = write(program.folder, records)
+    dear = {"input_tokens": 2_000_000, "output_tokens": 5}
+    for record in records.values():
+        fixture = answer(
+            f"Invoice {record['number']}", call("output", f"call_{record['number']}", **record), latency=10
         )
-        said, wrong = await process.communicate()
-    assert (wrong, process.returncode) == (b"", 0)
-    assert said.decode().splitlines()[-1].startswith("40 of 40 documents were asked about: ")
-    assert most == 16
-    assert len(lines_of(tmp_path / "records.jsonl")) == 40
+        program.play.answers({**fixture, "response": fixture["response"] | {"usage": dear}})
+    done = program.run(EXTRACT, str(folder))
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert len(lines_of(program.folder / "records.jsonl")) == 16  # under way before the first was paid
+    failed = lines_of(program.folder / "failures.jsonl")
+    assert [line["code"] for line in failed] == ["BUDGET_EXCEEDED"] * 4
+    assert done.stdout.endswith("20 of 20 documents were asked about: 32,000,000 in, 80 out, cost unknown\n")
 
 
 # -- a coding assistant ------------------------------------------------------------------------------------------------
@@ -260,7 +242,7 @@ def test_the_crew_goes_on_without_a_scout_that_fails(program: Program) -> None:
         answer(written["task"], "At noon, says the gardener."),
         answer("#call_6", "Apples: at noon. Keys: the gardener."),
     )
-    done = program.run(CREW, ".", "Apples and keys?")
+    done = program.run(CREW, "Apples and keys?")
     assert (done.stderr, done.returncode) == ("", 0)
     *shown, answered, used = done.stdout.splitlines()
     assert sorted(shown[:3]) == ["  scout#1 begins", "  scout#2 begins", "  scout#3 begins"]
@@ -277,7 +259,7 @@ def test_the_crew_goes_on_without_a_scout_that_fails(program: Program) -> None:
 
 def test_a_crew_whose_lead_cannot_be_asked_says_why(program: Program) -> None:
     program.play.answers(refusal("Anything?", 401, "authentication_error"))
-    done = program.run(CREW, ".", "Anything?")
+    done = program.run(CREW, "Anything?")
     assert done.returncode == 1
     assert done.stderr.startswith("API_ERROR: The model call failed (auth, status 401): ")
     assert done.stderr.count("\n") == 1
