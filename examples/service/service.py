@@ -1,12 +1,13 @@
 """A chat service: each user has a conversation of their own, and sees the answer while it is made.
 
-Run it: `python examples/service/service.py`, with ANTHROPIC_API_KEY, and talk to it:
+Run it: `python examples/service/service.py`, with ANTHROPIC_API_KEY (or another MODEL), and talk to it:
 `curl -N -H 'Content-Type: application/json' -d '{"text": "Hello."}' http://127.0.0.1:8000/chats/ada`
 
 A real service takes the user from its login, not from the address.
 """
 
 import json
+import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Annotated
@@ -66,5 +67,6 @@ def shown_of(event: Event) -> dict[str, object] | None:
 
 
 if __name__ == "__main__":
-    companion = Agent(name="companion", model="anthropic:claude-sonnet-5-5", system="Answer in a few sentences.")
-    uvicorn.run(service(companion, Path("chats.db")))
+    model = os.environ.get("MODEL", "anthropic:claude-sonnet-5-5")
+    companion = Agent(name="companion", model=model, system="Answer in a few sentences.")
+    uvicorn.run(service(companion, Path("chats.db")), port=int(os.environ.get("PORT", "8000")))

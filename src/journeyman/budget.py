@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Final, Protocol
 
-from journeyman.errors import BudgetRefused
+from journeyman.errors import BudgetRefused, DefinitionError, Problem
 from journeyman.result import COUNTED, ToolKind, ToolStats
 from journeyman.types import NOTHING_USED, Price, Usage, frozen, record_class, value_class
 
@@ -113,15 +113,31 @@ class Grant:
     cost: float
 
 
+def _now() -> float:
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError as error:
+        wrong = "Its seconds begin when it is made, by the clock of an event loop, and none is running."
+        hint = "Make it in an async function, or leave Allowance.seconds out."
+        raise DefinitionError("The budget", [Problem("NO_EVENT_LOOP", wrong, hint)]) from error
+
+
 class Budget:
     """One level of spending."""
 
-    def __init__(self, allowance: Allowance | Limits, *, scope: str, now: float, parent: Budget | None = None) -> None:
-        """`allowance` may be a run's `Limits`; `scope` names the level in failures; `now` is the event loop's clock."""
+    def __init__(
+        self, allowance: Allowance | Limits, *, scope: str, now: float | None = None, parent: Budget | None = None
+    ) -> None:
+        """`allowance` may be a run's `Limits`; `scope` names the level in failures. Its seconds begin at `now` on the
+        event loop's clock, which is when it is made unless something else is given.
+
+        Raises:
+            DefinitionError: seconds are limited, `now` is not given, and no event loop is running.
+        """
         self.allowance = allowance
         self.scope = scope
         self.parent = parent
-        self.own_deadline = None if allowance.seconds is None else now + allowance.seconds
+        self.own_deadline = None if allowance.seconds is None else allowance.seconds + (_now() if now is None else now)
         """When time is up here, on the event loop's clock; None for never."""
         ends = [] if self.own_deadline is None else [self.own_deadline]
         ends += [parent.deadline] if parent is not None and parent.deadline is not None else []

@@ -77,6 +77,8 @@ class Play:
     url: str
     strict: bool = False
     """Have the server look whether a model's thinking comes back as it was signed."""
+    model: str | None = None
+    """The model that this play is told by, where a program sends no headers of its own: no other play may use it."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -90,7 +92,9 @@ class Play:
 
     def asked(self) -> list[dict[str, Any]]:
         """Return what the server's journal tells of this play: one entry for each request."""
-        return self._ask(f"journal?testId={self.name}")
+        if self.model is None:
+            return self._ask(f"journal?testId={self.name}")
+        return [entry for entry in self._ask("journal") if entry["body"] and entry["body"]["model"] == self.model]
 
     def statuses(self) -> list[int]:
         """Return how the server answered each request."""
@@ -101,7 +105,7 @@ class Play:
         while left:
             fixture = left.pop(0)
             after: str = fixture.pop("after")
-            match: dict[str, Any] = {"context": self.name}
+            match: dict[str, Any] = {"model": self.model} if self.model else {"context": self.name}
             match |= {"toolCallId": after[1:]} if after[0] == "#" else {"userMessage": after, "hasToolResult": False}
             if any(other["after"] == after for other in left):
                 match["sequenceIndex"] = 0
@@ -112,3 +116,17 @@ class Play:
         request = urllib.request.Request(f"{self.url}/__aimock/{what}", data=data)
         with urllib.request.urlopen(request, timeout=10) as answer:
             return json.load(answer)
+
+
+def call(name: str, id: str, **arguments: object) -> dict[str, Any]:
+    return {"type": "toolCall", "name": name, "arguments": arguments, "id": id}
+
+
+def answer(after: str, *blocks: dict[str, Any] | str, **more: object) -> dict[str, Any]:
+    """Return the fixture for one answer: 10 tokens in, 5 out."""
+    texts = [{"type": "text", "text": block} if isinstance(block, str) else block for block in blocks]
+    return {"after": after, "response": {"blocks": texts, "usage": {"input_tokens": 10, "output_tokens": 5}}, **more}
+
+
+def refusal(after: str, status: int, type: str, **more: object) -> dict[str, Any]:
+    return {"after": after, "response": {"error": {"message": "No.", "type": type}, "status": status, **more}}

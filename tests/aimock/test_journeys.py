@@ -19,7 +19,7 @@ from journeyman.models.openai.chat import OpenAIChatModel
 from journeyman.models.openai.responses import OpenAIModel
 from journeyman.models.transport import Timeouts
 from journeyman.result import Result
-from tests.aimock.server import Play
+from tests.aimock.server import Play, answer, call, refusal
 from tests.properties.wire_worlds import on_hurried_loop
 from tests.support.players import done
 from tests.support.recorder import Recorder, calls, check_balance, transcript
@@ -106,16 +106,6 @@ def analyst(api: Api, play: Play) -> Agent[Report]:
 
 def writer(api: Api, play: Play, *, retries: int | None = None, timeouts: Timeouts = PATIENT) -> Agent:
     return Agent(name="writer", model=api.model(play, timeouts), retries=retries, settings=api.settings)
-
-
-def call(name: str, id: str, **arguments: object) -> dict[str, Any]:
-    return {"type": "toolCall", "name": name, "arguments": arguments, "id": id}
-
-
-def answer(after: str, *blocks: dict[str, Any] | str, **more: object) -> dict[str, Any]:
-    """Return the fixture for one answer: 10 tokens in, 5 out."""
-    texts = [{"type": "text", "text": block} if isinstance(block, str) else block for block in blocks]
-    return {"after": after, "response": {"blocks": texts, "usage": {"input_tokens": 10, "output_tokens": 5}}, **more}
 
 
 def told(scenario: Agent[Any], task: str = "How much?") -> tuple[Result[Any], Recorder]:
@@ -236,10 +226,6 @@ def refused(result: Result[Any]) -> ProviderError:
     assert isinstance(result, Failure)
     assert isinstance(result.error.cause, ProviderError)
     return result.error.cause
-
-
-def refusal(after: str, status: int, type: str, **more: object) -> dict[str, Any]:
-    return {"after": after, "response": {"error": {"message": "No.", "type": type}, "status": status, **more}}
 
 
 @every_api

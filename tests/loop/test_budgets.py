@@ -7,7 +7,19 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from journeyman import Abort, Host, Price, ProviderError, Subagents, Success, ToolResult, Usage, run, tool
+from journeyman import (
+    Abort,
+    DefinitionError,
+    Host,
+    Price,
+    ProviderError,
+    Subagents,
+    Success,
+    ToolResult,
+    Usage,
+    run,
+    tool,
+)
 from journeyman.budget import Allowance, Budget, Exceeded, Limits, Spent
 from journeyman.endings import BudgetContext, ErrorCode, ModelUnavailableContext
 from journeyman.events import ModelResponded, ModelRetried, RunFailed
@@ -389,6 +401,19 @@ async def test_a_budget_from_above_bounds_the_run(stage: Stage) -> None:  # R79,
     result = await run(agent, "Go.", host=Host(budget=shared))
     assert context_of(result, BudgetContext).scope == "house"
     assert shared.tokens == 900
+
+
+@virtual_clock
+async def test_the_seconds_of_a_budget_begin_when_it_is_made() -> None:
+    begun = asyncio.get_running_loop().time()
+    await asyncio.sleep(5)
+    assert Budget(Allowance(seconds=10), scope="house").deadline == begun + 15
+
+
+def test_a_budget_of_seconds_cannot_be_made_where_no_clock_runs() -> None:
+    assert Budget(Allowance(tokens=1_000), scope="house").deadline is None
+    with pytest.raises(DefinitionError, match=r"\[NO_EVENT_LOOP\] .* Make it in an async function"):
+        Budget(Allowance(seconds=10), scope="house")
 
 
 # -- requests that are repeated ----------------------------------------------------------------------------------------
