@@ -76,18 +76,15 @@ class Store:
         """What was repaired; None when nothing was."""
         self._file, self.notice = opened(self.path)
 
-    def _rescued(self) -> File:
-        self.notice = rescue(self.path)
-        warnings.warn(StoreRepaired(self.notice), stacklevel=2)
-        return File(self.path)
-
     def _read(self, work: Callable[[], T]) -> T:
         """Do something that reads; if the file turns out to be damaged, repair it and do it again."""
         try:
             return work()
         except Damaged:
             self._file.close()
-            self._file = self._rescued()
+            self.notice = rescue(self.path)
+            warnings.warn(StoreRepaired(self.notice), stacklevel=2)
+            self._file = File(self.path)
         return work()
 
     # -- sessions
