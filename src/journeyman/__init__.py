@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from journeyman.subagents.tool import Subagents
     from journeyman.tasks.tasks import Tasks
     from journeyman.team.team import Team
-    from journeyman.tools.tools import Tool, ToolContext, tool
+    from journeyman.tools.context import ToolContext
+    from journeyman.tools.tools import Tool, tool
     from journeyman.types import Document, Image, Message, Price, Text, ToolResult, Usage, dump_messages, load_messages
 
 __all__ = [
@@ -132,7 +133,8 @@ if not TYPE_CHECKING:
             "subagents.tool": "Subagents",
             "tasks.tasks": "Tasks",
             "team.team": "Team",
-            "tools.tools": "Tool ToolContext tool",
+            "tools.context": "ToolContext",
+            "tools.tools": "Tool tool",
             "types": "Document Image Message Price Text ToolResult Usage dump_messages load_messages",
         },
     )

@@ -18,8 +18,8 @@ from journeyman.cancel import call_in
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Rewrite, Stop, current_guard
 from journeyman.loop.watch import Watch
-from journeyman.tools.context import current_asker
-from journeyman.tools.tools import ToolContext, tool
+from journeyman.tools.context import ToolContext, current_asker
+from journeyman.tools.tools import tool
 from journeyman.types import RunPath, Text, ToolResult
 
 UNANSWERED = "nobody answered"

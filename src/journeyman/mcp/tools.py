@@ -29,7 +29,8 @@ from journeyman.mcp.contents import to_tool_result
 from journeyman.mcp.pins import Definition, Offer, Pins, beginning, differences, load_pins, pinned, save_pins
 from journeyman.mcp.resources import LIST_RESOURCES, READ_RESOURCE, ConnectedServer, read_schema, resource_list
 from journeyman.mcp.servers import Server, Target, to_servers
-from journeyman.tools.tools import AnyTool, Tool, ToolContext, tool_problems
+from journeyman.tools.context import ToolContext
+from journeyman.tools.tools import AnyTool, Tool, tool_problems
 from journeyman.types import Effect, JsonObject, ToolResult
 
 START_TIMEOUT_S: Final = 30.0

@@ -47,9 +47,8 @@ from journeyman.subagents.results import (
 )
 from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner, TeamSpawnRequest, spawned
 from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, TaskResult, Work
-from journeyman.tools.context import BackgroundTasks
+from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound, lacks_deps
-from journeyman.tools.tools import ToolContext
 from journeyman.types import Usage, dump_messages
 
 DelegationMode: TypeAlias = Literal["single", "parallel", "chain", "background"]

@@ -44,9 +44,9 @@ from journeyman.tools.check import (
     model_problems,
     signal_problems,
 )
-from journeyman.tools.context import BackgroundTasks
+from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound
-from journeyman.tools.tools import Needs, Tool, ToolContext
+from journeyman.tools.tools import Needs, Tool
 from journeyman.types import Effect
 
 D = TypeVar("D")

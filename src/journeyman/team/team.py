@@ -27,7 +27,8 @@ from journeyman.team.mail import TeamHooks
 from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, Roster
 from journeyman.team.post import PostOffice, Shutdown, let_go, to_go
 from journeyman.team.spawn import MAX_DEPTH, TeamSpawner, TeamSpawnRequest, TeamSpawnResult
-from journeyman.tools.tools import AnyTool, ToolContext, tool
+from journeyman.tools.context import ToolContext
+from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import Message, RunPath, Usage
 
 DEFAULT_NAME: Final = "team"

@@ -26,7 +26,8 @@ from journeyman.cancel import ended, within
 from journeyman.processes import QUIET, Processes, filtered, marked, plain, signal_name
 from journeyman.toolbox.bench import Bench, Shell
 from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Refusal, Spill
-from journeyman.tools.tools import AnyTool, ToolContext, tool
+from journeyman.tools.context import ToolContext
+from journeyman.tools.tools import AnyTool, tool
 
 if TYPE_CHECKING:
     from journeyman.tools.background import TaskContext

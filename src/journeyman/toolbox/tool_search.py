@@ -23,8 +23,9 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 from journeyman.cancel import is_awaited
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.files import Refusal
+from journeyman.tools.context import ToolContext
 from journeyman.tools.results import to_result
-from journeyman.tools.tools import AnyTool, Tool, ToolContext, tool, tool_problems
+from journeyman.tools.tools import AnyTool, Tool, tool, tool_problems
 from journeyman.types import Effect, Text, ToolReference, ToolResult
 
 FOUND: Final = 5

@@ -6,11 +6,12 @@ from journeyman.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.tools.background import TaskContext
-    from journeyman.tools.tools import MiddlewareCall, Next, Tool, ToolContext, tool
+    from journeyman.tools.context import ToolContext
+    from journeyman.tools.tools import MiddlewareCall, Next, Tool, tool
 
 __all__ = ["MiddlewareCall", "Next", "TaskContext", "Tool", "ToolContext", "tool"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_face(
-        __name__, {"background": "TaskContext", "tools": "MiddlewareCall Next Tool ToolContext tool"}
+        __name__, {"background": "TaskContext", "context": "ToolContext", "tools": "MiddlewareCall Next Tool tool"}
     )
