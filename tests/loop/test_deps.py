@@ -411,7 +411,7 @@ async def test_they_are_neither_stored_nor_shown(caplog: pytest.LogCaptureFixtur
 
 
 async def test_nobody_keeps_them_after_the_run() -> None:
-    agent, db = looker(), Db()
+    agent, db = looker("Done.", validators=[judge]), Db()  # without a call: the end of its thread is not waited for
     result = await run(agent, "Go.", deps=db)
     kept = weakref.ref(db)
     del db
