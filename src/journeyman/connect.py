@@ -40,7 +40,11 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "vllm": "journeyman.models.openai.names:vllm",
 }
 
-_STORES: Final[Mapping[str, str]] = {"sqlite": "journeyman.store.store:open_session"}
+_STORES: Final[Mapping[str, str]] = {
+    "postgres": "journeyman.store.postgres:open_session",
+    "postgresql": "journeyman.store.postgres:open_session",
+    "sqlite": "journeyman.store.store:open_session",
+}
 
 # What to install for a package that a provider of the table needs; for any other, the package itself.
 _EXTRAS: Final[Mapping[str, str]] = {"pydantic_ai": "'journeyman[providers]'"}

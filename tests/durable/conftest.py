@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from journeyman.durable.postgres_connections import ddl
+from journeyman.durable import ddl
 from tests.durable.processes import Stage, in_file, in_memory, in_postgres
 from tests.support.postgres import NoPostgres, PostgresServer
 
